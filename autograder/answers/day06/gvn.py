@@ -371,7 +371,16 @@ def operations_alone(program):
     return [entry[:2] for entry in numbered(program)]
 
 
+_REACHED = "no program has a block that cannot be reached"
 EQUIVALENT = {
+    (
+        "for line in block.instructions if before is not None else ():",
+        "for line in block.instructions if True else ():",
+    ): _REACHED,
+    (
+        "for i, line in enumerate(block.instructions if known is not None else ()):",
+        "for i, line in enumerate(block.instructions if True else ()):",
+    ): _REACHED,
     ('if op == "const":', "if False:"): "a number is never the name of a variable",
     ('return ("const", line.value)', "return (line.value,)"): "a number alone is unlike all other right sides, too",
 }

@@ -75,7 +75,7 @@ def hidden(seed: int) -> list[Case]:
 
     def column(m: Any, x: fx.Proxy) -> tuple:
         a = torch.relu(torch.cos(x))
-        return m.only(a), 0 * torch.cos(x)
+        return m.only(a), m.only(torch.neg(a)), 0 * torch.cos(x)
 
     return [
         ranged("a column of which nothing is known", graph(column, (3, 1), only=linear(4, 1)), True, x=span()),
@@ -96,6 +96,22 @@ def hidden(seed: int) -> list[Case]:
         ranged("nothing is known", graph(strange, (2, 3), (2, 3), only=linear(4, 3)), True, x=span(), y=span()),
     ]  # fmt: skip
 
+
+_OPERANDS = (
+    "ends = [found[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if not isinstance(a, tuple)]"
+)
+_TRANSFER = "def transfer(gm, node, first, second=(0, 0)):"
+_SQUARE = "return 0.0 if a < 0 < b else min(a * a, b * b), max(corners)"
+_MONOTONE = "return tuple(getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist())"
+EQUIVALENT = {
+    (_OPERANDS, _OPERANDS.replace("not isinstance(a, tuple)", "True")): "what sums over dimensions has one operand",
+    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(0, 1)")): "what has one operand does not look at a second",
+    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(1, 0)")): "what has one operand does not look at a second",
+    (_SQUARE, _SQUARE.replace("< b", "<= b")): "the square of an end that is 0 is 0",
+    (_SQUARE, _SQUARE.replace("a < 0", "a <= 0")): "the square of an end that is 0 is 0",
+    (_MONOTONE, _MONOTONE.replace("tuple(", "(", 1)): "a range may be a list",
+    (_MONOTONE, _MONOTONE.replace(", dtype=torch.float64", "")): "an end may be rounded as the program's values are",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
