@@ -280,6 +280,7 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
     Out: a schedule with as many numbers as there are loops, which gives each instance its own time, is legal, and
          goes back in none of its dimensions for any dependence. Its reaches add up to no more than those of the best
          skewing: number k of its times is iterator k plus whole multiples, which may be negative, of those outside.
+    Not to be called: islpy.ScheduleConstraints.compute_schedule, islpy.UnionSet.compute_schedule.
 
     Example:  jacobi-1d, with distances (1, -1), (1, 0) and (1, 1): { S[t, i] -> [t, t + i] }. With (1, 0) and (1, 1)
               alone it stays { S[t, i] -> [t, i] }.

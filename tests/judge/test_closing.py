@@ -66,7 +66,21 @@ def test_functions_with_a_closure_and_classes_can_be_closed():
     assert within() == 1 and Case("", tuple).name == ""
 
 
-def test_what_is_not_written_in_python_is_named():
+def test_a_method_that_is_not_written_in_python_is_closed_in_its_class():
+    import islpy as isl
+
+    points, name = isl.Set("{ [i] : 0 <= i < 3 }"), "islpy.Set.lexmin"
+    with Closed([name]):
+        with pytest.raises(RuntimeError, match=f"{name} does what this exercise asks"):
+            points.lexmin()
+        with opened():
+            assert points.lexmin() == isl.Set("{ [0] }")
+        with pytest.raises(RuntimeError):
+            points.lexmin()
+    assert points.lexmin() == isl.Set("{ [0] }")
+
+
+def test_a_function_that_is_not_written_in_python_is_named():
     with pytest.raises(ValueError, match=r"math\.floor cannot be closed"):
         Closed(["math.floor"])
 

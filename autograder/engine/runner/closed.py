@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 import passlab
 from autograder.engine import sandbox
@@ -27,10 +26,13 @@ LIBRARY = Path(passlab.__file__).parent
 
 def close(names: Iterable[str]) -> None:
     """Close functions by their dotted names in this process, for good."""
+    names = list(names)
     for function, name in closing.functions(names).items():
         for module, packed in _packed(function):
             _remove(module, packed, name)
         function.__code__ = closing.refusal(name, function)
+    for (holder, method), name in closing.methods(names).items():
+        setattr(holder, method, closing.refuse(name))
     linecache.clearcache()
     sandbox.forgo(LIBRARY, "/tmp", programs=True)
 
@@ -45,11 +47,7 @@ def _packed(function: FunctionType) -> Iterator[tuple[ModuleType, str]]:
 
 def _remove(module: ModuleType, packed: str, name: str) -> None:
     """Take a function of TVM's C++ library out of a module and out of TVM's table of global functions."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError(closing.said(name))
-
-    setattr(module, packed, refuse)
+    setattr(module, packed, closing.refuse(name))
     registry = sys.modules["tvm._ffi.registry"]
     for known in registry.list_global_func_names():
         if known.endswith(f".{packed}"):

@@ -33,13 +33,16 @@ class Closed:
     """A context in which every call of some functions raises RuntimeError, under whatever name they were imported.
 
     `names`: dotted, "passlab.polyhedral.dependences"; a class stands for its constructor. The code inside the function
-    is exchanged, so a reference taken earlier is closed, too. Raises ValueError for something not written in Python.
+    is exchanged, so a reference taken earlier is closed, too. A method that is not written in Python is exchanged in
+    its class. Raises ValueError for a function that is not written in Python.
     """
 
     def __init__(self, names: Iterable[str]):
+        names = list(names)
         found = functions(names)
         self._own = {function: function.__code__ for function in found}
         self._refusing = {f: refusal(name, f) for f, name in found.items()}
+        self._methods = {place: (vars(place[0])[place[1]], refuse(name)) for place, name in methods(names).items()}
 
     def __enter__(self) -> Closed:
         self.close()
@@ -53,18 +56,34 @@ class Closed:
     def close(self) -> None:
         for function, code in self._refusing.items():
             function.__code__ = code
+        for place, (_, refusing) in self._methods.items():
+            setattr(*place, refusing)
 
     def give_back(self) -> None:
         for function, code in self._own.items():
             function.__code__ = code
+        for place, (own, _) in self._methods.items():
+            setattr(*place, own)
 
 
 def functions(names: Iterable[str]) -> dict[FunctionType, str]:
     """Return function → its dotted name. Functions of an exercise that this process does not have are left out.
 
-    Raise ValueError for something not written in Python.
+    Methods that are not written in Python are left to `methods`. Raise ValueError for a function that is not.
     """
-    return {_function(name): name for name in names if not _withheld(name)}
+    return {_function(name): name for name in names if not _withheld(name) and not _method(name)}
+
+
+def methods(names: Iterable[str]) -> dict[tuple[type, str], str]:
+    """Return (class, method) → its dotted name, for the methods that are not written in Python."""
+    return {place: name for name in names if not _withheld(name) and (place := _method(name))}
+
+
+def _method(name: str) -> tuple[type, str] | None:
+    owner, _, method = name.rpartition(".")
+    holder = pkgutil.resolve_name(owner)
+    own = isinstance(holder, type) and vars(holder).get(method)
+    return (holder, method) if own and not isinstance(inspect.unwrap(own), FunctionType) else None
 
 
 def _withheld(name: str) -> bool:
@@ -82,6 +101,15 @@ def _function(name: str) -> FunctionType:
 def said(name: str) -> str:
     """Return the message of a closed function."""
     return f"{name} does what this exercise asks, so it is closed here: write it yourself"
+
+
+def refuse(name: str) -> FunctionType:
+    """Return a function that raises, whatever it is called with."""
+
+    def refusing(*_: object, **__: object) -> None:
+        raise RuntimeError(said(name))
+
+    return refusing
 
 
 def refusal(name: str, function: FunctionType) -> CodeType:
