@@ -214,8 +214,9 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
          - it is not training (`bn.training`) and keeps running statistics,
          - nothing else uses the value of the convolution,
          - the module of the convolution is called by this node only, under any name.
-         Convolutions with and without bias, batch norms with and without weight and bias (`affine=False`). The modules
-         of gm are those of the original model: no tensor of theirs may change, neither in value nor in place.
+         Convolutions with and without bias, batch norms with and without weight and bias (`affine=False`). Something
+         may write into x between the two. The modules of gm are those of the original model: no tensor of theirs may
+         change, neither in value nor in place.
     Not to be called: passlab.fx.rewrites.conv_bn_relu.
 
     Example: weights w = 3 without bias, μ = 1, σ² + ε = 4, γ = 2, β = 5: the new convolution has w = 3, bias = 4.
