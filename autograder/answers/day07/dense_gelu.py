@@ -126,6 +126,19 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_SUM = 'if expr.op.name in ("add", "nn.bias_add") and isinstance(dense, relay.Call) and dense.op.name == "nn.dense":'
+EQUIVALENT = {
+    (
+        'attributes = {"Composite": "dense_gelu", "Primitive": 1}',
+        'attributes = {"Composite": "dense_gelu", "Primitive": 2}',
+    ): "TVM asks only whether Primitive is 0",
+    (
+        _SUM,
+        'if ((isinstance(dense, relay.Call)) and (dense.op.name == "nn.dense")):',
+    ): "in what matched, no call above the sum reads a dense",
+    ("return False", "return True"): "what matched has a sum that reads a dense",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 pattern = relay.dataflow_pattern
