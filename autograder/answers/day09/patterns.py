@@ -354,5 +354,7 @@ def bare():
 _SIGN = 'zero = math.copysign(1, number(op.rhs)) {} or "nsz" in flags(op)'
 EQUIVALENT = {
     **{(_SIGN.format("< 0"), _SIGN.format(changed)): "copysign gives 1 or -1" for changed in ("< 1", "<= 0")},
+    (_SIGN.format("< 0"), _SIGN.format("< 0").replace("(1", "(2")): "only the sign is looked at",
     ("benefit = 2", "benefit = 3"): "any benefit above that of Double will do",
+    ("benefit = 2", "pass"): "of equal benefits the first of the list wins: Merge is before Double, as the law asks",
 }
