@@ -179,11 +179,14 @@ def hidden(seed: int) -> list[Case]:
     return [reuse_case(name, text) for name, text in programs.items()]
 
 
-_ZIPS = "pairs += [*zip(value, op.iter_args, strict=%s), *zip(value, after, strict=%s)]"
+_STRICT = ", strict=True"
+_ZIPS = "pairs += [*zip(value, op.iter_args%s), *zip(value, after%s)]"
 EQUIVALENT = {
-    (_ZIPS % (True, True), _ZIPS % (False, True)): "a loop has as many arguments and results as it is given values",
-    (_ZIPS % (True, True), _ZIPS % (True, False)): "the same",
-}
+    **{(_ZIPS % (_STRICT, _STRICT), _ZIPS % how): "a loop has as many arguments and results as it is given values"
+       for other in ("", ", strict=False") for how in ((other, _STRICT), (_STRICT, other))},
+    ("width.append(0)", "width.append(1)"): "it becomes the size of the buffer, which is no less",
+    ("busy_until.append(0)", "busy_until.append(1)"): "it is set to the end of the buffer",
+}  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------- answers
 
