@@ -129,6 +129,7 @@ EQUIVALENT = {
     **{(text % _STRICT, text % how): "linalg's verifier counts them" for text in (_ARGUMENTS, _YIELDED, _OPERANDS)
        for how in ("", ", strict=False")},
     ("if isinstance(result, AffineDimExpr):", "if False:"): "affine.apply of one dimension is that dimension",
+    ("op.erase()", "pass"): "what is detached is not in the module any more",
 }  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------- answers
