@@ -133,12 +133,21 @@ def hidden(seed: int) -> list[Case]:
     ]  # fmt: skip
 
 
-_RANKS = 'for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 2, 1, 2), strict=%s):'
+_STRICT, _LOOSE = ", strict=True", ("", ", strict=False")
+_RANKS = 'for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 2, 1, 2)%s):'
 _SIDES = "for one, other in zip(left, shape(self, self.result)%s):"
+_DIMS = "list(range(len(op.x.type.get_shape())))"
 EQUIVALENT = {
-    (_RANKS % True, _RANKS % False): "there are four of each",
-    (_SIDES % ", strict=True", _SIDES % ""): "their numbers were compared in the line before",
-}
+    **{(_RANKS % _STRICT, _RANKS % how): "there are four of each" for how in _LOOSE},
+    **{(_SIDES % _STRICT, _SIDES % how): "their numbers were compared in the line before" for how in _LOOSE},
+    **{(line + _DIMS, line + _DIMS.removeprefix("list")): "a range can be walked through more than once"
+       for line in ("dims = ", "axis, dims = op.axis.value.data, ")},
+    ("op.erase()", "pass"): "what is detached is not in the module any more",
+    (
+        'kinds = ["reduction" if dim == axis else "parallel" for dim in dims]',
+        'kinds = ["reduction" if True else "parallel" for dim in dims]',
+    ): "turns in order compute the same, and no law says which dimensions must be parallel",
+}  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------- answers
 
