@@ -432,7 +432,7 @@ def op(x):
     """Return the op's name in the table; None for other nodes, for numbers, and for calls with options."""
     if not isinstance(x, fx.Node) or any(option is not None and option is not False for option in x.kwargs.values()):
         return None
-    return None if x.op == "call_module" else OP.get(x.target)  # a module's name says nothing
+    return OP.get(x.target) if x.op in ("call_function", "call_method") else None  # other names say nothing
 
 
 def typed(x):
@@ -571,7 +571,7 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
     ### BEGIN SOLUTION
     memory = written(gm.graph)
     for gate in gm.graph.nodes:
-        if gate.target not in GATES or gate.op == "call_module" or gate.kwargs:
+        if gate.op not in CALLS or gate.target not in GATES or gate.kwargs:
             continue
         inner, approximate = GATES[gate.target]
         # The argument of erf or tanh must be the right polynomial in some x below the gate, and some node above it must
@@ -594,6 +594,7 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
 WHOLE = {(1, 0): 0.5, (1, 1): 0.5}
 ERF = {(1, 0): math.sqrt(1 / 2)}
 TANH = {(1, 0): math.sqrt(2 / math.pi), (3, 0): math.sqrt(2 / math.pi) * 0.044715}
+CALLS = ("call_function", "call_method")  # what a module or an input is called says nothing
 GATES = dict.fromkeys((torch.erf, torch.special.erf, "erf"), (ERF, "none"))
 GATES |= dict.fromkeys((torch.tanh, F.tanh, "tanh"), (TANH, "tanh"))
 
@@ -640,7 +641,7 @@ def polynomial(n, x, gate, memory, depth=8):
         return None
     if n is x or n is gate:
         return {(1, 0): 1} if n is x else {(0, 1): 1}
-    if n.target not in ARITHMETIC or n.kwargs or not depth:
+    if n.op not in CALLS or n.target not in ARITHMETIC or n.kwargs or not depth:
         return None
     parts = [polynomial(arg, x, gate, memory, depth - 1) for arg in n.args]
     return None if None in parts else ARITHMETIC[n.target](*parts)

@@ -147,7 +147,11 @@ def hidden(seed: int) -> list[Case]:
         return first, half * (1 + gate)
 
     def modules(m: Any, x: fx.Proxy) -> tuple:
-        return 0.5 * x * (1 + m.erf(x / root)), 0.5 * x * (1 + m.tanh(slope * (x + cubic * x**3)))
+        product = 0.5 * m.mul(x) * (1 + torch.erf(x / root))
+        return 0.5 * x * (1 + m.erf(x / root)), 0.5 * x * (1 + m.tanh(slope * (x + cubic * x**3))), product
+
+    def inputs(m: Any, mul: fx.Proxy, tanh: fx.Proxy) -> tuple:
+        return 0.5 * mul * (1 + torch.erf(mul / root)), 0.5 * mul * (1 + tanh)
 
     never = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
     cases = [
@@ -185,8 +189,13 @@ def hidden(seed: int) -> list[Case]:
         ),
         case(
             "modules with misleading names",
-            graph(modules, (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid),
-            spared=[none_made("The module called erf is a tanh, and that called tanh a sigmoid.")],
+            graph(modules, (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
+            spared=[none_made("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
+        ),
+        case(
+            "inputs with misleading names",
+            graph(inputs, (2, 3), (2, 3)),
+            did=[made(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
         ),
         case(
             "quotients and powers of x",
@@ -214,7 +223,7 @@ class _Points:
         """Return the value of `node` from those of the nodes in `known`, or None."""
         if not isinstance(node, fx.Node):
             return torch.tensor(node, dtype=torch.float64) if isinstance(node, int | float) else None
-        if node in self.memory or node in known or node.target not in KNOWN or node.kwargs or not depth:
+        if node in self.memory or node in known or not _is_known(node) or node.kwargs or not depth:
             return None if node in self.memory else known.get(node)
         a, *rest = (self.value(arg, known, depth - 1) for arg in node.args)
         if a is None or None in rest:
@@ -223,6 +232,12 @@ class _Points:
 
 
 KNOWN = {*MUL, *ADD, *SUB, *DIV, *NEG, *POW, *ERF, *TANH}
+
+
+def _is_known(node):
+    return node.op in ("call_function", "call_method") and node.target in KNOWN
+
+
 POINTS = torch.tensor([-3.0, -1.25, -0.5, 0.75, 1.5, 2.75], dtype=torch.float64)
 
 
@@ -243,10 +258,10 @@ def _match(gm, is_gelu):
     """Replace y by GELU of x wherever `is_gelu(y, gate, x, form)`."""
     for gate in list(gm.graph.nodes):
         form = "none" if gate.target in ERF else "tanh" if gate.target in TANH else None
-        if form is None or gate.op == "call_module" or gate.kwargs:
+        if form is None or not _is_known(gate) or gate.kwargs:
             continue
-        tops = _near(gate, lambda n: [u for u in n.users if u.target in KNOWN], 5)
-        below = _near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or n.target in KNOWN else [], 7)
+        tops = _near(gate, lambda n: [u for u in n.users if _is_known(u)], 5)
+        below = _near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or _is_known(n) else [], 7)
         for top in tops:
             x = next((x for x in below if _floating(x) and is_gelu(top, gate, x, form)), None)
             if x is not None:
@@ -287,7 +302,11 @@ def in_two_halves(gm):
     return _match(gm, is_gelu)
 
 
-modules_by_name = edited("spared", "takes a module called erf for the function", (' or gate.op == "call_module"', ""))
+modules_by_name = edited(
+    "spared",
+    "takes a module called erf for the function",
+    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function", "call_method", "call_module")'),
+)
 plain_gelu = edited(
     "did",
     "GELU is GELU: the tanh form becomes plain gelu(x)",
@@ -336,8 +355,7 @@ one_order = edited(
 no_methods = edited(
     "did",
     "functions and operators only: misses h.mul(0.5) and x.erf()",
-    ("if gate.target", 'if gate.op == "call_method" or gate.target'),
-    ("if n.target", 'if n.op == "call_method" or n.target'),
+    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function",)'),
 )
 textbook = edited(
     "did",
@@ -375,8 +393,8 @@ EQUIVALENT = {
         "def polynomial(n, x, gate, memory, depth=9):",
     ): _TIME,
     (
-        "if n.target not in ARITHMETIC or n.kwargs or not depth:",
-        "if ((n.target not in ARITHMETIC) or (n.kwargs)):",
+        "if n.op not in CALLS or n.target not in ARITHMETIC or n.kwargs or not depth:",
+        "if ((n.op not in CALLS) or (n.target not in ARITHMETIC) or (n.kwargs)):",
     ): _TIME,
     (_DEPTH, _DEPTH.replace("- 1", "+ 1")): _TIME,
     (_DEPTH, _DEPTH.replace("- 1", "- 2")): "no formula here is half as deep",

@@ -61,6 +61,9 @@ def hidden(seed: int) -> list[Case]:
         read(x, "ones").add_(1)
         return before, x * read(x, "ones")
 
+    def inputs(m: Any, neg: fx.Proxy, add: fx.Proxy) -> tuple:
+        return torch.abs(neg) + torch.relu(add), torch.neg(torch.neg(neg)) * torch.neg(torch.neg(add))
+
     def modules(m: Any, x: fx.Proxy) -> tuple:
         return m.neg(m.neg(x)), m.abs(m.abs(x)), m.relu(m.relu(x))
 
@@ -143,6 +146,11 @@ def hidden(seed: int) -> list[Case]:
             "modules with misleading names",
             graph(modules, (2, 3), neg=nn.Tanh, abs=nn.Tanh, relu=nn.Sigmoid),
             spared=[least("Tanh", 4, "neg and abs are tanh here."), least("Sigmoid", 2, "relu is a sigmoid here.")],
+        ),
+        case(
+            "inputs with misleading names",
+            graph(inputs, (2, 3), (2, 3)),
+            did=[most("neg", 0, "-(-x) = x, whatever an input is called.")],
         ),
         case("sizes", graph(sizes, (2, 3))),
         case(
@@ -448,7 +456,9 @@ def _adds(*laws):
 
 
 modules_by_name = edited(
-    "spared", "takes a module for the function of its name", ('None if x.op == "call_module" else OP', "OP")
+    "spared",
+    "takes a module for the function of its name",
+    ('"call_method") else None', '"call_method", "call_module") else None'),
 )
 forgets_types = edited(
     "spared",
@@ -500,7 +510,7 @@ one_way_round = edited(
 no_methods = edited(
     "did",
     "functions and operators only: misses x.mul(1)",
-    ('x.op == "call_module" else OP', 'x.op in ("call_module", "call_method") else OP'),
+    ('x.op in ("call_function", "call_method")', 'x.op in ("call_function",)'),
 )
 no_tensors = edited(
     "did",
