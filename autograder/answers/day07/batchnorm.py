@@ -13,7 +13,7 @@ from passlab.exercises.day07._shared import ladder
 from passlab.exercises.day07.batchnorm import norm, norm_case, whole
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
-from passlab.relay import relay
+from passlab.relay import relay, tvm
 from passlab.relay.cases import program, tuple_of, typed, weight
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -61,7 +61,15 @@ def hidden(seed: int) -> list[Case]:
         group = relay.nn.group_norm(x, weight(4), weight(4, seed=1), num_groups=2)
         return norm(left, 2)[0] * right + relay.sum(relay.nn.instance_norm(group, weight(4), weight(4)))
 
-    laws = ("did", "cost")
+    def no_norms(x: relay.Var, y: relay.Var) -> relay.Expr:
+        fields = tuple_of(norm(x, 4)[0], y)
+        return relay.TupleGetItem(fields, first) * relay.exp(relay.TupleGetItem(fields, 1 - first))
+
+    def free_tuple() -> tvm.IRModule:
+        pair = relay.var("pair", relay.TupleType([relay.TensorType(SHAPE)] * 2))
+        return typed(relay.Function([pair], norm(relay.TupleGetItem(pair, 0), 4)[0] + relay.TupleGetItem(pair, 1)))
+
+    laws, first = ("did", "cost"), rng.randrange(2)
     return [
         *(norm_case(f"drawn settings, number {i + 1}", _random_norms(rng.randrange(10**6)), *laws) for i in range(3)),
         norm_case("generated", generated(rng, 15, "conv", "diamond", "pointwise"), "did"),
@@ -70,11 +78,15 @@ def hidden(seed: int) -> list[Case]:
         norm_case("in half precision", program(half, SHAPE), "did", run=False),
         norm_case("the same statistics for three", program(shared, SHAPE), *laws),
         norm_case("other tuples, other norms", program(other_tuples, SHAPE), "did", "spared", run=False),
+        norm_case("fields of a tuple", program(no_norms, SHAPE, SHAPE), "did", "spared", run=False),
+        norm_case("an input is a tuple", free_tuple, "did", "spared", run=False),
         norm_case("a residual block", zoo("residual", bind=True), *laws, run=False),
         norm_case("a ladder, no batch norm", program(ladder, (2, 3)), "spared", run=False),
         norm_case("ResNet-18", zoo("resnet18"), "did", "spared", run=False),
     ]
 
+
+EQUIVALENT = {("if behind:", "if True:"): "expand_dims by no dimensions leaves a vector as it is"}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
