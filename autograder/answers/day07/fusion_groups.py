@@ -5,9 +5,10 @@ Most wrong answers are the reference with one rule changed or left out.
 
 from __future__ import annotations
 
+import itertools
 import random
 
-from autograder.answers.day07._shared import SHAPE, generated
+from autograder.answers.day07._shared import SHAPE, Build, generated
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07._shared import conv, ladder
 from passlab.exercises.day07.fusion_groups import groups_case, simplified
@@ -57,7 +58,8 @@ def hidden(seed: int) -> list[Case]:
         return relay.nn.dense(relay.tanh(y), relay.exp(y))
 
     def from_the_start(x: relay.Var) -> relay.Expr:
-        return ladder(x) * x
+        y = relay.exp(x)
+        return ladder(y) * y
 
     def long(x: relay.Var) -> relay.Expr:
         for at in range(300):
@@ -72,6 +74,38 @@ def hidden(seed: int) -> list[Case]:
         turned = relay.transpose(x)
         return relay.tanh(turned) + relay.nn.relu(turned)
 
+    def past_a_tuple(x: relay.Var) -> relay.Expr:
+        y = relay.exp(x)
+        pair = relay.concatenate([relay.nn.relu(y), relay.tanh(y)], axis=1)
+        return relay.strided_slice(pair, [0, 1], [2, 4]) + y
+
+    def turned_on_the_way(x: relay.Var) -> relay.Expr:
+        y = relay.exp(x)
+        return relay.transpose(y) + y
+
+    def sum_first(x: relay.Var) -> relay.Expr:
+        y = x
+        for _ in range(steps):
+            y = relay.exp(y)
+        return relay.nn.relu(y + conv(x)) + conv(x, 1)
+
+    def too_late(x: relay.Var) -> relay.Expr:
+        """Return a convolution whose reader is in a group that takes one from phase 2 on, when it is too late."""
+        turned = relay.transpose(x, (0, 1, 3, 2))
+        first = relay.exp(turned)
+        return relay.reshape_like(first + conv(x), first) + turned
+
+    def two_ways_on(first: bool, far: bool) -> Build:
+        """Return a convolution with two ways on; one has a shape in it, which is in the group at their end already."""
+
+        def body(x: relay.Var) -> relay.Expr:
+            y, c = relay.exp(x), conv(x)
+            shaped, other = relay.reshape_like(relay.tanh(c) if far else c, y), relay.nn.relu(c)
+            return y + (shaped + other if first else other + shaped)
+
+        return program(body, SHAPE)
+
+    steps = rng.randint(1, 3)
     return [
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
@@ -89,21 +123,31 @@ def hidden(seed: int) -> list[Case]:
         groups_case("an order", program(sorted_rows, (2, 3))),
         groups_case("a limit that counts a diamond once", program(diamond, (2, 3)), rng.choice((6, 7, 8))),
         groups_case("a limit that counts again what has joined", program(diamond, (2, 3)), rng.choice((4, 5))),
+        groups_case("past a tuple", program(past_a_tuple, (2, 3))),
+        groups_case("a transpose on the way", program(turned_on_the_way, (4, 4))),
+        groups_case("a sum before its convolution", program(sum_first, SHAPE)),
+        groups_case("a convolution comes too late", program(too_late, SHAPE)),
+        *(
+            groups_case(
+                f"a shape on the {'first' if first else 'second'} of two ways{', further on' if far else ''}",
+                two_ways_on(first, far),
+            )
+            for first, far in itertools.product((True, False), repeat=2)
+        ),
         groups_case("a bound block", simplified(zoo("residual", bind=True)), rng.choice((4, 6))),
     ]
 
 
-_PATH, _STEP = "path = max([path] + [paths[meet]] * one + [paths[other]] * two)", "the last edge of every way has it"
+_KIND = "kind, group = list(own), [{i} for i in range(len(nodes))]  # a group is one set, shared by its members"
+_FOUND = "found.setdefault(max(group[i]), []).append(at)"
+_KINDS = "ELEMWISE, BROADCAST, INJECTIVE, REDUCE, OUT_FUSABLE, TUPLE, OPAQUE = 0, 1, 2, 3, 4, 7, 8"
 _BEGIN = "sinks, paths, depth = [None] * len(readers), [OPAQUE] * len(readers), [1] * len(readers)"
 _ENDS = "sinks[i], paths[i], depth[i] = meet, path, 1 + depth[meet]"
-
-#: Between a node and its post-dominator, no pattern is larger than that of the edges into the post-dominator, or the
-#: table refuses what is between.
 EQUIVALENT = {
-    ("path = max(path, edge)", "pass"): _STEP,
-    (_PATH, _PATH.replace("[path]", "[]")): _STEP,
-    (_PATH, _PATH.replace("[paths[meet]]", "[]")): _STEP,
-    (_PATH, _PATH.replace("[paths[other]]", "[]")): _STEP,
+    (_KIND, _KIND.replace("list(own)", "(own)")): "the patterns are not read again",
+    ("if kind[i] == OPAQUE or sink is None:", "if ((sink is None)):"): "no row of the table is for kind 8",
+    (_FOUND, _FOUND.replace("max", "min")): "any node of a group names it",
+    (_KINDS, _KINDS.replace("8", "9")): "no row of the table is for kind 8, nor for kind 9",
     (_ENDS, _ENDS.replace("1 +", "2 +")): "depths are compared with each other only",
     (_BEGIN, _BEGIN.replace("[1] *", "[2] *")): "depths are compared with each other only",
 }
