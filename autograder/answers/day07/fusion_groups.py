@@ -89,6 +89,10 @@ def hidden(seed: int) -> list[Case]:
             y = relay.exp(y)
         return relay.nn.relu(y + conv(x)) + conv(x, 1)
 
+    def sum_between(x: relay.Var) -> relay.Expr:
+        y = relay.tanh(x)
+        return (relay.exp(x) + conv(x) + y) * y
+
     def too_late(x: relay.Var) -> relay.Expr:
         """Return a convolution whose reader is in a group that takes one from phase 2 on, when it is too late."""
         turned = relay.transpose(x, (0, 1, 3, 2))
@@ -126,6 +130,7 @@ def hidden(seed: int) -> list[Case]:
         groups_case("past a tuple", program(past_a_tuple, (2, 3))),
         groups_case("a transpose on the way", program(turned_on_the_way, (4, 4))),
         groups_case("a sum before its convolution", program(sum_first, SHAPE)),
+        groups_case("a sum between, with its convolution", program(sum_between, SHAPE)),
         groups_case("a convolution comes too late", program(too_late, SHAPE)),
         *(
             groups_case(
