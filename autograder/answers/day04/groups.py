@@ -197,7 +197,7 @@ EQUIVALENT = {
     (
         _PRODUCT,
         "return ((path == Pattern.ELEMWISE) and (max(inside, end) <= Pattern.BROADCAST))",
-    ): "kinds and numbers only grow: what does not join in phase 1 does not in phase 2",
+    ): "a kind falls only where values meet in an operation of pattern 2, and here that is a cat",
     (_FITS, "fits = ((inside <= Pattern.INJECTIVE))"): "an edge into pattern 8 is more than any path may have",
     (
         _SKIPPED,
