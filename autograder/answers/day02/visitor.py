@@ -61,7 +61,9 @@ def _at_work() -> tuple:
 
 def _weights_and_modules(seed: int) -> tuple:
     """Return a graph whose leaves are weights, one named like a method, and modules with and without a callback."""
-    own, other, weight = random.Random(seed).sample(("relu", "tanh", "block.act", "norm"), 3)
+    rng, named = random.Random(seed), ["relu", "tanh"]
+    weight = named.pop(rng.randrange(2))
+    own, other = rng.sample((*named, "block.act", "norm"), 2)
     graph = fx.Graph()
     a, b = graph.create_node("get_attr", weight), graph.create_node("get_attr", "bias")
     first = graph.call_module(own, (graph.call_module(other, (b,)),))
