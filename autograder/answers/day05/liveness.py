@@ -91,6 +91,12 @@ def hidden(seed: int) -> list[Case]:
         y = x.new_empty_strided((2, 3), (9, 1)).zero_()
         return y.sum() + x.sum()
 
+    def in_parts(m: Any, x: fx.Proxy) -> tuple:
+        y, z = torch.relu(x), torch.tanh(x)
+        parts = y.split(1)
+        torch.exp(x)
+        return torch.cat(parts), [z, (torch.sigmoid(x),)]
+
     n = rng.randint(3, 6)
     return [
         live_case("a storage larger than its view", graph(padded, (2, n)), (2, n)),
@@ -101,6 +107,7 @@ def hidden(seed: int) -> list[Case]:
         live_case("one number, seen often", graph(wide, (3, n)), (3, n)),
         live_case("copies only where it must", graph(maybe, (3, n), drop=lambda: nn.Dropout(0.5)), (3, n)),
         live_case("read by name, written from, and asked for its size", graph(by_name, (2, n)), (2, n)),
+        live_case("all parts at once, and results within results", graph(in_parts, (2, n)), (2, n)),
         *drawn(rng, 3, 20, False),
         *drawn(rng, 3, 20, True),
     ]
@@ -276,5 +283,23 @@ written_only = edited(
     (
         "for operand in node.all_input_nodes]",
         'for operand in node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]]',
+    ),
+)
+no_parts = edited(
+    "did",
+    "the parts of a split are touched only where one is taken out",
+    (
+        "operands = [self.env[operand] for operand in node.all_input_nodes]",
+        "operands = [v for v in map(self.env.get, node.all_input_nodes) if isinstance(v, Tensor)]",
+    ),
+)
+flat_results = edited(
+    "did",
+    "results are the elements of the returned tuple; what lies deeper is overlooked",
+    (
+        "operands = [self.env[operand] for operand in node.all_input_nodes]",
+        """operands = [self.env[operand] for operand in node.all_input_nodes]
+        if node.op == "output" and isinstance(value, tuple):
+            operands, value = [], [part for part in value if isinstance(part, Tensor)]""",
     ),
 )
