@@ -5,7 +5,7 @@
 The verifier must not run what a learner's pass returned: a module is its author's code, and TIR can write anywhere. So
 the engine starts this process beside the verifier, in the sandbox for learner code, and gives the verifier the other
 end of its socket, for `passlab.building.requests`. For each request it forks a child, confined like a worker, that
-reads one module with the checks of its IR (`Compiler.checked`), builds it, runs it and exits.
+reads one module with the checks of its IR (`Compiler.parse_untrusted`), builds it, runs it and exits.
 
 What does a reply prove? The outputs are what the module computed or pretended to compute: either way they come from the
 module and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
@@ -42,7 +42,7 @@ def main(flavour: str, number: str) -> None:
     gc.freeze()
 
     def answer(sock: socket.socket) -> None:
-        builder.answer(sock, own, own.checked)
+        builder.answer(sock, own, own.parse_untrusted)
 
     Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, telling).serve()
 

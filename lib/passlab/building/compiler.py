@@ -51,7 +51,7 @@ class Compiler:
 
     # Any process
 
-    def told(self, text: str) -> str:
+    def explain(self, text: str) -> str:
         """Return an error's text in words that help a learner."""
         return text
 
@@ -75,7 +75,7 @@ class Compiler:
         """Load the compiler; return the function that makes a module of a text. Raises Unreachable."""
         raise NotImplementedError
 
-    def checked(self, text: str) -> Any:
+    def parse_untrusted(self, text: str) -> Any:
         """Return the module of a stranger's text. Raises Failed."""
         raise NotImplementedError
 

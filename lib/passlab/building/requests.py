@@ -76,7 +76,7 @@ _lock = threading.RLock()
 
 
 #: Seconds of builds and runs that this process may still wait for; see `allow`.
-_allowed = math.inf
+_seconds_left = math.inf
 #: How many results so far were of the moment: times, or none because time or memory ran out.
 unsteady = 0
 
@@ -92,8 +92,8 @@ def use(flavour: str, control: socket.socket) -> None:
 
 def allow(seconds: float) -> None:
     """Set the total seconds to wait for all modules from now on; a module beyond that has timed out."""
-    global _allowed
-    _allowed = seconds
+    global _seconds_left
+    _seconds_left = seconds
 
 
 def helper(flavour: str) -> subprocess.Popen | None:
@@ -156,27 +156,27 @@ def ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     Raises Unreachable, Ended.
     """
     global unsteady
-    built = _asked(flavour, head, parts, seconds)
+    built = _reply(flavour, head, parts, seconds)
     unsteady += bool(head.get("repeats") or head.get("timed")) or built.stage in ("crash", "timeout")
     return built
 
 
 def targets(flavour: str) -> tuple[str, ...]:
     """Return the targets that this compiler can build modules for and run them on here: ("llvm",) or more."""
-    if flavour not in _found:
+    if flavour not in _targets:
         tried = ask(flavour, {"do": "targets"}, [], 60.0)  # a crash means that there is no such device
-        _found[flavour] = ("llvm", *(name for name in tried.kernels if name == "cuda"))
-    return _found[flavour]
+        _targets[flavour] = ("llvm", *(name for name in tried.kernels if name == "cuda"))
+    return _targets[flavour]
 
 
-_found: dict[str, tuple[str, ...]] = {}
+_targets: dict[str, tuple[str, ...]] = {}
 
 
-def _asked(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     name = cache.key(flavour, head, parts)
     if name and (known := cache.load(name)):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
-            return _built(*known, head)
+            return _parse_reply(*known, head)
     for _ in range(2):
         control = _control(flavour)
         try:
@@ -209,9 +209,9 @@ def _talk(
     flavour: str, control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str
 ) -> Built:
     """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
-    global _allowed
+    global _seconds_left
     who = registry.compiler(flavour).who
-    stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
+    stage, start, seconds = "build", time.monotonic(), min(seconds, _seconds_left)
     deadline = start + seconds
     try:
         with contextlib.suppress(Gone):  # the cause is read next
@@ -219,9 +219,9 @@ def _talk(
         while True:
             said, payload = receive(sock, deadline, MOST_TENSORS)
             if "ended" in said:
-                return Built([], _ended(who, stage, said["ended"], _text(said["said"])), "crash")
+                return Built([], _exit_message(who, stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
-                built = _built(said, payload, head)
+                built = _parse_reply(said, payload, head)
                 if name and built.ok:
                     cache.store(name, said, payload)
                 return built
@@ -233,10 +233,10 @@ def _talk(
         _request(control).close()  # raises if it was the helper that ended
         return Built([], "The module wrote into the connection of the process that ran it.", "crash")
     finally:
-        _allowed -= time.monotonic() - start
+        _seconds_left -= time.monotonic() - start
 
 
-def _built(said: dict, payload: memoryview, head: dict) -> Built:
+def _parse_reply(said: dict, payload: memoryview, head: dict) -> Built:
     """Parse a reply. Untrusted: the module itself may have written it. Raises ValueError, TypeError, KeyError."""
     error, stage = _text(said["error"]), said["stage"]
     if error:
@@ -255,7 +255,7 @@ def _built(said: dict, payload: memoryview, head: dict) -> Built:
 
 
 def _ran(said: dict, payload: memoryview, head: dict) -> tuple[Built, memoryview]:
-    """Parse what a reply says of the runs of one module; return the rest of the payload, too. See `_built`."""
+    """Parse what a reply says of the runs of one module; return the rest of the payload, too. See `_parse_reply`."""
     outputs, runs = [], len(head.get("inputs", ()))
     for specs in said["outputs"]:
         found, payload = arrays(specs, payload)
@@ -278,7 +278,7 @@ def _text(said: Any) -> str:
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}
 
 
-def _ended(who: str, stage: str, code: Any, said: str) -> str:
+def _exit_message(who: str, stage: str, code: Any, said: str) -> str:
     """Return a message about how a child ended."""
     built = f"{who} ended the process while it built the module"
     who = "The module ended its process while it ran" if stage == "run" else built

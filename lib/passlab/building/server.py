@@ -75,8 +75,8 @@ def answer(
             own.use_threads(head["threads"])
         # The module runs first: no memory that it is given holds the others' results for these inputs.
         ran = [[_run(own, one, values) for one in (program, *others)] for values in given]
-        said, allocations = _said(program, given, [runs[0] for runs in ran], head)
-        beside = [_said(one, given, [runs[at] for runs in ran], head)[0] for at, one in enumerate(others, 1)]
+        said, allocations = _report(program, given, [runs[0] for runs in ran], head)
+        beside = [_report(one, given, [runs[at] for runs in ran], head)[0] for at, one in enumerate(others, 1)]
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
@@ -99,7 +99,7 @@ class _Run(NamedTuple):
     seconds: float
 
 
-def _said(program: Executor, given: list, ran: list[_Run], head: dict) -> tuple[dict, list[int] | None]:
+def _report(program: Executor, given: list, ran: list[_Run], head: dict) -> tuple[dict, list[int] | None]:
     """Return what a reply says of a module's runs on the inputs, and the count and bytes of its allocations."""
     kernels, allocations = program.trace(given[0]) if given else ((), None)
     if head["timed"]:

@@ -103,10 +103,10 @@ def _where(error: BaseException) -> str:
     return place
 
 
-def _told(exercise: Exercise, error: BaseException) -> str:
+def _error_sentence(exercise: Exercise, error: BaseException) -> str:
     """Return the sentence of an error, without a compiler's stack and places: ": it must be a number"."""
     text, own = reason(error), compiler(exercise.flavour)
-    text = own.told(text) if own else text
+    text = own.explain(text) if own else text
     return f": {text}" if text else ""
 
 
@@ -154,7 +154,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return outcome("raised", error=said)
     except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind = type(error).__name__
-        return outcome("raised", error=f"It raised {kind}{_told(exercise, error)}{_where(error)}.")
+        return outcome("raised", error=f"It raised {kind}{_error_sentence(exercise, error)}{_where(error)}.")
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:

@@ -22,7 +22,7 @@ from typing import Any
 from passlab.process.messages import Gone, receive, send
 
 #: Most bytes kept of a child's standard error.
-_MOST_SAID = 2**14
+_MOST_OUTPUT = 2**14
 
 
 def request(control: socket.socket, deadline: float) -> tuple[socket.socket, dict[str, Any]]:
@@ -46,7 +46,7 @@ class _Child:
     pid: int
     sock: socket.socket
     noise: int
-    said: bytes = b""
+    output: bytes = b""
 
 
 class Server:
@@ -72,7 +72,7 @@ class Server:
         while True:
             for fd, _ in self.poll.poll():
                 if fd in self.children:
-                    self._heard(self.children[fd], fd)
+                    self._read_output(self.children[fd], fd)
                 elif fd == self.control.fileno():
                     data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
                     if not data:
@@ -98,10 +98,10 @@ class Server:
         self.poll.register(noise, select.POLLIN)
         self.poll.register(sock, 0)  # a hang-up is reported for any mask
 
-    def _heard(self, child: _Child, fd: int) -> None:
+    def _read_output(self, child: _Child, fd: int) -> None:
         said = os.read(fd, 2**16) if fd == child.noise else b""
         if said:
-            child.said = (child.said + said)[-_MOST_SAID:]
+            child.output = (child.output + said)[-_MOST_OUTPUT:]
         else:  # it has ended, or its client has gone
             self._finish(child)
 
@@ -113,7 +113,7 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        said = self.telling(child.said.decode(errors="replace"))
+        said = self.telling(child.output.decode(errors="replace"))
         with contextlib.suppress(Gone, TimeoutError):
             send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
         child.sock.close()

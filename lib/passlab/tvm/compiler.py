@@ -39,7 +39,7 @@ class TVM(Compiler):
     def executors(self) -> ModuleType:
         raise NotImplementedError
 
-    def told(self, text: str) -> str:
+    def explain(self, text: str) -> str:
         for said, remedy in _REMEDIES:
             text = said.sub(remedy, text)
         return text
@@ -56,7 +56,7 @@ class TVM(Compiler):
         sys.modules["torch"] = None  # TVM imports torch where it finds it: a second, and 200 MB
         return self.reach().ir.load_json
 
-    def checked(self, text: str) -> Any:
+    def parse_untrusted(self, text: str) -> Any:
         from passlab.tvm import wire
 
         try:
