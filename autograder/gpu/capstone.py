@@ -46,11 +46,11 @@ def models(job: Job) -> Iterator[tuple[str, Any, tuple]]:
 
 def with_kernels(compiled: Any, inputs: tuple) -> Any:
     """Return a compiled model with the course's Triton kernels for those groups that are element-wise."""
-    from passlab.capstone.compiled import shaped
+    from passlab.capstone.compiled import with_shapes
     from passlab.capstone.triton import generated
     from passlab.kernels import Unsupported, subgraph
 
-    gm, kernels = shaped(compiled.graph, inputs), {}
+    gm, kernels = with_shapes(compiled.graph, inputs), {}
     for group in compiled.groups:
         try:
             kernels[group[0]] = generated(subgraph(gm, group))

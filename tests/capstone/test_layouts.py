@@ -9,7 +9,7 @@ from torch import nn
 
 from passlab import trace
 from passlab.capstone import BadCompiled, Compiled, build, counts, examined, grouped, wrong
-from passlab.capstone.layouts import stored, strides_of
+from passlab.capstone.layouts import strides_of, with_strides
 from passlab.memory.plan import planned
 
 LAST = [0, 2, 3, 1]
@@ -32,8 +32,8 @@ def images():
 
 def test_a_layout_is_an_order_of_dimensions():
     assert strides_of((2, 3, 8, 6), LAST) == X.to(memory_format=torch.channels_last).stride()
-    assert stored(X, X.stride()) is X
-    assert torch.equal(stored(X, strides_of(X.shape, [3, 2, 1, 0])), X)
+    assert with_strides(X, X.stride()) is X
+    assert torch.equal(with_strides(X, strides_of(X.shape, [3, 2, 1, 0])), X)
 
 
 def test_a_conversion_is_one_launch_and_its_bytes():

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from passlab import trace
 from passlab.capstone import Compiled, build, library
 from passlab.capstone.building import _backend, device_of
-from passlab.capstone.compiled import shaped
+from passlab.capstone.compiled import with_shapes
 
 
 class Around(nn.Module):
@@ -47,31 +47,31 @@ class Layers(nn.Module):
 GROUPS = {"conv with all": ["conv", "add", "relu"], "linear and silu": ["linear", "silu"], "linear": ["linear_1"]}
 
 
-def matched(gm, group):
-    return library.matched(gm, [node for node in gm.graph.nodes if node.name in group])
+def match(gm, group):
+    return library.match(gm, [node for node in gm.graph.nodes if node.name in group])
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_groups_of_a_library_are_the_same_on_a_gpu(group):
     x = torch.randn(2, 4, 8, 8)
-    gm = shaped(trace(Layers().eval(), x), (x,))
-    here = matched(gm, group)
+    gm = with_shapes(trace(Layers().eval(), x), (x,))
+    here = match(gm, group)
     assert here is not None
     with FakeTensorMode():
         for node in gm.graph.nodes:
             if isinstance(value := node.meta.get("val"), torch.Tensor):
                 node.meta["val"] = torch.empty(value.shape, device="cuda")
-    there = matched(gm, group)
-    assert (there.head.kind, there.activation, there.added) == (here.head.kind, here.activation, here.added)
+    there = match(gm, group)
+    assert (there.head.kind, there.activation, there.addend) == (here.head.kind, here.activation, here.addend)
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_what_runs_on_a_gpu_computes_what_the_group_does(group):
     """Torch's own operators, which are the same on both devices."""
     x = torch.randn(2, 4, 8, 8)
-    gm = shaped(trace(Layers().eval(), x), (x,))
-    found = matched(gm, group)
-    values = [torch.randn(node.meta["val"].shape) for node in (found.head.input, found.added) if node is not None]
+    gm = with_shapes(trace(Layers().eval(), x), (x,))
+    found = match(gm, group)
+    values = [torch.randn(node.meta["val"].shape) for node in (found.head.input, found.addend) if node is not None]
     run, images = library.call(found)
     torch.testing.assert_close(library.plain(found)(*values), run(*values), rtol=1e-4, atol=1e-5)
     assert images == (found.head.kind == "conv")

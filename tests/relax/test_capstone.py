@@ -23,7 +23,7 @@ from passlab.capstone import (
     measure,
     wrong,
 )
-from passlab.capstone.compiled import shaped
+from passlab.capstone.compiled import with_shapes
 from passlab.capstone.families import FAMILIES, drawn, generated, hidden
 from passlab.capstone.reference import STAGES, compile
 from passlab.capstone.reference import plan as reference_plan
@@ -174,7 +174,7 @@ def test_the_reference_orders_a_graph_with_a_call_that_nothing_uses():
 
 def test_a_group_with_a_triton_kernel_runs_on_a_cpu_as_without_it():
     gm, group = traced(), ["mul", "add", "relu"]
-    kernel = written_kernel(subgraph(shaped(gm, X), group))
+    kernel = written_kernel(subgraph(with_shapes(gm, X), group))
     program = build(Compiled(gm, [group], kernels={"mul": kernel}), X)
     assert program.kinds["relu"] == "generated kernel"
     torch.testing.assert_close(program(*X), gm(*X))

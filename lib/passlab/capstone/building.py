@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.capstone import layouts, library, triton
-from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, shaped
+from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, with_shapes
 from passlab.capstone.triton import Triton
 from passlab.equivalence.values import EXACT, Tolerance, compare
 from passlab.fx.effects import effects, has_effects
@@ -79,7 +79,7 @@ def grouped(
     another order is converted by a node of its own, with `_stored` after its name. Raises BadCompiled.
     """
     compiled = Compiled(graph, groups, layouts=layouts)
-    return _lowered(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
+    return _lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
 
 
 #: Makes the module of a group from its graph, its nodes, what a library has for it, and the node that it is listed by.
@@ -88,18 +88,18 @@ Make = Callable[[fx.GraphModule, list[fx.Node], library.Epilogue | None, str], n
 
 def _laid_out(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
     """Return the graph with shapes, whose groups are legal and whose values are stored as the layouts say."""
-    gm = shaped(compiled.graph, inputs)
+    gm = with_shapes(compiled.graph, inputs)
     check_groups(gm, compiled.groups)
     if not compiled.layouts:
         return gm
     if why := layouts.unfit(gm, compiled.groups, compiled.layouts):
         raise BadCompiled(why)
-    layouts.applied(gm, compiled.groups, compiled.layouts)
-    after = shaped(gm, inputs)
-    return shaped(after, inputs) if layouts.returned_as(after, gm) else after
+    layouts.apply(gm, compiled.groups, compiled.layouts)
+    after = with_shapes(gm, inputs)
+    return with_shapes(after, inputs) if layouts.returned_as(after, gm) else after
 
 
-def _lowered(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModule:
+def _lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModule:
     """Return the graph with each group replaced by a call of the module that `make` returns for it."""
     gm = _laid_out(compiled, inputs)
     groups = compiled.groups
@@ -107,14 +107,14 @@ def _lowered(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphM
     where = {nodes[name]: at for at, group in enumerate(groups) for name in group}
     alone = len(groups)
     for node in gm.graph.nodes:
-        if node not in where and not effects(node) and library.matched(gm, [node]):
+        if node not in where and not effects(node) and library.match(gm, [node]):
             where[node], alone = alone, alone + 1
     made, new, held = fx.Graph(), {}, {}
     for step in steps(gm.graph, where):
         if step[0] not in where:
             new[step[0]] = made.node_copy(step[0], new.__getitem__)
             continue
-        part, found = cut(gm, step), library.matched(gm, step)
+        part, found = cut(gm, step), library.match(gm, step)
         name = f"step_{len(held)}"
         held[name] = make(part, step, found, groups[where[step[0]]][0] if where[step[0]] < len(groups) else "")
         results = [nodes[name] for name in part.meta["outputs_of"]]
@@ -159,30 +159,30 @@ class _Step(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         if self.run is None:
-            self.run = self._made(inputs)
+            self.run = self._build_kernel(inputs)
         return self.run(*inputs)
 
-    def _made(self, inputs: Sequence[Any]) -> Callable:
+    def _build_kernel(self, inputs: Sequence[Any]) -> Callable:
         backend = _backend(device_of(inputs))
         kernel = Kernel(self.part[0], backend=backend, knobs=self.knobs)
         try:
-            return kernel.prepared(*inputs, place=self._placed)
+            return kernel.prepared(*inputs, place=self._output_at)
         except Unsupported:
             if backend == "triton":  # it has no reductions
                 self.kind = OPERATOR
                 return Group(self.part[0], self.name)
         # Torch takes an operation apart in another way where a library laid out its operands.
         likes = [node.meta["val"] for node in self.part[0].graph.find_nodes(op="placeholder")]
-        run = kernel.prepared(*_as_traced(inputs, likes), place=self._placed)
+        run = kernel.prepared(*_as_traced(inputs, likes), place=self._output_at)
         return lambda *inputs: run(*_as_traced(inputs, likes))
 
-    def _placed(self, at: int, shape: tuple, strides: tuple, dtype: torch.dtype) -> torch.Tensor | None:
+    def _output_at(self, at: int, shape: tuple, strides: tuple, dtype: torch.dtype) -> torch.Tensor | None:
         if at >= len(self.places):
             return None
         return self.places[at].view(dtype).as_strided(shape, strides)
 
 
-class _Handed(_Step):
+class _TritonStep(_Step):
     """A group whose kernel was handed over as Triton source."""
 
     kind = TRITON
@@ -191,7 +191,7 @@ class _Handed(_Step):
         super().__init__(part, name, Knobs())
         self.head, self.kernel = head, kernel
 
-    def _made(self, inputs: Sequence[Any]) -> Callable:
+    def _build_kernel(self, inputs: Sequence[Any]) -> Callable:
         part, device = self.part[0], device_of(inputs)
         likes = [node.meta["val"] for node in part.graph.find_nodes(op="placeholder")]
         reads, held = part.meta["inputs_of"], {name: x.detach() for name, x in state(part).items()}
@@ -199,10 +199,10 @@ class _Handed(_Step):
         single = isinstance(output.args[0], fx.Node)
         news = [torch.empty_like(node.meta["val"]) for node in output.all_input_nodes]
         hows = [(tuple(new.shape), new.stride(), new.dtype) for new in news]
-        start = self._told(triton.launcher, self.kernel, device)
+        start = self._call_kernel(triton.launcher, self.kernel, device)
 
         def run(*inputs: Any) -> Any:
-            made = [self._placed(at, *how) for at, how in enumerate(hows)]
+            made = [self._output_at(at, *how) for at, how in enumerate(hows)]
             made = [
                 torch.empty_strided(shape, strides, dtype=dtype, device=device) if place is None else place
                 for place, (shape, strides, dtype) in zip(made, hows, strict=True)
@@ -210,13 +210,13 @@ class _Handed(_Step):
             known = held | dict(zip(reads, _as_traced(inputs, likes), strict=True))
             known |= zip(part.meta["outputs_of"], made, strict=True)
             with _disable_current_modes():
-                self._told(start, *(known[name] for name in self.kernel.arguments))
+                self._call_kernel(start, *(known[name] for name in self.kernel.arguments))
             note_kernel(self.name)
             return made[0] if single else tuple(made)
 
         return run
 
-    def _told(self, call: Callable, *arguments: Any) -> Any:
+    def _call_kernel(self, call: Callable, *arguments: Any) -> Any:
         try:
             return call(*arguments)
         except Exception as error:
@@ -239,13 +239,13 @@ class _Call(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         made = self.run(*inputs)
-        return made if self.like is None else layouts.stored(made, self.like.stride())
+        return made if self.like is None else layouts.with_strides(made, self.like.stride())
 
 
 def _as_traced(inputs: Sequence[Any], likes: Sequence[Any]) -> list:
     """Return inputs with the strides that they have in the graph."""
     pairs = zip(inputs, likes, strict=True)
-    return [layouts.stored(x, like.stride()) if isinstance(x, torch.Tensor) else x for x, like in pairs]
+    return [layouts.with_strides(x, like.stride()) if isinstance(x, torch.Tensor) else x for x, like in pairs]
 
 
 def device_of(values: Any) -> torch.device:
@@ -321,21 +321,21 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
         if (kernel := compiled.kernels.get(head)) is not None and (interpret or device.type == "cuda"):
-            return _Handed(part, nodes[-1].name, head, kernel)
+            return _TritonStep(part, nodes[-1].name, head, kernel)
         if found is not None and (call := library.call(found)) is not None:
             run, images = call
             return _Call(run, nodes[-1].meta["val"] if exact else None, images)
         knobs = Knobs(**compiled.schedules.get(head, {}))
         return _Step(part, nodes[-1].name, knobs if parallel else replace(knobs, parallel=False))
 
-    gm = _lowered(compiled, inputs, make)
+    gm = _lower(compiled, inputs, make)
     if not exact:
         _place(gm, steps, plan, inputs, device)
         for node in gm.graph.find_nodes(op="call_method", target="view"):  # a library may lay its result out otherwise
             node.target = "reshape"
         _images_last(gm, compiled.layouts)
     if plan is not None:
-        gm = _ordered(gm, plan)
+        gm = _reorder(gm, plan)
     gm.recompile()
     with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
         state = {name: t.clone() for name, t in gm.state_dict().items()} if exact else None
@@ -351,7 +351,7 @@ def _gpus(device: torch.device) -> list[int]:
 
 
 def _check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
-    if why := triton.unfit(head, kernel) or triton.ill_fitted(head, kernel, part):
+    if why := triton.unfit(head, kernel) or triton.argument_misfit(head, kernel, part):
         raise BadCompiled(why)
 
 
@@ -363,7 +363,7 @@ def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
             _check_kernel(part, head, compiled.kernels[head])
         return Group(part, nodes[-1].name)
 
-    return _lowered(compiled, inputs, make)
+    return _lower(compiled, inputs, make)
 
 
 def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | None = None) -> Plan | None:
@@ -422,7 +422,7 @@ def _images_last(gm: fx.GraphModule, layouts: Mapping[str, list[int]]) -> None:
             last.args = (node,)
 
 
-def _ordered(gm: fx.GraphModule, plan: Plan) -> fx.GraphModule:
+def _reorder(gm: fx.GraphModule, plan: Plan) -> fx.GraphModule:
     """Return the graph with its nodes in the order of the plan."""
     graph, new = fx.Graph(), {}
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -440,7 +440,7 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
     (output,) = gm.graph.find_nodes(op="output")
     values = iter(tree_leaves(made))
 
-    def restored(node: fx.Node) -> fx.Node:
+    def restore(node: fx.Node) -> fx.Node:
         value, like = next(values, None), node.meta.get("val")
         if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.stride() == like.stride():
             return node
@@ -450,7 +450,7 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
             return node
 
     if all(isinstance(leaf, fx.Node) for leaf in tree_leaves(output.args[0])):
-        output.args = (fx.node.map_arg(output.args[0], restored),)
+        output.args = (fx.node.map_arg(output.args[0], restore),)
         gm.recompile()
 
 
@@ -460,12 +460,12 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
 _SPECIAL = (1.0, math.nan, -2.0, 0.0, 0.5)
 
 
-class _Compared(Group):
+class _TritonCheck(Group):
     """A group that runs its Triton kernel, too, on what it gets and with NaN in it. `differs`: how, or ""."""
 
     def __init__(self, part: fx.GraphModule, name: str, head: str, kernel: Triton):
         super().__init__(part, name)
-        self.handed, self.differs = _Handed(part, name, head, kernel), ""
+        self.triton_step, self.differs = _TritonStep(part, name, head, kernel), ""
 
     def forward(self, *inputs: Any) -> Any:
         if not any(isinstance(x, FakeTensor) for x in inputs):
@@ -475,15 +475,15 @@ class _Compared(Group):
 
     def _compare(self, inputs: tuple) -> str:
         given = tree_map_only(torch.Tensor, torch.clone, inputs)
-        expected, found = self.gm(*inputs), self.handed(*given)
+        expected, found = self.gm(*inputs), self.triton_step(*given)
         if compare(inputs, given, EXACT):
-            return f"The Triton kernel of {self.handed.head} writes into a tensor that it only reads."
+            return f"The Triton kernel of {self.triton_step.head} writes into a tensor that it only reads."
         dtype = next((t.dtype for t in tree_leaves(expected) if t.is_floating_point()), torch.float32)
         differences = compare(expected, found, Tolerance.of(dtype, len(self.gm.graph.nodes)), "its result")
         if not differences:
             return ""
         text = differences[0].sentence.replace(" before and ", " by torch and ").replace(" after", " by the kernel")
-        return f"The Triton kernel of {self.handed.head} computes something else than its group: {text}."
+        return f"The Triton kernel of {self.triton_step.head} computes something else than its group: {text}."
 
 
 def _special(x: torch.Tensor) -> torch.Tensor:
@@ -519,22 +519,24 @@ def differing(compiled: Compiled, inputs: Sequence[Any]) -> str:
             if kernel.programs > left or any(getattr(value, "dtype", None) == torch.bfloat16 for value in values):
                 return Group(part, nodes[-1].name)
             left -= kernel.programs
-        compared.append(_Compared(part, nodes[-1].name, head, kernel))
+        compared.append(_TritonCheck(part, nodes[-1].name, head, kernel))
         return compared[-1]
 
     graph, own = copy.deepcopy(compiled.graph), copy.deepcopy(compiled.graph)  # a run may write into their buffers
-    expected, found = (_seeded(gm, inputs) for gm in (graph, _lowered(replace(compiled, graph=own), inputs, make)))
+    expected, found = (_seed_and_call(gm, inputs) for gm in (graph, _lower(replace(compiled, graph=own), inputs, make)))
     if told := next((one.differs for one in compared if one.differs), ""):
         return told
     exact = Tolerance.of(torch.float32, len(graph.graph.nodes))
     if compiled.layouts and (differences := compare(expected, found, exact if device.type == "cpu" else _ON_GPU)):
         return f"With its layouts the program returns something else than its graph: {differences[0].sentence}."
-    if device.type == "cuda" and (differences := compare(expected, _seeded(build(compiled, inputs), inputs), _ON_GPU)):
+    if device.type == "cuda" and (
+        differences := compare(expected, _seed_and_call(build(compiled, inputs), inputs), _ON_GPU)
+    ):
         return f"On {device} the program returns something else than its graph: {differences[0].sentence}."
     return ""
 
 
-def _seeded(call: Callable, inputs: Sequence[Any]) -> Any:
+def _seed_and_call(call: Callable, inputs: Sequence[Any]) -> Any:
     device = device_of(inputs)
     with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
         torch.manual_seed(0)
@@ -555,7 +557,7 @@ def straight(gm: fx.GraphModule) -> Callable:
     last = {operand: node for node in gm.graph.nodes for operand in node.all_input_nodes}
     lines = []
 
-    def bound(value: Any) -> str:
+    def bind(value: Any) -> str:
         name = f"c{len(known)}"
         known[name] = value
         return name
@@ -567,10 +569,10 @@ def straight(gm: fx.GraphModule) -> Callable:
             inner = "".join(f"{text(part)}, " for part in value)
             return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
         if isinstance(value, slice):
-            return f"{bound(slice)}({text(value.start)}, {text(value.stop)}, {text(value.step)})"
+            return f"{bind(slice)}({text(value.start)}, {text(value.stop)}, {text(value.step)})"
         if isinstance(value, dict):
-            return "{" + "".join(f"{bound(key)}: {text(part)}, " for key, part in value.items()) + "}"
-        return bound(value)
+            return "{" + "".join(f"{bind(key)}: {text(part)}, " for key, part in value.items()) + "}"
+        return bind(value)
 
     for node in gm.graph.nodes:
         if node.op == "placeholder":
@@ -582,7 +584,7 @@ def straight(gm: fx.GraphModule) -> Callable:
             lines.append(f"return {text(node.args[0])}")
             continue
         args = [*map(text, node.args), *(f"{name}={text(value)}" for name, value in node.kwargs.items())]
-        called = f"{args.pop(0)}.{node.target}" if node.op == "call_method" else bound(_function(gm, node))
+        called = f"{args.pop(0)}.{node.target}" if node.op == "call_method" else bind(_function(gm, node))
         lines.append(f"{names[node]} = {called}({', '.join(args)})")
         gone = [names[a] for a in (*node.all_input_nodes, node) if last.get(a, a) is node and a.op != "get_attr"]
         lines += [f"{name} = None" for name in gone]

@@ -78,10 +78,10 @@ def wrong(before: fx.GraphModule | None, compiled: object) -> str | None:
         return f"The compiler returned {what}, {why}."
     if why := validate(before, compiled.graph):
         return why.replace("The pass returned", "Compiled.graph is")
-    return _ill_formed(compiled)
+    return _malformed(compiled)
 
 
-def _ill_formed(compiled: Compiled) -> str | None:
+def _malformed(compiled: Compiled) -> str | None:
     """Return what is wrong with the form of groups, schedules, kernels, layouts and plan, or None."""
     names = {node.name for node in compiled.graph.graph.nodes}
     groups = compiled.groups
@@ -104,9 +104,9 @@ def _ill_formed(compiled: Compiled) -> str | None:
             return f"There is a kernel for {str(head)[:40]!r}, which is not the first node of a group."
         if head in compiled.schedules:
             return f"The group of {head} has a schedule and a Triton kernel: a kernel has its own loops. Leave one out."
-        if why := triton.ill_formed(head, kernel):
+        if why := triton.malformed(head, kernel):
             return why
-    if why := layouts.ill_formed(compiled.graph, compiled.layouts):
+    if why := layouts.malformed(compiled.graph, compiled.layouts):
         return why
     if compiled.plan is not None and type(compiled.plan) is not Plan:
         return f"Compiled.plan must be a Plan (passlab.memory.plan); got {type(compiled.plan).__name__}."
@@ -128,7 +128,7 @@ def unfit_knobs(head: str, knobs: object) -> str | None:
     return None
 
 
-def shaped(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+def with_shapes(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """Return a copy of a graph with `meta["val"]`, a tensor without data, on every node. Raises BadCompiled."""
     made = rebuild(gm)
     for node in made.graph.nodes:
@@ -149,7 +149,7 @@ def shaped(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
 def check_groups(gm: fx.GraphModule, groups: Sequence[Sequence[str]]) -> None:
     """Raise BadCompiled for groups that cannot be kernels of a graph with shapes."""
-    if why := illegal(gm, groups, accepts=lambda part: library.matched(gm, part) is not None):
+    if why := illegal(gm, groups, accepts=lambda part: library.match(gm, part) is not None):
         raise BadCompiled(why)
 
 
@@ -161,13 +161,13 @@ def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[S
 
     It finds the shapes once, and asks once for each group whether a kernel can be made of it.
     """
-    gm = shaped(gm, inputs)
+    gm = with_shapes(gm, inputs)
     known: dict[tuple[str, ...], str | None] = {}
 
     def why_not(groups: Sequence[Sequence[str]]) -> str | None:
         for group in groups:
             if tuple(group) not in known:
-                known[tuple(group)] = illegal(gm, [group], lambda part: library.matched(gm, part) is not None)
+                known[tuple(group)] = illegal(gm, [group], lambda part: library.match(gm, part) is not None)
             if known[tuple(group)]:
                 return known[tuple(group)]
         return illegal(gm, groups, lambda part: True)
@@ -177,7 +177,7 @@ def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[S
 
 def same_outputs(before: fx.GraphModule, compiled: Compiled, inputs: Sequence[Any]) -> str | None:
     """Return which output has another shape or dtype than before, or None. Runs neither: only shapes matter."""
-    pairs = [shaped(gm, inputs).graph.find_nodes(op="output")[0].args[0] for gm in (before, compiled.graph)]
+    pairs = [with_shapes(gm, inputs).graph.find_nodes(op="output")[0].args[0] for gm in (before, compiled.graph)]
     old, new = ([n.meta["val"] for n in tree_leaves(p) if isinstance(n, fx.Node)] for p in pairs)
     for place, (a, b) in enumerate(zip(tree_leaves(old), tree_leaves(new), strict=False)):
         told = [(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for v in (a, b) if isinstance(v, torch.Tensor)]

@@ -60,7 +60,7 @@ def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     return Counts(int(started), int(traffic), int(peak))
 
 
-def peak_told(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
+def peak_sentence(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
     """Return where a plan's memory is needed, as a sentence: the step of its peak, and the largest buffer there."""
     buffers = liveness(gm, *inputs, order=plan.order)
     step = peak_step(buffers)
@@ -85,7 +85,7 @@ def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, mos
     told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
     steps = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs, steps)
-    where = peak_told(steps, plan, inputs) if plan is not None else ""
+    where = peak_sentence(steps, plan, inputs) if plan is not None else ""
     return f"{told} allowed. {where}".strip()
 
 

@@ -27,7 +27,7 @@ from passlab.fx.nodes import attribute
 Layouts = Mapping[str, Sequence[int]]
 
 
-def stored(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+def with_strides(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """Return a tensor with these strides: the same one if it has them, dimensions of size 1 left aside."""
     if all(size == 1 or has == wants for size, has, wants in zip(value.shape, value.stride(), strides, strict=True)):
         return value
@@ -42,7 +42,7 @@ def strides_of(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def ill_formed(gm: fx.GraphModule, layouts: object) -> str | None:
+def malformed(gm: fx.GraphModule, layouts: object) -> str | None:
     """Return what is wrong with layouts as far as a graph without shapes tells, or None."""
     if not isinstance(layouts, dict):
         return f"Compiled.layouts must be a dict from names to orders of dimensions; got {str(layouts)[:60]}."
@@ -87,7 +87,7 @@ def unfit(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts)
     return None
 
 
-def applied(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts) -> None:
+def apply(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts) -> None:
     """Store values of a graph with shapes, and parameters, as layouts say. The modules that hold them are replaced."""
     nodes = {node.name: node for node in gm.graph.nodes}
     home = {name: group for group in groups for name in group}
@@ -119,7 +119,7 @@ def _insert(node: fx.Node, strides: tuple[int, ...], readers: Sequence[fx.Node])
     """Have these users of a node read its value with other strides."""
     graph = node.graph
     with graph.inserting_after(graph.find_nodes(op="placeholder")[-1] if node.op == "placeholder" else node):
-        new = graph.create_node("call_function", stored, (node, strides), name=f"{node.name}_stored")
+        new = graph.create_node("call_function", with_strides, (node, strides), name=f"{node.name}_stored")
     node.replace_all_uses_with(new, delete_user_cb=lambda user: user in readers)
 
 
@@ -133,4 +133,4 @@ def _hold(gm: fx.GraphModule, path: str, order: Sequence[int]) -> None:
         gm.get_submodule(parent)._modules[leaf] = owner
     held = owner._parameters if name in owner._parameters else owner._buffers
     value = held[name].detach()
-    held[name] = stored(value, strides_of(value.shape, order))
+    held[name] = with_strides(value, strides_of(value.shape, order))

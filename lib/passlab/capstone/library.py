@@ -63,35 +63,35 @@ class Epilogue:
     """A head, the value that is added to its result (or None), and the name of the activation at the end."""
 
     head: Head
-    added: fx.Node | None
+    addend: fx.Node | None
     activation: str
 
 
-def matched(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Epilogue | None:
+def match(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Epilogue | None:
     """Return what a group computes in one call, or None. `nodes`: in graph order, with `meta["val"]`."""
     first, *rest = nodes
     head = _head(gm, first)
     if head is None or _float32(first) is None:
         return None
-    inside, at, added, activation = set(nodes), first, None, head.activation
+    inside, at, addend, activation = set(nodes), first, None, head.activation
     for node in rest:
         if activation or list(at.users) != [node]:
             return None
-        if canonical(node, gm) == "add" and added is None and set(node.kwargs) <= set():
+        if canonical(node, gm) == "add" and addend is None and set(node.kwargs) <= set():
             others = [a for a in node.args if a is not at]
             if len(node.args) != 2 or len(others) != 1 or not isinstance(others[0], fx.Node) or others[0] in inside:
                 return None
             if others[0].op == "get_attr" or _float32(others[0]) != _float32(first):
                 return None
-            added = others[0]
+            addend = others[0]
         else:
             activation = _activation(gm, node, at)
             if activation is None:
                 return None
         at = node
-    if added is not None and ((head.kind == "linear" and activation) or activation not in ("", "relu")):
+    if addend is not None and ((head.kind == "linear" and activation) or activation not in ("", "relu")):
         return None  # oneDNN has no such epilogue here
-    return Epilogue(head, added, activation)
+    return Epilogue(head, addend, activation)
 
 
 def _float32(node: fx.Node) -> tuple[int, ...] | None:
@@ -172,7 +172,7 @@ def call(found: Epilogue) -> tuple[Callable, bool] | None:
     if run is None:
         return None
     images = on_cpu and found.head.kind == "conv"
-    if found.added is found.head.input:  # conv(x) + x: the group reads one value
+    if found.addend is found.head.input:  # conv(x) + x: the group reads one value
         return (lambda x: run(x, x)), images
     return run, images
 
@@ -192,7 +192,7 @@ def plain(found: Epilogue) -> Callable:
         def first(x: torch.Tensor) -> torch.Tensor:
             return linear(x, weight, bias)
 
-    if found.added is None:
+    if found.addend is None:
         return first if then is None else lambda x: then(first(x))
     return (lambda x, y: first(x).add_(y)) if then is None else lambda x, y: then(first(x).add_(y))
 
@@ -206,7 +206,7 @@ def _by_onednn(found: Epilogue) -> Callable | None:
     shape = list(head.input.meta["val"].shape)
     if head.kind == "conv":
         packed = onednn._reorder_convolution_weight(weight, *head.how, shape)
-        if found.added is None:
+        if found.addend is None:
             convolution = onednn._convolution_pointwise.default
             return lambda x: convolution(x, packed, bias, *head.how, name, scalars, algorithm)
         both = onednn._convolution_pointwise.binary
@@ -215,7 +215,7 @@ def _by_onednn(found: Epilogue) -> Callable | None:
     rows = torch.Size(shape[:-1]).numel()
     if rows * weight.numel() < WORTH_PACKING:
         return plain(found)
-    if found.added is None:
+    if found.addend is None:
         packed = onednn._reorder_linear_weight(weight, rows)
         linear = onednn._linear_pointwise.default
         return lambda x: linear(x, packed, bias, name, scalars, algorithm)

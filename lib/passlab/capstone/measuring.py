@@ -140,13 +140,13 @@ def compare(
             rows[name] = Row(name, missing=str(missing))
     timing = timed(ready, *copy_inputs(inputs, device), repeats=repeats) if ready else {}
     for name in ready:
-        made = compiled.get(name) or _known(name, gm, inputs)
+        made = compiled.get(name) or _baseline_program(name, gm, inputs)
         cost = counts(made, inputs).to_json() if made is not None else {}
         rows[name] = Row(name, **cost, seconds=timing[name].median, spread=timing[name].iqr, ratio=timing[name].ratio)
     return {name: rows[name] for name in competitors}
 
 
-def _known(baseline: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled | None:
+def _baseline_program(baseline: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled | None:
     """Return what is behind a baseline; None for a compiler that hands over no such data."""
     from passlab.capstone.reference import compile
 

@@ -22,7 +22,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from passlab.capstone import library
 from passlab.capstone.building import steps_of
-from passlab.capstone.compiled import Compiled, shaped
+from passlab.capstone.compiled import Compiled, with_shapes
 from passlab.fx.effects import effects, has_effects, written
 from passlab.fx.judge import rebuild
 from passlab.fx.nodes import attribute
@@ -165,19 +165,15 @@ _ROWS = frozenset(["softmax", "layer_norm", "rms_norm", "layernorm", "add_layer_
 
 def library_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     """Group a convolution or linear layer with the sum and the activation after it: one call of a library."""
-    gm = shaped(compiled.graph, inputs)
+    gm = with_shapes(compiled.graph, inputs)
     memory, taken, groups = written(gm.graph), {n for group in compiled.groups for n in group}, []
     for node in gm.graph.nodes:
-        if node.name in taken or effects(node) or node in memory or library.matched(gm, [node]) is None:
+        if node.name in taken or effects(node) or node in memory or library.match(gm, [node]) is None:
             continue
         group = [node]
         while len(users := list(group[-1].users)) == 1 and users[0].name not in taken and users[0] not in memory:
             longer = [*group, users[0]]
-            if (
-                library.matched(gm, longer) is None
-                or effects(users[0])
-                or illegal(gm, [_names(longer)], lambda g: True)
-            ):
+            if library.match(gm, longer) is None or effects(users[0]) or illegal(gm, [_names(longer)], lambda g: True):
                 break
             group = longer
         if len(group) > 1 and not _cyclic(gm, [*compiled.groups, *groups, _names(group)]):
@@ -199,7 +195,7 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
 
     A node joins the group that made its latest operand, as long as the group stays convex and can be a kernel.
     """
-    gm = shaped(compiled.graph, inputs)
+    gm = with_shapes(compiled.graph, inputs)
     memory, taken = written(gm.graph), {n for group in compiled.groups for n in group}
     found: list[list[fx.Node]] = []
     home: dict[fx.Node, list[fx.Node]] = {}
@@ -218,7 +214,7 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
             home[node] = group = [node]
             found.append(group)
     groups = list(compiled.groups)
-    for group in map(_trimmed, found):
+    for group in map(_trim, found):
         names = _names(group)
         work = [name for node in group if (name := canonical(node, gm)) not in _VIEWS]
         if len(work) < 2 and work != ["add_layer_norm"]:
@@ -271,7 +267,7 @@ def _reenters(group: list[fx.Node], node: fx.Node) -> bool:
     return False
 
 
-def _trimmed(group: list[fx.Node]) -> list[fx.Node]:
+def _trim(group: list[fx.Node]) -> list[fx.Node]:
     """Leave out views at the end, whose elements a kernel would copy, and views at the front that others read, too."""
     inside = set(group)
 

@@ -75,7 +75,7 @@ class Triton:
         return math.prod(self.grid)
 
 
-def ill_formed(head: str, kernel: object) -> str | None:
+def malformed(head: str, kernel: object) -> str | None:
     """Return why this is not a kernel of the group that begins with `head`, or None. The text is not looked at."""
     if type(kernel) is not Triton:
         return f"The kernel of {head} must be a Triton (passlab.capstone); got {type(kernel).__name__}."
@@ -121,7 +121,7 @@ def _unfit(head: str, kernel: Triton, tree: ast.Module) -> str | None:
     if kernel.name not in functions:
         has = ", ".join(functions) or "none"
         return f"The source of the kernel of {head} has no function {kernel.name!r}; it has {has}."
-    return _ill_called(head, kernel, functions[kernel.name].args)
+    return _call_misfit(head, kernel, functions[kernel.name].args)
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
@@ -141,7 +141,7 @@ def _beyond_triton(function: ast.FunctionDef) -> str | None:
             told = part.id
         elif isinstance(part, ast.Name) and part.id in ("tl", "triton") and id(part) not in before_a_dot:
             told = f"{part.id} by itself"
-        elif isinstance(part, ast.Attribute) and not _known(part, id(part) in before_a_dot):
+        elif isinstance(part, ast.Attribute) and not _is_known(part, id(part) in before_a_dot):
             told = ast.unparse(part)[:60]
         if told:
             return f"{told} (line {getattr(part, 'lineno', function.lineno)})"
@@ -152,7 +152,7 @@ def _python(name: str) -> bool:
     return hasattr(builtins, name) and name not in _PYTHON
 
 
-def _known(part: ast.Attribute, inner: bool) -> bool:
+def _is_known(part: ast.Attribute, inner: bool) -> bool:
     """Return whether an attribute is one of Triton's functions and types, or of a tensor's. inner: a dot follows it."""
     if part.attr.startswith("_"):
         return False
@@ -168,7 +168,7 @@ def _known(part: ast.Attribute, inner: bool) -> bool:
     return part.attr in _OF_VALUES
 
 
-def _ill_called(head: str, kernel: Triton, parameters: ast.arguments) -> str | None:
+def _call_misfit(head: str, kernel: Triton, parameters: ast.arguments) -> str | None:
     """Return how arguments and meta do not fit the parameters of the function, or None."""
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs or parameters.defaults:
         return f"The parameters of {kernel.name}, the kernel of {head}, must be plain: without *, / and defaults."
@@ -184,7 +184,7 @@ def _ill_called(head: str, kernel: Triton, parameters: ast.arguments) -> str | N
     return None
 
 
-def ill_fitted(head: str, kernel: Triton, part: fx.GraphModule) -> str | None:
+def argument_misfit(head: str, kernel: Triton, part: fx.GraphModule) -> str | None:
     """Return how a kernel's arguments do not fit its group, or None. part: the group, by `passlab.kernels.cut`."""
     reads, made, held = part.meta["inputs_of"], part.meta["outputs_of"], list(state(part))
     for name in kernel.arguments:

@@ -8,7 +8,7 @@ from functools import cache
 
 from passlab.capstone import BadCompiled, Compiled, grouped, wrong
 from passlab.capstone.building import plan_of
-from passlab.capstone.counting import peak_told
+from passlab.capstone.counting import peak_sentence
 from passlab.capstone.families import Drawn, drawn
 from passlab.capstone.reference import STAGES, compile
 from passlab.capstone.reference import plan as reference_plan
@@ -83,5 +83,5 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if not broken and case.asks("did"):
         best = _best(case)
         fits = value.arena <= best * ALLOWED
-        where = "" if fits else peak_told(grouped(gm, groups, inputs), value, inputs)
+        where = "" if fits else peak_sentence(grouped(gm, groups, inputs), value, inputs)
         yield Finding("did", fits, where and f"The arena has {value.arena:,} bytes; {best:,} are enough. {where}")
