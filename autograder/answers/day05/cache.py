@@ -19,7 +19,11 @@ def hidden(seed: int) -> list[Case]:
         access(8 * rng.randint(0, 500), **{loop: 8 * rng.choice([0, 1, 1, 8, 16, 40]) for loop in "abc"})
         for _ in range(3)
     ]
+    between = [access(far, i=8, j=64), access(0, i=8, j=64), access(far, i=8, j=64)]
+    four = access(0, a=8, b=64, c=16, d=256)
     return [
+        nest("four loops", dict(zip(rng.sample("abcd", 4), (2, 3, 4, 3), strict=True)), [four, access(far, b=8)], 2, 2),
+        nest("the same access again, after another", {"i": 8, "j": 3}, between, 4, 1),
         nest("one loop, twice through", {"t": 2, "i": 12}, [access(0, i=64)], 2, 4),
         nest("a loop that comes back", {"i": 3, "j": 4}, [access(0, j=64), access(256), access(0, j=64)], 1, 3),
         nest("a hit keeps a line", {"i": 10}, [access(0), access(64, i=64)], 1, 2),
@@ -167,3 +171,16 @@ def best_only(loops, accesses, cache):
 @wrong("did", "takes no order: none misses")
 def none(loops, accesses, cache):
     return "".join(loops), {"".join(order): 0 for order in permutations(loops)}
+
+
+each_once = edited(
+    "did",
+    "an access that is there twice hits the second time, whatever comes between",
+    (
+        "            for access in accesses:",
+        "            for access in [a for i, a in enumerate(accesses) if a not in accesses[:i]]:",
+    ),
+)
+six_orders = edited(
+    "valid", "six orders are all that there are", ("in permutations(loops):", "in list(permutations(loops))[:6]:")
+)
