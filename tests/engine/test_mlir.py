@@ -42,7 +42,7 @@ def judge(case, value):
     from xdsl.dialects.builtin import ModuleOp
 
     from passlab.mlir import MLIRError, text, verify
-    from passlab.mlir.run import built
+    from passlab.mlir.run import run_module
 
     try:
         assert isinstance(value, ModuleOp), f"It gave {type(value).__name__}."
@@ -52,10 +52,10 @@ def judge(case, value):
         return
     yield Finding("valid", True, "")
     (before,) = case.build()
-    want = built(before, case.inputs())
+    want = run_module(before, case.inputs())
     assert want.ok, want.error
     try:
-        got = built(value, case.inputs(), checks=False, seconds=5)
+        got = run_module(value, case.inputs(), checks=False, seconds=5)
     except MLIRError as error:
         yield Finding("same", False, str(error))
         return
@@ -195,7 +195,11 @@ ANSWERS = {
         "no operations of llvm",
     ),
     "a huge text": ("return parse(text(mod).replace('}', '%k = arith.constant 1 : i32\\n' * 9000 + '}'))", 0.0, ""),
-    "patched": ("import passlab.mlir.run as r; r.built = r.run = None\n    return mod", 0.0, "It is the same module."),
+    "patched": (
+        "import passlab.mlir.run as r; r.run_module = r.run = None\n    return mod",
+        0.0,
+        "It is the same module.",
+    ),
     "a parser that faults": (deadly("fault"), 0.0, "ended the process while it built the module"),
     "a parser that aborts": (deadly("abort"), 0.0, "ended the process while it built the module"),
     "crash": ("import os; os._exit(0)", 0.0, "ended"),

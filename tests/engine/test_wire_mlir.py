@@ -27,7 +27,7 @@ def confined(monkeypatch):
 
     monkeypatch.setattr(modules, "native", never)
     monkeypatch.setattr(modules, "elsewhere", None)
-    monkeypatch.setattr(codec, "_checked", None)
+    monkeypatch.setattr(codec, "_complaint", None)
     COMPILER.confine()
 
 

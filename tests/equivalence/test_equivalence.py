@@ -476,20 +476,29 @@ def test_tolerance_follows_dtype_and_depth():
     assert Tolerance.of(torch.float32, 4).rtol == 16 * eps * 2
     ones = torch.ones(8, dtype=torch.float64)
     tolerance = Tolerance.of(torch.float32, 1)  # at |b| = rms = 1 the bound is 2·rtol
-    assert not tolerance.broken(ones, ones + 31 * eps).any()
-    assert tolerance.broken(ones, ones + 33 * eps).all()
+    assert not tolerance.mismatches(ones, ones + 31 * eps).any()
+    assert tolerance.mismatches(ones, ones + 33 * eps).all()
     # In sums a small element is measured against its neighbours, elsewhere against itself (and 1).
     b = torch.tensor([1e6, 1e-3], dtype=torch.float64)
     a = b + torch.tensor([0.0, 1e-3], dtype=torch.float64)
-    assert not Tolerance.of(torch.float32, 1).broken(b, a).any()
-    assert Tolerance.of(torch.float32, 1, sums=False).broken(b, a).tolist() == [False, True]
+    assert not Tolerance.of(torch.float32, 1).mismatches(b, a).any()
+    assert Tolerance.of(torch.float32, 1, sums=False).mismatches(b, a).tolist() == [False, True]
 
 
 def test_nonfinite_values_and_zeros():
     inf, nan = math.inf, math.nan
     b = torch.tensor([nan, inf, -inf, nan, inf, 1.0, inf, 0.0], dtype=torch.float64)
     a = torch.tensor([nan, inf, -inf, 1.0, -inf, nan, nan, -0.0], dtype=torch.float64)
-    assert Tolerance.of(torch.float64, 1).broken(b, a).tolist() == [False, False, False, True, True, True, True, False]
+    assert Tolerance.of(torch.float64, 1).mismatches(b, a).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_rms_neither_overflows_nor_counts_nonfinite_values():

@@ -239,7 +239,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         "not spared": lambda: judge.spared(make.alone("relu"), make.alone("leaky"), make.ops("relu")),
         "equal": lambda: judge.first_difference(before, make.start()),
         "first difference": lambda: judge.first_difference(make.alone("relu"), make.alone("negative")),
-        "devices": judge.covered,
+        "devices": judge.devices_note,
         "verdicts of a right pass": lambda: verdicts(lambda mod: make.start()),
         "verdicts of a pass that returns nothing": lambda: verdicts(lambda mod: None),
         "verdicts of a wrong pass": lambda: verdicts(lambda mod: make.wrong()),

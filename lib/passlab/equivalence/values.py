@@ -43,7 +43,7 @@ class Tolerance:
     def of(dtype: torch.dtype, depth: int, sums: bool = True) -> Tolerance:
         return Tolerance(16 * torch.finfo(dtype).eps * math.sqrt(depth), None, sums)
 
-    def broken(self, b: Tensor, a: Tensor) -> Tensor:
+    def mismatches(self, b: Tensor, a: Tensor) -> Tensor:
         """Return a mask of the elements at which `a` is not `b` (both float64)."""
         finite = torch.isfinite(b) & torch.isfinite(a)
         atol = self.atol
@@ -170,7 +170,7 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
         return None
     x, y = wide(b), wide(a)
     if x.is_floating_point():
-        bad = tolerance.broken(x, y)
+        bad = tolerance.mismatches(x, y)
         if errors is not None:
             both = torch.isfinite(x) & torch.isfinite(y)
             gap = torch.where(both, (x - y).abs(), 0.0)
@@ -213,13 +213,13 @@ def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
     return ~explained & (torch.isfinite(x) == torch.isfinite(moved))
 
 
-def nudged(t: Tensor, by: float, gen: torch.Generator) -> Tensor:
+def nudge(t: Tensor, by: float, gen: torch.Generator) -> Tensor:
     """Return a float tensor whose elements are moved by up to `by`, relatively; zeros, inf and NaN stay."""
     noise = (2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1).to(t.device)
     return (t.double() * (1 + by * noise)).to(t.dtype)
 
 
-def unexcused(found: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
+def beyond_rounding(found: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
     """Return the differences that remain when elements that rounding alone moves as far are set aside.
 
     old, new: the leaves of both outputs; moved: for each nudge of the inputs, the leaves of the old program's output.
@@ -245,7 +245,7 @@ def nonfinite(x: Tensor) -> Tensor:
 
 def _same_object(b: Any, a: Any, tolerance: Tolerance) -> bool:
     if isinstance(b, float) and isinstance(a, float):
-        return not tolerance.broken(torch.tensor(b, dtype=torch.float64), torch.tensor(a, dtype=torch.float64))
+        return not tolerance.mismatches(torch.tensor(b, dtype=torch.float64), torch.tensor(a, dtype=torch.float64))
     if type(b) is not type(a):
         return False
     if type(b).__eq__ is object.__eq__:  # without an __eq__ equality would be identity, which copies never have

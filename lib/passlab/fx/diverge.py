@@ -56,7 +56,7 @@ class _Matcher:
             if self.place[other] < self.place.get(name, 0):
                 continue  # an earlier value of `before` is not an agreement
             x, y = wide(known[other]), wide(value)
-            if not (self.tolerance.broken(x, y) if x.is_floating_point() else x != y).any():
+            if not (self.tolerance.mismatches(x, y) if x.is_floating_point() else x != y).any():
                 return other
         return None
 

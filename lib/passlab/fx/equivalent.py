@@ -44,12 +44,12 @@ from passlab.equivalence.values import (
     Difference,
     Errors,
     Tolerance,
+    beyond_rounding,
     compare,
     leaves,
     nan_or_inf,
     nonfinite,
-    nudged,
-    unexcused,
+    nudge,
 )
 from passlab.fx import elsewhere
 from passlab.fx.diverge import LARGEST, locate, parting
@@ -76,7 +76,10 @@ def equivalent(
     thorough: bool = False,
     aliasing: bool | None = None,
 ) -> Equivalence:
-    """Search for a trial that tells two torch programs apart. All arguments are those of `passlab.equivalent`."""
+    """Search for a trial that tells two torch programs apart. All arguments are those of `passlab.equivalent`.
+
+    Raises ValueError for anything else than programs, or an unknown mode or kind of trial.
+    """
     if not callable(before) and type(before).__name__ != "ExportedProgram":
         raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
     for given, known in ((trials, tuple(TRIALS)), (modes, ("eval", "train"))):
@@ -341,7 +344,7 @@ class _Search:
         found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
         found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
         if found and all(d.bad is not None for d in found):
-            found = self._unexcused(before, trial, b, a, found, torch.finfo(dtype).eps)
+            found = self._beyond_rounding(before, trial, b, a, found, torch.finfo(dtype).eps)
         self.draws |= b.drew or a.drew
         if not found and not torch.equal(b.rng, a.rng):
             found.append(Difference(_drew(b, a), "random"))
@@ -371,7 +374,7 @@ class _Search:
                 found.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
         return found
 
-    def _unexcused(
+    def _beyond_rounding(
         self, before: Program, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float
     ) -> list[Difference]:
         """Apply rule 3: keep the differences beyond what rounding alone causes in the same elements."""
@@ -379,7 +382,7 @@ class _Search:
             self._excuse_sums(trial, b, a, found)
         runs = (self._run(before, replace(trial, args=_moved(trial, by)), by) for by in (4 * eps, -4 * eps))
         moved = [leaves(run.output) for run in runs if run.error is None]
-        return unexcused(found, leaves(b.output), leaves(a.output), moved)
+        return beyond_rounding(found, leaves(b.output), leaves(a.output), moved)
 
     def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
         """Apply rule 2, where it applies."""
@@ -454,7 +457,7 @@ def _moved(trial: Trial, by: float) -> tuple:
 
     def move(t: Tensor) -> Tensor:
         if t.is_floating_point() and id(t) not in made:  # one tensor given twice stays one
-            moved = nudged(t, by, gen)
+            moved = nudge(t, by, gen)
             made[id(t)] = torch.where(t.double().abs() >= 10, moved, t) if trial.edge else moved
         return made.get(id(t), t)
 

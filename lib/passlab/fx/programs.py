@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.values import nudged
+from passlab.equivalence.values import nudge
 from passlab.fx import elsewhere
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
@@ -265,7 +265,7 @@ def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) ->
         to = torch.complex128
     made = t.detach().to(device, to, copy=True)
     if jitter and made.is_floating_point():
-        made = nudged(made, jitter, torch.Generator().manual_seed(0))
+        made = nudge(made, jitter, torch.Generator().manual_seed(0))
     return nn.Parameter(made, requires_grad=t.requires_grad) if type(t) is nn.Parameter else made
 
 

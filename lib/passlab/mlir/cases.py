@@ -18,7 +18,7 @@ from passlab.judge.expect import Expectation, Law
 from passlab.mlir.equivalent import equivalent_modules
 from passlab.mlir.measure import bytes_moved, launches
 from passlab.mlir.modules import MLIRError, is_iree, name_of, parse, verify
-from passlab.mlir.reader import functions, held
+from passlab.mlir.reader import as_module, functions
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -33,7 +33,7 @@ def program(source: str) -> Callable[[], ModuleOp]:
 
 def counts(module: Any) -> Counter[str]:
     """Return how often each operation occurs, in regions too."""
-    return Counter(name_of(op) for op in held(module).walk())
+    return Counter(name_of(op) for op in as_module(module).walk())
 
 
 # ---------------------------------------------------------------------------------------------------- expectations
@@ -47,7 +47,7 @@ def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` operations `op`; "" stands for all that compute."""
 
     def found(after: ModuleOp) -> tuple[int, str]:
-        left = [it for it in held(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
+        left = [it for it in as_module(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
         last = str(left[-1]).splitlines()[0] if left else ""
         return len(left), f"{plural(len(left), f'{op} operation'.strip())}, among them `{last:.80}`"
 
@@ -105,7 +105,7 @@ def valid(before: ModuleOp | None, after: Any) -> str | None:
         kind = type(after).__name__
         return f"The pass returned {'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}, not a module of MLIR."
     try:
-        after = held(after)
+        after = as_module(after)
         verify(after)
     except MLIRError as error:
         return str(error)
@@ -144,7 +144,9 @@ def judge_pass(
         result = equivalent_modules(before, after, case.inputs() if case.inputs else None, **how)
         return Finding("same", bool(result), result.reason, before=before, after=after)
 
-    return pass_judge(well_formed, lambda before, value: (held(before), held(value)), sameness, did, spared, cost)
+    return pass_judge(
+        well_formed, lambda before, value: (as_module(before), as_module(value)), sameness, did, spared, cost
+    )
 
 
 def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:

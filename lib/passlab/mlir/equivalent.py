@@ -22,16 +22,16 @@ import torch
 from torch import Tensor
 
 from passlab.equivalence import Equivalence
-from passlab.equivalence.values import Difference, Errors, Tolerance, compare, leaves, nan_or_inf, unexcused
+from passlab.equivalence.values import Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
-from passlab.mlir.reader import functions, held, iterators, type_of
+from passlab.mlir.reader import as_module, functions, iterators, type_of
 from passlab.mlir.run import run_all
 from passlab.tvm.inputs import ALL_KINDS, after_example, check_kinds, nudged_inputs, plain, tensor
 
 #: The sizes of unknown dimensions: in the first trials, and in the trial "sizes".
 ODD = (5, 7)
 #: Modules with more values than this are not searched for the place where they differ.
-_SEARCHED = 80
+_MOST_SEARCHED = 80
 _PHRASES = {
     "given": "On the given inputs",
     "ordinary": "On random inputs",
@@ -133,7 +133,7 @@ class _Torch:
 def _side(value: Any, which: str) -> Any:
     """Return a module as xDSL's, or a torch model in a wrapper. Raises ValueError for anything else."""
     if hasattr(value, "walk") or is_iree(value):
-        return held(value)
+        return as_module(value)
     if callable(value):
         return _Torch(value)
     found = "None: does the pass end with a return?" if value is None else f"a {type(value).__name__}"
@@ -142,7 +142,7 @@ def _side(value: Any, which: str) -> Any:
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = ("ordinary",)) -> list[tuple[np.ndarray, ...]]:
     """Return inputs for `main` from the types of its arguments, one tuple of arrays or more for each of `kinds`."""
-    return [given for _, given in _trials(held(module), None, kinds, seed)]
+    return [given for _, given in _trials(as_module(module), None, kinds, seed)]
 
 
 def _trials(module: Any, inputs: Any, kinds: Sequence[str], seed: int) -> list[tuple[str, tuple]]:
@@ -238,7 +238,7 @@ def _differences(
     for d in found if tolerance.sums else ():
         d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
     moved = _outputs(before, [nudged_inputs(given, sign) for sign in (1, -1)], how)
-    return unexcused(found, old, new, moved)
+    return beyond_rounding(found, old, new, moved)
 
 
 # ---------------------------------------------------------------------------------------------------- where they part
@@ -293,7 +293,7 @@ def values(module: Any, given: tuple) -> list[Value]:
         and name_of(op) not in ("tensor.empty", "bufferization.alloc_tensor")
         and not str(old.type).startswith("memref")
     ]
-    if len(found) > _SEARCHED:
+    if len(found) > _MOST_SEARCHED:
         raise MLIRError(f"A module of {len(found)} values is not taken apart.")
     function = next(iter(functions(opened).values()))
     end = _block(opened).last_op

@@ -78,20 +78,20 @@ class _Compiled:
     """A built module. The first run returns its code as one more output, if the request's head says to keep it."""
 
     def __init__(self, text: str, code: np.ndarray | None, head: dict):
-        self.head, self.kept = head, not head["keep"]
-        self.code = self.compiled(text) if code is None else code.tobytes()
+        self.head, self.code_sent = head, not head["keep"]
+        self.code = self.compile(text) if code is None else code.tobytes()
         self.load()
 
-    def compiled(self, text: str) -> bytes:
+    def compile(self, text: str) -> bytes:
         raise NotImplementedError
 
     def load(self) -> None:
         """Make the code ready to run."""
 
     def outputs(self, found: list[Any]) -> list[Any]:
-        if self.kept:
+        if self.code_sent:
             return found
-        self.kept = True
+        self.code_sent = True
         return [*found, np.frombuffer(self.code, np.uint8)]
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
@@ -101,12 +101,12 @@ class _Compiled:
 class _Iree(_Compiled):
     """A module of tensors, compiled by IREE for this processor and run on one thread."""
 
-    def compiled(self, text: str) -> bytes:
+    def compile(self, text: str) -> bytes:
         try:
             from iree.compiler.api import Output, Session, Source
         except ImportError:
             raise Failed(no_iree("to run tensor programs")) from None
-        with _heard() as heard:
+        with _capture_stderr() as heard:
             session = Session()
             session.set_flags(*FLAGS, f"--iree-llvmcpu-embedded-linker-path={_linker()}")
             source, call = Source.wrap_buffer(session, text.encode() + b"\0"), session.invocation()
@@ -170,7 +170,7 @@ def _scalar(value: int | float, dtype: str) -> np.ndarray:
 class _C(_Compiled):
     """A module of buffers and loops, as C by `passlab.mlir.ccode`. Without results, its buffers are what it returns."""
 
-    def compiled(self, text: str) -> bytes:
+    def compile(self, text: str) -> bytes:
         from passlab.mlir import ccode, modules
 
         try:
@@ -257,7 +257,7 @@ class _Interpreter:
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
         from xdsl.utils.exceptions import InterpretationError
 
-        given = [_shaped(type_, value) for type_, value in zip(self.types, values, strict=True)]
+        given = [_interpreter_value(type_, value) for type_, value in zip(self.types, values, strict=True)]
 
         def once() -> list[Any]:
             try:
@@ -278,7 +278,7 @@ class _Interpreter:
         return [], None
 
 
-def _shaped(type_: Any, value: np.ndarray) -> Any:
+def _interpreter_value(type_: Any, value: np.ndarray) -> Any:
     from xdsl.interpreters.builtin import xtype_for_el_type
     from xdsl.interpreters.shaped_array import ShapedArray
     from xdsl.interpreters.utils.ptr import TypedPtr
@@ -324,7 +324,7 @@ _NAMED = re.compile(r":(\d+):\d+: error: ([^\n]*?)'([a-z_]+\.[\w.]+)'(?: op)?([^
 
 
 def complaint(said: str, who: str) -> str:
-    """Return a compiler's first error as a sentence that names the operation, and its place (see `run.placed`)."""
+    """Return a compiler's first error as a sentence that names the operation, and its place (see `run.with_places`)."""
     if found := _NAMED.search(said):
         line, before, name, after = found.groups()
         why = (before.replace("operation ", "") + after.split(": %")[0]).strip(" :")
@@ -336,7 +336,7 @@ def complaint(said: str, who: str) -> str:
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
+def _capture_stderr() -> Iterator[list[str]]:
     """Collect what native code writes to standard error: the list holds its text at the end of the block."""
     heard, kept = [""], os.dup(2)
     with tempfile.TemporaryFile() as file:

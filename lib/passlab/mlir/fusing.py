@@ -46,7 +46,7 @@ def _fuse(module: ModuleOp) -> bool:
 
     ops = [op for op in module.walk() if op.results and op.name in ("linalg.generic", EXPAND, COLLAPSE)]
     maps = Maps()
-    ops = [kept for op in reversed(ops) if (kept := _needed(op, maps)) is not None][::-1]
+    ops = [kept for op in reversed(ops) if (kept := _prune(op, maps)) is not None][::-1]
     groups: dict[Any, Group] = {}  # by a result of the last generic
     reshapes = Reshapes(groups, maps)
     for op in ops:
@@ -60,9 +60,9 @@ def _fuse(module: ModuleOp) -> bool:
             continue
         group = _start(op, maps)
         if not _is_copy(group, maps):
-            group.wanted += [value for value in group.inputs if value[0] in groups]
+            group.worklist += [value for value in group.inputs if value[0] in groups]
             _take(group, groups, maps)
-            while reshapes.take(group, _used):
+            while reshapes.take(group, _count_uses):
                 _take(group, groups, maps)
         if _is_copy(group, maps):
             _forward(group, groups)
@@ -77,13 +77,13 @@ def _fuse(module: ModuleOp) -> bool:
 
 def _take(group: Group, groups: dict[Any, Group], maps: Maps) -> None:
     """Move producers into a group until none fits."""
-    while group.wanted:
-        at = group.wanted.pop()
+    while group.worklist:
+        at = group.worklist.pop()
         if at in group.inputs and at[0] in groups and _fits(group, at, groups[at[0]], maps):
             _merge(group, at, groups, maps)
 
 
-def _needed(op: Any, maps: Maps) -> Any:
+def _prune(op: Any, maps: Maps) -> Any:
     """Return what is left of an operation without the results that nobody reads, or None if it is erased.
 
     An init that the body of a generic does not read becomes a tensor.empty, since only its size matters.
@@ -186,7 +186,7 @@ def _simplify(block: Block, reads: dict[Any, tuple[Any, int]]) -> None:
 def _fits(group: Group, at: tuple[Any, int], producer: Group, maps: Maps) -> bool:
     """Return whether a producer may move into the group that reads it at an input."""
     value, map_ = at
-    uses = sum(_used(result, group) for _, _, result in producer.outs)
+    uses = sum(_count_uses(result, group) for _, _, result in producer.outs)
     if uses != 1 or any(kind.data.value != "parallel" for kind in producer.kinds):
         return False
     back = maps.inverse(next(out for _, out, result in producer.outs if result is value))
@@ -204,7 +204,7 @@ def _fits(group: Group, at: tuple[Any, int], producer: Group, maps: Maps) -> boo
     return _covers(maps, rest, group.loops)
 
 
-def _used(result: Any, group: Group) -> int:
+def _count_uses(result: Any, group: Group) -> int:
     """Return how often a value is used, where the group's parts count once for each map that they read it through."""
     others = sum(use.operation not in group.members for use in result.uses)
     return (
@@ -221,7 +221,7 @@ def _merge(group: Group, at: tuple[Any, int], groups: dict[Any, Group], maps: Ma
     kept = [(v, maps.compose(out, inside), r) for v, out, r in producer.outs if _arg(producer, r).uses.get_length()]
     group.outs = kept + group.outs
     if maps.is_identity(inside):  # the usual case, and the one where long chains would take long
-        group.wanted += [key for key in group.inputs if key in producer.inputs and key[0] in groups]  # now read once
+        group.worklist += [key for key in group.inputs if key in producer.inputs and key[0] in groups]  # now read once
         producer.inputs |= group.inputs
         producer.reads |= group.reads
         producer.parts += group.parts
@@ -233,7 +233,7 @@ def _merge(group: Group, at: tuple[Any, int], groups: dict[Any, Group], maps: Ma
     for key in moved.values():
         group.inputs[key] = None
         if key[0] in groups:
-            group.wanted.append(key)
+            group.worklist.append(key)
     group.reads |= {arg: moved.get(key, key) for arg, key in producer.reads.items()}
     group.members |= producer.members
     group.parts = [(part, maps.compose(own, inside)) for part, own in producer.parts] + group.parts
@@ -251,11 +251,11 @@ def _is_copy(group: Group, maps: Maps) -> bool:
         return False
     return all(
         found is not None and found[1] == map_ and found[0].type == result.type
-        for (_, map_, result), found in zip(group.outs, _yielded(group), strict=True)
+        for (_, map_, result), found in zip(group.outs, _forwarded_inputs(group), strict=True)
     )
 
 
-def _yielded(group: Group) -> list[tuple[Any, int] | None]:
+def _forwarded_inputs(group: Group) -> list[tuple[Any, int] | None]:
     """Return the input that each result of a copying group has, or None."""
     found = []
     for value in group.last.body.block.last_op.operands:
@@ -276,7 +276,7 @@ def _source(group: Group, arg: Any) -> tuple[Any, int] | None:
 
 def _forward(group: Group, groups: dict[Any, Group]) -> None:
     """Let the readers of a copy read what it copies."""
-    for (_, _, result), found in zip(group.outs, _yielded(group), strict=True):
+    for (_, _, result), found in zip(group.outs, _forwarded_inputs(group), strict=True):
         result.replace_all_uses_with(found[0])
     for part, _ in reversed(group.parts):
         erase(part)

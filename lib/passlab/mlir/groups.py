@@ -25,7 +25,7 @@ class Group:
     outs: list[tuple[Any, int, Any]]
     reads: dict[Any, tuple[Any, int]] = field(default_factory=dict)  # argument of a body → the input that it reads
     members: set[Any] = field(default_factory=set)  # the generics of `parts`
-    wanted: list[tuple[Any, int]] = field(default_factory=list)  # inputs whose producer may move in
+    worklist: list[tuple[Any, int]] = field(default_factory=list)  # inputs whose producer may move in
     kinds: list[Any] = field(default_factory=list)  # parallel or reduction, for each loop
     split: bool = False  # whether loops were split to take in a reshape
 
@@ -38,29 +38,29 @@ class Maps:
     """Affine maps by number, so that they are compared, composed and inverted once."""
 
     def __init__(self) -> None:
-        self.held: list[AffineMap] = []
+        self.maps: list[AffineMap] = []
         self.numbers: dict[AffineMap, int] = {}
-        self.known: dict[tuple[int, int], int] = {}
+        self.compositions: dict[tuple[int, int], int] = {}
         for name in ("plain", "inverse", "is_identity", "is_permutation", "identity", "picks", "joined"):
             setattr(self, name, cache(getattr(self, f"_{name}")))
 
     def number(self, map_: AffineMap) -> int:
         found = self.numbers.get(map_)
         if found is None:
-            found = self.numbers[map_] = len(self.held)
-            self.held.append(map_)
+            found = self.numbers[map_] = len(self.maps)
+            self.maps.append(map_)
         return found
 
     def data(self, number: int) -> AffineMap:
-        return self.held[number]
+        return self.maps[number]
 
     def compose(self, outer: int, inner: int) -> int:
         """Return the map that applies `inner`, then `outer`."""
         if self.is_identity(inner):
             return outer
-        found = self.known.get((outer, inner))
+        found = self.compositions.get((outer, inner))
         if found is None:
-            found = self.known[outer, inner] = self.number(self.held[outer].compose(self.held[inner]))
+            found = self.compositions[outer, inner] = self.number(self.maps[outer].compose(self.maps[inner]))
         return found
 
     def _identity(self, loops: int) -> int:
@@ -72,14 +72,14 @@ class Maps:
         """Return the dimensions that are a result by themselves."""
         from xdsl.ir.affine import AffineDimExpr
 
-        return frozenset(expr.position for expr in self.held[number].results if isinstance(expr, AffineDimExpr))
+        return frozenset(expr.position for expr in self.maps[number].results if isinstance(expr, AffineDimExpr))
 
     def _is_permutation(self, number: int) -> bool:
-        map_ = self.held[number]
+        map_ = self.maps[number]
         return map_.num_dims == len(map_.results) == len(self._plain(number)) and not map_.num_symbols
 
     def _is_identity(self, number: int) -> bool:
-        map_ = self.held[number]
+        map_ = self.maps[number]
         return self._is_permutation(number) and all(expr.position == at for at, expr in enumerate(map_.results))
 
     def _inverse(self, number: int) -> int | None:
@@ -88,12 +88,12 @@ class Maps:
 
         if not self._is_permutation(number):
             return None
-        order = [expr.position for expr in self.held[number].results]
+        order = [expr.position for expr in self.maps[number].results]
         return self.number(AffineMap(len(order), 0, tuple(AffineDimExpr(order.index(d)) for d in range(len(order)))))
 
     def _picks(self, number: int) -> bool:
         """Return whether each result is a dimension, and none is twice."""
-        map_ = self.held[number]
+        map_ = self.maps[number]
         return len(map_.results) == len(self._plain(number)) and not map_.num_symbols
 
     def split(self, number: int, counts: tuple[int, ...]) -> int:
@@ -101,7 +101,7 @@ class Maps:
         from xdsl.ir.affine import AffineDimExpr, AffineMap
 
         starts = list(accumulate(counts, initial=0))
-        picked = [expr.position for expr in self.held[number].results]
+        picked = [expr.position for expr in self.maps[number].results]
         results = [AffineDimExpr(starts[dim] + at) for dim in picked for at in range(counts[dim])]
         return self.number(AffineMap(starts[-1], 0, tuple(results)))
 

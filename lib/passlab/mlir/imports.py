@@ -14,7 +14,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from passlab.mlir.modules import MLIRError, _line, _needed, _place, _raise, from_iree, is_iree, read
+from passlab.mlir.modules import MLIRError, _line, _place, _raise, _require_native, from_iree, is_iree, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ _FROM_STABLEHLO = "iree-stablehlo-input-transformation-pipeline"
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ImportedModel:
     """A model in linalg. `arrays`: the arguments of `main`, the example inputs and then the weights; `weights`: the
     names of the latter in the model, in that order; `before`: the text in the dialect that it came in."""
 
@@ -36,7 +36,7 @@ class Arrived:
     before: str
 
 
-def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> Arrived:
+def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> ImportedModel:
     """Return a torch model in linalg on tensors. Raises MLIRError for one that does not export or lower."""
     import torch
 
@@ -59,7 +59,7 @@ def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> Arrived:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = torch.export.export(Bare(), (tuple(inputs), tuple(weights.values()))).run_decompositions()
-            module, before = _imported(program)
+            module, before = _import(program)
     except MLIRError:
         raise
     except Exception as error:
@@ -68,12 +68,12 @@ def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> Arrived:
     for argument, name in zip(_main(module).regions[0].blocks[0].args, names, strict=True):
         argument.name_hint = re.sub(r"^(?=\d)", "w", re.sub(r"\W", "_", name))
     arrays = tuple(tensor.detach().cpu().numpy() for tensor in (*inputs, *weights.values()))
-    return Arrived(module, arrays, held_names, before)
+    return ImportedModel(module, arrays, held_names, before)
 
 
-def _imported(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
+def _import(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
     """Return the module in linalg of an exported program, and its text in the dialect torch."""
-    ir = _needed()
+    ir = _require_native()
     try:
         from iree.compiler.extras.fx_importer import FxImporter
     except ImportError as error:
@@ -83,7 +83,7 @@ def _imported(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
         importer = FxImporter(context=context)
         importer.import_program(program, func_name="main")
         before = importer.module.operation.get_asm(large_elements_limit=16)
-        return _lowered(importer.module, _FROM_TORCH), before
+        return _lower(importer.module, _FROM_TORCH), before
 
 
 def _normal_norms(graph: torch.fx.Graph) -> None:
@@ -119,9 +119,9 @@ def _main(module: ModuleOp) -> Any:
     return next(iter(functions(module).values()))
 
 
-def _lowered(module: Any, steps: str, text: str = "") -> ModuleOp:
+def _lower(module: Any, steps: str, text: str = "") -> ModuleOp:
     """Return the module in linalg. text: what it was read from, if the places in its errors are to be there."""
-    ir = _needed()
+    ir = _require_native()
     from iree.compiler import passmanager
 
     try:
@@ -146,10 +146,10 @@ def from_stablehlo(program: Any) -> ModuleOp:
 
     Raises MLIRError for what does not parse or lower.
     """
-    ir = _needed()
+    ir = _require_native()
     said = program if isinstance(program, str) else program.as_text() if hasattr(program, "as_text") else None
     if is_iree(program):
         said = str(program)
     if said is None:
         raise MLIRError(f"from_stablehlo takes text, or jax.jit(f).lower(x); this is a {type(program).__name__}.")
-    return _lowered(read(said, "StableHLO", ir.Context()), _FROM_STABLEHLO, said)
+    return _lower(read(said, "StableHLO", ir.Context()), _FROM_STABLEHLO, said)

@@ -48,7 +48,7 @@ def lower(
     """
     from xdsl.dialects.linalg.ops import GenericOp
 
-    made = pipeline(module, "linalg-generalize-named-ops") if _named(module) else copy(module)
+    made = pipeline(module, "linalg-generalize-named-ops") if _has_named_operations(module) else copy(module)
     tiles, jam = dict(tiles or {}), dict(jam or {})
     most = max([*order, *tiles, *jam, -1])
     for op in [op for op in made.walk() if isinstance(op, GenericOp)]:
@@ -58,7 +58,7 @@ def lower(
     return made
 
 
-def _named(module: ModuleOp) -> bool:
+def _has_named_operations(module: ModuleOp) -> bool:
     names = {name_of(op) for op in module.walk()}
     return any(name.startswith("linalg.") for name in names - {"linalg.generic", "linalg.yield", "linalg.index"})
 
@@ -182,7 +182,7 @@ class _Nest:
                     known[arg] = value
                     where.append(None)
                     continue
-                shifted = self._shifted(map_, shift)
+                shifted = self._shift(map_, shift)
                 key = (value, shifted)
                 where.append(key)
                 if key not in places:
@@ -204,7 +204,7 @@ class _Nest:
         for key, value in dirty.items():
             self.at.insert(memref.StoreOp.get(value, key[0], places[key]))
 
-    def _shifted(self, map_: Any, shift: Mapping[int, int]) -> Any:
+    def _shift(self, map_: Any, shift: Mapping[int, int]) -> Any:
         from xdsl.ir.affine import AffineMap
 
         moved = [self._shifted_dim(dim, shift) for dim in range(map_.num_dims)]

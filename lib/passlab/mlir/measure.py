@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from passlab.graph.cost import Cost, Measured
 from passlab.mlir.modules import MLIRError, name_of, native, pipeline, value_names
-from passlab.mlir.reader import functions, held, type_of
+from passlab.mlir.reader import as_module, functions, type_of
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation, SSAValue
@@ -35,13 +35,13 @@ _NO_FLOPS = {"arith.constant", "arith.cmpf", "arith.select", "arith.extf", "arit
 
 def launches(module: Any, *inputs: Any) -> Measured:
     """Return the number of kernels that one run starts, each counted once however often a loop runs it."""
-    found = Counter(name_of(op) for op in kernels(held(module)))
+    found = Counter(name_of(op) for op in kernels(as_module(module)))
     return Measured(sum(found.values()), "launches", detail=found)
 
 
 def bytes_moved(module: Any, *inputs: Any) -> Measured:
     """Return the bytes that one run reads and writes; `.detail` has them by kernel. Raises MLIRError: unknown sizes."""
-    module = held(module)
+    module = as_module(module)
     names = value_names(module)
     moved: dict[str, int] = {}
     for number, op in enumerate(kernels(module)):
@@ -53,7 +53,7 @@ def bytes_moved(module: Any, *inputs: Any) -> Measured:
 def flops(module: Any, *inputs: Any) -> int:
     """Return the floating-point operations of one run. Raises MLIRError for loops of unknown length."""
     total = 0
-    for op in kernels(_general(held(module))):
+    for op in kernels(_general(as_module(module))):
         if name_of(op).startswith("linalg."):
             each = sum(_is_flop(inner) for inner in _inside(op))
             total += each and each * math.prod(extents(op)) * _runs(op)
@@ -66,7 +66,7 @@ def flops(module: Any, *inputs: Any) -> int:
 
 def cost(module: Any, *inputs: Any) -> Cost:
     """Return the operations of a module, `launches` and `bytes_moved`."""
-    module = held(module)
+    module = as_module(module)
     count = sum(1 for _ in module.walk()) - 1
     return Cost(count, int(launches(module)), int(bytes_moved(module)))
 

@@ -110,10 +110,10 @@ def parse(
         raise MLIRError(f"The {name} must be text in MLIR's syntax; this is a {type(text).__name__}.")
     _measure(text, name)
     try:
-        module = _parsed(text, _context(), name)
+        module = _parse(text, _context(), name)
     except MLIRError:
         if elsewhere is not None:
-            module = _unregistered(elsewhere(text, ["strip-debuginfo"])[0])
+            module = _parse_unregistered(elsewhere(text, ["strip-debuginfo"])[0])
         elif native() is None:
             raise
         else:
@@ -143,7 +143,7 @@ def _blame(text: str, name: str, printed: bool) -> None:
                 _raise(text, name, _place(said.location), said.message)
 
 
-def _parsed(text: str, context: Context, name: str) -> ModuleOp:
+def _parse(text: str, context: Context, name: str) -> ModuleOp:
     """Return what xDSL makes of the text. Raises MLIRError."""
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
@@ -151,7 +151,7 @@ def _parsed(text: str, context: Context, name: str) -> ModuleOp:
     try:
         module = Parser(context, text).parse_module()
         for op in module.walk():
-            _agreed(op)
+            _reconcile(op)
         return module
     except ParseError as error:
         _raise(text, name, _position(text, error.span.start), error.msg)
@@ -161,9 +161,9 @@ def _parsed(text: str, context: Context, name: str) -> ModuleOp:
         raise MLIRError(f"The {name} cannot be read: {_line(error)}.") from None
 
 
-def _unregistered(text: str) -> ModuleOp:
+def _parse_unregistered(text: str) -> ModuleOp:
     """Return the module of a text from MLIR. Operations that xDSL does not know stay, without a class."""
-    return _parsed(text, context(allow_unregistered=True), "module")
+    return _parse(text, context(allow_unregistered=True), "module")
 
 
 def _parsed_by_mlir(text: str, name: str) -> ModuleOp:
@@ -383,7 +383,7 @@ def value_names(module: ModuleOp) -> dict[SSAValue, str]:
 def _printer() -> type:
     from xdsl.printer import Printer
 
-    class Placed(Printer):
+    class LinePrinter(Printer):
         """Print, and note the line of each operation."""
 
         def print_op(self, op: Any) -> None:
@@ -403,7 +403,7 @@ def _printer() -> type:
             if self.located and print_type and arg.name_hint:
                 self.print_string(f' loc("{arg.name_hint}")')
 
-    return Placed
+    return LinePrinter
 
 
 def name_of(op: Operation) -> str:
@@ -494,7 +494,7 @@ MISSING = (
 )
 
 
-def _needed() -> Any:
+def _require_native() -> Any:
     if (ir := native()) is None:
         raise MLIRError(MISSING)
     return ir
@@ -503,7 +503,7 @@ def _needed() -> Any:
 @cache
 def _native_context() -> Any:
     """Return this process's context of MLIR: making one takes 30 ms. It has no threads, so that a process may fork."""
-    made = _needed().Context()
+    made = _require_native().Context()
     made.enable_multithreading(False)
     return made
 
@@ -516,10 +516,10 @@ def is_iree(value: Any) -> bool:
 def from_iree(module: Any) -> ModuleOp:
     """Return the xDSL module of a module of IREE's bindings. Operations unknown to xDSL stay, without a class."""
     said = module.operation.get_asm(print_generic_op_form=True, use_name_loc_as_prefix=True)
-    return _parsed(said, context(allow_unregistered=True), "module")
+    return _parse(said, context(allow_unregistered=True), "module")
 
 
-def _agreed(op: Operation) -> None:
+def _reconcile(op: Operation) -> None:
     """Settle where xDSL and MLIR differ about an operation that xDSL has just read.
 
     A property that MLIR has and xDSL lacks is an attribute, or dropped where it is false. The indices of affine.load
@@ -543,7 +543,7 @@ def _agreed(op: Operation) -> None:
 
 def to_iree(module: ModuleOp, context: Any = None) -> Any:
     """Return a module of IREE's bindings, by default in a context of ours. Raises MLIRError if MLIR rejects it."""
-    ir = _needed()
+    ir = _require_native()
     try:
         printed, lines = printed_lines(module, True, located=True)
     except Exception as error:
@@ -572,28 +572,31 @@ def pipeline(module: ModuleOp, steps: str) -> ModuleOp:
 
 
 def passes(module: ModuleOp, steps: Sequence[str]) -> list[ModuleOp]:
-    """Return the module after each step of a list of passes, as `pipeline` runs them, one after the other."""
+    """Return the module after each step of a list of passes, as `pipeline` runs them, one after the other.
+
+    Raises MLIRError for a pass that cannot be read, or fails.
+    """
     if elsewhere is not None:
-        return [_unregistered(after) for after in elsewhere(generic(module), steps)]
-    ir = _needed()
+        return [_parse_unregistered(after) for after in elsewhere(generic(module), steps)]
+    ir = _require_native()
     from iree.compiler import passmanager
 
     held = to_iree(module)
     after = []
     for step in steps:
-        whole = _anchored(step)
+        whole = _anchor(step)
         try:
             passmanager.PassManager.parse(whole, held.context).run(held.operation)
         except ValueError as error:
             why = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
             raise MLIRError(f"The pipeline `{step}` cannot be read: {why}.") from None
         except ir.MLIRError as error:
-            _failed(module, step, error)
+            _raise_failure(module, step, error)
         after.append(from_iree(held))
     return after
 
 
-def _failed(module: ModuleOp, step: str, error: Any) -> NoReturn:
+def _raise_failure(module: ModuleOp, step: str, error: Any) -> NoReturn:
     """Raise MLIRError about a step of MLIR's passes, with the operation of the given module that it fails on."""
     if not error.error_diagnostics:
         raise MLIRError(f"The pipeline `{step}` fails: {_line(error)}.") from None
@@ -614,7 +617,7 @@ _PASS = re.compile(r"[a-z][\w\-]*")
 _ANCHORS = {"builtin.module", "func.func", "any"}
 
 
-def _anchored(steps: str) -> str:
+def _anchor(steps: str) -> str:
     """Return a pipeline in MLIR's notation, with each pass on the operation that it is for. Raises MLIRError."""
     if not isinstance(steps, str) or not steps.strip():
         raise MLIRError('A pipeline is text with the names of passes: "linalg-fuse-elementwise-ops, canonicalize".')

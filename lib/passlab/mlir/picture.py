@@ -16,7 +16,7 @@ from passlab.drawing.boxes import CHANGES, COLOURS, LIMIT, Arcs, Box, Key
 from passlab.drawing.graphs import difference, titled
 from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, bold, cut, escape, rows, small
 from passlab.graph import Graph, Node
-from passlab.mlir.reader import functions, held, read
+from passlab.mlir.reader import as_module, functions, read
 
 #: With more nodes than this, the bodies of linalg operations are a line in their box.
 NESTED = 80
@@ -32,11 +32,11 @@ Way = tuple[tuple[Key, str], ...]
 
 def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
     """Draw a module of xDSL or IREE. More than `limit` operations outside of linalg are drawn in few boxes."""
-    module = held(module)
+    module = as_module(module)
     graph = read(module)
     note = ""
     if len(graph) > NESTED:
-        graph, note = _emptied(read(module, bodies=False)), "tensor.empty is not drawn. "
+        graph, note = _without_empty(read(module, bodies=False)), "tensor.empty is not drawn. "
     heading, key = b.heading(graph), b.kinds_legend(graph.counts())
     text = "\n".join([*titled(title), heading, *b.fit([_indented(node) for node in graph])])
     name = title or f"@{graph.name}"
@@ -52,7 +52,7 @@ def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
 
 def diff(before: Any, after: Any, title: str = "", limit: int = LIMIT) -> Picture:
     """Draw two modules as one, what came and went inside of regions included. See `passlab.diff`."""
-    old_module, new_module = held(before), held(after)
+    old_module, new_module = as_module(before), as_module(after)
     bodies = True
     whole = [read(old_module), read(new_module)]
     if max(map(len, whole)) > NESTED:
@@ -68,7 +68,7 @@ def diff(before: Any, after: Any, title: str = "", limit: int = LIMIT) -> Pictur
     return Picture(found.text, nest.dot(title, found.subtitle, found.legend), found.name, "", nest.tips)
 
 
-def _emptied(graph: Graph) -> Graph:
+def _without_empty(graph: Graph) -> Graph:
     """Return a graph without tensor.empty, which computes nothing and has an edge to almost everything."""
     gone = {node.id for node in graph if node.op == "tensor.empty"}
     kept = (node for node in graph if node.id not in gone)

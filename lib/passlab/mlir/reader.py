@@ -43,11 +43,11 @@ def read(module: Any, *inputs: Any, bodies: bool = True) -> Graph:
 
     bodies: whether the operations inside of linalg are nodes; if not, they are the attribute `applies`.
     """
-    module = parse(module, allowed=None) if isinstance(module, str) else held(module)
+    module = parse(module, allowed=None) if isinstance(module, str) else as_module(module)
     return _Reader(module, bodies).read()
 
 
-def held(module: Any) -> ModuleOp:
+def as_module(module: Any) -> ModuleOp:
     """Return the xDSL module of a module of xDSL or IREE. Raises MLIRError for another value."""
     from xdsl.dialects.builtin import ModuleOp
 
@@ -70,11 +70,11 @@ class _Reader:
         self.text, lines = printed_lines(module, False)
         self.names = value_names(module)
         said = self.text.splitlines()
-        self.said = {op: said[line - 1].strip() for line, op in lines if line <= len(said)}
+        self.printed = {op: said[line - 1].strip() for line, op in lines if line <= len(said)}
         name = module.properties.get("sym_name") or module.attributes.get("sym_name")
         self.build = Builder(name.data if name else next(iter(functions(module)), "module"), "MLIR")
-        self.made: dict[SSAValue, str] = {}
-        self.taken: set[str] = set()
+        self.ids: dict[SSAValue, str] = {}
+        self.used_names: set[str] = set()
 
     def read(self) -> Graph:
         if not (found := functions(self.module)):
@@ -92,16 +92,16 @@ class _Reader:
         returned: list[str] = []
         for number, block in enumerate(function.regions[0].blocks):
             for argument in block.args:
-                self._argument(argument, [] if number == 0 else self._passed(block, argument.index))
+                self._argument(argument, [] if number == 0 else self._incoming(block, argument.index))
             for op in block.ops:
                 if name_of(op) in ("func.return", "llvm.return"):
                     returned = [self._use(value) for value in op.operands]
-                    self.build.add("return", name_of(op), "data", returned, text=self.said.get(op, ""), ours=True)
+                    self.build.add("return", name_of(op), "data", returned, text=self.printed.get(op, ""), ours=True)
                 else:
                     self._op(op)
         return returned
 
-    def _passed(self, block: Block, index: int) -> list[str]:
+    def _incoming(self, block: Block, index: int) -> list[str]:
         """Return what the jumps to a block pass as its argument, as far as it is defined above."""
         found = []
         for other in block.parent.blocks:
@@ -111,13 +111,13 @@ class _Reader:
                 if target is block and at + index < len(end.operands):
                     found.append(end.operands[at + index])
                 at += len(target.args)
-        return [self.made[value] for value in found if value in self.made]
+        return [self.ids[value] for value in found if value in self.ids]
 
     def _argument(self, value: SSAValue, inputs: Iterable[str], said: str = "", **attrs: Any) -> None:
         name = self._name(value)
         text = f"{name} = {said}" if said else f"{name}: {value.type}"
         id = self.build.add(name, "argument", "data", inputs, type_of(value.type), text, attrs, ours=True)
-        self.made[value] = id
+        self.ids[value] = id
 
     def _name(self, value: SSAValue) -> str:
         return f"%{self.names.get(value, '?')}"
@@ -125,13 +125,13 @@ class _Reader:
     def _free(self, id: str) -> str:
         """Return an id that no node has: that of a node which follows the nodes in its regions."""
         free, number = id, 1
-        while free in self.taken or free in self.build.ids:
+        while free in self.used_names or free in self.build.ids:
             free, number = f"{id}#{number}", number + 1
-        self.taken.add(free)
+        self.used_names.add(free)
         return free
 
     def _use(self, value: SSAValue) -> str:
-        return self.made.get(value) or self.build.missing(self._name(value))
+        return self.ids.get(value) or self.build.missing(self._name(value))
 
     def _op(self, op: Operation) -> None:
         name, results = name_of(op), list(op.results)
@@ -139,24 +139,24 @@ class _Reader:
         id = self._free(self._name(results[0]) if results else name)
         attrs = dict(_attributes(op))
         inputs = list(operands)
-        shown = any(inner in self.said for inner in _inside(op))  # matmul, fill, … have bodies that nobody writes
+        shown = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have bodies that nobody writes
         if shown and (self.bodies or not name.startswith("linalg.")):
             for number, region in enumerate(op.regions):
                 inputs += self._region(op, id, region, number)
         elif shown:
-            attrs["applies"] = ", ".join(name_of(inner).split(".")[-1] for inner in applied(op))
+            attrs["applies"] = ", ".join(name_of(inner).split(".")[-1] for inner in body_operations(op))
         if name.startswith("linalg.") and not results:
             attrs["mutates"] = True
         if name in ("memref.store", "affine.store", "memref.copy", "memref.dealloc", "linalg.copy", "llvm.store"):
             attrs["mutates"] = True
         kind = kinds.MLIR.get(name) or kinds.MLIR_DIALECTS.get(name.split(".")[0], "compute")
-        if name == "linalg.generic" and kind == "compute" and results and not applied(op):
+        if name == "linalg.generic" and kind == "compute" and results and not body_operations(op):
             kind = "shape"  # it yields what it reads: a transpose, a broadcast
         type = several(type_of(value.type) for value in results) if results else UNKNOWN
         label = attrs["value"] if name == "arith.constant" else ""
-        text = self._generic(op, id) if name == "linalg.generic" else self.said.get(op, "").removesuffix("{").strip()
+        text = self._generic(op, id) if name == "linalg.generic" else self.printed.get(op, "").removesuffix("{").strip()
         id = self.build.add(id, name, kind, inputs, type, text, attrs, str(label), ours=True)
-        self.made.update(dict.fromkeys(results, id))
+        self.ids.update(dict.fromkeys(results, id))
 
     def _generic(self, op: Operation, id: str) -> str:
         """Return a linalg.generic on one line: `%3 = linalg.generic ins(%a[d0, d1], %b[d1]) outs(%e[d0, d1])`."""
@@ -239,7 +239,7 @@ def _inside(op: Operation) -> Iterator[Operation]:
     return (inner for region in op.regions for inner in region.walk())
 
 
-def applied(op: Operation) -> list[Operation]:
+def body_operations(op: Operation) -> list[Operation]:
     """Return the operations in the regions of an operation, without those that only hand values out."""
     return [inner for inner in _inside(op) if name_of(inner) not in YIELDS]
 

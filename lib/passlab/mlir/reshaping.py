@@ -236,7 +236,7 @@ class Reshapes:
         group.reads = {arg: inputs.get(key, key) for arg, key in group.reads.items()}
         group.inputs, group.outs, group.split = dict.fromkeys(inputs.values()), outs, True
         group.kinds = [kind for kind, parts in zip(group.kinds, sizes, strict=True) for _ in parts]
-        group.wanted = [key for key in group.inputs if key[0] in self.groups]
+        group.worklist = [key for key in group.inputs if key[0] in self.groups]
 
     def _joins(self, shape: Sequence[int], map_: int, sizes: list[tuple[int, ...]]) -> Split:
         """Return how the axes of a value are joined that a group of split loops reads or makes."""

@@ -28,8 +28,8 @@ WAYS = ("iree", "c", "interpreter")
 #: Operations that only C can run.
 _LOOPS = re.compile(r"memref\.|affine\.(for|if|load|store|parallel)$")
 #: How many bytes of compiled code are kept.
-_MOST_KEPT = 64 * 2**20
-_kept: dict[str, np.ndarray] = {}
+_MOST_CACHED = 64 * 2**20
+_cache: dict[str, np.ndarray] = {}
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
 
 def run_all(module: Any, inputs: Iterable[Sequence[Any]], **how: Any) -> list[list[np.ndarray]]:
     """Return the results for each tuple of inputs: the module is built once. Raises MLIRError. See `run`."""
-    done = built(module, inputs, **how)
+    done = run_module(module, inputs, **how)
     if done.error:
         raise MLIRError(done.error)
     return done.outputs
@@ -59,13 +59,13 @@ def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, *
 
     A buffer that the function writes keeps what the run before left in it. Raises MLIRError. See `run`.
     """
-    done = built(module, [arrays], repeats=repeats, checks=checks, **how)
+    done = run_module(module, [arrays], repeats=repeats, checks=checks, **how)
     if done.error:
         raise MLIRError(done.error)
     return list(done.times)
 
 
-def built(
+def run_module(
     module: Any,
     inputs: Iterable[Sequence[Any]],
     *,
@@ -88,7 +88,7 @@ def built(
     given = [_arguments(function, types, arrays) for arrays in inputs]
     text = generic(module)
     known = f"{by} {function} {checks} {hashlib.sha256(text.encode()).hexdigest()}"
-    code, keep = _kept.get(known), by != "interpreter"
+    code, keep = _cache.get(known), by != "interpreter"
     params = {"code": code} if code is not None else {}
     written = b"" if params else text.encode()
     head = {
@@ -111,16 +111,16 @@ def built(
     done = ask("mlir", head, [written, *params.values(), *(a for arrays in given for a in arrays)], seconds)
     if done.ok and head["keep"]:
         _keep(known, done.outputs[0].pop())
-    return replace(done, error=placed(module, done.error))
+    return replace(done, error=with_places(module, done.error))
 
 
 def _keep(known: str, code: np.ndarray) -> None:
-    _kept[known] = code
-    while sum(array.nbytes for array in _kept.values()) > _MOST_KEPT:
-        del _kept[next(iter(_kept))]
+    _cache[known] = code
+    while sum(array.nbytes for array in _cache.values()) > _MOST_CACHED:
+        del _cache[next(iter(_cache))]
 
 
-def placed(module: Any, error: str) -> str:
+def with_places(module: Any, error: str) -> str:
     """Return an error with each place in it as a line of `text(module)`: the builder knows the generic text only."""
 
     def place(found: re.Match) -> str:
@@ -147,18 +147,18 @@ def confine() -> None:
 
 def complaint(text: str, seconds: float = 20.0) -> str:
     """Return what is wrong with a text, or "": whether another process could parse it, and print it again."""
-    return _asked(text, [], strict=True, verified=False, seconds=seconds).error
+    return _ask(text, [], strict=True, verified=False, seconds=seconds).error
 
 
 def passes(text: str, steps: Sequence[str]) -> list[str]:
     """Return the text after each pass, from another process. Raises MLIRError."""
-    done = _asked(text, steps, strict=False, verified=True, seconds=60.0)
+    done = _ask(text, steps, strict=False, verified=True, seconds=60.0)
     if done.error:
         raise MLIRError(done.error)
     return [array.tobytes().decode() for array in done.outputs[0]]
 
 
-def _asked(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
+def _ask(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
     head = {"do": "run", "text": len(text.encode()), "params": {}, "inputs": [[]], "target": "llvm", "by": "passes"}
     head |= {"steps": list(steps), "strict": strict, "verified": verified, "keep": False}
     head |= {"repeats": 0, "timed": False, "beside": [], "threads": 0}
@@ -205,13 +205,13 @@ def _arguments(function: str, types: list[_Type], arrays: Sequence[Any]) -> list
         array = np.asarray(value, dtype) if number else np.asarray(value)
         fits = array.ndim == len(shape) and all(n < 0 or n == m for n, m in zip(shape, array.shape, strict=True))
         if array.dtype.name != dtype or not fits:
-            want, came = _said(dtype, shape), _said(array.dtype.name, array.shape)
+            want, came = _type_text(dtype, shape), _type_text(array.dtype.name, array.shape)
             raise MLIRError(f"Argument {at} of @{function} is a {kind} of {want}; got {came}.")
         made.append(np.ascontiguousarray(array) if array.ndim else array)
     return made
 
 
-def _said(dtype: str, shape: Sequence[int]) -> str:
+def _type_text(dtype: str, shape: Sequence[int]) -> str:
     return f"{'×'.join('?' if n < 0 else str(n) for n in shape)} {dtype}".strip()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from passlab.equivalence import shrinking
 from passlab.mlir.modules import MLIRError, copy, name_of, verify
-from passlab.mlir.reader import functions, held
+from passlab.mlir.reader import as_module, functions
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +29,7 @@ def shrink(
     Arguments of `main` that nobody reads stay, unless `drop_parameters`. A `fails` that raises counts as false. Only
     `main` shrinks. Raises ValueError if `fails(module)` is false.
     """
-    module = held(module)
+    module = as_module(module)
     if not fails(copy(module)):
         raise ValueError("shrink expects a module that fails, but `fails` is false for this one.")
     search = _Shrinker(_State(copy(module)), fails, budget - 1)
@@ -76,7 +76,7 @@ class _Shrinker(shrinking.Shrinker):
         try:
             getattr(self, f"_{edit[0]}")(state, *edit[1:])
             _sweep(state.function)
-            _uncalled(state.program)
+            _erase_uncalled(state.program)
             verify(state.program)
         except (MLIRError, ValueError, IndexError):  # not a module, so not a candidate
             return None
@@ -197,7 +197,7 @@ def _sweep(function: Operation) -> None:
                 op.erase()
 
 
-def _uncalled(program: ModuleOp) -> None:
+def _erase_uncalled(program: ModuleOp) -> None:
     """Erase private functions without a call."""
     called = {op.properties["callee"].root_reference.data for op in program.walk() if name_of(op) == "func.call"}
     for name, function in functions(program).items():

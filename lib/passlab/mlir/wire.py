@@ -39,22 +39,22 @@ def encode(value: Any) -> bytes:
         payload = text.encode()
     except UnicodeEncodeError:
         raise Refused("The module's text contains half a character (a lone surrogate).") from None
-    return _sized(payload)
+    return _check_size(payload)
 
 
-def _sized(payload: bytes) -> bytes:
+def _check_size(payload: bytes) -> bytes:
     if len(payload) > MOST_BYTES:
         raise Refused(f"The module's text takes more than {MOST_BYTES // 1024} KiB. Make it smaller.")
     return payload
 
 
-_checked: Callable[[str], str] | None = None
+_complaint: Callable[[str], str] | None = None
 
 
 def use(check: Callable[[str], str]) -> None:
     """Have `check` read every text of a stranger first, in another process: it returns what is wrong, or ""."""
-    global _checked
-    _checked = check
+    global _complaint
+    _complaint = check
 
 
 def decode(payload: bytes) -> Any:
@@ -64,10 +64,10 @@ def decode(payload: bytes) -> Any:
     from passlab.mlir.modules import MLIRError, parse
 
     try:
-        text = _sized(payload).decode()
+        text = _check_size(payload).decode()
     except UnicodeDecodeError:
         raise Refused("The module's text is not in UTF-8.") from None
-    if _checked is not None and (wrong := _checked(text)):
+    if _complaint is not None and (wrong := _complaint(text)):
         raise Refused(wrong)
     try:
         return parse(text, verified=False)  # the judge verifies, and says so

@@ -8,8 +8,8 @@ from typing import Any
 import tvm_ffi
 
 from passlab.relax import reader, relax, tvm
-from passlab.tvm.dialect import Node, Opened, Parameter
-from passlab.tvm.modules import called, is_primitive
+from passlab.tvm.dialect import CallValues, Node, Parameter
+from passlab.tvm.modules import callee_name, is_primitive
 
 NAME = "relax"
 Function, Tuple = relax.Function, relax.Tuple
@@ -72,8 +72,8 @@ def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
 
 def nodes(name: str, function: Any) -> Iterator[Node]:
     for var, value in bindings(function):
-        if isinstance(value, relax.Call) and (called := _name(value)):
-            yield Node(called, value, var, name)
+        if isinstance(value, relax.Call) and (callee := _name(value)):
+            yield Node(callee, value, var, name)
 
 
 def _name(call: Any) -> str | None:
@@ -83,8 +83,8 @@ def _name(call: Any) -> str | None:
     if not isinstance(call.op, tvm.ir.Op):
         return None  # a function of the module: its own calls count
     if call.op.name.startswith(("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")) and call.args:
-        called = call.args[0]
-        return getattr(called, "name_hint", None) or getattr(called, "global_symbol", call.op.name)
+        callee = call.args[0]
+        return getattr(callee, "name_hint", None) or getattr(callee, "global_symbol", call.op.name)
     return call.op.name
 
 
@@ -127,8 +127,8 @@ def _depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
         relax.analysis.post_order_visit(value, read.append)
         own = 0
         if isinstance(value, relax.Call):
-            called = others.get(getattr(value.op, "name_hint", ""))
-            own = _depth(called, others, level + 1) if called is not None and level < 4 else 1
+            callee = others.get(getattr(value.op, "name_hint", ""))
+            own = _depth(callee, others, level + 1) if callee is not None and level < 4 else 1
         steps[var] = own + max((steps.get(e, 0) for e in read if isinstance(e, relax.Var)), default=0)
     return max(steps.values(), default=0)
 
@@ -149,7 +149,7 @@ def mismatch(one: Any, other: Any) -> tuple[str, str] | None:
     return ("", "") if paths is None else (str(paths[0]), str(paths[1]))
 
 
-def opened(module: Any, most: int) -> Opened | None:
+def expose_calls(module: Any, most: int) -> CallValues | None:
     module = relax.transform.ToNonDataflow()(module)
     main = module["main"]
     found = [binding for block in main.body.blocks for binding in block.bindings]
@@ -165,4 +165,4 @@ def opened(module: Any, most: int) -> Opened | None:
     returning = tvm.IRModule(dict(module.functions.items()))
     returning.update_func(returning.get_global_var("main"), function)
     names = {node.var: node.name for node in nodes("main", main)}
-    return Opened([(b.var.name, names.get(b.var) or called(b.value)) for b in calls], returning)
+    return CallValues([(b.var.name, names.get(b.var) or callee_name(b.value)) for b in calls], returning)

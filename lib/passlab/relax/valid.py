@@ -21,7 +21,7 @@ _REMEDIES = {
 }
 
 
-def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     """Raise Invalid unless the module is well-formed."""
     tell("The pass returned a module that TVM cannot even walk through")
     for name, function in functions(module).items():

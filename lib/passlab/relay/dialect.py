@@ -7,8 +7,8 @@ from typing import Any
 
 from passlab.graph.assemble import walk
 from passlab.relay import reader, relay, tvm
-from passlab.tvm.dialect import Node, Opened, Parameter
-from passlab.tvm.modules import called, functions, is_function, is_primitive
+from passlab.tvm.dialect import CallValues, Node, Parameter
+from passlab.tvm.modules import callee_name, functions, is_function, is_primitive
 
 NAME = "relay"
 Function, Tuple = relay.Function, relay.Tuple
@@ -169,7 +169,7 @@ def mismatch(one: Any, other: Any) -> tuple[str, str] | None:
     return ("", "") if paths is None else (str(paths[0]), str(paths[1]))
 
 
-def opened(module: Any, most: int) -> Opened | None:
+def expose_calls(module: Any, most: int) -> CallValues | None:
     module = typed(module)
     main = functions(module)["main"]
     order = top_level(main)
@@ -179,7 +179,7 @@ def opened(module: Any, most: int) -> Opened | None:
     if not 0 < len(calls) <= most:
         return None
     ids = view_ids(main)
-    named = [(ids.get(call.handle.value, "?"), called(call)) for call in calls]
+    named = [(ids.get(call.handle.value, "?"), callee_name(call)) for call in calls]
     function = relay.Function(main.params, relay.Tuple(calls))
     others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
-    return Opened(named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions))
+    return CallValues(named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions))

@@ -12,7 +12,7 @@ from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
 from passlab.tvm.modules import functions, nodes, short
 
 
-def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     """Raise Invalid unless all functions are well-formed and well-typed."""
     called: set[str] = set()  # InferType types the calls of these by their declared results
     for name, function in functions(module).items():

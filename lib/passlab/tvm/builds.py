@@ -82,7 +82,7 @@ def run_module(
     machine in the same moment. (A neighbour on the core can make one slower than a second later, to less than half.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
-    Raises Unreachable where that TVM cannot be used on this machine.
+    Raises ValueError for another pipeline, and Unreachable where that TVM cannot be used on this machine.
     """
     if pipeline not in PIPELINES:
         raise ValueError(f"No pipeline {pipeline!r}: pass None for TVM's default, or 'none' to legalize only.")

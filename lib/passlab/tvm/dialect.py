@@ -1,6 +1,6 @@
 """The interface between passlab.tvm and the packages of Relay and Relax.
 
-    held().nodes("main", module["main"])      # the dialect of the TVM that this process holds
+    current_dialect().nodes("main", module["main"])      # the dialect of the TVM that this process holds
     own("generate").random_module(7)          # another module of that package
 
 A dialect is a module, `passlab.relay.dialect` or `passlab.relax.dialect`, with the functions of `Dialect`. Beside it,
@@ -40,7 +40,7 @@ class Parameter(NamedTuple):
     symbolic: bool
 
 
-class Opened(NamedTuple):
+class CallValues(NamedTuple):
     """`calls`: (id in the view, operator) of the calls in `main` that make one tensor; `module` returns all of them."""
 
     calls: list[tuple[str, str]]
@@ -104,11 +104,11 @@ class Dialect(Protocol):
     def mismatch(self, one: Any, other: Any) -> tuple[str, str] | None:
         """Return the paths at which two modules first differ in structure ("": unknown); None if they are equal."""
 
-    def opened(self, module: Any, most: int) -> Opened | None:
+    def expose_calls(self, module: Any, most: int) -> CallValues | None:
         """Return a module that returns the value of every call; None for more than `most` calls or control flow."""
 
 
-def held() -> Dialect:
+def current_dialect() -> Dialect:
     """Return the dialect of the TVM that this process holds. Raises RuntimeError where none is loaded."""
     return own("dialect")
 

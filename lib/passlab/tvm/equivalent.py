@@ -30,12 +30,12 @@ from torch import Tensor
 
 from passlab.building.arrays import as_torch
 from passlab.equivalence import Equivalence
-from passlab.equivalence.values import SUMS, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, unexcused
+from passlab.equivalence.values import SUMS, Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
 from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
 from passlab.fx.trials import TRIALS
 from passlab.tvm import builds
-from passlab.tvm.dialect import held
+from passlab.tvm.dialect import current_dialect
 from passlab.tvm.inputs import ALL_KINDS, KINDS, after_example, check_kinds, inputs_of, nudged_inputs, plain, tensor
 from passlab.tvm.modules import counts, functions, is_function, is_module, nodes, signature, type_of, typed
 
@@ -44,7 +44,7 @@ _MIXED = ("ordinary", "structured", "sizes")
 _PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
 
 #: Modules with more calls are not searched for the place where they differ.
-_SEARCHED = 60
+_MOST_SEARCHED = 60
 #: Assumed depth of a program whose graph cannot be inspected.
 _UNKNOWN_DEPTH = 16
 
@@ -112,7 +112,7 @@ def equivalent(
     return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
 
 
-def covered() -> str:
+def devices_note() -> str:
     """Return a sentence for a report's notes: the devices on which modules were run."""
     found = builds.targets()
     without = "" if "cuda" in found else "; there is no GPU that TVM can use here, so cuda was not tried"
@@ -125,13 +125,13 @@ def covered() -> str:
 def depth(module: Any) -> int:
     """Return the number of calls on the longest path through `main`, calls inside fused functions included."""
     inside = functions(module)
-    return max(1, held().depth(inside)) if "main" in inside else 1
+    return max(1, current_dialect().depth(inside)) if "main" in inside else 1
 
 
 def _sums(module: Any) -> bool:
     """Return whether the module may sum numbers."""
     names = [name.lower() for name in counts(module)]
-    return held().hides_sums(names) or not names or any(part in name for name in names for part in SUMS)
+    return current_dialect().hides_sums(names) or not names or any(part in name for name in names for part in SUMS)
 
 
 def _dtypes(module: Any) -> set[torch.dtype]:
@@ -221,9 +221,9 @@ def _side(value: Any, which: str) -> _Module | _Torch:
 
 # ---------------------------------------------------------------------------------------------------- comparing
 
-_MOST_KEPT = 64
+_MOST_CACHED = 64
 #: what `before` gave, by the content of module and inputs: the same case is judged again and again
-_kept: OrderedDict[str, list[list[Tensor]]] = OrderedDict()
+_cache: OrderedDict[str, list[list[Tensor]]] = OrderedDict()
 
 
 class _Comparison:
@@ -274,14 +274,14 @@ class _Comparison:
             return Equivalence(not reason, reason, far.mse, far.max_abs, far.max_ulp, **seen, **more)
 
         for target in targets:
-            expected = self._expected(target)
-            if self._unchanged():  # the pass returned its input, which has just been run
+            expected = self._reference_outputs(target)
+            if self._is_unchanged():  # the pass returned its input, which has just been run
                 done += [f"{kind} ({target})" for kind, _ in self.trials]
                 continue
             try:
                 got = self.after.outputs([x for _, x in self.trials], target, self.run_with)
             except _Failed as failed:
-                return result(f"after {failed.args[0]}", counterexample=self._named(self.trials[0][1]))
+                return result(f"after {failed.args[0]}", counterexample=self._by_name(self.trials[0][1]))
             for at, (kind, given) in enumerate(self.trials):
                 right, far = None, errors if kind not in ("extreme", "nonfinite") else Errors()
                 if reference is not None and kind in ("given", "ordinary", "sizes"):
@@ -297,7 +297,7 @@ class _Comparison:
                     return result(
                         f"{_PHRASES[kind]} ({target}), {against}{found.sentence}{allowed}.",
                         far,
-                        counterexample=self._named(given),
+                        counterexample=self._by_name(given),
                         graph=self.before.own,
                         graph_after=self.after.own,
                     )
@@ -311,17 +311,17 @@ class _Comparison:
         values = _values(self.before.own, given)
         return any(t.is_floating_point() and bool(t.isnan().any()) for *_, t in values or ())
 
-    def _unchanged(self) -> bool:
+    def _is_unchanged(self) -> bool:
         sent, came = self.before.packed, self.after.packed
         return None not in (sent, came) and sent.text == came.text and not (sent.params or came.params)
 
-    def _named(self, inputs: tuple) -> dict[str, Tensor]:
+    def _by_name(self, inputs: tuple) -> dict[str, Tensor]:
         """Return inputs by the names of the parameters, where one side knows these."""
         own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
         names = [name for name, _ in signature(own).parameters] if own is not None else []
         return {names[i] if i < len(names) else f"input{i}": tensor(x) for i, x in enumerate(inputs)}
 
-    def _expected(self, target: str) -> list[list[Tensor]]:
+    def _reference_outputs(self, target: str) -> list[list[Tensor]]:
         """Return the outputs of `before`: for each trial on its inputs, and on these nudged up and down.
 
         Trials of edge values that `before` itself rejects are dropped, with a note.
@@ -345,12 +345,12 @@ class _Comparison:
         if self.before.torch:
             return self.before.outputs(inputs, target, self.run_with)
         key = _digest(self.before.packed, [x for _, x in self.trials], target, self.run_with)
-        if key not in _kept:
-            _kept[key] = self.before.outputs(inputs, target, self.run_with)
-            if len(_kept) > _MOST_KEPT:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return _kept[key]
+        if key not in _cache:
+            _cache[key] = self.before.outputs(inputs, target, self.run_with)
+            if len(_cache) > _MOST_CACHED:
+                _cache.popitem(last=False)
+        _cache.move_to_end(key)
+        return _cache[key]
 
     def _differences(
         self, expected: list[list[Tensor]], right: list[Tensor] | None, got: list[Tensor], errors: Errors
@@ -360,19 +360,19 @@ class _Comparison:
         if len(old) != len(got):
             yield Difference(f"there {_outputs(len(old))} before and {len(got)} after"), ""
             return
-        for d in self._unexcused(compare(old, got, self.tolerance, "output", errors), old, got, moved):
+        for d in self._beyond_rounding(compare(old, got, self.tolerance, "output", errors), old, got, moved):
             yield d, ""
         if right is not None:
-            for d in self._unexcused(compare(right, got, self.tolerance, "output", errors), right, got, []):
+            for d in self._beyond_rounding(compare(right, got, self.tolerance, "output", errors), right, got, []):
                 yield replace(d, sentence=d.sentence.replace(" before", " in torch", 1)), "against the torch model "
 
-    def _unexcused(self, found: list[Difference], old: list, new: list, moved: list) -> list[Difference]:
+    def _beyond_rounding(self, found: list[Difference], old: list, new: list, moved: list) -> list[Difference]:
         """Return the differences that rounding does not explain."""
         if any(d.bad is None for d in found):
             return [d for d in found if d.bad is None]
         for d in found if self.tolerance.sums else ():
             d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
-        return unexcused(found, old, new, moved)
+        return beyond_rounding(found, old, new, moved)
 
     def locate(self, result: Equivalence) -> None:
         """Note in the result, if possible, the first call of `after` whose value `before` does not compute."""
@@ -431,10 +431,10 @@ def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
 
 def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
     """Return the value of each call in `main`: id of its node in the view, operator, tensor."""
-    opened = held().opened(module, _SEARCHED)
+    opened = current_dialect().expose_calls(module, _MOST_SEARCHED)
     if opened is None:
         return None
-    built = builds.run_module(opened.module, [inputs], seconds=20.0, **held().BARE)
+    built = builds.run_module(opened.module, [inputs], seconds=20.0, **current_dialect().BARE)
     if not built.ok:
         return None
     outputs = [as_torch(array) for array in built.outputs[0]]

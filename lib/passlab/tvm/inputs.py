@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from passlab.building.arrays import as_torch
-from passlab.equivalence.values import nudged
+from passlab.equivalence.values import nudge
 from passlab.fx.trials import Trials
-from passlab.tvm.dialect import held
+from passlab.tvm.dialect import current_dialect
 from passlab.tvm.modules import signature, typed
 
 #: the default kinds; "nonfinite" (inf and NaN) is for exercises whose law is about them
@@ -74,7 +74,7 @@ def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool
     function = signature(module).function
     if type(function).__name__ == "PrimFunc":
         raise ValueError("main is a PrimFunc, which does not say which of its buffers are outputs: give inputs.")
-    for name, shape, dtype, free in held().examples(function, odd):
+    for name, shape, dtype, free in current_dialect().examples(function, odd):
         symbolic |= free
         kind = getattr(torch, dtype, None)
         if not isinstance(kind, torch.dtype):
@@ -91,6 +91,6 @@ def nudged_inputs(inputs: tuple, sign: int) -> tuple:
     gen = torch.Generator().manual_seed(1 + sign)
 
     def one(t: Tensor) -> Tensor:
-        return nudged(t, 4 * sign * torch.finfo(t.dtype).eps, gen) if t.is_floating_point() else t
+        return nudge(t, 4 * sign * torch.finfo(t.dtype).eps, gen) if t.is_floating_point() else t
 
     return tuple(plain(one(t)) for t in map(tensor, inputs))

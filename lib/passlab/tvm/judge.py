@@ -15,8 +15,8 @@ from typing import Any
 
 from passlab.judge import Case, Finding, pass_judge
 from passlab.judge.expect import Law
-from passlab.tvm.dialect import held, own
-from passlab.tvm.equivalent import covered, equivalent_modules
+from passlab.tvm.dialect import current_dialect, own
+from passlab.tvm.equivalent import devices_note, equivalent_modules
 from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
 from passlab.tvm.modules import (
     attributes,
@@ -46,7 +46,7 @@ __all__ = [
     "bindings",
     "consumers",
     "counts",
-    "covered",
+    "devices_note",
     "first_difference",
     "functions",
     "groups",
@@ -75,7 +75,7 @@ def valid(before: Any, after: Any) -> str | None:
     changed signature: parameters dropped, added, renamed, reordered or retyped, another result. Neither argument is
     changed. TVM's checks run in a fork; a crash there is a reason, too. `before` None: there is no signature to keep.
     """
-    dialect = held()
+    dialect = current_dialect()
     tvm = dialect.tvm
     a_function = is_function(before)
     wanted = f"a function of {dialect.NAME.capitalize()}" if a_function else "an IRModule"
@@ -95,7 +95,7 @@ def valid(before: Any, after: Any) -> str | None:
     # not by `module["main"] = after`, which already checks the function and may crash
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
     own("valid")  # imported here once, and not in every fork
-    said = _apart(lambda tell: _checked(module, tell))
+    said = _apart(lambda tell: _check(module, tell))
     if said:
         return said
     if before is None:
@@ -113,7 +113,7 @@ class Invalid(Exception):
     """A module is not valid; the message is for the learner."""
 
 
-def _checked(module: Any, tell: Callable[[str], None]) -> None:
+def _check(module: Any, tell: Callable[[str], None]) -> None:
     """Raise Invalid unless the module is valid. `tell` records the current step, in case TVM crashes in it."""
     names = [var.name_hint for var in module.functions]
     if "main" not in names:
@@ -122,8 +122,8 @@ def _checked(module: Any, tell: Callable[[str], None]) -> None:
     if module["main"] is None:
         raise Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
     if "main" not in functions(module):
-        raise Invalid(f"main is {_a(module['main'])}, not a function of {held().NAME.capitalize()}.")
-    own("valid").checked(module, names, tell)
+        raise Invalid(f"main is {_a(module['main'])}, not a function of {current_dialect().NAME.capitalize()}.")
+    own("valid").check(module, names, tell)
 
 
 HOLE = (
@@ -204,7 +204,7 @@ def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None
         there = {var.name_hint: f for var, f in module.functions.items()} if is_module(module) else {}
         found = []
         for name, function in functions(module).items():
-            for callee in held().function_calls(function):
+            for callee in current_dialect().function_calls(function):
                 title = str(getattr(callee, "name_hint", ""))
                 target = there.get(title, callee)
                 if not (kernels and is_function(target) and kernels(target)):

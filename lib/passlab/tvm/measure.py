@@ -22,7 +22,7 @@ import torch
 
 from passlab.graph import Cost, Measured
 from passlab.tvm import builds
-from passlab.tvm.dialect import held, own
+from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.executors import itemsize
 from passlab.tvm.inputs import random_inputs
 from passlab.tvm.modules import counts, functions, type_of, typed
@@ -68,8 +68,9 @@ def bytes_moved(module: Any, *inputs: Any) -> Measured:
     count. `.detail` has the bytes by node of `passlab.view(module)`. Raises ValueError for a symbolic shape.
     """
     moved: dict[str, int] = {}
+    key = current_dialect().key
     for id, operands, results in kernels_of(module):
-        moved[id] = moved.get(id, 0) + sum(map(nbytes, {held().key(e): type_of(e) for e in operands}.values()))
+        moved[id] = moved.get(id, 0) + sum(map(nbytes, {key(e): type_of(e) for e in operands}.values()))
         moved[id] += sum(map(nbytes, results))
     return Measured(sum(moved.values()), "bytes moved", detail=moved)
 
@@ -93,7 +94,7 @@ def kernels_of(module: Any) -> Iterator[Kernel]:
 
 def fields(expr: Any) -> Iterator[Any]:
     """Yield the tensors of an operand: the fields of a literal tuple, else itself."""
-    if isinstance(expr, held().Tuple):
+    if isinstance(expr, current_dialect().Tuple):
         for field in expr.fields:
             yield from fields(field)
     else:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from passlab.tvm.dialect import Node, held
+from passlab.tvm.dialect import Node, current_dialect
 
 
 def is_module(value: Any) -> bool:
@@ -26,7 +26,7 @@ def is_module(value: Any) -> bool:
 def is_function(value: Any) -> bool:
     """Return whether `value` is a function of Relay or Relax (not of TIR)."""
     tvm = sys.modules.get("tvm")
-    return tvm is not None and isinstance(value, held().Function)
+    return tvm is not None and isinstance(value, current_dialect().Function)
 
 
 def functions(module: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def functions(module: Any) -> dict[str, Any]:
 
 def typed(module: Any) -> Any:
     """Return the module with the types of all its parts: in Relay after InferType, in Relax itself."""
-    return held().typed(module)
+    return current_dialect().typed(module)
 
 
 def nodes(module: Any, function: str | None = None) -> list[Node]:
@@ -47,12 +47,12 @@ def nodes(module: Any, function: str | None = None) -> list[Node]:
     inside = functions(module)
     if function is not None and function not in inside:
         raise KeyError(f"The module has no function {function!r}; it has {', '.join(inside) or 'none'}.")
-    return [node for name, f in inside.items() if function in (None, name) for node in held().nodes(name, f)]
+    return [node for name, f in inside.items() if function in (None, name) for node in current_dialect().nodes(name, f)]
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
     """Yield a function's bindings in order, as (variable, value): Relax's, branches included; Relay's lets."""
-    return held().bindings(function)
+    return current_dialect().bindings(function)
 
 
 def counts(module: Any, function: str | None = None) -> Counter[str]:
@@ -82,7 +82,9 @@ def groups(module: Any) -> list[tuple[str, ...]]:
     A call outside all primitive functions is a group by itself (Relax's FuseOps leaves single operators bare; Relay's
     wraps them, too).
     """
-    return sorted(group for name, function in functions(module).items() for group in held().groups(name, function))
+    return sorted(
+        group for name, function in functions(module).items() for group in current_dialect().groups(name, function)
+    )
 
 
 def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
@@ -91,10 +93,10 @@ def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
     Relax: variable → the variables whose bindings read it. Where the function returns x, `consumers(…)[x]` contains
     None.
     """
-    return held().consumers(functions(module)[function])
+    return current_dialect().consumers(functions(module)[function])
 
 
-def _described(node: Node) -> str:
+def _describe(node: Node) -> str:
     """Return a call's text with the types of its operands and its attributes, without names of variables."""
     parts = [str(type_of(arg)) for arg in node.expr.args]
     parts += [f"{key}={value}" for key, value in attributes(node.expr).items()]
@@ -112,7 +114,7 @@ def attributes(call: Any) -> dict[str, str]:
 
 def type_of(expr: Any) -> Any:
     """Return the type of an expression, or None where it has none (in Relay: before InferType)."""
-    return held().type_of(expr)
+    return current_dialect().type_of(expr)
 
 
 def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
@@ -121,7 +123,7 @@ def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
     Calls are the same if operand types and attributes are.
     """
     wanted = set(ops)
-    old, new = (Counter(_described(n) for n in nodes(typed(m)) if n.name in wanted) for m in (before, after))
+    old, new = (Counter(_describe(n) for n in nodes(typed(m)) if n.name in wanted) for m in (before, after))
     for lost in old - new:
         return f"{lost.split('(')[0]} was to stay as it was, and this call of it is gone: {short(lost)}."
     for made in new - old:
@@ -134,7 +136,7 @@ def first_difference(one: Any, other: Any, names: tuple[str, str] = ("the first"
 
     The sentence names the place: "At main, body.args[0]: the first has …, the second …".
     """
-    steps = held().mismatch(one, other)
+    steps = current_dialect().mismatch(one, other)
     if steps is None:
         return None
     if not any(steps):
@@ -157,15 +159,15 @@ def _at(root: Any, path: str) -> str:
             at = getattr(at, attribute) if attribute else at[function] if function else at[int(index)]
         except Exception:
             return "nothing there"
-    return short(_named(at))
+    return short(_name_of(at))
 
 
-def _named(value: Any) -> str:
+def _name_of(value: Any) -> str:
     name = getattr(value, "name", None) or getattr(value, "name_hint", None)
     return name if isinstance(name, str) else str(value)
 
 
-def called(call: Any) -> str:
+def callee_name(call: Any) -> str:
     """Return the name of a call's operator or function, or the contents of an anonymous function."""
     if hasattr(call.op, "name_hint"):
         return call.op.name_hint
@@ -190,9 +192,9 @@ class Signature(NamedTuple):
 def signature(module: Any) -> Signature:
     """Return the signature of a module's `main`, or of the function itself."""
     function = module if is_function(module) else module["main"]
-    return Signature(function, held().parameters(function), held().result(function))
+    return Signature(function, current_dialect().parameters(function), current_dialect().result(function))
 
 
 def equal_types(one: Any, other: Any) -> bool:
     """Return whether two types are equal up to the names of variables."""
-    return held().equal_types(one, other)
+    return current_dialect().equal_types(one, other)

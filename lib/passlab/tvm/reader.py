@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from passlab.graph import Graph
-from passlab.tvm.dialect import held
+from passlab.tvm.dialect import current_dialect
 from passlab.tvm.modules import is_module
 
 
@@ -16,4 +16,4 @@ def read(value: Any, *inputs: Any) -> Graph:
         from passlab.tvm import tensorir  # imports TVM
 
         return tensorir.read(functions[0])
-    return held().read(value)
+    return current_dialect().read(value)

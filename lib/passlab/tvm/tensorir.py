@@ -22,7 +22,10 @@ else:
 
 
 def read(function: Any, *inputs: Any) -> Graph:
-    """Return the view of a PrimFunc: its buffer parameters, and its blocks in the order in which they run."""
+    """Return the view of a PrimFunc: its buffer parameters, and its blocks in the order in which they run.
+
+    Raises ValueError if it has no blocks.
+    """
     name = dict(function.attrs.items()).get("global_symbol", "main") if function.attrs is not None else "main"
     build = Builder(str(name), "TensorIR")
     found = [(loops, realized.block) for loops, realized in blocks(function.body)]

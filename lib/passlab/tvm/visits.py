@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import tvm
 
 from passlab.graph.assemble import Builder
-from passlab.tvm.dialect import held
+from passlab.tvm.dialect import current_dialect
 
 #: Calls are inlined until the graph has this many nodes.
 _MOST = 100_000
@@ -33,7 +33,7 @@ class Visits:
         self.made: dict[Any, str] = {}  # expression → id of the node that makes its value
         self.inside: set[Any] = set()  # functions that are being inlined
         self.numbers, self.constants = count(), count()
-        self.key = held().key
+        self.key = current_dialect().key
 
     def enter(self, function: Any) -> Generator:
         for parameter in function.params:

@@ -18,7 +18,7 @@ from typing import Any
 
 from passlab.process.refusal import Refused
 from passlab.process.telling import reason
-from passlab.tvm.dialect import held, own
+from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.reach import loaded
 
 MAX_BYTES = 256 * 2**20
@@ -27,7 +27,7 @@ MAX_NODES = 1_000_000
 
 def carries(value: Any) -> bool:
     """Return whether `encode` takes `value`: an IRModule or a function of the loaded TVM."""
-    return bool(loaded()) and isinstance(value, (sys.modules["tvm"].IRModule, held().Function))
+    return bool(loaded()) and isinstance(value, (sys.modules["tvm"].IRModule, current_dialect().Function))
 
 
 def encode(value: Any) -> bytes:
@@ -36,7 +36,7 @@ def encode(value: Any) -> bytes:
         text = sys.modules["tvm"].ir.save_json(value)
     except Exception as error:
         raise Refused(f"The module cannot be saved as JSON: {_why(error)}") from None
-    return _sized(f"{loaded()}\n{text}".encode())
+    return _check_size(f"{loaded()}\n{text}".encode())
 
 
 def decode(payload: bytes) -> Any:
@@ -44,7 +44,7 @@ def decode(payload: bytes) -> Any:
 
     Call it only in a confined process: input that these checks miss may crash it.
     """
-    kind, _, text = _sized(bytes(payload)).partition(b"\n")
+    kind, _, text = _check_size(bytes(payload)).partition(b"\n")
     if kind not in (b"relay", b"relax"):
         raise Refused("The bytes are not a Relay or Relax module: their first line must be relay or relax.")
     if kind.decode() != loaded():
@@ -55,7 +55,7 @@ def decode(payload: bytes) -> Any:
 def read(text: bytes) -> Any:
     """Return the module of the loaded TVM that the JSON describes, as `decode` does. Raises Refused."""
     try:
-        graph = json.loads(_sized(text))
+        graph = json.loads(_check_size(text))
     except (ValueError, RecursionError):
         raise Refused("The module's JSON is damaged.") from None
     nodes = graph.get("nodes") if isinstance(graph, dict) else None
@@ -77,7 +77,7 @@ def _why(error: Exception) -> str:
     return reason(error) or type(error).__name__
 
 
-def _sized(payload: bytes) -> bytes:
+def _check_size(payload: bytes) -> bytes:
     if len(payload) > MAX_BYTES:
         raise Refused(f"The module takes {len(payload) / 2**20:,.0f} MiB; the limit is {MAX_BYTES // 2**20} MiB.")
     return payload
