@@ -30,7 +30,7 @@ def eager(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
 
 def torch_compile(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
     """Return the model by torch.compile, compiled for these inputs. It takes seconds to minutes, and a C++ compiler, or
-    Triton for a GPU."""
+    Triton for a GPU. Raises Missing where torch.compile fails."""
     if device_of(inputs).type == "cpu" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         raise Missing("torch.compile needs a C++ compiler (g++ or clang++), and finds none")
     torch._dynamo.reset()
@@ -43,7 +43,7 @@ def torch_compile(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
 
 
 def tvm(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
-    """Return the model by TVM's default Relax pipeline, on its own virtual machine."""
+    """Return the model by TVM's default Relax pipeline, on its own virtual machine. Raises Missing where TVM fails."""
     try:
         from passlab.relax import relax
         from passlab.relax import tvm as compiler

@@ -269,7 +269,7 @@ class Program:
     """A built program: call it like the model, with inputs of the shapes and types that it was built for.
 
     `graph`: the steps that run; `plan`: order and places; `kinds`: name of a step → what runs there, such as "library
-    call"; `launches` of a call are `counts(compiled, inputs).launches`.
+    call"; `launches` of a call are `counts(compiled, inputs).launches`. A call with other inputs raises ValueError.
     """
 
     def __init__(self, graph: fx.GraphModule, plan: Plan | None, inputs: Sequence[Any]):

@@ -110,7 +110,7 @@ FAMILIES: dict[str, Callable[[random.Random, int], Drawn]] = {
 
 
 def drawn(family: str, seed: int) -> Drawn:
-    """Return a model of a family, with sizes and weights drawn from a seed."""
+    """Return a model of a family, with sizes and weights drawn from a seed. Raises ValueError for an unknown family."""
     if family not in FAMILIES:
         raise ValueError(f"There is no family {family!r}; there are {', '.join(FAMILIES)}.")
     return FAMILIES[family](random.Random(f"{family} {seed}"), seed % 2**31)

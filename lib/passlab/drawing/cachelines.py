@@ -28,7 +28,7 @@ def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plo
 
     addresses: in bytes, one for each lane; None: the lane is switched off. size: bytes that each lane wants. A sector
     is outlined, its wanted bytes are filled, and sectors that lie in one line of 128 bytes stand together. Only sectors
-    that are moved are drawn.
+    that are moved are drawn. Raises ValueError if all lanes are off.
     """
     if not any(at is not None for at in addresses):
         raise ValueError("No lane asks for anything: give at least one address.")
@@ -140,7 +140,7 @@ def sweep(
     """Draw a loop over a matrix: the order of its accesses as a path, and each cell by its first access, hit or miss.
 
     order: (row, column) of each access; hit: whether it found its line in the cache; per_line: elements in a line.
-    Rows lie one behind the other in memory, from the top left.
+    Rows lie one behind the other in memory, from the top left. Raises ValueError for an access outside of the matrix.
     """
     if len(order) != len(hit):
         raise ValueError(f"There are {len(order)} accesses and {len(hit)} hits or misses: one for each is needed.")

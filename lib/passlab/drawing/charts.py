@@ -13,7 +13,7 @@ def chart(title: str, values: Mapping[str, float], unit: str = "") -> Plot:
 
         chart("bytes written", {"before": 4096, "after": 1024}, "B")
 
-    Figures with the unit "B" are shown in KiB, MiB and so on.
+    Figures with the unit "B" are shown in KiB, MiB and so on. Raises ValueError without values.
     """
     if not values:
         raise ValueError(f"chart {title!r} got no values: hand it {{label: number}}.")

@@ -148,7 +148,8 @@ class FlowSteps(Picture):
 def flow_steps(program: Any, solution: Any, title: str = "") -> FlowSteps:
     """Step through the visits of a solver with buttons or the arrow keys, without a kernel.
 
-    Each block shows the facts at its start and its end. What the visit changed is orange.
+    Each block shows the facts at its start and its end. What the visit changed is orange. Raises ValueError for a
+    solution without visits, or a program of too many blocks to draw.
     """
     if not solution.log:
         raise ValueError(f"flow_steps: the solution of {program.name} has no visits in its log, so there are no steps.")

@@ -516,7 +516,7 @@ def scene_of(program, schedule, sizes, dependences=None, tiles=None, violated=No
 
 
 def instance(text: str) -> Instance:
-    """Parse an instance as isl writes it, S[1, 2]."""
+    """Parse an instance as isl writes it, S[1, 2]. Raises ValueError for other text."""
     found = re.fullmatch(r"\s*(\w+)\[([-\d,\s]*)\]\s*", str(text))
     if not found:
         raise ValueError(f"An instance is written like 'S[1, 2]'; got {str(text)[:60]!r}.")

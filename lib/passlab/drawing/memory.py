@@ -158,7 +158,10 @@ def arena(buffers: Sequence[Any], offsets: Mapping[str, int], title: str = "The 
 
 
 def arenas(buffers: Sequence[Any], plans: Mapping[str, Mapping[str, int]], title: str = "Plans side by side") -> Plot:
-    """Draw several plans of the same buffers at one scale."""
+    """Draw several plans of the same buffers at one scale.
+
+    Raises ValueError without a plan, or for one that has no offset for a buffer.
+    """
     if not plans:
         raise ValueError("There is no plan to draw: give {name: offsets}.")
     times, drawn = _times(buffers), [b for b in buffers if b.size and b.upper > b.lower]

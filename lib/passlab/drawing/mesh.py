@@ -149,7 +149,7 @@ def placements(
     """Draw several placements side by side: a core has the colour of its operation, from first (dark) to last (pale).
 
     plans: name → rows × columns, the number of the operation on each core, -1 for none. names: of the operations; the
-    `labels` largest are written on their middle.
+    `labels` largest are written on their middle. Raises ValueError without a plan.
     """
     if not plans:
         raise ValueError("There is no placement to draw: give {name: array of rows × columns}.")
@@ -231,7 +231,7 @@ _CSS = "#ID .fr{display:none}"
 
 class Playback(Picture):
     """A mesh in time. It displays as HTML that needs no kernel; `live()` returns a widget instead; `still(k)` is one
-    frame as SVG."""
+    frame as SVG. Raises ValueError without frames, for too many, or for a start that is not one of them."""
 
     suffixes = (".html", ".svg", ".txt")
 

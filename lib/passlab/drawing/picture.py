@@ -70,7 +70,10 @@ class Picture:
         return f'<div tabindex="0" style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to `path`, as its suffix says. Raise RuntimeError if Graphviz is missing or fails."""
+        """Write the picture to `path`, as its suffix says.
+
+        Raises ValueError for an unknown suffix, and RuntimeError if Graphviz is missing or fails.
+        """
         path = Path(path)
         suffix = path.suffix.lower()
         if suffix not in self.suffixes:

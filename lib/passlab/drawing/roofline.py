@@ -139,7 +139,7 @@ def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes mov
 
         traffic({"eager": {"mul": 8e6, "add": 8e6, "relu": 8e6}, "fused": {"mul_add_relu": 8e6}})
 
-    `bytes_moved(gm).detail` is such a program.
+    `bytes_moved(gm).detail` is such a program. Raises ValueError without a program, or for a negative number of bytes.
     """
     if not programs:
         raise ValueError("traffic got no programs: hand it {name: {kernel: bytes}}.")

@@ -67,7 +67,7 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
         steps([(gm, ["relu", "relu_1"], "two in a row"), (after, ["relu"], "one is left")])
 
     Each graph is read as soon as `states` yields it, so a generator may yield one graph and go on changing it.
-    A node keeps its place from state to state.
+    A node keeps its place from state to state. Raises ValueError without a state.
     """
     frames: list[Frame] = []
     more = 0

@@ -27,7 +27,7 @@ def over_time(
 ) -> Plot:
     """Draw the bytes that there are in each step: one curve for each schedule, with its peak.
 
-    marks: name → bytes, drawn as a line across: a budget, a bound.
+    marks: name → bytes, drawn as a line across: a budget, a bound. Raises ValueError without a curve.
     """
     if not any(map(len, curves.values())):
         raise ValueError("There is no curve to draw: give {name: [bytes of step 0, bytes of step 1, …]}.")
@@ -72,7 +72,7 @@ def tradeoff(
 ) -> Plot:
     """Draw the work that each budget costs: points (bytes, work), one curve for each way to schedule.
 
-    least: the work without a budget, drawn as a line.
+    least: the work without a budget, drawn as a line. Raises ValueError without a point.
     """
     if not any(curves.values()):
         raise ValueError("There is no point to draw: give {name: [(bytes, work), …]}.")

@@ -18,7 +18,10 @@ _READERS = (
 
 
 def read(text: str, *inputs: Any) -> Graph:
-    """Return the view of HLO text (it begins with `HloModule`) or of MLIR text, in StableHLO or below it."""
+    """Return the view of HLO text (it begins with `HloModule`) or of MLIR text, in StableHLO or below it.
+
+    Raises ValueError for other text.
+    """
     for parts, reader in _READERS:
         if all(re.search(part, text) for part in parts):
             return load(reader).read(text)

@@ -111,7 +111,7 @@ def run(*args: Any, **how: Any) -> Any:
 
 
 def refuse(self: Any = None, *_: Any, **__: Any) -> None:
-    """Stand in for the `forward` of what may not run here."""
+    """Stand in for the `forward` of what may not run here. Always raises NotHere."""
     raise NotHere("A returned program may not run in this process. Run it with passlab.fx.programs.Program.")
 
 

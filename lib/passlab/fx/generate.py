@@ -53,7 +53,7 @@ def random_graph(
 
     `features` switches rows of `FEATURES` on or off; `only` switches on just those it names. Every node carries
     `meta["tensor_meta"]`; `gm.meta["inputs"]` holds example inputs. On these every value is finite and small. The
-    module is in eval mode unless `training`. Time is linear in `size`.
+    module is in eval mode unless `training`. Time is linear in `size`. Raises TypeError for an unknown feature.
     """
     unknown = [f for f in (*features, *(only or ())) if f not in FEATURES]
     if unknown:

@@ -252,7 +252,10 @@ def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> A
 
 
 def cost(program: Any, *inputs) -> Cost:
-    """Return nodes (calls: neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph."""
+    """Return nodes (calls: neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph.
+
+    Raises TypeError for a program without a graph.
+    """
     gm, inputs = _torch_graph(program, inputs)
     if gm is None:
         raise TypeError(

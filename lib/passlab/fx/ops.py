@@ -53,7 +53,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def linear_act(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "relu") -> Tensor:
     """Return `activation(linear(input, weight, bias))`, with the operands of `torch.nn.functional.linear`.
 
-    `weight` is (outputs, inputs), `bias` (outputs,). `activation`: a name out of `ACTIVATIONS`.
+    `weight` is (outputs, inputs), `bias` (outputs,). `activation`: a name out of `ACTIVATIONS`. Raises ValueError for
+    another name.
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"linear_act has no activation {activation!r}; it has {', '.join(ACTIVATIONS)}.")

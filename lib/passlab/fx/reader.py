@@ -195,7 +195,10 @@ def describe(value: Any) -> Type:
 
 
 def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
-    """Call `torch.fx.symbolic_trace`; its error tells what to do. The caller's module is not changed."""
+    """Call `torch.fx.symbolic_trace`. The caller's module is not changed.
+
+    Raises ValueError, which tells why the model cannot be traced and what to do.
+    """
     try:
         return fx.symbolic_trace(model)
     except Exception as error:

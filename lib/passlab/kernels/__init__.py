@@ -569,7 +569,7 @@ def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> K
     """Compile a graph that is one group, for the shapes and types on its placeholders (if any).
 
     device: where to run it; by default, where its inputs are. backend: "tvm" or, on a GPU, "triton".
-    Raise Unsupported, which names the node that cannot be compiled.
+    Raise ValueError for another backend, and Unsupported, which names the node that cannot be compiled.
     """
     if backend not in BACKENDS:
         raise ValueError(f"There is no kernel backend {backend!r}; choose {' or '.join(BACKENDS)}.")

@@ -77,7 +77,8 @@ def timed(candidates: Mapping[str, Callable], *inputs, repeats: int = 25, warmup
     Candidates are called with `inputs`, each `warmup` times first. Then, in each of `repeats` rounds, every candidate
     has a turn, in rotating order: what slows the machine down slows all of them. A turn repeats a fast candidate for
     at least half a millisecond. CUDA is synchronised before the clock is read. `ratio`: the median over the rounds of
-    (candidate's time / first one's time in the same round). Raises RuntimeError where a candidate raises.
+    (candidate's time / first one's time in the same round). Raises RuntimeError where a candidate raises,
+    TypeError for anything else than a dict of functions, and ValueError for fewer than 2 repeats or no warm-up.
     """
     if not isinstance(candidates, Mapping) or not candidates or not all(callable(f) for f in candidates.values()):
         raise TypeError('timed expects a dict of functions by name: timed({"eager": f, "mine": g}, x).')

@@ -60,7 +60,7 @@ class Problem(NamedTuple):
 
 
 def instance(letter: str) -> list[Buffer]:
-    """Return one of MiniMalloc's instances, "A" to "K"."""
+    """Return one of MiniMalloc's instances, "A" to "K". Raises ValueError for another name."""
     if len(letter) != 1 or letter not in MINIMALLOC:
         raise ValueError(f"There is no instance {letter!r}: they are called {', '.join(MINIMALLOC)}.")
     with (Path(__file__).parent / "minimalloc" / f"{letter}.csv").open() as file:

@@ -163,7 +163,10 @@ class Nest:
                 yield name, address, steps
 
     def addresses(self, order: Sequence[str]) -> np.ndarray:
-        """Return the addresses in bytes that the nest touches with its loops in an order, from the outermost in."""
+        """Return the addresses in bytes that the nest touches with its loops in an order, from the outermost in.
+
+        Raises ValueError if the order does not name each loop once.
+        """
         if sorted(order) != sorted(self.loops):
             raise ValueError(f"The order names {', '.join(order)}; the loops are {', '.join(self.loops)}.")
         ranges = [np.arange(*self.turns(loop)) for loop in order]

@@ -129,6 +129,8 @@ def check(name: str, answer: Callable) -> None:
     """Judge your answer on the visible cases, show the verdicts, and remember the points.
 
     >>> check("day03.cse", cse)
+
+    Raises AssertionError for missing points under `nbgrader validate`, which goes by exceptions.
     """
     exercise = _find(name)
     if exercise is None:

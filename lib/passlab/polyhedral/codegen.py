@@ -144,7 +144,7 @@ _CALLED = {_OP.max: "max", _OP.min: "min"}
 
 
 def expression(given: isl.AstExpr) -> python.expr:
-    """Translate an expression of isl's AST to Python."""
+    """Translate an expression of isl's AST to Python. Raises ValueError for one without a counterpart."""
     match given.get_type():
         case isl.ast_expr_type.int:
             return _number(given.get_val().to_python())

@@ -18,7 +18,8 @@ def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
 
     kind: "flow" (write, then read), "anti" (read, then write), "output" (write, then write): every such pair, whether
     or not another iteration writes in between. "all": the three together, which a legal order must preserve. "values":
-    from the last write before a read to that read, the pairs between which a value really travels.
+    from the last write before a read to that read, the pairs between which a value really travels. Raises ValueError
+    for another kind.
     """
     if kind == "values":
         return _values(program)

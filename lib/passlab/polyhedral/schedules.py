@@ -35,7 +35,10 @@ def cannot_read(text: str) -> str:
 
 
 def schedule_of(schedule: Schedule) -> isl.UnionMap:
-    """Return the schedule as an isl object. Raise ValueError for text that cannot be parsed."""
+    """Return the schedule as an isl object.
+
+    Raise ValueError for text that cannot be parsed, and TypeError for what is neither text nor a map.
+    """
     if isinstance(schedule, isl.UnionMap):
         return schedule
     if isinstance(schedule, isl.Map):
@@ -73,7 +76,10 @@ def skew(schedule: Schedule, dim: int, by: int, factor: int = 1) -> isl.UnionMap
 
 
 def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.UnionMap:
-    """[…, a, b, …] → […, ⌊a/s⌋, ⌊b/t⌋, a, b, …]: loops over tiles, outside the first loop that they tile."""
+    """[…, a, b, …] → […, ⌊a/s⌋, ⌊b/t⌋, a, b, …]: loops over tiles, outside the first loop that they tile.
+
+    Raises ValueError for sizes below 1, or not one for each dimension.
+    """
     if len(dims) != len(sizes) or not dims:
         raise ValueError(f"tile needs one size for each of the dimensions {list(dims)}; got {list(sizes)}.")
     if any(size < 1 for size in sizes):

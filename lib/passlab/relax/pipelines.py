@@ -172,7 +172,8 @@ def _last(error: BaseException) -> str:
 def schedule_pass(*rules: Rule) -> tvm.transform.Pass:
     """Return a pass that applies the rules to every kernel; the first that returns something wins.
 
-    A rule gets a PrimFunc and returns one, or a Schedule of it, or None. It must not change the parameters.
+    A rule gets a PrimFunc and returns one, or a Schedule of it, or None. It must not change the parameters. Raises
+    TypeError for a rule that cannot be called.
     """
     from passlab.relax import tvm
 
@@ -419,7 +420,8 @@ def tune(
     the `Trial`s so far. "metaschedule" is TVM's own search; `cost` replaces its cost model: it gets modules and returns
     a score for each, higher for faster ones. (A very small kernel has few schedules, and the search for different ones
     is long.) measure(PrimFunc): seconds; by default each is built and timed in a separate process.
-    progress(trial, number) is called after each trial; by default a line shows the progress.
+    progress(trial, number) is called after each trial; by default a line shows the progress. Raises TypeError for a
+    tuner that returns something else.
     """
     target, history = _target(target), []
     report, measure = progress or _line(trials), measure or stopwatch(target)

@@ -158,7 +158,10 @@ def driver() -> str:
 
 
 def stub() -> Path:
-    """Return the compiled stub: an existing one, or a new one in the first writable folder."""
+    """Return the compiled stub: an existing one, or a new one in the first writable folder.
+
+    Raises Unreachable if none is writable.
+    """
     name = f"passlab-no-cuda-{hashlib.sha256(_STUB.encode()).hexdigest()[:12]}.so"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     folders = (Path(sys.prefix) / "lib", cache / "passlab")

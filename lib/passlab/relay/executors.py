@@ -32,7 +32,7 @@ def smallest() -> Any:
 
 
 def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
-    """Build a module with the options in a request's head."""
+    """Build a module with the options in a request's head. Raises Failed for a module without the function."""
     if not any(global_.name_hint == head["function"] for global_ in module.functions):
         raise Failed(f"The module has no function {head['function']}.")
     functions = {global_: function for global_, function in module.functions.items()}

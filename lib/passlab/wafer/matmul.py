@@ -133,7 +133,10 @@ def cycles(machine: Machine, step: Sequence[Move], words: int) -> int:
 
 
 def blocks_used(machine: Machine, steps: Sequence[Sequence[Move]]) -> list[dict[Core, int]]:
-    """Return, for each step, core (i, j) → the k of the A[i, k] and B[k, j] that it multiplies."""
+    """Return, for each step, core (i, j) → the k of the A[i, k] and B[k, j] that it multiplies.
+
+    Raises ValueError for steps in which a core lacks a block, or that do not multiply each pair of blocks exactly once.
+    """
     n = machine.rows
     held = {matrix: {(i, j): (i, j) for i in range(n) for j in range(n)} for matrix in "AB"}
     done: set[tuple[int, int, int]] = set()
