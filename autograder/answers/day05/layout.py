@@ -35,6 +35,12 @@ def hidden(seed: int) -> list[Case]:
         ends = (("top", "left"), ("top", "right"), ("left", "bottom"), ("right", "bottom"))
         return operations, [(a, b, 1000 * some.randint(1, 9)) for a, b in ends], 1000.0, 1.0
 
+    def a_forest() -> tuple:
+        operations, edges, bandwidth, overhead = drawn(seeds[8], 20)
+        more, others, *_ = drawn(seeds[9], 20)
+        named = {f"other_{name}": times for name, times in more.items()}
+        return operations | named, edges + [(f"other_{a}", f"other_{b}", n) for a, b, n in others], bandwidth, overhead
+
     return [
         on_tree("a star, outwards", lambda: (star, spokes, 1000.0, 1.0)),
         on_tree("a star, inwards", lambda: (star, into, 1000.0, 1.0)),
@@ -46,7 +52,10 @@ def hidden(seed: int) -> list[Case]:
         on_tree("a tree of 60", lambda: drawn(seeds[0], 60)),
         on_tree("a tree of 25", lambda: drawn(seeds[1], 25, overhead=0.0)),
         on_tree("a tree of 12", lambda: drawn(seeds[2], 12, overhead=9.0)),
+        on_tree("two trees", a_forest),
         on_graph("twice the same operand", both_ways),
+        on_graph("twice the same operand, the overhead decides", lambda: (two, [("a", "b", 0)] * 2, 1000.0, 4.0)),
+        on_graph("the same operations and edges, in faster memory", lambda: (*both_ways()[:2], 3000.0, 0.0)),
         on_graph("a diamond", diamond),
         *(on_graph(f"a graph of 8, number {i + 1}", lambda s=seeds[3 + i]: drawn(s, 8, 3)) for i in range(3)),
         on_graph("a graph of 8 with many edges", lambda: drawn(seeds[6], 8, 7)),
@@ -231,3 +240,37 @@ def converted_once(operations, edges, bandwidth, overhead):
 
     choices = (dict(zip(operations, layouts, strict=True)) for layouts in product(*operations.values()))
     return min(choices, key=seconds)
+
+
+@wrong("cost", "converts two edges between the same operations as one: all their bytes, and one overhead")
+def one_overhead(operations, edges, bandwidth, overhead):
+    together = {}
+    for a, b, nbytes in edges:
+        pair = min(a, b), max(a, b)
+        together[pair] = together.get(pair, 0) + nbytes
+    return two_ways(operations, [(*pair, nbytes) for pair, nbytes in together.items()], bandwidth, overhead)
+
+
+@wrong("did", "looks only at what is connected to the first operation, and takes the fastest layouts elsewhere")
+def first_tree(operations, edges, bandwidth, overhead):
+    around, reached = _around(operations, edges), set()
+    todo = [next(iter(operations))]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += around[name]
+    elsewhere = each_for_itself(operations, edges, bandwidth, overhead)
+    best = two_ways(operations, edges, bandwidth, overhead)
+    return {name: best[name] if name in reached else layout for name, layout in elsewhere.items()}
+
+
+_KNOWN = {}
+
+
+@wrong("cost", "knows operations and edges again, whatever a conversion takes")
+def known_again(operations, edges, bandwidth, overhead):
+    key = str((operations, edges))
+    if key not in _KNOWN:
+        _KNOWN[key] = two_ways(operations, edges, bandwidth, overhead)
+    return _KNOWN[key]
