@@ -13,7 +13,7 @@ from autograder.answers.day12.plan import no_reuse
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, groupable, grouped
 from passlab.capstone.families import drawn, generated
-from passlab.capstone.library import matched
+from passlab.capstone.library import match
 from passlab.exercises.day12._shared import graph_case, model_case
 from passlab.exercises.day12.compiler import noisy, repeated, traced, written
 from passlab.fx.cases import graph, seeded
@@ -216,9 +216,9 @@ def library_first(gm, inputs):
     why_not, groups, home = groupable(after, inputs), [], {}
     shapes = _shaped(after, inputs)
     for node in shapes.graph.nodes:
-        if matched(shapes, [node]) and not effects(node) and node.name not in home:
+        if match(shapes, [node]) and not effects(node) and node.name not in home:
             chosen = [node]
-            while len(chosen[-1].users) == 1 and matched(shapes, [*chosen, *chosen[-1].users]):
+            while len(chosen[-1].users) == 1 and match(shapes, [*chosen, *chosen[-1].users]):
                 chosen += chosen[-1].users
             names = [n.name for n in chosen]
             if len(names) > 1 and why_not([*groups, names]) is None:
@@ -249,6 +249,6 @@ def _mapped(node, new):
 
 
 def _shaped(gm, inputs):
-    from passlab.capstone.compiled import shaped
+    from passlab.capstone.compiled import with_shapes
 
-    return shaped(gm, inputs)
+    return with_shapes(gm, inputs)

@@ -11,7 +11,7 @@ from torch import nn
 from autograder.answers.day12.compiler import last, read_twice
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, Triton, grouped
-from passlab.capstone.compiled import shaped
+from passlab.capstone.compiled import with_shapes
 from passlab.capstone.triton import generated
 from passlab.exercises.day12._shared import graph_case
 from passlab.exercises.day12.faster import chain_case, image_case
@@ -117,7 +117,7 @@ def zeros(out, elements, BLOCK: tl.constexpr):
 
 def with_text(made, inputs, text=ZEROS):
     """The same with a kernel for each group that has one result: it writes zeros, or is another text."""
-    gm, kernels = shaped(made.graph, inputs), {}
+    gm, kernels = with_shapes(made.graph, inputs), {}
     for group in made.groups:
         part = subgraph(gm, group)
         (name, *more) = part.meta["outputs_of"]
@@ -160,7 +160,7 @@ def no_order(gm, inputs):
 @right("with the course's Triton kernels for element-wise groups, and weights with channels last")
 def with_kernels(gm, inputs):
     made = reference("day12.faster")(gm, inputs)
-    gm, kernels = shaped(made.graph, inputs), {}
+    gm, kernels = with_shapes(made.graph, inputs), {}
     for group in made.groups:
         with suppress(Unsupported):
             kernels[group[0]] = generated(subgraph(gm, group))
