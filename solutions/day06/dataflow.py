@@ -206,7 +206,7 @@ check("day06.liveness", liveness)
 # | a branch whose condition is known | the edge that it takes; nothing runs along the other |
 # | a parameter | not known |
 #
-# A condition is true if it is not 0. A line has `op`, `dest` (None for a print), `args`, and a const its `value`; a
+# A condition is true if it is not 0. A line has `op`, `dest` ("" for a print), `args`, and a const its `value`; a
 # terminator has `kind` ("jump", "branch", "return"), `args`, and `targets`, first the one for a condition that is true.
 
 

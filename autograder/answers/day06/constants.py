@@ -70,14 +70,33 @@ five:
   return r chosen only
 """)
 
+#: Equal numbers that are two objects in Python.
+LARGE = """
+program large(x)
+entry:
+  branch x one two
+one:
+  k = const {k}
+  jump join
+two:
+  half = const {half}
+  k = add half half
+  jump join
+join:
+  return k
+"""
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     numbers = parse(NUMBERS.format(c=rng.choice((-1, 2, 3, 5)), big=rng.randint(50_000, 90_000)))
+    half = rng.randint(10_000, 90_000)
+    large = parse(LARGE.format(k=2 * half, half=half))
     programs = [*drawn(rng, 8, 12), *drawn(rng, 4, 9, jumps=True)]
     return [
         constant_case("numbers", numbers),
         constant_case("known on one side", SIDES),
+        constant_case("large and equal on both sides", large),
         constant_case("the entry is in the loop", ENTRY_IN_LOOP),
         constant_case("no way to a return", FOR_EVER),
         *(constant_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
@@ -247,3 +266,13 @@ def assigned_once(program):
     once = {line.dest: line.value for line in lines if line.op == "const" and values.count(line.dest) == 1}
     reached = by_rounds(program)
     return {n: None if fact is None else {k: v for k, v in once.items() if k in fact} for n, fact in reached.items()}
+
+
+same_object = edited(
+    "did",
+    "two values are equal if they are one object: as small numbers are in Python",
+    (
+        "{name: value for name, value in one.items() if other.get(name) == value}",
+        "{name: value for name, value in one.items() if other.get(name) is value}",
+    ),
+)
