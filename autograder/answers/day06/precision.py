@@ -21,11 +21,14 @@ from passlab.judge import Case
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     big, tiny = rng.uniform(300, 500), rng.uniform(1e-6, 2e-6)
-    many = rng.choice((2048, 4096))
+    many, above = rng.choice((2048, 4096)), rng.randint(61_500, 65_000)
 
     def below(m: Any, x: fx.Proxy) -> tuple:
         y = x * 1000
         return torch.relu(y), y.transpose(0, 1)
+
+    def near_the_end(m: Any, x: fx.Proxy) -> tuple:
+        return torch.relu(x * above), torch.relu(x * 58_000), x * 0.1 * 80_000
 
     def there_and_back(m: Any, x: fx.Proxy) -> fx.Proxy:
         return torch.sigmoid(x * big * big * tiny) + x
@@ -72,6 +75,7 @@ def hidden(seed: int) -> list[Case]:
     return [
         planned("far below zero", graph(below, (2, 3)), *everything, x=(-rng.uniform(70, 90), 5.0)),
         planned("a negative input", graph(below, (2, 3)), *everything, x=(-rng.uniform(70, 90), -65.0)),
+        planned("between 60,000 and 65,504", graph(near_the_end, (2, 3)), "did", "spared", x=(-1.0, 1.0)),
         planned("out of the range, and back", graph(there_and_back, (2, 3)), *everything, x=(-1.0, 1.0)),
         planned("terms that cancel", graph(one_layer, (4, 2), first=layer([[-scale, scale + 1], [1.0, 2.0]])), "did", "spared", x=(1.5, 1.6)),  # noqa: E501
         planned("a bias against the rest", graph(one_layer, (4, 1), first=layer([[-scale]], [2 * scale - 10_000])), "did", "spared", x=(0.9, 1.0)),  # noqa: E501
@@ -190,6 +194,17 @@ no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "
 no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ", ""))
 whole_layer = edited("did", "adds up the weights of all rows", ("weight.sum(1)", "weight.sum()"))
 fixed_terms = edited("did", "takes all elements for the terms of one sum", (" / math.prod(shape(node))", ""))
+
+to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("<= MOST:", "<= 65504:"))
+numbers_too = edited(
+    "did",
+    "a number among the operands must fit, too",
+    (
+        "held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]",
+        """held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]
+            held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]""",
+    ),
+)
 
 _FITS = "if max(held + on_the_way(gm, node, most)) %s MOST:"
 _PARTS = "weight, bias = layer.weight.double().abs(), %s if layer.bias is None else layer.bias.double().abs()"
