@@ -33,7 +33,7 @@ from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
 from passlab.fx import elsewhere
 from passlab.fx.elsewhere import Lost
-from passlab.fx.programs import Program, Run, Trace, undisturbed
+from passlab.fx.programs import Program, Run, Trace, preserve_state
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
 
@@ -93,7 +93,7 @@ def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any]
             programs.append(Program(program))
             program = -1
         program = programs[program]
-        with undisturbed(program):
+        with preserve_state(program):
             run = _on_cpu(program.run(args, seed, **asked))
     except (Exception, SystemExit) as error:
         run = Run(error=error)

@@ -66,7 +66,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
         return
     from passlab.capstone import BASELINES, build, examined, measure, on
     from passlab.capstone.reference import compile
-    from passlab.fx.programs import moved
+    from passlab.fx.programs import to_device
 
     device, ran, right, kernels, kinds = "cpu" if job.interpret else job.device, 0, 0, 0, Counter()
     for name, gm, inputs in models(job):
@@ -83,7 +83,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
             continue
         right += 1
         if not job.interpret:
-            kinds.update(build(on(device, compiled), moved(inputs, device)).kinds.values())
+            kinds.update(build(on(device, compiled), to_device(inputs, device)).kinds.values())
             chosen = {one: BASELINES[one] for one in ("eager", "torch.compile")}
             entry = measure(gm, compiled, inputs, chosen, name, ROUNDS, device)
             told = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:])

@@ -26,7 +26,7 @@ from autograder.authoring.prove import prove
 from autograder.bench.figures import Figure, skipped
 from autograder.gpu.job import Job, each
 from passlab import exercises
-from passlab.fx.programs import RUNS, Program, moved
+from passlab.fx.programs import RUNS, Program, to_device
 from passlab.fx.trials import example_inputs
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
 
@@ -53,8 +53,8 @@ class OnDevice:
             self.cases[case.name] = self._where(case)
         if self.cases[case.name] != "device":
             return case
-        inputs = case.inputs and (lambda: moved(case.inputs(), self.device))
-        return replace(case, build=lambda: moved(case.build(), self.device), inputs=inputs)
+        inputs = case.inputs and (lambda: to_device(case.inputs(), self.device))
+        return replace(case, build=lambda: to_device(case.build(), self.device), inputs=inputs)
 
     def _where(self, case: Case) -> str:
         graphs = [part for part in pytree.tree_leaves(case.build()) if isinstance(part, fx.GraphModule)]

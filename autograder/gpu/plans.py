@@ -11,7 +11,7 @@ from autograder.bench.figures import Figure, skipped
 from autograder.gpu.job import Job
 from passlab import models, random_graph
 from passlab.equivalence.values import Tolerance, compare
-from passlab.fx.programs import Program, moved
+from passlab.fx.programs import Program, to_device
 from passlab.memory.arena import bit_equal, run
 from passlab.memory.plan import planned
 from passlab.memory.storages import storages
@@ -27,10 +27,10 @@ def programs(job: Job) -> Iterator[tuple[str, Any, tuple]]:
     """Yield (name, graph, inputs) on the device: the zoo, forward and with its gradients, and random graphs."""
     for name in MODELS:
         for how, made in (("forward", forward), ("training", joint)):
-            model, inputs = moved((models.ZOO[name].build(), models.ZOO[name].inputs()), job.device)
+            model, inputs = to_device((models.ZOO[name].build(), models.ZOO[name].inputs()), job.device)
             yield f"{name}, {how}", *made(model, *inputs)
     for seed in range(job.seed, job.seed + RANDOM):
-        gm = moved(random_graph(seed, 25, random=False), job.device)
+        gm = to_device(random_graph(seed, 25, random=False), job.device)
         if Program(gm).run(gm.meta["inputs"], device=job.device).error is None:
             yield f"random graph {seed}", gm, gm.meta["inputs"]
 

@@ -95,7 +95,7 @@ def constant_fold(gm):
     for closed in [*closing._active, *(o for o in gc.get_objects() if isinstance(o, closing.Closed))]:
         closed.give_back()
     closing.Closed.close = lambda self: None
-    with closing.opened():
+    with closing.reopen():
         from passlab.fx.stages import fold
         return fold(gm)
 

@@ -71,7 +71,7 @@ def test_a_wrong_kernel_is_noticed(function):
 import json
 from autograder.gpu.kernels import compared
 from passlab.kernels import triton
-triton._SAID |= {{"maximum": "tl.minimum({{0}}, {{1}})", "add": "({{0}} - {{1}})"}}
+triton._EXPRESSIONS |= {{"maximum": "tl.minimum({{0}}, {{1}})", "add": "({{0}} - {{1}})"}}
 print(json.dumps(compared({function!r}, "float32", "a matrix", "cpu")))
 """
     ran = python("-c", script, TRITON_INTERPRET="1")
@@ -164,7 +164,7 @@ class Held(nn.Module):
 def test_all_of_a_graph_moves():
     gm = fx.symbolic_trace(Held())
     gm.meta["inputs"] = (torch.ones(3),)
-    found, (x, name) = judging.moved((gm, [torch.ones(2), "same"]), "meta")
+    found, (x, name) = judging.to_device((gm, [torch.ones(2), "same"]), "meta")
     held = [*found.parameters(), *found.buffers(), *found.meta["inputs"], x]
     held += [v for module in found.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
     assert len(held) >= 4 and all(t.is_meta for t in held) and name == "same"

@@ -107,11 +107,11 @@ def Sum(tmp_path, monkeypatch):
     monkeypatch.setattr(passlab, "__path__", [*passlab.__path__, str(tmp_path)])
     monkeypatch.setitem(registry.TYPES, "passlab.toy.Sum", registry.IR("toy", "a toy sum"))
     monkeypatch.setattr(registry, "COMPILERS", (*registry.COMPILERS, "toy"))
-    registry.offered.cache_clear()
+    registry.find_module.cache_clear()
     yield registry.load("toy").Sum
     for name in [name for name in sys.modules if name.startswith("passlab.toy")]:
         del sys.modules[name]
-    registry.offered.cache_clear()
+    registry.find_module.cache_clear()
 
 
 def test_a_new_ir_is_one_line_and_one_folder(Sum):

@@ -8,7 +8,7 @@ import pytest
 
 from passlab import judge as judging
 from passlab.judge import Case, Exercise, Finding, judge, listed
-from passlab.judge.closing import Closed, opened
+from passlab.judge.closing import Closed, reopen
 
 taken_earlier = listed
 
@@ -41,14 +41,14 @@ def test_the_cases_and_the_judge_may_call_it():
 
 def test_the_grader_s_own_code_around_an_answer_may_call_it():
     def call(answer, case):
-        with opened():
+        with reopen():
             given = listed(["a", "b"])
         return answer(given)
 
     closed = replace(exercise("passlab.judge.listed"), call=call)
     assert judge(closed, lambda given: given).ok
     assert not judge(closed, lambda _: listed(["a", "b"])).points
-    with opened():
+    with reopen():
         assert listed(["a"]) == "a"
 
 
@@ -73,7 +73,7 @@ def test_a_method_that_is_not_written_in_python_is_closed_in_its_class():
     with Closed([name]):
         with pytest.raises(RuntimeError, match=f"{name} does what this exercise asks"):
             points.lexmin()
-        with opened():
+        with reopen():
             assert points.lexmin() == isl.Set("{ [0] }")
         with pytest.raises(RuntimeError):
             points.lexmin()

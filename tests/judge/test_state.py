@@ -14,11 +14,11 @@ from torch.nn.modules import module
 from passlab import exercises
 from passlab.fx.reader import trace
 from passlab.judge import Case, Exercise, Finding, judge
-from passlab.judge.state import unchanged
+from passlab.judge.state import preserve_process_state
 
 
 def left():
-    """What a change would be seen by."""
+    """Return the state in which a change would show."""
     return (
         random.random(),
         float(np.random.rand()),
@@ -61,11 +61,11 @@ def seeded():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_an_answer_changes_is_put_back(name):
-    with unchanged():
+    with preserve_process_state():
         seeded()
         before = left()
         seeded()
-        with unchanged():
+        with preserve_process_state():
             CHANGES[name]()
         assert left() == before
         seeded()

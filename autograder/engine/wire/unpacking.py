@@ -176,7 +176,7 @@ class _Unpacker:
     def module_of_ir(self, row: list, depth: int) -> Any:
         _, package, data = _rows(row, 3)
         known = [ir.package for ir in registry.TYPES.values()]
-        codec = registry.offered(package, "wire") if package in known else None
+        codec = registry.find_module(package, "wire") if package in known else None
         if codec is None:
             raise Refused("The payload contains a module of an IR whose modules do not travel.")
         data = self.value(data, depth)

@@ -166,14 +166,14 @@ class _Step(nn.Module):
         backend = _backend(device_of(inputs))
         kernel = Kernel(self.part[0], backend=backend, knobs=self.knobs)
         try:
-            return kernel.prepared(*inputs, place=self._output_at)
+            return kernel.prepare(*inputs, place=self._output_at)
         except Unsupported:
             if backend == "triton":  # it has no reductions
                 self.kind = OPERATOR
                 return Group(self.part[0], self.name)
         # Torch takes an operation apart in another way where a library laid out its operands.
         likes = [node.meta["val"] for node in self.part[0].graph.find_nodes(op="placeholder")]
-        run = kernel.prepared(*_as_traced(inputs, likes), place=self._output_at)
+        run = kernel.prepare(*_as_traced(inputs, likes), place=self._output_at)
         return lambda *inputs: run(*_as_traced(inputs, likes))
 
     def _output_at(self, at: int, shape: tuple, strides: tuple, dtype: torch.dtype) -> torch.Tensor | None:

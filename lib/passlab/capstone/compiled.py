@@ -22,7 +22,7 @@ from passlab.capstone import layouts, library, triton
 from passlab.capstone.triton import Triton
 from passlab.fx.effects import has_effects
 from passlab.fx.judge import rebuild, validate
-from passlab.fx.programs import moved
+from passlab.fx.programs import to_device
 from passlab.judge import record
 from passlab.kernels import illegal
 from passlab.kernels.schedule import KNOBS
@@ -56,7 +56,7 @@ class Compiled:
 
 def on(device: str, compiled: Compiled) -> Compiled:
     """Return what a compiler handed over with its graph on a device, in a copy."""
-    return replace(compiled, graph=moved(copy.deepcopy(compiled.graph), device))
+    return replace(compiled, graph=to_device(copy.deepcopy(compiled.graph), device))
 
 
 class BadCompiled(ValueError):

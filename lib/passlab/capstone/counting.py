@@ -16,7 +16,7 @@ from passlab.capstone.building import build, device_of, differing, plan_of, step
 from passlab.capstone.compiled import BadCompiled, Compiled, on, same_outputs
 from passlab.fx.effects import has_effects
 from passlab.fx.elsewhere import confined
-from passlab.fx.programs import Program, copy_inputs, moved
+from passlab.fx.programs import Program, copy_inputs, to_device
 from passlab.measure import bytes_moved, launches, peak_memory
 from passlab.memory.buffers import lower_bound, peak_step
 from passlab.memory.liveness import liveness
@@ -48,7 +48,7 @@ def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     one launch there, too, though a library may start several kernels in its call.
     """
     if device_of(inputs).type != "cpu":
-        compiled, inputs = on("cpu", compiled), moved(tuple(inputs), "cpu")
+        compiled, inputs = on("cpu", compiled), to_device(tuple(inputs), "cpu")
     gm = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs, gm)
     if has_effects(compiled.graph.graph):
@@ -114,8 +114,8 @@ def examined(
             return {"broken": why}
         here = device_of(inputs).type == "cpu"
         if here and device != "cpu" and Program(compiled.graph).run(inputs, device=device).error is None:
-            compiled, inputs = on(device, compiled), moved(tuple(inputs), device)
-            before = moved(copy.deepcopy(before), device)
+            compiled, inputs = on(device, compiled), to_device(tuple(inputs), device)
+            before = to_device(copy.deepcopy(before), device)
         found["differs"] = differing(compiled, inputs)
         if rounds:
             keep_memory()

@@ -89,7 +89,7 @@ def fold_constants(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def cse(gm: fx.GraphModule) -> fx.GraphModule:
-    """Merge calls of one function on the same operands, if they have no effects and no one writes to their memory."""
+    """Merge calls of one function on the same operands, if they have no effects and nothing writes to their memory."""
     memory, first = written(gm.graph), {}
     for node in list(gm.graph.nodes):
         if node.op in ("placeholder", "output") or effects(node) or node in memory:

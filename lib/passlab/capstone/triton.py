@@ -31,7 +31,7 @@ from torch import fx
 from passlab.judge import record
 from passlab.kernels import triton_source
 from passlab.kernels.primitives import state
-from passlab.kernels.triton import BLOCK, loaded
+from passlab.kernels.triton import BLOCK, load_source
 
 #: Characters of a kernel's text; programs on an axis of its grid; programs that the interpreter runs for a model.
 MOST_TEXT, MOST_GRID, MOST_PROGRAMS = 20_000, 2**31 - 1, 512
@@ -224,10 +224,10 @@ def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
     """
     grid = tuple(kernel.grid)
     if device.type == "cuda":
-        start = getattr(loaded(kernel.source, kernel.name), kernel.name)[grid]
+        start = getattr(load_source(kernel.source, kernel.name), kernel.name)[grid]
         return lambda *tensors: start(*tensors, **kernel.meta)
     with interpreting():
-        start = getattr(loaded(kernel.source, kernel.name), kernel.name)[grid]
+        start = getattr(load_source(kernel.source, kernel.name), kernel.name)[grid]
 
     def run(*tensors: Any) -> None:
         with interpreting(), warnings.catch_warnings():

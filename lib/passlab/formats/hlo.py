@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, sized
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, tensor_type
 
 _ELEMENT = re.compile(r"(bf|f|si|ui|i|s|u|c|complex<f)(\d+)(\w*)>?$")
 _FAMILY = {"bf": "bfloat", "f": "float", "i": "int", "si": "int", "s": "int", "ui": "uint", "u": "uint", "c": "complex"}
@@ -239,4 +239,4 @@ def _type(text: str) -> Type:
     if not found:
         return None, text, None
     dims = [int(dim) if dim.strip().isdigit() else dim.strip() for dim in found[2].split(",") if dim.strip()]
-    return sized(dims, *element(found[1]))
+    return tensor_type(dims, *element(found[1]))

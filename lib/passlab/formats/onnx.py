@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, tensor_type
 
 #: The two names in ONNX that differ from all other formats.
 _DTYPES = {"float": "float32", "double": "float64"}
@@ -127,4 +127,4 @@ def _tensor_type(elem_type: int, dims: Any) -> Type:
     itemsize = None
     if name != "string":
         itemsize = 0.5 if name.endswith("int4") else helper.tensor_dtype_to_np_dtype(elem_type).itemsize
-    return sized(dims, _DTYPES.get(name, name), itemsize)
+    return tensor_type(dims, _DTYPES.get(name, name), itemsize)

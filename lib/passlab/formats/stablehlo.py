@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, tensor_type
 
 #: The longest list of numbers to keep of a constant.
 _FEW = 16
@@ -185,4 +185,4 @@ def _plain(attribute: Any) -> Any:
 def _type(type: Any) -> Type:
     if not isinstance(type, ir.RankedTensorType):
         return None, str(type), None
-    return sized(["?" if dim == _DYNAMIC else dim for dim in type.shape], *element(str(type.element_type)))
+    return tensor_type(["?" if dim == _DYNAMIC else dim for dim in type.shape], *element(str(type.element_type)))

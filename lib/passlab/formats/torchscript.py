@@ -8,7 +8,7 @@ import torch
 
 from passlab.fx.nodes import attribute
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, tensor_type
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
@@ -97,7 +97,7 @@ class _Reader:
         weight = attribute(self.module, path)
         type = UNKNOWN
         if isinstance(weight, torch.Tensor):
-            type = sized(weight.shape, str(weight.dtype).removeprefix("torch."), weight.dtype.itemsize)
+            type = tensor_type(weight.shape, str(weight.dtype).removeprefix("torch."), weight.dtype.itemsize)
         name = result.debugName()
         text = f"%{name} : {result.type()} = self.{path}"
         self.made[name] = self.build.add(name, "prim::GetAttr", "data", (), type, text, {"target": path}, path)
@@ -142,4 +142,4 @@ def _tensor(type: Any) -> Type:
     dtype, sizes = type.dtype(), type.varyingSizes()
     name = str(dtype).removeprefix("torch.") if dtype is not None else None
     shape = None if sizes is None else ["?" if dim is None else dim for dim in sizes]
-    return sized(shape, name, dtype.itemsize if dtype is not None else None)
+    return tensor_type(shape, name, dtype.itemsize if dtype is not None else None)

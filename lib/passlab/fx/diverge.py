@@ -168,13 +168,13 @@ def _output(trace: Trace, leaf: int) -> str | None:
     return nodes[leaf].name if leaf < len(nodes) and isinstance(nodes[leaf], fx.Node) else None
 
 
-def _named(graph: fx.Graph) -> dict[str, fx.Node]:
+def _by_name(graph: fx.Graph) -> dict[str, fx.Node]:
     return {n.name: n for n in graph.nodes}
 
 
 def _ancestors(graph: fx.Graph, name: str | None, stop: Iterable[str] = ()) -> set[str]:
     """Return the node and all it depends on, without going beyond nodes in `stop`."""
-    nodes, stop = _named(graph), set(stop)
+    nodes, stop = _by_name(graph), set(stop)
     seen: set[str] = set()
     todo = [name] if name is not None else []
     while todo:
@@ -212,7 +212,7 @@ def _pair(
 ) -> _Pair | None:
     """Cut both graphs off after `old` and `new`, with agreeing nodes as inputs; None if an input has no value."""
     inputs = {n.name for n in b.graph.find_nodes(op="placeholder")}
-    b_nodes, a_nodes = _named(b.graph), _named(a.graph)
+    b_nodes, a_nodes = _by_name(b.graph), _by_name(a.graph)
     keep = {"get_attr", "output"}
     agreed = {p for p in partners.values() if b_nodes[p].op not in keep} - ({old} if part != "output" else set())
     links = {n: p for n, p in partners.items() if p in agreed and n != new and a_nodes[n].op not in keep}
@@ -236,7 +236,7 @@ def _cut(
 ) -> fx.GraphModule:
     """Copy the nodes of `region` up to `end`, with placeholders for `inputs`; `links`: node → the input it becomes."""
     graph, made, copies = fx.Graph(), {}, {}
-    named = _named(gm.graph)
+    named = _by_name(gm.graph)
     for name in inputs:
         made[name] = graph.create_node("placeholder", name, name=name)
         if isinstance(values.get(name), Tensor) and name in named:

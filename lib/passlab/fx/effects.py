@@ -266,7 +266,7 @@ def _storage(node: fx.Node) -> Any:
     return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
 
 
-def _held(node: fx.Node) -> list[int]:
+def _module_storage(node: fx.Node) -> list[int]:
     """Return the keys (as `_storage`) of the parameters and buffers of the module that a node calls."""
     if node.op != "call_module" or node.graph.owning_module is None:
         return []
@@ -309,7 +309,7 @@ def written(graph: fx.Graph) -> set[fx.Node]:
     targets += [n for n in graph.nodes if n.op == "get_attr" and any(n.target.startswith(path) for path in training)]
     find = _memories(graph)
     changed = {find(node) for node in targets}
-    return {node for node in graph.nodes if any(find(at) in changed for at in (node, *_held(node)))}
+    return {node for node in graph.nodes if any(find(at) in changed for at in (node, *_module_storage(node)))}
 
 
 def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
@@ -325,7 +325,7 @@ def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     behind: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
         found = effects(node)
-        read = {find(at) for at in (*node.all_input_nodes, *_held(node))} & changed
+        read = {find(at) for at in (*node.all_input_nodes, *_module_storage(node))} & changed
         wrote = {find(operand) for operand in writes(node)}
         wrote |= {"the generator"} if "draws" in found else set()
         wrote |= {node.target} if node.op == "call_module" and "writes" in found else set()

@@ -55,7 +55,7 @@ from passlab.fx import elsewhere
 from passlab.fx.diverge import LARGEST, locate, parting
 from passlab.fx.elsewhere import Lost
 from passlab.fx.nodes import op_name
-from passlab.fx.programs import Program, Run, undisturbed
+from passlab.fx.programs import Program, Run, preserve_state
 from passlab.fx.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 
 #: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
@@ -99,7 +99,7 @@ def equivalent(
             programs.append(Program(after))
         except Exception as error:
             return Equivalence(False, f"after is not a program that can be run: {_summary(error)}")
-        with undisturbed(*programs):
+        with preserve_state(*programs):
             search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
             return search.run(trials)
 
@@ -231,8 +231,8 @@ class _Search:
         self.constants = _new_constants(before, after)
         self.writes = self.draws = False
         self.errors = Errors()
-        self.used: dict[str, None] = {}
-        self.done: list[str] = []
+        self.used_devices: dict[str, None] = {}
+        self.titles: list[str] = []
         self.notes: dict[str, None] = {}
         if moved and self._run(before, Trial("given", examples[0], device=self.devices[0])).error is not None:
             self.notes[f"compared on {home}: before does not run on {self.devices[0]}"] = None
@@ -253,8 +253,8 @@ class _Search:
             e.mse,
             e.max_abs,
             e.max_ulp,
-            devices=tuple(self.used),
-            trials=tuple(self.done),
+            devices=tuple(self.used_devices),
+            trials=tuple(self.titles),
             notes=tuple(self.notes),
         )
 
@@ -294,7 +294,7 @@ class _Search:
                 if name == "sizes":
                     trials.resized = accepted
                 if accepted:
-                    self.used[device] = None
+                    self.used_devices[device] = None
 
     def _tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
         """Return the tolerance of a trial, and the dtype whose rounding it allows for."""
@@ -319,7 +319,7 @@ class _Search:
         """Raise _Differs if the programs differ on this trial. False: `before` does not accept it."""
         b = self._run(self.before, trial)
         if b.error is not None:
-            if trial.name == "given" and not self.done:
+            if trial.name == "given" and not self.titles:
                 raise ValueError(f"`before` itself fails on its example inputs: {_summary(b.error)}") from b.error
             self.notes[f"{trial.title}: left out, before does not accept it"] = None
             return False
@@ -332,7 +332,7 @@ class _Search:
             self.errors.include(errors.mse, errors.max_abs, errors.max_ulp)
         if differences:
             raise _Differs(trial, differences[0], errors)
-        self.done.append(trial.title)
+        self.titles.append(trial.title)
         return True
 
     def differences(
@@ -380,7 +380,7 @@ class _Search:
         """Apply rule 3: keep the differences beyond what rounding alone causes in the same elements."""
         if self.sums and before is self.before:
             self._excuse_sums(trial, b, a, found)
-        runs = (self._run(before, replace(trial, args=_moved(trial, by)), by) for by in (4 * eps, -4 * eps))
+        runs = (self._run(before, replace(trial, args=_jitter(trial, by)), by) for by in (4 * eps, -4 * eps))
         moved = [leaves(run.output) for run in runs if run.error is None]
         return beyond_rounding(found, leaves(b.output), leaves(a.output), moved)
 
@@ -438,8 +438,8 @@ class _Search:
             False, f"{trial.phrase}, {difference.sentence}.", errors.mse, errors.max_abs, errors.max_ulp
         )
         result.counterexample = dict(zip(self.names, trial.args, strict=False))
-        result.devices = tuple(self.used or {trial.device: None})
-        result.trials = (*self.done, trial.title)
+        result.devices = tuple(self.used_devices or {trial.device: None})
+        result.trials = (*self.titles, trial.title)
         result.notes = tuple(self.notes)
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
@@ -451,7 +451,7 @@ class _Search:
         return result
 
 
-def _moved(trial: Trial, by: float) -> tuple:
+def _jitter(trial: Trial, by: float) -> tuple:
     """Move the inputs by up to `by`, relatively; of edge values only the large ones, which are not special cases."""
     gen, made = torch.Generator().manual_seed(0), {}
 

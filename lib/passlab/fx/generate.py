@@ -79,7 +79,7 @@ class _Builder:
         self.shared: list[nn.Module] = []
         self.targets: dict[int, str] = {}
         self.attributes: list[str] = []
-        self.named = 0
+        self.name_count = 0
         self.metas: dict[tuple, Any] = {}
         self.examples: list[Tensor] = []
         self.ops = [(op, weight) for feature, weight, op in _OPS if on[feature]]
@@ -187,8 +187,8 @@ class _Builder:
             self.pool.setdefault(key, []).append(node)
 
     def _fresh_name(self, stem: str) -> str:
-        self.named += 1
-        return f"{stem}{self.named}"
+        self.name_count += 1
+        return f"{stem}{self.name_count}"
 
     def _home(self, module: nn.Module) -> str:
         if id(module) not in self.targets:

@@ -72,7 +72,7 @@ def _program(part: nn.Module) -> str | None:
     return "\n".join([repr(part), *(str(module.graph) for module in inside if isinstance(module, fx.GraphModule))])
 
 
-def _hidden(before: fx.GraphModule | None, after: fx.GraphModule) -> str | None:
+def _hiding_node(before: fx.GraphModule | None, after: fx.GraphModule) -> str | None:
     """Return, in one sentence, which node hides others from the laws, which look at the nodes of one graph, or None.
 
     A node hides others if it calls a module that holds modules, or reads a module. Allowed are the layers that the
@@ -146,7 +146,7 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
             return f"Node {node.name} calls {node.target!r}, which is not callable."
         if node.op == "call_function" and (misfit := _misfit(node)):
             return f"The operands of node {node.name} do not fit {node.target.__name__}: {misfit}."
-    if hidden := _hidden(before, after):
+    if hidden := _hiding_node(before, after):
         return hidden
     outputs = [n for n in order if n.op == "output"]
     if len(outputs) != 1:

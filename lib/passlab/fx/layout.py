@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from passlab.fx.effects import effects
-from passlab.fx.programs import Program, undisturbed
+from passlab.fx.programs import Program, preserve_state
 
 #: What an op wants of images: channels before the rows, channels last, or either.
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
@@ -82,7 +82,7 @@ def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
     `inputs`: example inputs, to find the shapes with; the nodes from one that fails on them have no images.
     """
     program = Program(gm)
-    with undisturbed(program):
+    with preserve_state(program):
         values = program.run(inputs, traced=True).trace.values
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor) and value.dim() == 4}
     images = {n.name for n in gm.graph.nodes if n.op != "get_attr" and n.name in tensors}

@@ -176,7 +176,7 @@ class _Traffic(torch.fx.Interpreter):
 
     def __init__(self, gm: torch.fx.GraphModule):
         super().__init__(gm)
-        self.moved: dict[str, int] = {}
+        self.bytes_of: dict[str, int] = {}
 
     def run_node(self, n: torch.fx.Node) -> Any:
         if not n.op.startswith("call_"):
@@ -192,14 +192,14 @@ class _Traffic(torch.fx.Interpreter):
         made = [t for t in made if t.untyped_storage()._cdata not in held]
         changed = [t for t, v in zip(reads, version, strict=True) if t._version != v]
         if changed or (made and "empty" not in getattr(n.target, "__name__", str(n.target))):
-            self.moved[n.name] = _size(reads) + _size(made) + _size(changed)
+            self.bytes_of[n.name] = _size(reads) + _size(made) + _size(changed)
         return result
 
 
 def _traffic(gm: torch.fx.GraphModule, *inputs) -> dict[str, int]:
     interpreter = _Traffic(gm)
     interpreter.run(*inputs)
-    return interpreter.moved
+    return interpreter.bytes_of
 
 
 def bytes_moved(program: Any, *inputs) -> Measured:

@@ -221,14 +221,14 @@ def _call(fn: Callable, *args: Any) -> Any:
 def copy_inputs(args: Any, device: str = "cpu") -> Any:
     """Copy nested inputs with the same strides; tensors that share memory share it in the copy, too."""
     storages: dict[int, Any] = {}
-    moved: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     kind = torch.device(device).type
 
     def copied(t: Tensor) -> Tensor:
         if t.device.type != kind or type(t) is not Tensor or t.layout != torch.strided or t.is_conj() or t.is_neg():
-            if id(t) not in moved:
-                moved[id(t)] = t.detach().to(device, copy=True)
-            return moved[id(t)]
+            if id(t) not in copies:
+                copies[id(t)] = t.detach().to(device, copy=True)
+            return copies[id(t)]
         storage = t.untyped_storage()
         key = storage.data_ptr()
         if key not in storages or not key:
@@ -240,7 +240,7 @@ def copy_inputs(args: Any, device: str = "cpu") -> Any:
     return pytree.tree_map_only(Tensor, copied, args)
 
 
-def moved(value: Any, device: str) -> Any:
+def to_device(value: Any, device: str) -> Any:
     """Return tensors and modules in nested containers on a device; a module is moved in place."""
 
     def move(part: Any) -> Any:
@@ -253,7 +253,7 @@ def moved(value: Any, device: str) -> Any:
                     if isinstance(held, Tensor):  # a constant that is not a buffer
                         setattr(module, name, held.to(device))
             if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
-                part.meta["inputs"] = moved(part.meta["inputs"], device)
+                part.meta["inputs"] = to_device(part.meta["inputs"], device)
         return part
 
     return pytree.tree_map(move, value)
@@ -302,7 +302,7 @@ def rng_state(device: str = "cpu") -> Tensor:
 
 
 @contextlib.contextmanager
-def undisturbed(*programs: Program):
+def preserve_state(*programs: Program):
     """Restore what runs change outside a program's tensors: random generators, training flags, TF32 (off inside)."""
     flags = [(m, m.training) for p in programs if p.module is not None for m in p.module.modules()]
     cuda = torch.cuda.is_available()

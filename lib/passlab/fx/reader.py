@@ -13,7 +13,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.graph import Graph, Node, kinds
-from passlab.graph.assemble import UNKNOWN, Type, several, short, sized
+from passlab.graph.assemble import UNKNOWN, Type, several, short, tensor_type
 
 #: Opcodes whose kind does not depend on a target.
 _OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
@@ -183,7 +183,7 @@ def _text(node: fx.Node, op: str, id: str) -> str:
 def describe(value: Any) -> Type:
     """Return (shape, dtype, bytes) of a tensor, fake tensor, TensorMetadata, or a tuple or dict of them."""
     if isinstance(getattr(value, "dtype", None), torch.dtype) and hasattr(value, "shape"):
-        return sized(value.shape, str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
+        return tensor_type(value.shape, str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
@@ -236,7 +236,7 @@ class _Shapes(fx.Interpreter):
         super().__init__(module, garbage_collect_values=False)
         self.extra_traceback = False  # else torch adds the node and a hint at a log viewer to the error
         self.stand_in = stand_in
-        self.found: dict[fx.Node, Any] = {}
+        self.metadata: dict[fx.Node, Any] = {}
 
     def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
         """Do what `run` does on this list of nodes: `run` never returns if the graph's own list is a ring."""
@@ -244,7 +244,7 @@ class _Shapes(fx.Interpreter):
         last_use = {used: node for node in nodes for used in node.all_input_nodes}
         for node in nodes:
             self.env[node] = value = self.run_node(node)
-            self.found[node] = fx.node.map_aggregate(value, _metadata)
+            self.metadata[node] = fx.node.map_aggregate(value, _metadata)
             for used in node.all_input_nodes:
                 if last_use[used] is node:
                     del self.env[used]
@@ -290,7 +290,7 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 class Inference(NamedTuple):
     """What is known of shapes: node → TensorMetadata; if it failed, at which node (None: at the inputs), and why."""
 
-    found: dict[fx.Node, Any]
+    metadata: dict[fx.Node, Any]
     failed: fx.Node | None
     why: str
 
@@ -319,10 +319,10 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
         with torch.no_grad(), torch.random.fork_rng(devices), torch.device("meta") if dataless else nullcontext():
             shapes.run_each(nodes, inputs)
     except Exception as error:
-        failed = next((node for node in nodes if node not in shapes.found), None)
+        failed = next((node for node in nodes if node not in shapes.metadata), None)
         why = str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
-        return Inference(shapes.found, failed, why)
-    return Inference(shapes.found, None, "")
+        return Inference(shapes.metadata, failed, why)
+    return Inference(shapes.metadata, None, "")
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:

@@ -77,10 +77,10 @@ class _Edit:
 
 
 def _values(gm: fx.GraphModule, inputs: tuple) -> dict[str, Any]:
-    from passlab.fx.programs import Program, undisturbed
+    from passlab.fx.programs import Program, preserve_state
 
     program = Program(gm)
-    with undisturbed(program):
+    with preserve_state(program):
         result = program.run(inputs, traced=True)
     if result.error is not None:
         raise ValueError(f"shrink cannot run the graph on its own inputs: {result.error}")

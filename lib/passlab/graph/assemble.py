@@ -37,7 +37,7 @@ def cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def sized(shape: Iterable | None, dtype: str | None, itemsize: float | None) -> Type:
+def tensor_type(shape: Iterable | None, dtype: str | None, itemsize: float | None) -> Type:
     """Return a tensor's type; its bytes are known when every dimension is an int."""
     if shape is None:
         return None, dtype, None

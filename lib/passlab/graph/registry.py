@@ -86,11 +86,11 @@ def part(value: Any, name: str, default: str = "") -> ModuleType | None:
     default: the package to use where the value belongs to no IR (a plain function), or its package lacks the module.
     """
     row = ir(value)
-    return (offered(row.package, name) if row else None) or offered(default, name)
+    return (find_module(row.package, name) if row else None) or find_module(default, name)
 
 
 @cache
-def offered(package: str, name: str) -> ModuleType | None:
+def find_module(package: str, name: str) -> ModuleType | None:
     """Return the module `name` of a package of passlab, or None where the package has no such module."""
     found = package and importlib.util.find_spec(f"passlab.{package}.{name}")
     return load(f"{package}.{name}") if found else None

@@ -80,7 +80,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
                 name,
                 str(len(first)),
                 ", ".join(f"{op} ×{number}" if number > 1 else op for op, number in computes.items()) or "nothing",
-                _typed(several),
+                _typed_share(several),
                 f"no: {why}" if why else "yes",
                 _control(several),
                 _level(several),
@@ -89,7 +89,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
     return Table(("IR", "nodes", "computes", "typed?", "SSA?", "control flow?", "level"), tuple(rows))
 
 
-def _typed(graphs: Sequence[Graph]) -> str:
+def _typed_share(graphs: Sequence[Graph]) -> str:
     values = [node for graph in graphs for node in graph.nodes if not _returns(graph, node)]
     typed = sum(1 for node in values if node.shape is not None or _is_whole(node.dtype))
     return "yes" if typed == len(values) else "no" if not typed else f"{typed} of {len(values)} values"

@@ -18,7 +18,7 @@ _active: list[Closed] = []
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[None]:
+def reopen() -> Iterator[None]:
     """Give the closed functions back for a while: what builds a case, or an exercise's `call`, may need them."""
     for closed in _active:
         closed.give_back()
@@ -98,7 +98,7 @@ def _function(name: str) -> FunctionType:
     return inner
 
 
-def said(name: str) -> str:
+def closed_message(name: str) -> str:
     """Return the message of a closed function."""
     return f"{name} does what this exercise asks, so it is closed here: write it yourself"
 
@@ -107,7 +107,7 @@ def refuse(name: str) -> FunctionType:
     """Return a function that raises, whatever it is called with."""
 
     def refusing(*_: object, **__: object) -> None:
-        raise RuntimeError(said(name))
+        raise RuntimeError(closed_message(name))
 
     return refusing
 
@@ -115,7 +115,7 @@ def refuse(name: str) -> FunctionType:
 def refusal(name: str, function: FunctionType) -> CodeType:
     """Return code for a function that raises. It mentions the same variables of enclosing functions, as it must."""
     free = function.__code__.co_freevars
-    body = f"raise RuntimeError({said(name)!r})\n  {', '.join(free) or None}"
+    body = f"raise RuntimeError({closed_message(name)!r})\n  {', '.join(free) or None}"
     space: dict = {}
     text = f"def made({', '.join(free)}):\n def refuse(*_, **__):\n  {body}\n return refuse"
     exec(compile(text, __file__, "exec"), space)  # a line of the library: messages name the learner's line that called

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from passlab.graph.registry import compiler
-from passlab.judge.closing import Closed, opened
-from passlab.judge.state import unchanged
+from passlab.judge.closing import Closed, reopen
+from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.process.telling import reason
 
@@ -124,14 +124,14 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
 
     def build():
-        with opened():
+        with reopen():
             arguments = case.build()
         given.extend(arguments)
         return arguments
 
     try:
         with (
-            unchanged(),
+            preserve_process_state(),
             contextlib.redirect_stdout(quiet),
             contextlib.redirect_stderr(quiet),
             warnings.catch_warnings(),
@@ -165,7 +165,7 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
         findings = []
         try:
             # torch.fx prints a traceback when a graph fails; findings say it
-            with unchanged(), contextlib.redirect_stderr(_Quiet()):
+            with preserve_process_state(), contextlib.redirect_stderr(_Quiet()):
                 findings.extend(exercise.judge(case, outcome.value))
         except Exception as error:  # the judge broke on the value: the answer is wrong, and no traceback is shown
             odd = f"The judge could not read the returned value ({type(error).__name__}: {str(error)[:120]})."

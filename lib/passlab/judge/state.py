@@ -17,7 +17,7 @@ from types import ModuleType
 
 
 @contextlib.contextmanager
-def unchanged() -> Iterator[None]:
+def preserve_process_state() -> Iterator[None]:
     """Restore the process's state at the end: seeds, folder, environment, and torch's modes, hooks and tables."""
     undo = [*_python(), *_numpy(), *_torch()]
     try:

@@ -79,11 +79,11 @@ def illegal(
     if why := _cut_off(gm.graph, where):
         return why
     return _cycle(gm.graph, groups, where) or next(
-        filter(None, (_no_kernel(gm, chosen) for chosen in _chosen(gm, where) if not accepts(chosen))), None
+        filter(None, (_no_kernel(gm, chosen) for chosen in _select_nodes(gm, where) if not accepts(chosen))), None
     )
 
 
-def _chosen(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
+def _select_nodes(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
     """Return the nodes of each group, in graph order."""
     found: dict[int, list[fx.Node]] = {number: [] for number in sorted(set(where.values()))}
     for node in gm.graph.nodes:
@@ -353,7 +353,7 @@ def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -
 # ------------------------------------------------------------------------------------------------ the kernel
 
 
-class _Built:
+class _CompiledKernel:
     """A compiled program, and how to allocate its outputs. `skips`: see `code.Layout`."""
 
     def __init__(
@@ -364,10 +364,12 @@ class _Built:
         (output,) = program.graph.find_nodes(op="output")
         placeholders = program.graph.find_nodes(op="placeholder")
         written = kernel_code.results(program)
-        layouts = [kernel_code.written(node) for node in written]
-        self.given = [(at, kernel_code.layout(n.meta["val"], skips[at])) for at, n in kernel_code.operands(program)]
+        layouts = [kernel_code.result_layout(node) for node in written]
+        self.operand_layouts = [
+            (at, kernel_code.layout(n.meta["val"], skips[at])) for at, n in kernel_code.operands(program)
+        ]
         self.orders = [dims if dims != tuple(range(len(dims))) else None for dims, _ in layouts]
-        self.made = [
+        self.result_layouts = [
             (tuple(n.meta["val"].shape), strides, n.meta["val"].dtype)
             for n, (_, strides) in zip(written, layouts, strict=True)
         ]
@@ -375,23 +377,25 @@ class _Built:
             (False, placeholders.index(n)) if n in placeholders else (True, written.index(n)) for n in output.args[0]
         ]
         half = any(n.meta["val"].dtype == torch.bfloat16 for n in (*placeholders, *written))
-        self.taken = _bits if backend == "tvm" and half else lambda x: x
+        self.to_kernel = _bits if backend == "tvm" and half else lambda x: x
         values = [n.meta["val"] for n in placeholders]
         self.device = next((x.device for x in values if x.ndim), values[0].device)
-        key = (name, knobs, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
+        key = (name, knobs, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.result_layouts)
         key += tuple((x.dtype, tuple(x.shape), x.stride()) for x in values)
         with _lock:
-            if key not in _compiled:
+            if key not in _cache:
                 how = (program, names, skips, self.device, backend, name, knobs)
-                _compiled[key] = _compile(*how) if written else (None, "")
-            self.run, self.source = _compiled[key]
+                _cache[key] = _compile(*how) if written else (None, "")
+            self.run, self.source = _cache[key]
 
     def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-        given = [self.taken(seen.of(tensors[at])) for at, seen in self.given]
-        made = out or [torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.made]
+        given = [self.to_kernel(seen.of(tensors[at])) for at, seen in self.operand_layouts]
+        made = out or [
+            torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.result_layouts
+        ]
         into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
         if self.run is not None:
-            self.run(*given, *map(self.taken, into))
+            self.run(*given, *map(self.to_kernel, into))
         return [made[at] if new else tensors[at] for new, at in self.answer]
 
 
@@ -420,7 +424,7 @@ def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint16) if x.dtype == torch.bfloat16 else x
 
 
-_compiled: dict[tuple, tuple[Callable | None, str]] = {}
+_cache: dict[tuple, tuple[Callable | None, str]] = {}
 _lock = threading.RLock()
 
 
@@ -442,7 +446,7 @@ def _compile(
     from passlab.relax import tvm
     from passlab.relax.pipelines import host
 
-    def built(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
+    def build_for_target(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
         module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
         # TVM's common-subexpression pass fails when two outputs share a name; LLVM and nvcc have their own.
         with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):
@@ -450,14 +454,14 @@ def _compile(
 
     if device.type == "cuda":
         target = tvm.target.Target.from_device(tvm.cuda(device.index or 0)).with_host(host())
-        return built(
+        return build_for_target(
             kernel_schedule.on_cuda(kernel_code.tensor_ir(program, names, skips, partial=False), target), target
         )
     function = kernel_code.tensor_ir(program, names, skips)
     try:
-        return built(kernel_schedule.on_cpu(function, knobs=knobs), host())
+        return build_for_target(kernel_schedule.on_cpu(function, knobs=knobs), host())
     except (ValueError, TypeError):  # TVM cannot vectorize some booleans
-        return built(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs), host())
+        return build_for_target(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs), host())
 
 
 class Kernel(nn.Module):
@@ -471,12 +475,12 @@ class Kernel(nn.Module):
         super().__init__()
         self.gm, self.backend, self.knobs = gm, backend, knobs
         self.name = "fused_" + "_".join(_short(node) for node in gm.graph.nodes if node.op.startswith("call_"))[:60]
-        self._built: dict[tuple, _Built] = {}
-        self._holds = bool(state(gm))
+        self._kernels: dict[tuple, _CompiledKernel] = {}
+        self._has_state = bool(state(gm))
 
     def __deepcopy__(self, memo: dict) -> Kernel:
         made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend, knobs=self.knobs)
-        made._built, made.training = self._built, self.training  # a built kernel depends on shapes, not on values
+        made._kernels, made.training = self._kernels, self.training  # a built kernel depends on shapes, not on values
         return made
 
     def __getstate__(self) -> dict:
@@ -485,38 +489,38 @@ class Kernel(nn.Module):
     @property
     def variants(self) -> int:
         """For how many kinds of inputs the kernel was built."""
-        return len(self._built)
+        return len(self._kernels)
 
     def source(self) -> str:
         """Return the code of the last build: TensorIR with its loops for the device, or Triton."""
-        if not self._built:
+        if not self._kernels:
             self.build(*_examples(self.gm))
-        return list(self._built.values())[-1].source
+        return list(self._kernels.values())[-1].source
 
     def build(self, *inputs: Any) -> None:
         """Build for inputs like these, unless that is done."""
         tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *state(self.gm).values()]
         self._for(inputs, tensors, [0] * len(tensors))
 
-    def _for(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], skips: Sequence[int]) -> _Built:
+    def _for(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], skips: Sequence[int]) -> _CompiledKernel:
         key = tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
         key += (*skips, *((type(x), x) for x in inputs if not isinstance(x, torch.Tensor)))
-        if key not in self._built:
+        if key not in self._kernels:
             devices = {x.device for x in tensors if x.ndim}
             if len(devices) > 1:
                 said = " and ".join(sorted(map(str, devices)))
                 raise ValueError(f"The kernel {self.name} got tensors on {said}: move them to one device.")
             with _disable_current_modes():  # hide the build from modes that observe the program
-                self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name, self.knobs)
-        return self._built[key]
+                self._kernels[key] = _CompiledKernel(self.gm, inputs, skips, self.backend, self.name, self.knobs)
+        return self._kernels[key]
 
     def forward(self, *inputs: Any, out: Sequence[torch.Tensor] | None = None) -> Any:
         """Run the kernel. out: fresh tensors for the results, laid out as the kernel itself would allocate them."""
         tensors = [x.detach() for x in inputs if isinstance(x, torch.Tensor)]
-        tensors += [x.detach() for x in state(self.gm).values()] if self._holds else []
+        tensors += [x.detach() for x in state(self.gm).values()] if self._has_state else []
         if any(not x.numel() or x.is_meta or isinstance(x, FakeTensor) for x in tensors):
             return self.gm(*inputs)
-        skips = [kernel_code.skipped(x) for x in tensors]
+        skips = [kernel_code.elements_skipped(x) for x in tensors]
         if None in skips:
             tensors = [x if skip is not None else x.clone() for x, skip in zip(tensors, skips, strict=True)]
             skips = [skip or 0 for skip in skips]
@@ -526,32 +530,38 @@ class Kernel(nn.Module):
         found = iter(results)
         return fx.node.map_aggregate(output.args[0], lambda a: next(found) if isinstance(a, fx.Node) else a)
 
-    def prepared(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *how: None) -> Callable:
+    def prepare(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *how: None) -> Callable:
         """Return the kernel as a function without checks, for inputs with these shapes, strides, types and alignment.
 
         place(number, shape, strides, dtype): a tensor that every call writes that result into, or None for a new one.
         """
         held = [x.detach() for x in state(self.gm).values()]
         tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *held]
-        skips = [kernel_code.skipped(x) for x in tensors]
+        skips = [kernel_code.elements_skipped(x) for x in tensors]
         if any(not x.numel() or x.is_meta for x in tensors) or None in skips:
             return self
-        built = self._for(inputs, tensors, skips)
+        compiled = self._for(inputs, tensors, skips)
         (output,) = self.gm.graph.find_nodes(op="output")
         single = isinstance(output.args[0], fx.Node)
         where = [at for at, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
-        places = [place(at, *how) for at, how in enumerate(built.made)]
-        plain = built.taken is not _bits and not any(built.orders) and not any(seen.flat for _, seen in built.given)
-        if single and plain and built.run is not None and built.answer == [(True, 0)]:
-            sources = [(where[at], None) if at < len(where) else (-1, tensors[at]) for at, _ in built.given]
-            return _direct(built.run, sources, places[0], *built.made[0], built.device)
+        places = [place(at, *how) for at, how in enumerate(compiled.result_layouts)]
+        plain = (
+            compiled.to_kernel is not _bits
+            and not any(compiled.orders)
+            and not any(seen.flat for _, seen in compiled.operand_layouts)
+        )
+        if single and plain and compiled.run is not None and compiled.answer == [(True, 0)]:
+            sources = [
+                (where[at], None) if at < len(where) else (-1, tensors[at]) for at, _ in compiled.operand_layouts
+            ]
+            return _direct(compiled.run, sources, places[0], *compiled.result_layouts[0], compiled.device)
 
         def run(*inputs: Any) -> Any:
             made = [
-                torch.empty_strided(shape, strides, dtype=dtype, device=built.device) if into is None else into
-                for into, (shape, strides, dtype) in zip(places, built.made, strict=True)
+                torch.empty_strided(shape, strides, dtype=dtype, device=compiled.device) if into is None else into
+                for into, (shape, strides, dtype) in zip(places, compiled.result_layouts, strict=True)
             ]
-            results = built([*(inputs[at] for at in where), *held], made)
+            results = compiled([*(inputs[at] for at in where), *held], made)
             return results[0] if single else tuple(results)
 
         return run
@@ -608,13 +618,13 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
         for at, node in enumerate(written):
             new[node] = call if len(written) == 1 else graph.call_function(operator.getitem, (call, at))
             new[node].meta = dict(node.meta)
-    after = fx.GraphModule({**_held(gm, graph), **kernels}, graph, type(gm).__name__)
+    after = fx.GraphModule({**_used_attributes(gm, graph), **kernels}, graph, type(gm).__name__)
     after.meta.update(gm.meta)
     after.training = gm.training
     return after
 
 
-def _held(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
+def _used_attributes(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
     """Return the attributes and modules that a graph uses, by path."""
     paths = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
     found, missing = {}, object()

@@ -68,7 +68,7 @@ class Layout:
 ALIGNED = 64
 
 
-def skipped(tensor: torch.Tensor) -> int | None:
+def elements_skipped(tensor: torch.Tensor) -> int | None:
     """Return how many elements before a tensor its memory is aligned; None if it never is."""
     past = tensor.data_ptr() % ALIGNED
     elements = past // tensor.element_size()
@@ -96,7 +96,7 @@ def order(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(found)
 
 
-def written(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def result_layout(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the (order of dimensions, strides) of a kernel's result: those that torch would give it."""
     shape, reduction = _shape(node), name_of(node.target) in REDUCTIONS
     dims = tuple(range(len(shape))) if reduction else order(node.meta["val"])
@@ -136,7 +136,7 @@ _READ_ONCE = _words(
 )
 
 
-def _stored(dtype: str) -> str:
+def _buffer_type(dtype: str) -> str:
     """Return a buffer's type. TVM's bfloat16 does not work with names in expressions: its 16 bits are handled here."""
     return "uint16" if dtype == "bfloat16" else dtype
 
@@ -155,10 +155,10 @@ class _Body:
         """Return the expression for element `at` of a node's value."""
         key = (node, tuple(i if isinstance(i, int) else id(i) for i in at))
         if key not in self.known:
-            self.known[key] = (self._computed(node, at), at)  # `at` too: ids are unique only among live objects
+            self.known[key] = (self._compute(node, at), at)  # `at` too: ids are unique only among live objects
         return self.known[key][0]
 
-    def _computed(self, node: fx.Node, at: tuple) -> Any:
+    def _compute(self, node: fx.Node, at: tuple) -> Any:
         if node in self.function.buffers:
             return self.function.read(node, at)
         name = name_of(node.target)
@@ -166,10 +166,12 @@ class _Body:
             return self.function.number(number, _dtype(node))
         if name in VIEWS:
             source = node.args[0]
-            return self.value(source, viewed(node, _shape(source), at))
+            return self.value(source, source_index(node, _shape(source), at))
         if name in REDUCTIONS:
-            return self.function.reduced(node)(*at)
-        return self._named(node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args]))
+            return self.function.reduce(node)(*at)
+        return self._bind_name(
+            node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args])
+        )
 
     def _operand(self, node: fx.Node, operand: Any, at: tuple) -> Any:
         if isinstance(operand, fx.Node):
@@ -179,7 +181,7 @@ class _Body:
             return self.function.number(operand, _dtype(tensors[0]) if tensors else _dtype(node))
         return operand
 
-    def _named(self, node: fx.Node, value: Any) -> Any:
+    def _bind_name(self, node: fx.Node, value: Any) -> Any:
         """Name the value if it is used again, or if TVM would simplify it as a real number: it turns (x + y) - y into x
         and `not x < y` into x >= y."""
         reads = [user for user in node.users for operand in user.args if operand is node]
@@ -208,7 +210,7 @@ class _Body:
         return value
 
 
-def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
+def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
     """Map element `at` of a view to its element in the viewed tensor, which has the shape `source`."""
     name, args, shape = name_of(node.target), node.args, _shape(node)
     if name == "broadcast_in_dim":
@@ -229,10 +231,10 @@ def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
         return tuple(i * step + start if e == d and (start or step != 1) else i for e, i in enumerate(at))
     if name in ("alias", "detach"):
         return at
-    return _reshaped(source, shape, at)
+    return _reshape_index(source, shape, at)
 
 
-def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
+def _reshape_index(source: tuple, shape: tuple, at: tuple) -> tuple:
     """Map element `at` of a tensor of this shape to the element of a tensor of shape `source`, as reshape does."""
     found, left, right = [], 0, 0
     while left < len(source):
@@ -277,7 +279,7 @@ class _Function:
         for (at, node), name in zip(operands(program), names, strict=True):
             seen = self.layouts[node] = layout(node.meta["val"], skips[at] if skips else 0)
             self.buffers[node] = self.te.placeholder(
-                (seen.span,) if seen.flat else seen.shape, _stored(_dtype(node)), name
+                (seen.span,) if seen.flat else seen.shape, _buffer_type(_dtype(node)), name
             )
 
     def read(self, node: fx.Node, at: tuple) -> Any:
@@ -446,7 +448,7 @@ class _Function:
 
     # ---- reductions
 
-    def reduced(self, node: fx.Node) -> Any:
+    def reduce(self, node: fx.Node) -> Any:
         """Return the buffer of a reduction, in one stage, or in several for a long sum."""
         if node not in self.buffers:
             source, dims = node.args[0], {d % len(_shape(node.args[0])) for d in node.args[1]}
@@ -556,9 +558,9 @@ class _Function:
         made: dict[fx.Node, Any] = {}
         for node in results(self.program):
             if name_of(node.target) in REDUCTIONS:
-                made[node] = self.reduced(node)
+                made[node] = self.reduce(node)
             else:
-                nests.setdefault((_shape(node), written(node)[0]), []).append(node)
+                nests.setdefault((_shape(node), result_layout(node)[0]), []).append(node)
         for (shape, dims), nodes in nests.items():
             made |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
         return [made[node] for node in results(self.program)]

@@ -27,7 +27,7 @@ BLOCK = 1024
 
 _PLACES = _words("broadcast_in_dim expand transpose permute t alias detach")
 #: Primitive → its expression in Triton.
-_SAID = {
+_EXPRESSIONS = {
     **{name: f"tl.{name}({{0}})" for name in ("abs", "exp", "exp2", "log", "log2", "sin", "cos", "floor", "ceil")},
     "sqrt": "tl.sqrt({0})",
     "rsqrt": "(1 / tl.sqrt({0}))",
@@ -71,9 +71,9 @@ def _type(dtype: torch.dtype) -> str:
 def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> str:
     """Return the kernel as Python text: a function `name` of pointers, inputs first. Raise Unsupported."""
     results = kernel_code.results(program)
-    shape, (dims, dense) = tuple(results[0].meta["val"].shape), kernel_code.written(results[0])
+    shape, (dims, dense) = tuple(results[0].meta["val"].shape), kernel_code.result_layout(results[0])
     for node in results:
-        if (tuple(node.meta["val"].shape), kernel_code.written(node)[0]) != (shape, dims):
+        if (tuple(node.meta["val"].shape), kernel_code.result_layout(node)[0]) != (shape, dims):
             raise Unsupported(node.meta["of"], "for Triton, the results of a group must have one shape")
     pointers = dict(zip((node for _, node in kernel_code.operands(program)), names, strict=True))
     layouts = {
@@ -92,12 +92,12 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
                 if name_of(node.target) not in _PLACES:
                     raise Unsupported(node.meta["of"], f"{name_of(node.target)} has no translation to Triton here")
                 inner, source_shape = node.args[0], tuple(node.args[0].meta["val"].shape)
-                known[node, at] = value(inner, kernel_code.viewed(node, source_shape, at))
+                known[node, at] = value(inner, kernel_code.source_index(node, source_shape, at))
             else:
-                known[node, at] = computed(node, at)
+                known[node, at] = compute(node, at)
         return known[node, at]
 
-    def assigned(base: str, text: str) -> str:
+    def assign(base: str, text: str) -> str:
         variable = f"v{len(lines)}_{base}"
         lines.append(f"    {variable} = {text}")
         return variable
@@ -109,21 +109,21 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
             steps = ["number"]
         where = " + ".join([*steps, *([str(seen.skip)] if seen.skip or not steps else [])])
         text = f"tl.load({pointers[node]} + ({where}){', mask=inside' if steps else ''})"  # a scalar takes no mask
-        return assigned(pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
+        return assign(pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
 
-    def computed(node: fx.Node, at: tuple) -> str:
+    def compute(node: fx.Node, at: tuple) -> str:
         primitive, dtype = name_of(node.target), node.meta["val"].dtype
         casts = primitive == "convert_element_type"
-        if (primitive not in _SAID and not casts) or (primitive == "div" and not dtype.is_floating_point):
+        if (primitive not in _EXPRESSIONS and not casts) or (primitive == "div" and not dtype.is_floating_point):
             raise Unsupported(node.meta["of"], f"{primitive} has no translation to Triton here")
         given = [
             value(a, at if a.meta["val"].ndim else ()) if isinstance(a, fx.Node) else a if casts else _number(a)
             for a in node.args
         ]
         if casts:
-            return assigned("cast", f"({given[0]} != 0)" if dtype == torch.bool else f"{given[0]}.to({_type(dtype)})")
+            return assign("cast", f"({given[0]} != 0)" if dtype == torch.bool else f"{given[0]}.to({_type(dtype)})")
         said = _ROUNDED.get(primitive) if dtype == torch.float32 else None
-        return assigned(primitive, (said or _SAID[primitive]).format(*given))
+        return assign(primitive, (said or _EXPRESSIONS[primitive]).format(*given))
 
     number = "tl.program_id(0)"
     if max([math.prod(shape), *(seen.span for seen in layouts.values())]) > 2**31 - BLOCK:
@@ -165,13 +165,13 @@ def build(
     somewhere = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
     if not somewhere or importlib.util.find_spec("triton") is None:
         raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
-    module = loaded(text, name)
+    module = load_source(text, name)
     kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
     grid = (-(-elements // block),)
     return lambda *tensors: kernel[grid](*tensors, BLOCK=block), text
 
 
-def loaded(text: str, name: str) -> ModuleType:
+def load_source(text: str, name: str) -> ModuleType:
     """Return a module made of a kernel's source: Triton reads it from its file. Its top level is executed."""
     folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))
     (folder / f"{name}.py").write_text(text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, sized, value_of
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, tensor_type, value_of
 from passlab.mlir.modules import MLIRError, from_iree, is_iree, name_of, parse, printed_lines, value_names
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Reader:
         id = self._free(self._name(results[0]) if results else name)
         attrs = dict(_attributes(op))
         inputs = list(operands)
-        shown = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have bodies that nobody writes
+        shown = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have no body in the text
         if shown and (self.bodies or not name.startswith("linalg.")):
             for number, region in enumerate(op.regions):
                 inputs += self._region(op, id, region, number)
@@ -278,4 +278,4 @@ def type_of(type: Any) -> Type:
         return ((), dtype, None if size is None else int(size)) if size is not None else (None, dtype, None)
     dims = ["?" if dim in (-1, _DYNAMIC) else dim for dim in type.get_shape()]
     of = str(type.element_type)
-    return sized(dims, *(("index", 8) if of == "index" else element(of)))
+    return tensor_type(dims, *(("index", 8) if of == "index" else element(of)))

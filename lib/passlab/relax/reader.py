@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.tirx import PrimFunc
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Type, several, short, sized, strongest, value_of, walk
+from passlab.graph.assemble import UNKNOWN, Type, several, short, strongest, tensor_type, value_of, walk
 from passlab.tvm.visits import Visits, element
 
 #: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
@@ -255,7 +255,7 @@ def _of(type: Any) -> Type:
     if isinstance(type, relax.TensorType):
         dtype, size = element(str(type.dtype.dtype)) if type.dtype is not None else (None, None)
         if isinstance(type.shape, relax.ShapeExpr):
-            return sized([d if isinstance(d, int) else plain(d) for d in type.shape.values], dtype, size)
+            return tensor_type([d if isinstance(d, int) else plain(d) for d in type.shape.values], dtype, size)
         return (None if type.ndim < 0 else ("?",) * type.ndim), dtype, None
     if isinstance(type, relax.TupleType):
         return several(map(_of, type.fields)) if len(type.fields) else (None, "()", None)
@@ -264,5 +264,5 @@ def _of(type: Any) -> Type:
     if isinstance(type, relax.FuncType):
         return None, "fn", None
     if isinstance(type, tvm.ir.PrimType):
-        return sized((), *element(str(type.dtype)))
+        return tensor_type((), *element(str(type.dtype)))
     return (None, "object", None) if isinstance(type, relax.AnyType) else UNKNOWN

@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.relay import adt, expr
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Type, several, short, sized, strongest, value_of, walk
+from passlab.graph.assemble import UNKNOWN, Type, several, short, strongest, tensor_type, value_of, walk
 from passlab.tvm.visits import Visits, element
 
 #: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
@@ -80,7 +80,7 @@ class Reader(Visits):
         label = short(attrs["value"]) if "value" in attrs else ""
         id = f"constant_{next(self.constants)}"
         text = f"{id} = {label}" if label else id
-        type = sized(e.data.shape, *element(e.data.dtype))
+        type = tensor_type(e.data.shape, *element(e.data.dtype))
         return self.build.add(id, "Constant", "data", (), type, text, attrs, label, ours=True)
         yield
 
@@ -223,7 +223,7 @@ def _type(e: Any) -> Type:
 
 def _of(type: Any) -> Type:
     if isinstance(type, tvm.ir.TensorType):
-        return sized(map(_dim, type.shape), *element(type.dtype))
+        return tensor_type(map(_dim, type.shape), *element(type.dtype))
     if isinstance(type, tvm.ir.TupleType):
         return several(map(_of, type.fields)) if len(type.fields) else (None, "()", None)
     if isinstance(type, tvm.ir.FuncType):

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 from passlab.graph import Graph
-from passlab.graph.assemble import Builder, Type, several, sized
+from passlab.graph.assemble import Builder, Type, several, tensor_type
 from passlab.tvm.reach import loaded
 
 if loaded() == "relay":
@@ -91,4 +91,4 @@ def blocks(statement: Any, loops: tuple[For, ...] = ()) -> Iterator[tuple[tuple[
 def _type(buffer: Any) -> Type:
     shape = [dim.value if isinstance(dim, IntImm) else str(dim) for dim in buffer.shape]
     it = tvm.DataType(str(buffer.dtype))
-    return sized(shape, str(buffer.dtype), 1 if str(it) == "bool" else it.bits * it.lanes / 8)
+    return tensor_type(shape, str(buffer.dtype), 1 if str(it) == "bool" else it.bits * it.lanes / 8)
