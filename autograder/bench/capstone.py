@@ -27,7 +27,7 @@ RUNS = 30
 
 
 def capstone(largest: int) -> Iterator[Figure | str]:
-    """Yield the figures. `largest`: at most so many models."""
+    """Yield the figures. `largest`: the most models to measure."""
     yield from apart(PART, "autograder.bench.capstone", str(largest))
 
 

@@ -150,7 +150,7 @@ def additions(count: int, reach: int | None = None) -> Any:
 
 
 def peers(flavour: str) -> Iterator[Figure | str]:
-    """What TVM's planners allocate for the zoo's forward graphs, beside ours, not fused."""
+    """Compare what TVM's planners allocate for the zoo's forward graphs, not fused, with our plans."""
     import torch
 
     from passlab.memory.buffers import height

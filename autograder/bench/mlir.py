@@ -155,7 +155,7 @@ def _generic(result: str, inputs: list[str], body: str) -> str:
 
 
 def _chain(count: int) -> str:
-    """A chain of additions: all become one."""
+    """Return a chain of additions, which all become one."""
     lines = [_generic("%v0", ["%a", "%b"], "%y = arith.addf %x0, %x1 : f32")]
     lines += [_generic(f"%v{n}", [f"%v{n - 1}", "%b"], "%y = arith.addf %x0, %x1 : f32") for n in range(1, count)]
     return _function(lines, f"%v{count - 1}")

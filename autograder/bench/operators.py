@@ -115,7 +115,7 @@ def available() -> bool:
 
 
 def search(names: Iterable[str], trials: int) -> Iterator[Ended]:
-    """Yield the operators that end their process in so many trials each, with the first such trial."""
+    """Yield the operators that end their process in one of `trials` trials each, with the first such trial."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "guard.so")
         command = ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library)]

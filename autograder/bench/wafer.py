@@ -20,7 +20,7 @@ SIZES = (1, 8, 64, 512, 4_096, 8_192)
 
 
 def wafer(largest: int) -> Iterator[Figure | str]:
-    """Yield the figures. `largest`: at most so many cores a side of the large machine."""
+    """Yield the figures. `largest`: the most cores on a side of the large machine."""
     yield from apart(PART, "autograder.bench.wafer", str(min(SIDE, largest)))
     yield from formulas()
     yield from published()
@@ -47,7 +47,7 @@ def million(side: int) -> Iterator[Figure]:
 
 
 def formulas() -> Iterator[Figure | str]:
-    """How far the simulator is from the closed forms, and from the published law, for each tree; who wins where."""
+    """Compare the simulator with the closed forms, and from the published law, for each tree; who wins where."""
     from passlab.wafer import FORMULAS, TREES, Machine, broadcast_messages, numbers, program, reduce_messages, simulate
     from passlab.wafer.model import message
 

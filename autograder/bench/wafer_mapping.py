@@ -20,13 +20,13 @@ SIDES |= {"convnet": 24, "mobilenetv2": 40, "resnet18": 40, "resnet50": 56}
 
 
 def wafer_mapping(largest: int) -> Iterator[Figure | str]:
-    """Yield the figures. `largest`: at most so many operations are priced."""
+    """Yield the figures. `largest`: the most operations to price."""
     yield from pricing(min(10_000, largest))
     yield from placing(EVALUATIONS)
 
 
 def pricing(count: int) -> Iterator[Figure | str]:
-    """CPU time to check and price a mapping of so many operations, each on four cores, two reads each."""
+    """Measure the CPU time to check and price a mapping of `count` operations, each on four cores, two reads each."""
     from passlab.wafer.machine import Machine
     from passlab.wafer.mapping import at, load, rectangle
     from passlab.wafer.pieces import cut

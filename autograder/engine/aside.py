@@ -2,7 +2,7 @@
 
     call("autograder.engine.runner.snapshots:needed_of", cells)     # None: it took too long, or too much
 
-Parsers take time and memory that nobody bounds: IPython's need minutes for 20 kB of question marks. Here such a text
+Nothing bounds the time and memory of parsers: IPython's need minutes for 20 kB of question marks. Here such a text
 costs SECONDS and its own submission, while other threads go on. Nothing of the text is run. Arguments and value are
 JSON. Each thread has a process, which is started for its first call and again after one that was too much.
 """

@@ -39,7 +39,7 @@ def five(x: torch.Tensor) -> torch.Tensor:
 
 
 def scaled(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
-    """A chain with an operand that is broadcast along the rows."""
+    """Compute a chain with an operand that is broadcast along the rows."""
     return torch.sigmoid(x * row + 0.5) * x
 
 

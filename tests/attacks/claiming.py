@@ -1,4 +1,4 @@
-"""Claiming: what a worker says of itself, in messages of forms that nobody expects; and where an answer stops.
+"""Claiming: what a worker says of itself, in messages of unexpected forms; and where an answer stops.
 
 An answer tells a hidden case from the visible ones. So it may do well on those and, on a hidden one, end in a way that
 says something, or that would leave the verdicts from the visible ones alone.

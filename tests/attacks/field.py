@@ -136,7 +136,7 @@ def names(ground: Field, folder: Path) -> dict[str, str]:
 
 
 def grade(ground: Field, folder: str, timeout: float) -> str:
-    """Grade a folder of submissions as an instructor would. What was printed."""
+    """Grade a folder of submissions as an instructor would; return what was printed."""
     env = tiny.environment(ground.course) | {"HOME": str(ground.course.parent / "home"), "COLUMNS": "200"}
     command = [sys.executable, "-m", "passlab.cli", "grade", folder, "--seed", str(SEED), "--jobs", "2"]
     done = subprocess.run(command, cwd=ground.course, env=env, capture_output=True, text=True, timeout=timeout)

@@ -54,7 +54,7 @@ _STRIDES = "made = call(torch.ops.aten._reshape_alias.default, (x, [2**20], [1])
 _ATTACKS = {
     "segments": ("a sum over segments reads behind a tensor, unchecked", _SEGMENTS, 0),
     "pool-backward": ("the gradient of a pooling is written where the indices say, unchecked", _POOL, 0),
-    "alias": ("a view with strides that nobody checks reaches a megabyte behind a tensor", _STRIDES, 0),
+    "alias": ("a view with unchecked strides reaches a megabyte behind a tensor", _STRIDES, 0),
     "strided": (
         "a view of a megabyte of which the tensor has 16 bytes",
         "made = call(torch.as_strided, (x, (2**20,), (1,)))",

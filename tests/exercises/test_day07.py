@@ -170,7 +170,8 @@ def broken_passes():
 
 
 def judged_after(exercise_id, name):
-    """The verdicts that the broken pass loses on the first case, what is said, and is the reference right after it?"""
+    """Return the verdicts that the broken pass loses on the first case, the messages, and whether the reference is
+    right after it."""
     exercise = replace(exercises.find(exercise_id), seconds=2.0 if name == "ends never" else 20.0)
     first = [case for case in exercise.cases() if "same" in case.about][:1]
     result = judge(exercise, broken_passes()[name], first)

@@ -1,4 +1,4 @@
-"""Wrong answers are known by what they do: the known ones, mixtures, and answers that nobody foresaw."""
+"""Wrong answers are known by what they do: the known ones, mixtures, and unforeseen answers."""
 
 import json
 from functools import cache
@@ -34,7 +34,7 @@ def notes(known):
 
 
 def alike(known, note, seen):
-    """Does the answer with this note lose the same verdicts on every case?"""
+    """Return whether the answer with this note loses the same verdicts on every case."""
     return bool(note) and [case[:3] for case in dict(notes(known))[note]] == [case[:3] for case in seen]
 
 

@@ -1,4 +1,4 @@
-"""How the judges of speed look: on inputs that nobody knows, at every output, and again where a kernel seems slow."""
+"""How the judges of speed look: on unknown inputs, at every output, and again where a kernel seems slow."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from passlab.fx.dominators import nodes_between, post_dominators
 
 
 def random_dag(seed: int, size: int, near: int, dead: bool) -> fx.Graph:
-    """Every node reads up to three of the `near` nodes before it; the output reads what nobody reads, unless `dead`."""
+    """Return a graph: nodes read up to three of the `near` before them; unless `dead`, the output reads unused ones."""
     rng, graph = random.Random(seed), fx.Graph()
     nodes = [graph.placeholder("x")]
     for _ in range(size):
@@ -25,7 +25,7 @@ def random_dag(seed: int, size: int, near: int, dead: bool) -> fx.Graph:
 
 
 def ways(node: fx.Node) -> set[frozenset[fx.Node]]:
-    """All ways from a node to where nobody reads on, each as the set of its nodes."""
+    """Return all paths from a node to a node without users, each as the set of its nodes."""
     if not node.users:
         return {frozenset([node])}
     return {way | {node} for reader in node.users for way in ways(reader)}

@@ -378,7 +378,7 @@ def test_operations_are_bypassed_where_no_input_will_do():
 
 
 def reaches(gm: fx.GraphModule, target, name: str) -> bool:
-    """Does a call of `target` depend on the input of that name, and on none that was not there at first?"""
+    """Return whether a call of `target` depends on the input of that name, and on no input that is new."""
     for n in gm.graph.nodes:
         if n.target is target:
             seen, todo = set(), [n]

@@ -28,7 +28,7 @@ ANSWER = "def cse(gm):\n    return torch.relu(gm)"
 
 
 def left_out(cell: str, answer: str = ANSWER, before: str = "0", after: str = "0") -> bool:
-    """Is `cell`, the only candidate, left out of a notebook with this answer?"""
+    """Return whether `cell`, the only candidate, is left out of a notebook with this answer."""
     sources = {0: IMPORTS, 1: before, 2: answer, 3: "cse", 4: cell, 5: after}
     return idle.left_out(sources, {4}, [3]) == {4}
 

@@ -76,7 +76,7 @@ def attempt(config, version: int, step: int | None) -> None:
 
 
 def survives(config, version: int, step: int | None, seconds: float | None) -> bool:
-    """One more process at work. Did it live to the end?"""
+    """Run one more process; return whether it lived to the end."""
     process = fork.Process(target=attempt, args=(config, version, step))
     process.start()
     if seconds is not None:
@@ -88,7 +88,7 @@ def survives(config, version: int, step: int | None, seconds: float | None) -> b
 
 
 def state(config) -> tuple:
-    """All that grading leaves behind, but for ids and times."""
+    """Return all that grading stores, except ids and times."""
     own = []
     with Recorder(config) as recorder, recorder.engine.connect() as db:
         for table in (NOTEBOOK, SCORE):

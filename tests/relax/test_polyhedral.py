@@ -30,7 +30,7 @@ def wavefront():
 
 
 def found(name, schedule, sizes, **marks) -> dict:
-    """Does the compiled function compute what the source does, and visit the iterations in the schedule's order?"""
+    """Compare what the compiled function computes, and its order of iterations, with the source and the schedule."""
     program = PROGRAMS[name]
     arrays = random_arrays(program, sizes)
     if name in ("lu", "trisolve"):

@@ -1,4 +1,4 @@
-"""A class that nobody taught: results as the engine gives them, for tests and for the load of a whole class.
+"""A synthetic class: results as the engine gives them, for tests and for the load of a whole class.
 
     results = make(learners=1000, seed=7)
 

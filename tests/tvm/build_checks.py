@@ -112,7 +112,7 @@ def forked(make, two) -> dict:
 
 
 def interrupted() -> dict:
-    """Whoever waits is interrupted: nobody works on."""
+    """Interrupt the waiting caller: no process goes on working."""
     from passlab.judge import OutOfTime, time_limit
 
     helper = requests.helper(FLAVOUR).pid

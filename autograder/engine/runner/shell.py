@@ -388,7 +388,7 @@ class ZMQInteractiveShell(InteractiveShell):
         os.environ.update(PAGER="cat", GIT_PAGER="cat", MPLBACKEND="module://matplotlib_inline.backend_inline")
 
     def enable_gui(self, gui=None):
-        """There is none."""
+        """Do nothing: there is no GUI."""
 
     def ask_exit(self):
         """Ignore `exit` in a cell: the cells below still run."""

@@ -101,7 +101,7 @@ def exactly(value: Any) -> Any:
 
 
 def moving(op: Callable) -> Callable:
-    """An operation that only moves elements, or takes the largest: it does so with both ends."""
+    """Make the rule of an operation that only moves elements, or takes the largest: it does so with both ends."""
 
     def transfer(x: Any, *args: Any, **kwargs: Any) -> Any:
         parts = x if isinstance(x, list | tuple) else [x]
@@ -116,7 +116,10 @@ def moving(op: Callable) -> Callable:
 
 
 def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
-    """An increasing function: its ends are the images of the ends. It never leaves least … most, rounding included."""
+    """Make the rule of an increasing function: its ends are the images of the ends.
+
+    It never leaves least … most, rounding included.
+    """
 
     def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
         low, high = op(x.low), op(x.high)
@@ -169,10 +172,11 @@ def power(x: Any, exponent: float) -> Interval:
 
 
 def weighted(x: Interval, weight: Tensor, bias: Tensor | None, op: Callable) -> Interval:
-    """A sum of operands times known weights: positive weights pull the low end down by low ends, negative by high ones.
+    """Bound a sum of operands times known weights.
 
-    Without that, each product by itself: that costs nothing here, since the weights are constants. partial bounds the
-    sum in whatever order it is added: all magnitudes together.
+    Positive weights pull the low end down by low ends, negative ones by high ends. Without that, each
+    product by itself: that costs nothing here, since the weights are constants. partial bounds the sum in whatever
+    order it is added: all magnitudes together.
     """
     up, down = weight.double().clamp(min=0), weight.double().clamp(max=0)
     if not (x.low.isfinite().all() and x.high.isfinite().all()):
@@ -189,7 +193,7 @@ def weighted(x: Interval, weight: Tensor, bias: Tensor | None, op: Callable) -> 
 
 
 def matmul(x: Any, y: Any) -> Interval:
-    """A product of two unknown matrices: centre and radius of each (S. Rump, BIT 39, 1999)."""
+    """Bound a product of two unknown matrices: centre and radius of each (S. Rump, BIT 39, 1999)."""
     x, y = exactly(x), exactly(y)
     if not all(end.isfinite().all() for end in (x.low, x.high, y.low, y.high)):
         nothing = torch.zeros_like(x.low) @ torch.zeros_like(y.low)
@@ -216,7 +220,7 @@ def mean(x: Interval, *args: Any, **kwargs: Any) -> Interval:
 
 
 def softmax(x: Interval, dim: int = -1, **kwargs: Any) -> Interval:
-    """An element is smallest where it is at its low end and all others are at their high ends."""
+    """Bound a softmax: an element is smallest where it is at its low end and all others are at their high ends."""
     top = x.high.amax(dim, keepdim=True)
     low, high = (x.low - top).exp(), (x.high - top).exp()
 

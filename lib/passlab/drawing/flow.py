@@ -159,7 +159,7 @@ def flow_steps(program: Any, solution: Any, title: str = "") -> FlowSteps:
 
 
 def _slot(number: int, k: int) -> str:
-    """Return a colour that no one sees: it marks the place of a fact in the drawing."""
+    """Return a placeholder colour: it marks the place of a fact in the drawing."""
     return f"#fe{number:02x}{0xD0 + k:02x}"
 
 

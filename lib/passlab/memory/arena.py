@@ -23,7 +23,7 @@ from passlab.memory.storages import storages
 def run(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor, checked: bool = True, poison: bool = True) -> Any:
     """Return what the graph returns; what it makes lies at the plan's offsets, on the device of the inputs.
 
-    Raises BadPlan first if the plan is none. With `checked=False` it runs whatever the plan says, and where two live
+    Raises BadPlan first for a wrong plan. With `checked=False` it runs whatever the plan says, and where two live
     storages share bytes the numbers are wrong. `poison` fills the arena with 0xFF beforehand: floats are then NaN, so
     what is read before it is written cannot be missed.
     """

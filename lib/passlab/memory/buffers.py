@@ -139,7 +139,7 @@ def problem(
 
 
 def _misplaced(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int, arena: int | None) -> str | None:
-    """Return a sentence about the first offset that is none, whatever the others are, or None."""
+    """Return a sentence about the first offset that is wrong by itself, or None."""
     if not isinstance(offsets, Mapping):
         return f"Offsets are a dict from the name of a buffer to its first byte; this is a {type(offsets).__name__}."
     for buffer in buffers:

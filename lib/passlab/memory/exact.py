@@ -31,7 +31,7 @@ def exact(
     hint: Mapping[str, int] | None = None,
     within: int | None = None,
 ) -> Exact:
-    """Return the smallest arena for the buffers, or what is known of it after so many seconds.
+    """Return the smallest arena for the buffers, or what is known of it when the time is up.
 
     within: ask only whether so many bytes suffice. That is far easier: on most instances the lower bound does.
     """

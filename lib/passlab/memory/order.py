@@ -192,7 +192,7 @@ class _Graph:
 
 
 def search(tasks: Iterable[Task], states: int = 20_000) -> Found | int:
-    """Return an order with the lowest peak, or after so many states a bound in bytes that no order is below.
+    """Return an order with the lowest peak, or, after this many states, a lower bound in bytes.
 
     Dijkstra's algorithm on the sets that may have run, where a path costs its highest step: states come in the order of
     their peaks, so the peak of the one at hand is a bound for all orders.

@@ -139,7 +139,7 @@ def least_budget(tasks: Iterable[Task], order: Sequence[str], seconds: float = 6
 def rematerialise(tasks: Iterable[Task], order: Sequence[str], budget: int, states: int = 30_000) -> list[str] | None:
     """Return a schedule within the budget (bytes), with first runs in the given order; None if none is found.
 
-    The best one if `shortest` finds it within so many states, else that of `greedy`. Raises BadOrder or BadTasks.
+    The best one if `shortest` finds it within this many states, else that of `greedy`. Raises BadOrder or BadTasks.
     """
     try:
         return shortest(tasks := list(tasks), order, budget, states)

@@ -74,7 +74,7 @@ def lowest_first(
 def search(
     buffers: Sequence[Buffer], alignment: int = 1, seconds: float = 10.0, seed: int = 0, tries: int = 10**9
 ) -> dict[str, int]:
-    """Return name → offset of the lowest arena found in so many seconds of CPU time, or so many tries.
+    """Return name → offset of the lowest arena found within these seconds of CPU time and this number of tries.
 
     Begins with the best of all orders, by first fit and by lowest first. Then it moves or swaps a few buffers in the
     order and keeps what is not worse. Most tries end early, at the first buffer above the best height. Stops at the

@@ -114,7 +114,7 @@ class _Iree(_Compiled):
             done = call.parse_source(source) and call.execute()
         if not done:
             raise Failed(complaint(heard[0], "IREE"))
-        with tempfile.TemporaryDirectory() as folder:  # a sandbox lets nobody make files in memory
+        with tempfile.TemporaryDirectory() as folder:  # a sandbox forbids files in memory
             output = Output.open_file(f"{folder}/module")
             call.output_vm_bytecode(output)
             output.keep()

@@ -84,7 +84,7 @@ def _take(group: Group, groups: dict[Any, Group], maps: Maps) -> None:
 
 
 def _prune(op: Any, maps: Maps) -> Any:
-    """Return what is left of an operation without the results that nobody reads, or None if it is erased.
+    """Return what is left of an operation without its unused results, or None if it is erased.
 
     An init that the body of a generic does not read becomes a tensor.empty, since only its size matters.
     """
@@ -103,7 +103,7 @@ def _prune(op: Any, maps: Maps) -> Any:
 
 
 def _droppable(op: Any, at: int) -> bool:
-    """Return whether only the result itself, which nobody reads, depends on its init."""
+    """Return whether only the result itself, which is unused, depends on its init."""
     uses = [*op.body.block.args[len(op.inputs) + at].uses]
     if not uses:
         return True

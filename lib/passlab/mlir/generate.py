@@ -178,7 +178,7 @@ class _Writer:
         return made
 
     def pick(self, of: str = "f32", rank: int | None = None, shape: tuple | None = None) -> Value | None:
-        """Return a value of that kind, mostly a late one that nobody uses."""
+        """Return a value of that kind, mostly a late, unused one."""
         fit = [
             it
             for it in self.values

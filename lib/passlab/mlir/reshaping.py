@@ -48,7 +48,7 @@ def _flat(split: Split) -> tuple[int, ...]:
 
 @cache
 def _axes(counts: tuple[int, ...]) -> Any:
-    """Return the attribute that says which axes belong together, so many in each group."""
+    """Return the attribute that says which axes belong together. counts: axes in each group."""
     from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, i64
 
     groups = [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]

@@ -26,7 +26,7 @@ def shrink(
 ) -> ModuleOp:
     """Return a smaller module that verifies and for which `fails` is still true, by at most `budget` calls of it.
 
-    Arguments of `main` that nobody reads stay, unless `drop_parameters`. A `fails` that raises counts as false. Only
+    Unused arguments of `main` stay, unless `drop_parameters`. A `fails` that raises counts as false. Only
     `main` shrinks. Raises ValueError if `fails(module)` is false.
     """
     module = as_module(module)
@@ -188,7 +188,7 @@ def _retype(state: _State) -> None:
 
 
 def _sweep(function: Operation) -> None:
-    """Erase operations whose results nobody uses; those without results have effects, or end a block."""
+    """Erase operations whose results are unused; those without results have effects, or end a block."""
     for op in reversed(list(function.walk())):
         if op.results and not any(True for result in op.results for _ in result.uses):
             writes = any(not inner.results and name_of(inner).endswith(("store", "copy")) for inner in op.walk())

@@ -15,7 +15,7 @@ from passlab.tvm.reach import cores, loaded
 
 
 def reach() -> ModuleType:
-    """The module `tvm`, loaded. Raises Unreachable where this process holds the TVM of Relay already."""
+    """Return the module `tvm`, loaded. Raises Unreachable where this process holds the TVM of Relay already."""
     if loaded() == "relay":
         raise Unreachable(
             "This process uses the TVM of Relay (0.17), and one process can use only one TVM. "

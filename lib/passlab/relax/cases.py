@@ -15,7 +15,9 @@ op = relax.op
 
 
 def module(body: Callable, *types: Any, helper: Callable | None = None) -> Callable[[], tvm.IRModule]:
-    """A function that builds a module anew at every call: main has one dataflow block, made by `body(emit, *inputs)`.
+    """Return a function that builds a module anew at every call.
+
+    Its main has one dataflow block, made by `body(emit, *inputs)`.
 
     A type is a shape (float32), or (shape, dtype). `emit` binds an expression to a variable; with `leave=True` the
     variable is one that the block hands out. What the body returns, an expression or a tuple, is what main returns; a
@@ -54,5 +56,5 @@ def _function(builder: Any, emit: _Emit, name: str, body: Callable, types: tuple
 
 
 def case(name: str, build: Callable[[], tvm.IRModule], *about: str, run: bool = True) -> Case:
-    """A case about valid, the verdicts named and, where both modules are to be run, same."""
+    """Return a case about valid, the verdicts named and, where both modules are to be run, same."""
     return Case(name, lambda: (build(),), ("valid", *(["same"] if run else []), *about))

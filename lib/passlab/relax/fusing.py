@@ -90,7 +90,7 @@ class Price:
 
     @property
     def microseconds(self) -> float:
-        """The time on the machine of `price`: launches · 2 + kilobytes / 20 + steps / 12000."""
+        """Return the time on the machine of `price`: launches · 2 + kilobytes / 20 + steps / 12000."""
         return self.kernels * LAUNCH + self.nbytes / 1000 / KILOBYTES + self.steps / STEPS
 
     def __str__(self) -> str:

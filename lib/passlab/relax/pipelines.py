@@ -370,7 +370,7 @@ class Tuned:
 
     @property
     def best(self) -> Trial:
-        """The fastest trial. Raise ValueError if none could be measured."""
+        """Return the fastest trial. Raise ValueError if none could be measured."""
         good = [trial for trial in self.trials if not trial.error]
         if not good:
             why = f": {self.trials[0].error}" if self.trials else ""

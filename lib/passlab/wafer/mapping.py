@@ -181,7 +181,7 @@ def messages(pieces: Pieces, cores: np.ndarray, machine: Machine) -> list[Messag
     needs: list[tuple[int, ...]] = [()] * len(home)
 
     def waits(edge: int) -> tuple[int, ...]:
-        """Return the messages for which an edge waits; through edges that are none, for what these wait for."""
+        """Return the messages for which an edge waits; edges that are not messages count as theirs."""
         hands_on = pieces.kind[edge] == INPUT
         mine = [e for e in into.get(home[edge], ()) if not hands_on or pieces.kind[e] != SUM]
         return tuple(dict.fromkeys(m for e in mine for m in ((number[e],) if e in number else needs[e])))

@@ -60,7 +60,7 @@ def by_rows(count: int, columns: int) -> list[tuple[int, int]]:
 
 
 def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
-    """Return why a value is not a core of its own for each of so many tasks, or ""."""
+    """Return why a value does not give each of `count` tasks a core that no other has, or ""."""
     if not isinstance(value, list | tuple):
         return f"Return a list with one core (row, column) for each task; got {shown(value)}."
     if len(value) != count:
