@@ -98,6 +98,63 @@ entry:
   return a p q r s
 """)
 
+#: The same equations come from both ways by other names: p equals q, a is the sum, and one is 1.
+JOIN = parse("""
+program join(x, y, z)
+entry:
+  branch z left right
+left:
+  p = copy x
+  q = copy x
+  a = add x y
+  one = const 1
+  jump both
+right:
+  q = copy y
+  p = copy y
+  x = copy z
+  a = add x y
+  one = const 1
+  jump both
+both:
+  r = sub p z
+  s = sub q z
+  b = add x y
+  k = const 1
+  c = sub k z
+  d = sub one z
+  return r s b c d
+""")
+
+#: An operand that is overwritten by the result, and back to the entry, where nothing is known at first.
+OVERWRITTEN = parse("""
+program overwritten(x, y)
+entry:
+  a = sub x y
+  x = sub x y
+  b = sub x y
+  y = neg y
+  c = neg y
+  y = neg y
+  branch b entry done
+done:
+  d = neg y
+  e = sub x y
+  return a b c d e
+""")
+
+#: Three operands: the last one differs, and the first two change places.
+CHOICES = parse("""
+program choices(c, x, y, z)
+entry:
+  a = select c x y
+  b = select c x z
+  d = select x c y
+  e = select c y x
+  f = select c x y
+  return a b d e f
+""")
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -107,6 +164,9 @@ def hidden(seed: int) -> list[Case]:
         gvn_case("around a loop", LOOP),
         gvn_case("prints", PRINTS),
         gvn_case("again", AGAIN),
+        gvn_case("by other names on both ways", JOIN),
+        gvn_case("operands that are overwritten", OVERWRITTEN),
+        gvn_case("choices", CHOICES),
         *(gvn_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
@@ -401,4 +461,9 @@ turns_comparisons = edited(
         "return (op, *(sorted(args) if op in COMMUTATIVE else args))",
         'return (op, *(sorted(args) if op in {*COMMUTATIVE, "lt"} else args))',
     ),
+)
+two_operands = edited(
+    "spared",
+    "compares two operands, also where there are three",
+    ("in COMMUTATIVE else line.args))", "in COMMUTATIVE else line.args[:2]))"),
 )
