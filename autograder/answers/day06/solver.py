@@ -27,6 +27,19 @@ last:
   return b
 """)
 
+#: Each return gets the boundary: after it, nothing will be computed.
+TWO_RETURNS = parse("""
+program early(x, y)
+entry:
+  branch x early late
+early:
+  a = neg x
+  return a
+late:
+  b = add x y
+  return b
+""")
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -38,6 +51,7 @@ def hidden(seed: int) -> list[Case]:
         solver_case("an entry that adds nothing", QUIET, "reaching definitions"),
         solver_case("a switch that stays off", OPTIMIST, "constants"),
         solver_case("backward and on every way", COUNT, "anticipated expressions"),
+        solver_case("two returns", TWO_RETURNS, "anticipated expressions"),
         solver_case("a jump into a loop", TWO_ENTRIES, "dominators"),
     ]
     small = [
@@ -157,6 +171,16 @@ last_is_exit = edited(
     "did",
     "backward, the boundary is at the last block of the text only",
     ("if forward else not ahead[name]", "if forward else name == program.blocks[-1].name"),
+)
+first_return = edited(
+    "did",
+    "backward, the boundary is at the first return only",
+    ("if forward else not ahead[name]", "if forward else name == next((n for n in ahead if not ahead[n]), None)"),
+)
+last_return = edited(
+    "did",
+    "backward, the boundary is at the last return only",
+    ("if forward else not ahead[name]", "if forward else name in [n for n in ahead if not ahead[n]][-1:]"),
 )
 only_ways_out = edited(
     "did",
