@@ -94,15 +94,14 @@ def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
         gm.graph.erase_node(bn)
 
     busy, first = written(gm.graph), {}
-    for node in list(gm.graph.nodes):
-        fixed = node.op in ("placeholder", "output") or effects(node) or node in busy
-        if fixed or any(operand in busy for operand in node.all_input_nodes):
+    for node in gm.graph.nodes:
+        if effects(node) or node in busy or any(operand in busy for operand in node.all_input_nodes):
             continue
         key = (node.op, node.target, repr((node.args, node.kwargs)))
         if first.setdefault(key, node) is not node:
             node.replace_all_uses_with(first[key])
     for node in reversed(list(gm.graph.nodes)):
-        if not node.users and node.op not in ("placeholder", "output") and not effects(node):
+        if not node.users and not effects(node):
             gm.graph.erase_node(node)
 
     why_not, groups, home = groupable(gm, inputs), [], {}

@@ -15,7 +15,7 @@ from passlab.capstone import Compiled, groupable, grouped
 from passlab.capstone.families import drawn, generated
 from passlab.capstone.library import match
 from passlab.exercises.day12._shared import graph_case, model_case
-from passlab.exercises.day12.compiler import noisy, repeated, traced, written
+from passlab.exercises.day12.compiler import noisy, traced
 from passlab.fx.cases import graph, seeded
 from passlab.fx.effects import effects, has_effects
 from passlab.fx.judge import rebuild
@@ -43,6 +43,47 @@ def unused_draw(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return F.dropout(torch.tanh(x), 0.3, True)
 
 
+def written_between(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A value is read before and after it is written, each time together with one that nothing writes."""
+    y, z = x * 2, m.lin(x)
+    early = y * z
+    y.add_(x)
+    return early + y * z
+
+
+def copied(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two equal values, of which one is written: the other is a copy."""
+    z = m.lin(x)
+    y, copy = torch.tanh(z), torch.tanh(z)
+    y.add_(1)
+    return y * copy
+
+
+def many_times(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A layer that is called four times on the same value."""
+    return m.lin(x) * m.lin(x) + torch.sin(m.lin(x) / m.lin(x))
+
+
+def unused_chain(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    m.lin(m.lin(m.lin(m.lin(x))))
+    return torch.tanh(x) + 1
+
+
+def unused_input(m: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x) + 1
+
+
+def one_name(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A layer and a method of the same name."""
+    return m.exp(x) + x.exp()
+
+
+def one_stays(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The first batch norm stays, for its convolution is read twice; three more can be folded."""
+    y = read_twice(m, x)
+    return m.bn_3(m.conv_3(m.bn_2(m.conv_2(m.bn_1(m.conv_1(y))))))
+
+
 def across_a_write(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Two element-wise parts with a write between them, which both would cross as one kernel."""
     y = x * 2
@@ -58,13 +99,24 @@ def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(z * 3) + y
 
 
+def batch_norm(tracked: bool = True) -> nn.BatchNorm2d:
+    """A batch norm of four channels that changes its input, unlike a new one."""
+    bn = nn.BatchNorm2d(4, track_running_stats=tracked)
+    if tracked:
+        bn.running_mean.normal_()
+        bn.running_var.uniform_(0.2, 0.5)
+    return bn
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
     def image(name: str, body, about: tuple[str, ...], train: bool, tracked: bool = True) -> Case:
         layers = {
             "conv": lambda: nn.Conv2d(3, 4, 3, padding=1),
-            "bn": lambda: nn.BatchNorm2d(4, track_running_stats=tracked),
+            "bn": lambda: batch_norm(tracked),
+            **{f"conv_{n}": lambda: nn.Conv2d(4, 4, 3, padding=1) for n in (1, 2, 3)},
+            **{f"bn_{n}": batch_norm for n in (1, 2, 3)},
         }
         return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
 
@@ -74,25 +126,56 @@ def hidden(seed: int) -> list[Case]:
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
-        image("a convolution that is read twice", read_twice, ("valid", "same"), False),
+        image("a convolution that is read twice, and three that are not", one_stays, _ALL, False),
         traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
-        traced("a value is written, drawn", written, _TRAP, seed),
+        traced("a value is written between equal reads", written_between, _TRAP, seed),
         traced("a write between two parts", across_a_write, _TRAP, seed),
-        traced("the same value twice, drawn", repeated, _ALL, seed),
+        traced("the same layer four times", many_times, _ALL, seed),
+        traced("a value is written, and its copy is not", copied, _TRAP, seed),
+        traced("a chain that nothing uses", unused_chain, _ALL, seed),
+        graph_case(
+            "a layer named like a method",
+            seeded(graph(one_name, (8, 8), exp=lambda: nn.Linear(8, 8)), seed),
+            ("valid", "same"),
+        ),
+        graph_case("an input that nothing uses", seeded(graph(unused_input, (8, 8), (4, 4)), seed), ("valid", "same")),
         model_case(generated(seed % 2**31 + 2, 30, random=False, views=False), _ALL),
         model_case(generated(seed % 2**31, 15), ("valid", "same")),
         model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),
     ]
 
 
-EQUIVALENT = {("break", "continue"): "a node that has joined a group is refused by every other one"}
+_WHERE = "for at in sorted({home[operand] for operand in node.all_input_nodes if operand in home}, reverse=True):"
+_CALLS = 'if not node.op.startswith("call_") or effects(node) or node in busy:'
+_OTHER = '(not node.op.startswith("call_"))'
+_KEPT = "return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])"
+_REFUSED, _WALK = "groupable refuses it anyway", "torch.fx allows to erase during a walk"
+_EITHER = "which of two groups a node joins saves about the same"
+EQUIVALENT = {
+    ("gm = rebuild(gm)", "pass"): "the grader has a graph of its own",
+    ("gm.graph.erase_node(bn)", "pass"): "it is removed later, as whatever nothing uses",
+    ("break", "continue"): "a node that has joined a group is refused by every other one",
+    ("for bn in list(gm.graph.nodes):", "for bn in (gm.graph.nodes):"): _WALK,
+    ("for node in reversed(list(gm.graph.nodes)):", "for node in reversed((gm.graph.nodes)):"): _WALK,
+    (_WHERE, _WHERE.replace(", reverse=True", "")): _EITHER,
+    (_WHERE, _WHERE.replace("True", "False")): _EITHER,
+    (_CALLS, "if ((effects(node)) or (node in busy)):"): _REFUSED,
+    (_CALLS, f"if ({_OTHER} or (effects(node))):"): _REFUSED,
+    (_CALLS, f"if ({_OTHER} or (node in busy)):"): _REFUSED,
+    (_CALLS, f"if ({_OTHER} and (effects(node)) and (node in busy)):"): _REFUSED,
+    (_CALLS, "if False:"): _REFUSED,
+    (
+        "if why_not([*groups, [node.name]]) is None:",
+        "if why_not([[node.name]]) is None:",
+    ): "a group of one is legal beside any others",
+    (_KEPT, _KEPT.replace("> 1", ">= 1")): "a kernel of one operation is a launch, as the call is",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-_RETURN = "return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])"
 _NORM = "if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:\n            continue"
-_ERASE = 'if not node.users and node.op not in ("placeholder", "output") and not effects(node):'
+_ERASE = "if not node.users and not effects(node):"
 
 in_training = edited(
     "same",
@@ -108,27 +191,31 @@ other_readers = edited(
 merges_draws = edited(
     "same",
     "merges two draws of random numbers",
-    ('node.op in ("placeholder", "output") or effects(node) or', 'node.op in ("placeholder", "output") or'),
+    ("if effects(node) or node in busy or any(", 'if node.op in ("placeholder", "output") or node in busy or any('),
 )
 across_writes = edited(
     "same",
     "merges reads before and after a write",
-    ("if fixed or any(operand in busy for operand in node.all_input_nodes):", "if fixed:"),
+    (" or any(operand in busy for operand in node.all_input_nodes):", ":"),
 )
-drops_draws = edited("spared", "removes a draw that nothing uses: all later ones change", (_ERASE, _ERASE[:-23] + ":"))
-no_groups = edited("did", "leaves every operation a launch of its own", (_RETURN, "return Compiled(gm)"))
+drops_draws = edited(
+    "spared",
+    "removes a draw that nothing uses: all later ones change",
+    (_ERASE, _ERASE.replace("not effects(node)", 'node.op not in ("placeholder", "output")')),
+)
+no_groups = edited("did", "leaves every operation a launch of its own", (_KEPT, "return Compiled(gm)"))
 pairs = edited(
     "cost",
     "stops at two nodes: what a longer chain computes still goes through memory",
     ("if why_not(longer) is None:", "if len(groups[at]) < 2 and why_not(longer) is None:"),
 )
-returns_graph = edited("valid", "returns the graph, which is a module: code", (_RETURN, "return gm"))
-built_already = edited("valid", "builds the program itself", (_RETURN, "return build(Compiled(gm, groups), inputs)"))
+returns_graph = edited("valid", "returns the graph, which is a module: code", (_KEPT, "return gm"))
+built_already = edited("valid", "builds the program itself", (_KEPT, "return build(Compiled(gm, groups), inputs)"))
 one_group = edited(
-    "valid", "puts everything into one group", (_RETURN, "return Compiled(gm, [[n for g in groups for n in g]])")
+    "valid", "puts everything into one group", (_KEPT, "return Compiled(gm, [[n for g in groups for n in g]])")
 )
-unknown_node = edited("valid", "names a node that is not there", (_RETURN, 'return Compiled(gm, [["no_such_node"]])'))
-twice = edited("valid", "has a node in two groups", (_RETURN, "return Compiled(gm, [*groups, *groups])"))
+unknown_node = edited("valid", "names a node that is not there", (_KEPT, 'return Compiled(gm, [["no_such_node"]])'))
+twice = edited("valid", "has a node in two groups", (_KEPT, "return Compiled(gm, [*groups, *groups])"))
 growing = edited(
     "spared",
     "computes every constant ahead of time, however large it gets",
@@ -181,12 +268,19 @@ def converted(gm, inputs):
 @right("stores the weights of convolutions with channels last, which is done before the program runs")
 def weights_last(gm, inputs):
     made = reference("day12.compiler")(gm, inputs)
-    return Compiled(made.graph, made.groups, layouts=last(made.graph))
+    return Compiled(made.graph, made.groups, layouts=last(made.graph, inputs))
 
 
-def last(gm):
-    """Path → channels last, of the weights of convolutions, in a graph that neither draws nor writes."""
-    called = {} if has_effects(gm.graph) else {n.target for n in gm.graph.find_nodes(op="call_module")}
+def last(gm, inputs):
+    """Path → channels last, of the weights of convolutions, in a graph that neither draws nor writes.
+
+    Not where the result is an image: it would be one with channels last, and be converted for the caller.
+    """
+    (output,) = _shaped(gm, inputs).graph.find_nodes(op="output")
+    images = any(
+        isinstance(node.meta["val"], torch.Tensor) and node.meta["val"].ndim == 4 for node in output.all_input_nodes
+    )
+    called = {} if images or has_effects(gm.graph) else {n.target for n in gm.graph.find_nodes(op="call_module")}
     return {f"{path}.weight": [0, 2, 3, 1] for path in called if isinstance(gm.get_submodule(path), nn.Conv2d)}
 
 
