@@ -38,7 +38,7 @@ loop:
   print x
   jump loop
 never:
-  k = neg n
+  k = neg x
   print k
   jump done
 done:
@@ -182,3 +182,10 @@ def ways_out_only(program):
             leads.add(name)
             todo += into[name]
     return {name: pair if name in leads else [set(), set()] for name, pair in found.items()}
+
+
+@wrong("did", "what a block reads does not count if nothing leads to it")
+def led_to(program):
+    into, found = predecessors(program), textbook(program)
+    aside = [name for name in found if not into[name] and name != program.entry.name]
+    return found | {name: [found[name][1], found[name][1]] for name in aside}
