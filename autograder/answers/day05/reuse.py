@@ -77,6 +77,11 @@ def hidden(seed: int) -> list[Case]:
             "a view is returned",
             *(made("a", 0, 2), made("v", 1, 2, view_of="a", kind="output"), made("b", 2, 4), last(3, "b")),
         ),
+        count(
+            "a view of a view is returned",
+            *(made("a", 0, 2), made("v", 1, 3, view_of="a"), made("w", 2, 3, view_of="v", kind="output")),
+            *(made("b", 3, 5), last(4, "b")),
+        ),
         count("an output takes a free slot", made("a", 0, 2), made("b", 1, 3), last(2)),
         count("a result that nothing reads", made("a", 0, 1), made("b", 1, 2), made("c", 2, 3), last(3)),
         *[
@@ -234,6 +239,14 @@ one_step = edited(
     "spared", "follows one view, but not a view of a view",
     ('        while owner["view_of"] is not None:', '        if owner["view_of"] is not None:'),
 )  # fmt: skip
+returned_one_step = edited(
+    "spared",
+    "keeps what a returned view looks at, but not what that is a view of",
+    (
+        'math.inf if value["kind"] == "output"',
+        'math.inf if value["kind"] == "output" and owner["name"] in (value["name"], value["view_of"])',
+    ),
+)
 viewed_in_place = edited("spared", "runs in place in what has a view", (" and name not in viewed", ""))
 any_size = edited(
     "spared", "runs in place if the dtype is the same, whatever the size", ('in ("size", "dtype")', 'in ("dtype",)')
