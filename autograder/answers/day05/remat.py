@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import replace
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05._tasks import drawn, there_and_back, until
@@ -36,6 +37,7 @@ def hidden(seed: int) -> list[Case]:
     dear = [Task("dear", (), 6, cost=50), Task("cheap", (), 6, cost=1), Task("use", ("dear", "cheap"), 2, cost=1)]
     dear += [Task("wide", ("use",), 9, cost=1), Task("slim", ("wide",), 1, cost=1)]
     dear += [Task("end", ("slim", "dear", "cheap"), 1, cost=1)]
+    roomy = [replace(task, scratch=5) if task.name == "cheap" else task for task in dear]
     aside = until(lambda: [Task("side", (), 6, cost=9), *there_and_back(rng, 4)], costs_more)
     spare = [Task("in", (), 3, cost=4), Task("out", ("in",), 5, cost=4), Task("mid", ("in",), 2, cost=1)]
     return [
@@ -44,6 +46,7 @@ def hidden(seed: int) -> list[Case]:
         tight("training, with the least memory", chain, least(chain)),
         tight("a graph, with the least memory", graph, least(graph)),
         tight("what is cheap goes", dear, 17),
+        tight("what is cheap has no room to run again", roomy, 17),
         tight("an output at the side", aside, least(aside)),
         squeezed_case(rng, "drawn, number 1", 8),
         squeezed_case(rng, "drawn, number 2", 9),
@@ -218,3 +221,10 @@ def outputs_stay(tasks, budget):
                 held = tuple(sorted((*there, task.name)))
                 heapq.heappush(queue, (spent + task.cost, first + (i == first), held, (*done, task.name)))
     return [task.name for task in tasks]
+
+
+scratch_once = edited(
+    "did",
+    "forgets the scratch memory of a task that runs again",
+    ("task.size + task.scratch <= budget", "task.size + (0 if task.name in steps else task.scratch) <= budget"),
+)
