@@ -127,6 +127,8 @@ def small(m, x):
         ({"arena": None}, "The arena of the plan is None: it must be an int"),
         ({"arena": 100.5}, "The arena of the plan is 100.5: it must be an int"),
         ({"arena": -1}, "The arena of the plan is -1: it must be an int"),
+        ({"arena": 10**16}, "The machine has no memory for an arena of 10,000,000,000,000,000 bytes: make it smaller."),
+        ({"arena": 10**30}, "The machine has no memory for an arena of 1,000,000"),
         ({"order": None}, "An order is a list or tuple of the names of all nodes; this is a NoneType."),
         ({"order": "x"}, "An order is a list or tuple of the names of all nodes; this is a str."),
         ({"order": ("x", ["relu"])}, "Entry 1 of the order is ['relu']: it must be the name of a node."),
@@ -193,8 +195,12 @@ def test_sizes_that_nobody_knows():
     x = graph_of.graph.placeholder("x")
     graph_of.graph.output(graph_of.graph.call_function(torch.nonzero, (x,)))
     graph_of.recompile()
-    with pytest.raises(CannotPlan, match="The size of nonzero depends on numbers that are known only at run time"):
+    with pytest.raises(CannotPlan) as error:
         liveness(graph_of, torch.ones(3))
+    assert str(error.value) == "The size of nonzero depends on numbers that are known only at run time."
+    sparse = graph(lambda m, x: call(torch.Tensor.to_sparse, x), (2, 3))()
+    with pytest.raises(CannotPlan, match="to_sparse has the layout sparse_coo: only a dense tensor has one storage"):
+        liveness(sparse, torch.ones(2, 3))
     with pytest.raises(CannotPlan, match="The shape of x is not known: give example inputs"):
         liveness(graph_of)
     exported = torch.export.export(
@@ -204,6 +210,15 @@ def test_sizes_that_nobody_knows():
         liveness(exported.graph_module)
     with pytest.raises(CannotPlan, match="The graph has 1 inputs, and 2 were given"):
         liveness(graph_of, torch.ones(3), torch.ones(3))
+
+
+@pytest.mark.parametrize("rows", [3, 7])
+def test_a_graph_of_any_size_runs_by_a_plan_for_one(rows):
+    model = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    dynamic = torch.export.export(model, (torch.randn(4, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    gm, x = dynamic.run_decompositions().graph_module, torch.randn(rows, 8)
+    inputs = (*(value.detach() for value in model.state_dict().values()), x)
+    assert bit_equal(run(gm, planned(gm, *inputs), *inputs), gm(*inputs))
 
 
 def test_an_output_that_is_an_input_and_tensors_without_bytes():

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.memory.buffers import BadPlan
 from passlab.memory.plan import ALIGNMENT, Plan, check_plan
-from passlab.memory.storages import storages
+from passlab.memory.storages import recorded
 
 
 def run(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor, checked: bool = True, poison: bool = True) -> Any:
@@ -31,7 +31,10 @@ def run(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor, checked: bool = T
         check_plan(gm, plan, *inputs)
     device = next((value.device for value in inputs if isinstance(value, torch.Tensor)), torch.device("cpu"))
     with torch.no_grad():
-        memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8, device=device)
+        try:
+            memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8, device=device)
+        except (RuntimeError, TypeError):  # no memory; no number for torch
+            raise BadPlan(f"The machine has no memory for an arena of {plan.arena:,} bytes: make it smaller.") from None
         memory = memory[-memory.data_ptr() % ALIGNMENT :][: plan.arena]
         if poison:
             memory.fill_(0xFF)
@@ -46,7 +49,8 @@ class _Runner(fx.Interpreter):
         self.plan, self.memory = plan, memory
         self.base = memory.data_ptr() - memory.untyped_storage().data_ptr()
         self.made: dict[str, list[str]] = {}
-        for storage in storages(gm, *inputs):
+        found, self.likes = recorded(gm, *inputs)
+        for storage in found:
             if storage.kind == "value":
                 self.made.setdefault(storage.name.split(".")[0], []).append(storage.name)
         self.args_iter = iter(inputs)
@@ -104,9 +108,9 @@ class _Runner(fx.Interpreter):
 
     def _direct(self, node: fx.Node) -> torch.Tensor | None:
         """Run the operator's `out=` overload straight into the arena, if it has one and the result is known."""
-        like = node.meta.get("val")
+        like = self.likes[node.name]
         out = out_overload(node.target) if node.op == "call_function" else None
-        if out is None or type(like) is not torch._subclasses.FakeTensor or not like.numel():
+        if out is None or like is None or not like.numel():
             return None
         if like.storage_offset() or not like.is_contiguous() or like.untyped_storage().nbytes() != like.nbytes:
             return None

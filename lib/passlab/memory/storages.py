@@ -47,7 +47,16 @@ class Storage:
 def storages(gm: fx.GraphModule, *inputs: torch.Tensor) -> list[Storage]:
     """Return the storages of a graph when it runs on such inputs, in the order in which they are made.
 
-    Raises CannotPlan where sizes depend on numbers or are symbolic, or if the graph does not run on these inputs.
+    Raises CannotPlan where sizes depend on numbers or are symbolic, for a sparse tensor, or if the graph does not run
+    on these inputs.
+    """
+    return recorded(gm, *inputs)[0]
+
+
+def recorded(gm: fx.GraphModule, *inputs: torch.Tensor) -> tuple[list[Storage], dict[str, torch.Tensor | None]]:
+    """Return the storages of a graph and, by node, a tensor without data laid out as its value; None for other values.
+
+    Raises CannotPlan as `storages` does.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     found: dict[int, Storage] = {}
@@ -60,7 +69,7 @@ def storages(gm: fx.GraphModule, *inputs: torch.Tensor) -> list[Storage]:
     given = [fake(value) for value in _inputs(gm, inputs)]
     with mode, torch.no_grad():
         interpreter.run(*given)
-    return list(found.values())
+    return list(found.values()), interpreter.likes
 
 
 def _inputs(gm: fx.GraphModule, inputs: tuple) -> list[Any]:
@@ -89,6 +98,8 @@ class _Recorder(fx.Interpreter):
     def __init__(self, gm: fx.GraphModule, mode: FakeTensorMode, found: dict, alive: list, fake: Any):
         super().__init__(gm, garbage_collect_values=False)
         self.mode, self.found, self.alive, self.fake, self.step = mode, found, alive, fake, -1
+        self.extra_traceback = False
+        self.likes: dict[str, torch.Tensor | None] = {}
         self.fakes: dict[int, Any] = {}
         self.counts: Counter[str] = Counter()  # node → storages that it has made so far
         for leaf in gm.modules():  # the parameters of leaf modules live outside the arena, too
@@ -116,7 +127,12 @@ class _Recorder(fx.Interpreter):
             raise CannotPlan(
                 f"{node.name} does not run on these inputs: {str(error).strip().splitlines()[0]}"
             ) from error
+        if odd := {t.layout for t in _tensors(value)} - {torch.strided}:
+            layout = str(odd.pop()).removeprefix("torch.")
+            raise CannotPlan(f"{node.name} has the layout {layout}: only a dense tensor has one storage to place.")
         self.alive.append(value)
+        # a later node may change the shape in place
+        self.likes[node.name] = value.detach() if isinstance(value, torch.Tensor) else None
         picks = node.op == "call_function" and node.target is operator.getitem
         operands = () if picks else [self.env[operand] for operand in node.all_input_nodes]
         for tensor in _tensors(operands):
