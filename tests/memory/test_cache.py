@@ -61,6 +61,7 @@ def test_subscripts_may_be_sums():
     assert nest.addresses("ij").tolist() == [8, 4096 + 16, 12, 4096 + 20, 24, 4096 + 32, 28, 4096 + 36]
     with pytest.raises(ValueError, match="The order names i; the loops are i, j"):
         nest.addresses("i")
+    assert Nest("A[i] /= B[i]", {"i": 1}, {"A": (1,), "B": (1,)}).addresses("i").tolist() == [4096, 0, 0]
 
 
 @pytest.mark.quick
@@ -82,6 +83,13 @@ def test_transactions_of_a_warp():
         (lambda: Cache(sets=3), "sets must be a power of two; got 3"),
         (lambda: Cache(line=0), "line must be a power of two; got 0"),
         (lambda: Cache(ways=0), "at least one way; got 0"),
+        (lambda: misses([0, -4], 4, Cache()), "Access 1 is to address -4: addresses start at 0"),
+        (lambda: misses([0], 100, Cache()), "An access has 1 to 64 bytes, the length of a line; got 100"),
+        (lambda: Nest("A[i] + 1", {"i": 2}, {"A": (2,)}), "is no statement"),
+        (lambda: Nest("A[i] = A[2*i]", {"i": 2}, {"A": (4,)}), r"A\[2\*i\]: '2\*i' is no sum of loops and numbers"),
+        (lambda: Nest("A[i] = A[k]", {"i": 2}, {"A": (4,)}), "'k' is no sum of loops and numbers; the loops are i"),
+        (lambda: Nest("A[i] = B[i]", {"i": 2}, {"A": (4,)}), r"B\[i\] is no access: the arrays are A"),
+        (lambda: Nest("A[i] = 1", {"i": 2}, {"A": (4, 4)}), r"A\[i\]: A has the shape \(4, 4\)"),
         (lambda: warp([None] * 32), "No lane asks for anything"),
         (lambda: sweep([(0, 0)], [], (1, 1), 8), "There are 1 accesses and 0 hits or misses"),
         (lambda: sweep([(0, 2)], [True], (1, 2), 8), "is outside of a matrix of 1 × 2"),
@@ -104,6 +112,8 @@ def test_predicted_misses_are_those_of_cachegrind():
     for order in ("ijk", "jki"):
         expected = misses(MATMUL.addresses(order), MATMUL.size, cache)
         assert cachegrind.counted(MATMUL, order, cache) == pytest.approx(expected, rel=0.02)
+    fills = Nest("B[i][j] = A[j][i]", {"i": 40, "j": 60}, {"A": (60, 40), "B": (40, 60)})  # the cache, from end to end
+    assert cachegrind.counted(fills, "ij", Cache()) == pytest.approx(600, rel=0.02)
 
 
 def test_without_valgrind_there_is_a_sentence(monkeypatch):

@@ -21,6 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 WARP, SECTOR, LINE = 32, 32, 128
+#: A statement in C, an access in it, and the sum that a subscript is.
+_STATEMENT, _ACCESS = r"(.*?)\s*([-+*/]?=)\s*(.*)", r"(\w+)((?:\[[^\]]+\])+)"
+_SUM = r"\s*[-+]?\s*\w+(\s*[-+]\s*\w+)*\s*"
 
 
 class Transactions(NamedTuple):
@@ -76,9 +79,13 @@ def hits(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> np.n
     """Return for each access of `size` bytes, in order, whether all of it is in the cache, which is empty at first.
 
     Sets do not see each other. So the accesses are sorted by set, and step k makes the k-th access of every set at
-    once: ten million accesses take seconds.
+    once: ten million accesses take seconds. Raises ValueError for an address below 0, or an access longer than a line.
     """
     addresses = np.asarray(addresses, dtype=np.int64)
+    if (below := np.flatnonzero(addresses < 0)).size:
+        raise ValueError(f"Access {below[0]} is to address {addresses[below[0]]}: addresses start at 0.")
+    if not 1 <= size <= cache.line:
+        raise ValueError(f"An access has 1 to {cache.line} bytes, the length of a line; got {size}.")
     first, last = addresses // cache.line, (addresses + size - 1) // cache.line
     if (cut := first != last).any():  # an access across the edge of a line touches two lines
         lines = np.stack([first, last], axis=1).ravel()[np.stack([np.ones_like(cut), cut], axis=1).ravel()]
@@ -124,6 +131,8 @@ class Nest:
 
     Turns are a number, from 0 on, or a pair (start, stop). Subscripts are sums of loops and numbers. The arrays lie one
     behind the other, each at the start of a page, in row-major order.
+
+    Raises ValueError for a statement that is none, and for a subscript that is no such sum, or is one too many or few.
     """
 
     body: str
@@ -131,6 +140,22 @@ class Nest:
     arrays: Mapping[str, tuple[int, ...]]
     size: int = 8
     PAGE = 4096
+
+    def __post_init__(self):
+        if not re.fullmatch(_STATEMENT, self.body):
+            raise ValueError(f"{self.body!r} is no statement: write it as C[i] = …, or with +=, -=, *=, /=.")
+        for name, subscripts in re.findall(_ACCESS, self.body):
+            if name not in self.arrays:
+                raise ValueError(f"{name}{subscripts} is no access: the arrays are {', '.join(self.arrays)}.")
+            if subscripts.count("[") != len(self.arrays[name]):
+                raise ValueError(f"{name}{subscripts}: {name} has the shape {self.arrays[name]}.")
+            for subscript in re.findall(r"\[(.*?)\]", subscripts):
+                words = re.findall(r"[a-zA-Z_]\w*", subscript)
+                if not re.fullmatch(_SUM, subscript) or not {*words} <= {*self.loops}:
+                    raise ValueError(
+                        f"{name}{subscripts}: {subscript!r} is no sum of loops and numbers; the loops are "
+                        f"{', '.join(self.loops)}."
+                    )
 
     def turns(self, loop: str) -> tuple[int, int]:
         bounds = self.loops[loop]
@@ -147,9 +172,9 @@ class Nest:
 
     def accesses(self) -> Iterator[tuple[str, int, dict[str, int]]]:
         """Yield (array, address in turn 0 of all loops, loop → bytes from turn to turn): reads, then the write."""
-        target, assign, source = re.fullmatch(r"(.*?)\s*([+*-]?=)\s*(.*)", self.body).groups()
+        target, assign, source = re.fullmatch(_STATEMENT, self.body).groups()
         for text in [source, *([target] if assign != "=" else []), target]:
-            for name, subscripts in re.findall(r"(\w+)((?:\[[^\]]+\])+)", text):
+            for name, subscripts in re.findall(_ACCESS, text):
                 address, steps, stride = self.starts[name], {}, self.size
                 shape = self.arrays[name]
                 for extent, subscript in zip(shape[::-1], re.findall(r"\[(.*?)\]", subscripts)[::-1], strict=True):
