@@ -151,6 +151,18 @@ def test_sizes_are_rounded_up():
     assert exact(buffers, alignment=64, seconds=5).arena == 94
 
 
+def test_the_last_buffer_needs_no_padding():
+    buffers = [Buffer("a", 0, 2, 6), Buffer("b", 1, 3, 9), Buffer("c", 2, 4, 3)]
+    best = min(
+        height(buffers, first_fit(buffers, dict(zip(o, range(3), strict=True)).get, 8)) for o in permutations(buffers)
+    )
+    found = exact(buffers, alignment=8, seconds=5)
+    assert found.arena == found.bound == best == 17
+    assert exact(buffers, alignment=8, seconds=5, within=17).arena == 17
+    assert exact(buffers, alignment=8, seconds=5, within=16).bound == 17
+    assert exact([Buffer("a", 0, 1, 8), Buffer("b", 0, 1, 8)], seconds=5, within=17).arena == 16
+
+
 def test_ends_that_touch_do_not_meet():
     relay = [Buffer(f"t{i}", i, i + 1, 100) for i in range(5)]
     for planner in PLANNERS.values():

@@ -40,33 +40,36 @@ def exact(
     sizes = [aligned(buffer.size, alignment) for buffer in buffers]
     unit = gcd(*sizes, alignment) if alignment > 1 else gcd(*sizes) or 1
     least, most = lower_bound(buffers), sum(sizes) if within is None else within
-    if most < least or any(size > most for size in sizes):
+    padded = any(size != buffer.size for size, buffer in zip(sizes, buffers, strict=True))
+    if most < least or any(buffer.size > most for buffer in buffers):
         return Exact("impossible", None, least, None)
     model = cp_model.CpModel()
-    top = model.new_int_var(-(-least // unit), most // unit, "top")
+    top = model.new_int_var(-(-least // unit), -(-most // unit), "top")
+    height = model.new_int_var(least, most, "height") if padded else top * unit  # the last buffer needs no padding
     times, places, tall, starts = [], [], [], {}
     for buffer, size in zip(buffers, sizes, strict=True):
         if not size or buffer.upper <= buffer.lower:
             continue
-        start = starts[buffer.name] = model.new_int_var(0, (most - size) // unit, buffer.name)
+        start = starts[buffer.name] = model.new_int_var(0, (most - buffer.size) // unit, buffer.name)
         times.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, ""))
         places.append(model.new_fixed_size_interval_var(start, size // unit, ""))
         tall.append(size // unit)
         model.add(start + size // unit <= top)
+        model.add(start * unit + buffer.size <= height)
         if hint:
             model.add_hint(start, hint[buffer.name] // unit)
     model.add_no_overlap_2d(times, places)
     model.add_cumulative(times, tall, top)  # follows from the rectangles, and the solver sees it sooner
     if within is None:
-        model.minimize(top)
+        model.minimize(height)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
-        return Exact("impossible", None, max(least, within + unit), None)
-    bound = max(least, int(solver.best_objective_bound) * unit if within is None else 0)
+        return Exact("impossible", None, max(least, within + 1 if padded else (within // unit + 1) * unit), None)
+    bound = max(least, int(solver.best_objective_bound) if within is None else 0)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Exact("unknown", None, bound, None)
     offsets = {buffer.name: 0 for buffer in buffers}
