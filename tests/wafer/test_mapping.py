@@ -157,6 +157,8 @@ def test_a_mapping_and_its_numbers():
         ({"layer": rectangle(0, 3, 2, 3)}, "layer[0, 2]: Core (0, 5) is off the grid, which has rows 0 … 2"),
         ({"add": ((-1, 0),)}, "add: Core (-1, 0) is off the grid"),
         ({"add": (("a", 0),)}, "add: A core is (row, column), two whole numbers"),
+        ({"add": ((0.5, 0),)}, "add: A core is (row, column), two whole numbers; (0.5, 0) is not."),
+        ({"add": 3}, "add is mapped to 3: it must be a sequence of cores."),
         ({"add": ((0,),)}, "add: A core is (row, column), two whole numbers"),
         (
             {"norm": rectangle(2, 2), "add": rectangle(2, 2), "relu": rectangle(2, 2) * 2},
@@ -176,6 +178,9 @@ def test_an_operation_that_is_mapped_twice():
     pieces = cut(WORK, MACHINE, shapes=SHAPES)
     with pytest.raises(BadMapping, match="norm is mapped twice"):
         at(pieces, [*GOOD.items(), ("norm", rectangle(0, 0))], MACHINE)
+    for none in (None, [1, 2], [([], ())]):
+        with pytest.raises(BadMapping, match="A mapping is a dict from operation to cores, or such pairs"):
+            at(pieces, none, MACHINE)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,10 @@ def test_no_tree_is_under_the_bound_by_the_law(cores, words):
     assert bound(cores, 10**6) == FORMULAS["chain"](cores, 10**6)
 
 
+def test_no_messages_cost_nothing():
+    assert cost(program(Machine(2, 2), [])).cycles() == simulate(program(Machine(2, 2), [])).cycles == 0
+
+
 def test_bicgstab_on_the_first_wafer():
     """Rocki et al. measured 28.1 µs an iteration, 0.86 PFLOP/s, and about 1.5 µs for an all-reduce."""
     wafer = WAFERS["WSE-1"].machine

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from passlab.judge import and_more
+from passlab.judge import and_more, shown
 from passlab.wafer.machine import Core, Machine
 from passlab.wafer.pieces import BETWEEN, INPUT, SUM, Pieces
 from passlab.wafer.program import Message
@@ -43,8 +43,11 @@ def at(
     Raises BadMapping for an operation that is missing, doubled or unknown, too few or too many cores for its pieces, a
     core off the grid, or one that would have to hold more than its memory.
     """
-    pairs = list(mapping.items() if isinstance(mapping, Mapping) else mapping)
-    given = dict(pairs)
+    try:
+        pairs = list(mapping.items() if isinstance(mapping, Mapping) else mapping)
+        given = dict(pairs)
+    except (TypeError, ValueError):
+        raise BadMapping(f"A mapping is a dict from operation to cores, or such pairs; got {shown(mapping)}.") from None
     if len(given) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
@@ -56,18 +59,24 @@ def at(
     found: list[Core] = []
     for operation in pieces.operations:
         cores, (p, q) = given[operation.name], pieces.shape[operation.name]
+        if isinstance(cores, str) or not isinstance(cores, Sequence | np.ndarray):
+            raise BadMapping(f"{operation.name} is mapped to {shown(cores)}: it must be a sequence of cores.")
         if len(cores) != p * q:
             raise BadMapping(f"{operation.name} is cut into {p} × {q} pieces, and is mapped to {len(cores)} cores.")
         found += cores
     try:
-        places = np.array(found, np.int64).reshape(len(pieces), 2)
+        places = np.array(found).reshape(len(pieces), 2)
+        whole = places.dtype.kind in "iu"
+    except ValueError:  # not all are pairs
+        whole = False
+    if whole:
         off = (places < 0).any(1) | (places >= (machine.rows, machine.columns)).any(1)
-    except (TypeError, ValueError, OverflowError):  # not pairs of numbers
-        off = np.array([bool(machine.off(core)) for core in found])
+    else:
+        off = np.array([bool(machine.off(core)) for core in found], bool)
     if off.any():
         piece = int(off.argmax())
         raise BadMapping(f"{pieces.name(piece)}: {machine.off(found[piece])}")
-    cores = places[:, 0] * machine.columns + places[:, 1]
+    cores = places.astype(np.int64) @ (machine.columns, 1)
     check(pieces, cores, machine)
     return cores
 

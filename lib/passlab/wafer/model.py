@@ -31,11 +31,14 @@ class Cost:
 
     def cycles(self, ramp: int = 2) -> float:
         """Return T = max(C, E / N + L) + (2 · T_R + 1) · D."""
-        return max(self.contention, self.energy / self.links + self.distance) + (2 * ramp + 1) * self.depth
+        hops = self.energy / max(self.links, 1)
+        return max(self.contention, hops + self.distance) + (2 * ramp + 1) * self.depth
 
 
 def cost(program: Program) -> Cost:
     """Return the five numbers of a program, read off its messages."""
+    if not program.count:
+        return Cost(0, 0, 0, 0, 0)
     sizes = np.diff(program.offsets)
     hops = sizes - 1
     landed = np.flatnonzero(program.drops)
