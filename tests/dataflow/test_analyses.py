@@ -14,8 +14,12 @@ from passlab.dataflow import (
     LIVENESS,
     VALUES,
     Analysis,
+    Block,
     DoesNotEnd,
+    Instruction,
     NotMonotone,
+    Program,
+    Terminator,
     evaluate,
     parse,
     random_program,
@@ -112,6 +116,14 @@ def test_constants_find_what_only_an_optimist_finds():
     facts = solve(OPTIMIST, CONSTANTS).before
     assert facts["strange"] is None and facts["next"] == {"debug": 0}
     assert "debug" not in solve(OPTIMIST, replace(CONSTANTS, edge=None)).before["next"]
+
+
+def test_what_is_no_number_is_no_constant():
+    lines = (Instruction("y", "sub", ("x", "x")),)
+    loop = Block("loop", lines, Terminator("branch", ("p",), ("loop", "end")))
+    start = Block("start", (Instruction("x", "const", (), float("inf")),), Terminator("jump", (), ("loop",)))
+    program = Program("endless", ("p",), (start, loop, Block("end", (), Terminator("return", ("y",)))))
+    assert solve(program, CONSTANTS).before["end"] == {"x": float("inf")}
 
 
 def test_constants_may_know_less_than_all_paths_but_never_more():

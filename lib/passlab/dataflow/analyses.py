@@ -146,6 +146,8 @@ def constants_after(block: Block, before: Known | None) -> Known | None:
             known[line.dest] = line.value
         elif line.dest and meaning(line.op) in OPS and all(arg in known for arg in line.args):
             known[line.dest] = evaluate(line.op, [known[arg] for arg in line.args])
+            if known[line.dest] != known[line.dest]:  # NaN: nothing is equal to it, so no two paths agree on it
+                del known[line.dest]
         else:
             known.pop(line.dest, None)
     return known
