@@ -72,6 +72,7 @@ def test_what_is_no_compiled_model_has_a_sentence(value, sentence):
     ("groups", "sentence"),
     [
         ([["mul", "ad"]], "There is no node 'ad'"),
+        ([[["mul"]]], "A group must be a non-empty list of node names"),
         ([["mul"], ["mul", "add"]], "in two groups"),
         ([["mul", "relu"]], "has a cycle"),
         ([["x"]], "an input of the graph"),

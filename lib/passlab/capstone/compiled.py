@@ -91,7 +91,7 @@ def _malformed(compiled: Compiled) -> str | None:
         return f"Compiled.groups names {sum(map(len, groups)):,} nodes; the graph has {len(names):,}."
     if not isinstance(compiled.schedules, dict):
         return f"Compiled.schedules must be a dict from a group's first node to its knobs; got {compiled.schedules!r}."
-    heads = {group[0] for group in groups if group}
+    heads = {group[0] for group in groups if group and isinstance(group[0], str)}
     for head, knobs in compiled.schedules.items():
         if head not in heads:
             return f"There is a schedule for {str(head)[:40]!r}, which is not the first node of a group."
@@ -162,14 +162,15 @@ def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[S
     It finds the shapes once, and asks once for each group whether a kernel can be made of it.
     """
     gm = with_shapes(gm, inputs)
-    known: dict[tuple[str, ...], str | None] = {}
+    known: dict[str, str | None] = {}
 
     def why_not(groups: Sequence[Sequence[str]]) -> str | None:
         for group in groups:
-            if tuple(group) not in known:
-                known[tuple(group)] = illegal(gm, [group], lambda part: library.match(gm, part) is not None)
-            if known[tuple(group)]:
-                return known[tuple(group)]
+            key = repr(group)  # whatever is in it
+            if key not in known:
+                known[key] = illegal(gm, [group], lambda part: library.match(gm, part) is not None)
+            if known[key]:
+                return known[key]
         return illegal(gm, groups, lambda part: True)
 
     return why_not
