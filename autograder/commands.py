@@ -489,7 +489,7 @@ def new(
     console = Console(soft_wrap=True, highlight=False)
     for path in written:
         console.print(f"wrote {path.relative_to(source.COURSE)}", markup=False)
-    console.print("Still missing:", *(f"- {line}" for line in making.left()), sep="\n", markup=False)
+    console.print("Still missing:", *(f"- {line}" for line in making.remaining_steps()), sep="\n", markup=False)
     console.print(f"Try it: passlab prove --exercise {exercise}", markup=False)
 
 

@@ -80,7 +80,7 @@ class Edit:
     mark: Mark
     changes: tuple[tuple[str, str], ...]
 
-    def made(self, exercise_id: str, name: str) -> Any:
+    def build(self, exercise_id: str, name: str) -> Any:
         """Return the answer under its name. Raises ValueError if a piece of text is not there exactly once."""
         try:
             answer = answer_of(exercise_id, changes=self.changes)
@@ -119,7 +119,7 @@ def load(exercise_id: str) -> list[Any]:
     found = []
     for name, it in vars(module).items() if module else ():
         if isinstance(it, Edit):
-            found.append(it.made(exercise_id, name))
+            found.append(it.build(exercise_id, name))
         elif isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
             found.append(it)
     return found

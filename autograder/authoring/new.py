@@ -224,12 +224,12 @@ def _kind(like: str, day: str) -> tuple[dict[str, str], str]:
     """Return the texts for an exercise like another one, and the flavour of its notebook."""
     if not like:
         return _PLAIN, "torch"
-    exercise = _found(like, day)
+    exercise = _find_exercise(like, day)
     text = Path(importlib.util.find_spec(exercises.module_name(exercise.id)).origin).read_text(encoding="utf-8")
     return (_FX if "passlab.fx.cases" in text else _PLAIN), exercise.flavour
 
 
-def _found(name: str, day: str) -> Exercise:
+def _find_exercise(name: str, day: str) -> Exercise:
     """Return an exercise by its id or its name, of this course or of the project; of several, that of the same day.
     Raises KeyError."""
     days = sorted(m.name for m in pkgutil.iter_modules(exercises.__path__) if m.name.startswith("day"))
@@ -324,7 +324,7 @@ def _enter(listing: Path, row: str) -> None:
     listing.write_text(head + start + row, encoding="utf-8")
 
 
-def left() -> list[str]:
+def remaining_steps() -> list[str]:
     """Return what an author still has to do after `write`, one line each."""
     return [
         "the text, the answer, the cases and the judge: what stands there is an example",

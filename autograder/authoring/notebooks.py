@@ -21,7 +21,7 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring import source
 from passlab import exercises
-from passlab.notebook.cells import checked
+from passlab.notebook.cells import check_call
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 #: Cell metadata stays out of the `.py`, even when an editor saves the pair.
@@ -31,7 +31,7 @@ _RUBRIC = re.compile(rf"^{source.RUBRIC.begin} (\S+)$", re.M)
 AUTHORED = ("course/*.py", "solutions/day*/*.py")
 
 
-def authored(root: Path | None = None) -> list[Path]:
+def authored_paths(root: Path | None = None) -> list[Path]:
     """Return the `.py` of every notebook that is written by hand."""
     root = root or source.COURSE
     return sorted(path for pattern in AUTHORED for path in root.glob(pattern))
@@ -51,7 +51,7 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             continue
         if source.SOLUTION.begin in cell.source:
             answer = cell
-        elif (found := checked(cell.source)) and answer is not None:
+        elif (found := check_call(cell.source)) and answer is not None:
             try:
                 exercise = exercises.find(found.exercise)
             except KeyError as error:
@@ -164,10 +164,10 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
         }
 
 
-def wanted() -> dict[Path, str]:
+def expected_files() -> dict[Path, str]:
     """Return every generated file of the project and its expected text."""
     root = source.COURSE
-    pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored()}
+    pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored_paths()}
     solutions = root / "solutions"
     to_release = {str(p.relative_to(solutions)): text for p, text in pairs.items() if p.is_relative_to(solutions)}
     released = release(to_release) if to_release else {}
@@ -182,7 +182,7 @@ def out_of_step(files: dict[Path, str]) -> list[str]:
             problems.append(f"{path.relative_to(root)} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
             problems.append(f"{path.relative_to(root)} differs from the build of its .py")
-    there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_released(root)]
+    there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_release_files(root)]
     problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
     return problems
 
@@ -197,13 +197,13 @@ def stale_solutions() -> list[str]:
     ]
 
 
-def _released(root: Path) -> list[Path]:
+def _release_files(root: Path) -> list[Path]:
     return [p for p in root.glob("exercises/*/*") if p.name != ".ipynb_checkpoints"]
 
 
 def build() -> list[str]:
     """Write the outdated files only. Return the names of the files that changed."""
-    files = wanted()
+    files = expected_files()
     changed = []
     for path, text in files.items():
         if not path.exists() or path.read_bytes() != text.encode("utf-8"):
@@ -212,7 +212,7 @@ def build() -> list[str]:
             fresh.write_text(text, encoding="utf-8")
             fresh.replace(path)
             changed.append(str(path.relative_to(source.COURSE)))
-    for path in _released(source.COURSE):
+    for path in _release_files(source.COURSE):
         if path not in files:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             changed.append(f"{path.relative_to(source.COURSE)} (removed)")
@@ -221,7 +221,7 @@ def build() -> list[str]:
 
 def main() -> int:
     if "--check" in sys.argv[1:]:
-        problems = out_of_step(wanted())
+        problems = out_of_step(expected_files())
         print("\n".join([*problems, "Run `make notebooks`."]) if problems else "All notebooks are in step.")
         return 1 if problems else 0
     changed = build()

@@ -155,11 +155,11 @@ def prove(
         if kind == "reference":
             proof.seconds_visible, proof.seconds_hidden = round(visible, 3), round(hidden, 3)
     for later in range(seed + 1, seed + seeds):
-        proof.problems += refused(exercise, later, [a for k, a in given if k in ("reference", "right")], judge)
+        proof.problems += losses(exercise, later, [a for k, a in given if k in ("reference", "right")], judge)
     return proof
 
 
-def refused(
+def losses(
     exercise: Exercise, seed: int, right: Iterable[Any], judge: Callable[..., Judgement] = judge
 ) -> Iterator[str]:
     """Yield a sentence for each of these right answers that loses a point on the hidden cases of a seed."""

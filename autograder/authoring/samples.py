@@ -39,7 +39,7 @@ def _defines(statement: ast.stmt) -> set[str]:
     return {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
 
 
-def wrong_text(exercise: str, handed: ast.expr) -> str | None:
+def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
     """Return the first wrong answer of an exercise that a learner could have typed: under the expected name, with what
     it uses of its module. None where there is none.
 
@@ -56,19 +56,19 @@ def wrong_text(exercise: str, handed: ast.expr) -> str | None:
     definitions = {name: statement for statement in statements for name in _defines(statement)}
     for answer in statements:
         if any(_is_mark(d, "wrong") for d in getattr(answer, "decorator_list", ())):
-            used = _used(answer, definitions)
+            used = _needed_statements(answer, definitions)
             parts = [node for statement in used for node in ast.walk(statement)]
             if not any(isinstance(part, ast.ImportFrom) and part.module.startswith(_WITHHELD) for part in parts):
                 for part in parts:
                     if isinstance(part, ast.FunctionDef | ast.ClassDef):
                         part.decorator_list = [d for d in part.decorator_list if not _is_mark(d, "right", "wrong")]
-                name = ast.unparse(handed)
+                name = ast.unparse(answer_expr)
                 cell = [ast.unparse(s) for s in statements if s in used]
                 return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
     return None
 
 
-def _used(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]) -> list[ast.stmt]:
+def _needed_statements(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]) -> list[ast.stmt]:
     """Return the statements that an answer needs, itself among them, apart from its decorators."""
     used, todo = [], [answer.name]
     while todo:
@@ -95,7 +95,7 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
         return None
     wrong = None
     if number % 3 == 1:
-        wrong = wrong_text(exercise, place.handed)
+        wrong = wrong_text(exercise, place.answer_expr)
     return wrong or reference_text(place)
 
 
@@ -103,7 +103,7 @@ def _accident(body: str) -> Fill:
     """Return a filler with right answers, except for the first question, whose answer has this body."""
 
     def fill(number: int, exercise: str, place: source.Place) -> str | None:
-        return reference_text(place) if number else f"def {ast.unparse(place.handed)}(*given):\n{body}"
+        return reference_text(place) if number else f"def {ast.unparse(place.answer_expr)}(*given):\n{body}"
 
     return fill
 
@@ -122,7 +122,7 @@ CLASS: dict[str, Fill] = {
 WRITERS = ("perfect", "partly-right")
 
 
-def _written(path: Path) -> dict[str, str]:
+def _prose_answers(path: Path) -> dict[str, str]:
     """Return the answers in prose of an authored notebook: grade id → text."""
     found = {}
     for cell in source_notebook(path.parent.name, path.stem).cells:
@@ -132,7 +132,7 @@ def _written(path: Path) -> dict[str, str]:
     return found
 
 
-def wanted() -> dict[Path, str]:
+def expected_files() -> dict[Path, str]:
     """Return every file of the sample class and its expected text. Reads the releases in `exercises/`."""
     files = {}
     for path in source.notebooks():
@@ -146,7 +146,7 @@ def wanted() -> dict[Path, str]:
                 if (text := fill(number, exercise, place)) is not None:
                     cells[exercise.split(".")[1]].source = text
             if learner in WRITERS:
-                for name, text in _written(path).items():
+                for name, text in _prose_answers(path).items():
                     cells[name].source = text
             text = nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
             files[source.COURSE / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
@@ -158,17 +158,17 @@ def wanted() -> dict[Path, str]:
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
     there = [p for p in (source.COURSE / FOLDER).rglob("*") if p.is_file()]
-    problems = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _holds(p, text)]
+    problems = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _has_text(p, text)]
     return problems + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in there if p not in files]
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has_text(path: Path, text: str) -> bool:
     return path.exists() and path.read_bytes() == text.encode("utf-8")
 
 
 def build() -> bool:
     """Rewrite the sample class if any of its files is outdated; return whether it was."""
-    files = wanted()
+    files = expected_files()
     if not out_of_step(files):
         return False
     shutil.rmtree(source.COURSE / FOLDER, ignore_errors=True)

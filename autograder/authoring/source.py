@@ -63,7 +63,7 @@ class Place:
     path: Path
     answer: Cell
     check: Cell
-    handed: ast.expr
+    answer_expr: ast.expr
 
     @property
     def notebook(self) -> str:
@@ -96,7 +96,7 @@ def find(exercise_id: str) -> Place:
     return here[exercise_id]
 
 
-def _wanted(statement: ast.stmt) -> bool:
+def _is_needed(statement: ast.stmt) -> bool:
     """Return whether answers may need a statement of an ordinary cell: an import, a definition, a CONSTANT."""
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -111,7 +111,7 @@ def _above(path: Path, text: str, first: int) -> CodeType:
     body = []
     for statement in ast.parse("\n".join(text.split("\n")[: first - 1])).body:
         cell = owner.get(statement.lineno)
-        if cell and (cell.is_answer or _wanted(statement)):
+        if cell and (cell.is_answer or _is_needed(statement)):
             body.append(statement)
     return compile(ast.Module(body, []), str(path), "exec")
 
@@ -134,4 +134,4 @@ def answer_of(exercise_id: str, stub: bool = False, changes: Sequence[tuple[str,
     namespace: dict[str, Any] = {"__name__": f"solutions.{place.day}.{place.notebook}"}
     exec(_above(place.path, text, place.answer.first), namespace)
     exec(compile(body, str(place.path), "exec"), namespace)
-    return eval(compile(ast.Expression(place.handed), str(place.path), "eval"), namespace)
+    return eval(compile(ast.Expression(place.answer_expr), str(place.path), "eval"), namespace)

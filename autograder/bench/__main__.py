@@ -36,7 +36,7 @@ from autograder.bench import (
     wafer,
     wafer_mapping,
 )
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 
 PARTS = {
     "passes": course.passes,
@@ -76,10 +76,10 @@ def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:
                 figures += isinstance(figure, Figure)
                 yield figure
         except Exception as error:
-            yield skipped(part, "the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
+            yield not_measured(part, "the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
         else:
             if not figures:
-                yield skipped(part, "this part", "there is nothing to measure")
+                yield not_measured(part, "this part", "there is nothing to measure")
 
 
 def table(figures: list[Figure]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autograder.bench.figures import Figure, at_most, skipped
+from autograder.bench.figures import Figure, at_most, not_measured
 from autograder.book import check, reading
 from autograder.book.__main__ import WARM, build
 
@@ -27,7 +27,7 @@ def book(largest: int) -> Iterator[Figure | str]:
     try:
         seen, found = reading.violations(first.folder)
     except LookupError as error:
-        yield skipped("book", "violations that axe finds", str(error))
+        yield not_measured("book", "violations that axe finds", str(error))
     else:
         details = "; ".join([f"{seen} pages: {', '.join(reading.LOOKS)}", *found[:3]])
         yield at_most("book", "violations that axe finds", len(found), 0, "", details)

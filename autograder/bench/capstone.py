@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from operator import truediv
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_least, at_most, skipped, tell
+from autograder.bench.figures import Figure, apart, at_least, at_most, not_measured, tell
 from passlab.judge import plural
 
 PART = "capstone"
@@ -70,7 +70,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
             yield at_most(PART, f"{model.name}: {what} over eager's", ratio, 1, "x", base)
         other = entry["torch.compile"]
         if not other.missing and mine.seconds > other.seconds:
-            ratio, where = mine.seconds / other.seconds, spent(program, model.inputs)
+            ratio, where = mine.seconds / other.seconds, time_shares(program, model.inputs)
             what = f"{model.name}: time over torch.compile's"
             lost.append(Figure(PART, what, f"{ratio:.3g}x", f"its steps: {where}", value=ratio))
     faster, clear = (sum(ratios[at] < 1 for ratios in own) for at in (1, 2))
@@ -79,7 +79,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
     for name in ("torch.compile", "TVM"):
         both = [e for e in entries if not e[name].missing]
         if not both:
-            yield skipped(PART, f"models on which the reference beats {name}", entries[0][name].missing)
+            yield not_measured(PART, f"models on which the reference beats {name}", entries[0][name].missing)
             continue
         won = sum(e["mine"].seconds < e[name].seconds for e in both)
         base = f"{won} of {len(both)}, {sum(_beyond(e['mine'], e[name]) for e in both)} by more than both spreads"
@@ -92,7 +92,7 @@ def _beyond(mine: Any, other: Any) -> bool:
     return mine.seconds + mine.spread / 2 < other.seconds - other.spread / 2
 
 
-def spent(program: Any, inputs: Sequence[Any]) -> str:
+def time_shares(program: Any, inputs: Sequence[Any]) -> str:
     """Return what the steps of a program spend its time on, by kind, as shares of their sum."""
     import torch
     from torch import fx

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from autograder.authoring.source import ROOT
-from autograder.bench.figures import Figure, at_most, exponent, interleaved, skipped
+from autograder.bench.figures import Figure, at_most, exponent, interleave, not_measured
 
 SIZES = (1_000, 10_000, 100_000)
 #: Parts of torch that would take longer than this many seconds are not measured.
@@ -36,7 +36,7 @@ def fresh(gm: Any) -> Any:
 
 
 def on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
-    """Return a candidate for `interleaved` that runs on a fresh copy of the graph."""
+    """Return a candidate for `interleave` that runs on a fresh copy of the graph."""
 
     def prepare() -> Callable[[], Any]:
         copy = fresh(gm)
@@ -99,7 +99,7 @@ def passes(largest: int) -> Iterator[Figure | str]:
         try:
             mine = reference(exercise)
         except KeyError as error:
-            yield skipped("passes", exercise, error.args[0])
+            yield not_measured("passes", exercise, error.args[0])
             continue
         ours.append(mine)
         torchs.append(theirs)
@@ -126,19 +126,19 @@ def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs
         if 10 * max(torch_times.values(), default=0) > PATIENCE:
             why = f"torch's would take longer than {PATIENCE:g} s"
         try:
-            found = interleaved({"mine": on(gm, mine)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
+            found = interleave({"mine": on(gm, mine)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
         except Exception as error:
             if "theirs" not in error.__notes__:
                 raise
             why = f"torch's raised {type(error).__name__}: {str(error)[:120]}"
-            found = interleaved({"mine": on(gm, mine)}, rounds)
+            found = interleave({"mine": on(gm, mine)}, rounds)
         times[n] = found["mine"]
         if "theirs" in found:
             torch_times[n] = found["theirs"]
             base = f"{times[n]:.3g} s / {torch_times[n]:.3g} s"
             versus.append(at_most("passes", what, times[n] / torch_times[n], 1.0, "x", base))
         else:
-            versus.append(skipped("passes", what, why))
+            versus.append(not_measured("passes", what, why))
     if len(times) > 1:
         seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
         if len(torch_times) > 1:
@@ -160,7 +160,7 @@ def equivalence(largest: int) -> Iterator[Figure | str]:
     def run_both():
         before(*inputs), after(*inputs)
 
-    found = interleaved({"both": lambda: run_both, "equivalent": lambda: lambda: equivalent(before, after)}, rounds=7)
+    found = interleave({"both": lambda: run_both, "equivalent": lambda: lambda: equivalent(before, after)}, rounds=7)
     base = f"{found['equivalent']:.3g} s / {found['both']:.3g} s"
     what = "1,000 nodes: time / running both graphs once"
     yield at_most("equivalent", what, found["equivalent"] / found["both"], 10, "x", base)
@@ -232,7 +232,7 @@ def checks(largest: int) -> Iterator[Figure | str]:
                 try:
                     first, best, ok = process.submit(_check, exercise.id).result()
                 except KeyError as error:
-                    yield skipped("checks", exercise.id, error.args[0])
+                    yield not_measured("checks", exercise.id, error.args[0])
                     continue
                 base = f"first time {first:.3g} s" + ("" if ok else ", reference not at full marks")
                 yield at_most("checks", exercise.id, best, CHECK_SECONDS[exercise.flavour], " s", base)

@@ -42,7 +42,7 @@ def at_least(part: str, what: str, value: float, limit: float, unit: str, baseli
     return Figure(part, what, _number(value, unit), baseline, f"≥ {limit:g}{unit}", value >= limit, value)
 
 
-def skipped(part: str, what: str, why: str) -> Figure:
+def not_measured(part: str, what: str, why: str) -> Figure:
     return Figure(part, what, f"not measured: {why}")
 
 
@@ -62,7 +62,7 @@ def apart(part: str, module: str, *arguments: str) -> Iterator[Figure | str]:
         if process.wait():
             noise.seek(0)
             last = noise.read().strip().splitlines()[-1:] or ["its process ended"]
-            yield skipped(part, f"the rest of {' '.join(arguments) or part}", last[0][:200])
+            yield not_measured(part, f"the rest of {' '.join(arguments) or part}", last[0][:200])
 
 
 def tell(news: Figure | str) -> None:
@@ -74,7 +74,7 @@ def _number(value: float, unit: str) -> str:
     return f"{value:.3g}{unit}"
 
 
-def interleaved(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: int) -> dict[str, float]:
+def interleave(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: int) -> dict[str, float]:
     """Return name → least CPU seconds of this process, which a busy machine distorts less than wall time.
 
     A candidate first prepares its data, which is not timed, and returns the function to time.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autograder.bench.course import SIZES, on
-from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleaved, skipped, tell
+from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleave, not_measured, tell
 
 PART = "fusion"
 #: CapabilityBasedPartitioner takes quadratic time, so it is measured on a graph of this many nodes.
@@ -37,18 +37,18 @@ def grouping(largest: int) -> Iterator[Figure | str]:
     try:
         groups = reference("day04.groups")
     except KeyError as error:
-        yield skipped(PART, "grouping", error.args[0])
+        yield not_measured(PART, "grouping", error.args[0])
         return
     times: dict[int, float] = {}
     for n in (n for n in SIZES if n <= largest):
         yield f"grouping {n:,} nodes"
-        times[n] = interleaved({"groups": on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
+        times[n] = interleave({"groups": on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
     if len(times) > 1:
         seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
         yield at_most(PART, "grouping: growth, exponent of n", exponent(times), 1.2, "", seen)
     yield f"grouping {PARTITIONED:,} nodes, and torch's partitioner"
     gm = graph(PARTITIONED)
-    found = interleaved({"groups": on(gm, groups), "partitioner": on(gm, partitions)}, 2)
+    found = interleave({"groups": on(gm, groups), "partitioner": on(gm, partitions)}, 2)
     ratio, base = found["partitioner"] / found["groups"], f"{found['groups']:.3g} s / {found['partitioner']:.3g} s"
     what = f"grouping {PARTITIONED:,} nodes, times as fast as CapabilityBasedPartitioner"
     yield at_least(PART, what, ratio, 20, "x", base)

@@ -249,7 +249,7 @@ _LINE = re.compile(
 
 
 @dataclass
-class _Graded:
+class _Grading:
     """One grading of the sample class.
 
     `first`: seconds until the first line. `took`, `points`: by (learner, assignment). `questions`: seconds of each
@@ -263,11 +263,11 @@ class _Graded:
     questions: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
-def _grade_samples(run: str, kept: Path, *options: str) -> _Graded:
+def _grade_samples(run: str, kept: Path, *options: str) -> _Grading:
     argv = [sys.executable, "-m", "passlab.cli", "grade", "--seed", "7", *options]
     environment = os.environ | {"PASSLAB_RUN": run, cache.FOLDER: str(kept)}
     shutil.rmtree(ROOT / run, ignore_errors=True)
-    graded, begin = _Graded(), time.perf_counter()
+    graded, begin = _Grading(), time.perf_counter()
     with tempfile.TemporaryFile("w+") as noise:
         pipes = {"stdout": subprocess.PIPE, "stderr": noise, "text": True}
         with subprocess.Popen(argv, cwd=ROOT, env=environment, **pipes) as grader:
@@ -317,7 +317,7 @@ def sample_class(largest: int) -> Iterator[Any]:
             yield at_most("class", f"{assignment}, perfect", seconds, PERFECT[assignment], " s", base)
         if learner == "endless-loop":
             quick = cold.took.get(("perfect", assignment), 0.0)
-            limits = sum(s for (name, who), s in cold.questions.items() if _looped(name, who, assignment, cold))
+            limits = sum(s for (name, who), s in cold.questions.items() if _never_ends(name, who, assignment, cold))
             over = seconds - quick - limits
             base = f"limit {limits:.3g} s; {base}"
             yield at_most("class", f"{assignment}, an endless loop over its limit", over, 1, " s", base)
@@ -329,7 +329,7 @@ def sample_class(largest: int) -> Iterator[Any]:
         yield Figure("class", f"slow: {name}", f"{seconds:.3g} s", f"the answer of {learner}, all cases")
 
 
-def _looped(question: str, learner: str, assignment: str, graded: _Graded) -> bool:
+def _never_ends(question: str, learner: str, assignment: str, graded: _Grading) -> bool:
     """Return whether this question has the endless loop: only its answer takes seconds more than the perfect one."""
     mine = learner == "endless-loop" and question.startswith(f"{assignment}.")
     return mine and graded.questions[question, learner] > graded.questions.get((question, "perfect"), 0.0) + 2

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_most, exponent, skipped, tell
+from autograder.bench.figures import Figure, apart, at_most, exponent, not_measured, tell
 
 PART = "memory"
 SECONDS = 10.0
@@ -167,7 +167,7 @@ def peers(flavour: str) -> Iterator[Figure | str]:
         try:
             theirs = allocations(importer(row.build(), *row.inputs()), planned=True)
         except Exception as error:
-            yield skipped(PART, what, str(error).strip().splitlines()[0][:120])
+            yield not_measured(PART, what, str(error).strip().splitlines()[0][:120])
             continue
         buffers = liveness(torch.fx.symbolic_trace(row.build()), *row.inputs())
         mine = height(buffers, search(buffers, ALIGNMENT, seconds=2))

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from autograder.bench.figures import Figure, at_least, at_most, skipped
+from autograder.bench.figures import Figure, at_least, at_most, not_measured
 
 PART = "memory-more"
 
 
 def memory_more(largest: int) -> Iterator[Figure | str]:
     yield from orders()
-    yield from rematerialised()
+    yield from rematerialisation()
     yield from layouts()
     yield from caches()
 
@@ -110,7 +110,7 @@ def small_graphs(rng: random.Random, count: int) -> Iterator[list]:
             yield tasks
 
 
-def rematerialised() -> Iterator[Figure | str]:
+def rematerialisation() -> Iterator[Figure | str]:
     """Compare the schedules of small graphs, found by search and greedily, with the optimum of the integer program."""
     from passlab.memory.remat import greedy, optimum, rematerialise
     from passlab.memory.tasks import peak, work
@@ -193,7 +193,7 @@ def caches() -> Iterator[Figure | str]:
     from passlab.memory.cache import Cache, misses
 
     if said := cachegrind.missing():
-        yield skipped(PART, "cachegrind's misses", said)
+        yield not_measured(PART, "cachegrind's misses", said)
     else:
         worst: tuple[float, str] = (0.0, "")
         for cache in (Cache(64, 8, 64), Cache(16, 2, 32)):

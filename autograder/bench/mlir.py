@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from autograder.bench.figures import Figure, at_most, skipped
+from autograder.bench.figures import Figure, at_most, not_measured
 
 PART = "mlir"
 MODULES, OPERATIONS, SIZE = 200, 1_000, 512
@@ -23,7 +23,7 @@ def mlir(largest: int) -> Iterator[Figure | str]:
     from passlab.mlir import modules
 
     if modules.native() is None:
-        yield skipped(PART, "all of it", "iree-base-compiler has no package for this system")
+        yield not_measured(PART, "all of it", "iree-base-compiler has no package for this system")
         return
     yield from _same()
     yield from _zoo()
@@ -51,7 +51,7 @@ def _generics(module: Any) -> int:
     return sum(op.name == "linalg.generic" for op in module.walk())
 
 
-def _left(module: Any) -> Counter:
+def _remaining(module: Any) -> Counter:
     """Return the maps and the iterators of a module's generics, each with how many have them.
 
     The operands are in no order: MLIR's pass and ours put those of a producer in different places. Constants and
@@ -81,7 +81,7 @@ def _differ(programs: Iterator[Any]) -> tuple[int, list[int]]:
     differ, sums = 0, [0, 0, 0]
     for module in programs:
         ours, theirs = fuse(module), pipeline(module, FUSE)
-        differ += _left(ours) != _left(theirs)
+        differ += _remaining(ours) != _remaining(theirs)
         sums = [a + _generics(b) for a, b in zip(sums, (module, ours, theirs), strict=True)]
     return differ, sums
 
@@ -108,7 +108,7 @@ def _zoo() -> Iterator[Figure | str]:
         try:
             arrived = from_torch(model.build(), *model.inputs(1)).module
         except (MLIRError, RuntimeError) as error:
-            yield skipped(PART, f"{name}: fusion beside MLIR's", str(error)[:120])
+            yield not_measured(PART, f"{name}: fusion beside MLIR's", str(error)[:120])
             continue
         programs = iter([pipeline(arrived, "linalg-generalize-named-ops, canonicalize, cse")])
         differ, (before, ours, theirs) = _differ(programs)

@@ -101,7 +101,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True)
-class Ended:
+class Crash:
     """An operator that ended its process, in a trial, by a signal."""
 
     name: str
@@ -114,7 +114,7 @@ def available() -> bool:
     return sys.platform == "linux" and bool(shutil.which("cc"))
 
 
-def search(names: Iterable[str], trials: int) -> Iterator[Ended]:
+def search(names: Iterable[str], trials: int) -> Iterator[Crash]:
     """Yield the operators that end their process in one of `trials` trials each, with the first such trial."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "guard.so")
@@ -126,7 +126,7 @@ def search(names: Iterable[str], trials: int) -> Iterator[Ended]:
         with subprocess.Popen(argv, env=environment, text=True, stdout=subprocess.PIPE) as process:
             for line in process.stdout:
                 name, how, at = line.split()
-                yield Ended(name, how, int(at))
+                yield Crash(name, how, int(at))
         if process.returncode:
             raise RuntimeError(f"The search ended with exit code {process.returncode}.")
 
@@ -192,7 +192,7 @@ def _try(operator: Any, rng: random.Random) -> None:
                 if not argument.kwarg_only:
                     args.append(argument.default_value)
                 continue
-            value = _drawn(str(argument.real_type), shape, rng)
+            value = _draw(str(argument.real_type), shape, rng)
             if argument.kwarg_only:
                 kwargs[argument.name] = value
             else:
@@ -205,13 +205,13 @@ def _try(operator: Any, rng: random.Random) -> None:
         pass
 
 
-def _drawn(kind: str, shape: tuple[int, ...], rng: random.Random) -> Any:
+def _draw(kind: str, shape: tuple[int, ...], rng: random.Random) -> Any:
     """Return a value of a type of a schema: "Tensor", "Optional[int]", "List[Tensor]", …"""
     if kind.startswith("Optional["):
-        return None if rng.random() < 0.4 else _drawn(kind[9:-1], shape, rng)
+        return None if rng.random() < 0.4 else _draw(kind[9:-1], shape, rng)
     if kind.startswith("List["):
         length = rng.choice((len(shape), len(shape), 1, 2, 2, 3, 0))
-        return [_drawn(kind[5:-1], shape, rng) for _ in range(length)]
+        return [_draw(kind[5:-1], shape, rng) for _ in range(length)]
     if kind == "Tensor":
         return _tensor(shape if rng.random() < 0.6 else rng.choice(_SHAPES), rng)
     if kind in ("int", "SymInt"):
@@ -259,7 +259,7 @@ def _tensor(shape: tuple[int, ...], rng: random.Random) -> Any:
     return made
 
 
-def tried() -> Iterator[str]:
+def searchable() -> Iterator[str]:
     """Yield the names of all overloads of aten that a graph may call."""
     from autograder.engine.wire import targets
 
@@ -272,7 +272,7 @@ def main(args: list[str]) -> None:
     if args[:1] == ["--here"]:
         _here(args[1], int(args[2]))
         return
-    trials, names = int(args[0]) if args else 300, args[1:] or list(tried())
+    trials, names = int(args[0]) if args else 300, args[1:] or list(searchable())
     found = []
     for ended in search(names, trials):
         found.append(ended)

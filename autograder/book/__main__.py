@@ -22,7 +22,7 @@ WARM, COLD = 60, 900
 FIRST = 10
 
 
-class Built(NamedTuple):
+class Book(NamedTuple):
     """A book: its folder, how many of its lessons had to be run, and the seconds that building took."""
 
     folder: Path
@@ -34,7 +34,7 @@ class Built(NamedTuple):
         return COLD if self.ran else WARM
 
 
-def build(say: Callable[[str], None]) -> Built:
+def build(say: Callable[[str], None]) -> Book:
     """Build the book. Raise RuntimeError where Sphinx cannot."""
     from sphinx.cmd.build import build_main
 
@@ -50,7 +50,7 @@ def build(say: Callable[[str], None]) -> Built:
         raise RuntimeError(f"Sphinx ended with {status}; what it said is above.")
     lighter.icons(folder / "html")
     lighter.corners(folder / "html")
-    return Built(folder / "html", len(ran), len(pages.days()), time.perf_counter() - start)
+    return Book(folder / "html", len(ran), len(pages.days()), time.perf_counter() - start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    if stale := pages.released():
+    if stale := pages.out_of_step():
         print("\n".join([*stale, "Run `make notebooks` first."]), file=sys.stderr)
         return 1
     try:

@@ -71,7 +71,7 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
     found = days()
     pictures, every = {}, []
     for day in found:
-        nb = stored.executed(source.COURSE / "course" / f"{day.lesson}.py", cache, say)
+        nb = stored.execute(source.COURSE / "course" / f"{day.lesson}.py", cache, say)
         pictures[day.number] = _picture(nb, folder / "_static", day)
         every.append(nb)
         _prepare(nb, f"course/{day.lesson}.ipynb")
@@ -117,12 +117,12 @@ def formulas(text: str) -> str:
     """Return Markdown with its formulas as MathML, which browsers show without a script."""
     from latex2mathml.converter import convert
 
-    def displayed(found: re.Match) -> str:  # where it is too wide, it is scrolled, by keys as well
+    def display(found: re.Match) -> str:  # where it is too wide, it is scrolled, by keys as well
         return f'<span class="formula" tabindex="0">{convert(found[1].strip(), display="block")}</span>'
 
     parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.S)  # code stays as it is
     for i in range(0, len(parts), 2):
-        parts[i] = re.sub(r"\$\$(.+?)\$\$", displayed, parts[i], flags=re.S)
+        parts[i] = re.sub(r"\$\$(.+?)\$\$", display, parts[i], flags=re.S)
         parts[i] = re.sub(r"(?<![\\$])\$(?![\s\d])([^$]+?)(?<!\s)\$", lambda found: convert(found[1]), parts[i])
     return "".join(parts)
 
@@ -174,6 +174,6 @@ def _front(found: list[Day], pictures: dict[int, str]) -> str:
     return page("front.md", TEMPLATES, about=about.strip(), days=found, pictures=pictures)
 
 
-def released() -> list[str]:
+def out_of_step() -> list[str]:
     """Return what differs between the exercises and their sources, one line each: the book shows what learners get."""
-    return notebooks.out_of_step(notebooks.wanted())
+    return notebooks.out_of_step(notebooks.expected_files())

@@ -22,7 +22,7 @@ _LIB = source.ROOT / "lib"
 _MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)
 
 
-def used(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
+def uses(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
     """Return module → names that code cells import from it or reach through it; all public ones for passlab itself."""
     found: dict[str, set[str]] = defaultdict(set, passlab=set(passlab.__all__))
     for nb in notebooks:
@@ -45,7 +45,7 @@ def used(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
 def page(notebooks: Iterable[NotebookNode]) -> str:
     """Return the reference of what notebooks use as Markdown, module by module."""
     parts = ["# The library for learners", "What the lessons and exercises import: `from passlab import draw, check`."]
-    for module, names in sorted(used(notebooks).items()):
+    for module, names in sorted(uses(notebooks).items()):
         entries = [entry for name in sorted(names, key=str.lower) if (entry := _entry(module, name))]
         if entries:
             about = ast.get_docstring(_tree(_file(module)))

@@ -32,7 +32,7 @@ def key(nb: NotebookNode) -> str:
     return sha.hexdigest()[:16]
 
 
-def executed(path: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> NotebookNode:
+def execute(path: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> NotebookNode:
     """Return the notebook of a lesson's `.py` with outputs, from the folder of stored ones or by running it.
 
     Raises nbclient's CellExecutionError if a cell fails: a book with an error in it is not built.

@@ -105,7 +105,7 @@ class CaseData:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerRun:
     """What an answer was given and what it returned, case by case, encoded; b"" where it returned nothing.
 
     `about`: the verdicts that a case tests; all if there are none.
@@ -285,7 +285,7 @@ class Engine:
                 self.stations[flavour] = Station(flavour, self.jobs, self.unsafe, self.device)
             return self.stations[flavour]
 
-    def grade(self, job: Job, kept: dict[str, Answered] | None = None) -> NotebookResult:
+    def grade(self, job: Job, kept: dict[str, AnswerRun] | None = None) -> NotebookResult:
         """Run a notebook and judge its answers. Nothing that the notebook does makes it raise.
 
         kept: receives exercise id → what its answer was given and what it returned, as bytes.
@@ -298,15 +298,15 @@ class Engine:
                     station = self.station(_flavour(job))
                     return self._grade(job, station, slot, kept)
                 except Garbled as large:  # its cells are more than one message holds: nothing was sent
-                    return self._failed(job, f"Its cells are too large to be sent ({large}).")
+                    return self._failure(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:
                     self._drop(station)
                     if last:
-                        return self._failed(job, str(broken))
+                        return self._failure(job, str(broken))
         finally:
             self.free.put(slot)
 
-    def _failed(self, job: Job, why: str) -> NotebookResult:
+    def _failure(self, job: Job, why: str) -> NotebookResult:
         return NotebookResult(job.learner, job.assignment, job.notebook, job.seed, failure=why, unsafe=self.unsafe)
 
     def _drop(self, station: Station | None) -> None:
@@ -315,7 +315,7 @@ class Engine:
             for flavour in [name for name, one in self.stations.items() if one is station]:
                 self.stations.pop(flavour).close()
 
-    def _grade(self, job: Job, station: Station, slot: int, kept: dict[str, Answered] | None) -> NotebookResult:
+    def _grade(self, job: Job, station: Station, slot: int, kept: dict[str, AnswerRun] | None) -> NotebookResult:
         start = time.monotonic()
         run = _Run(job, station, slot, unsafe=self.unsafe)
         for _ in range(MOST_STARTS):
@@ -325,7 +325,7 @@ class Engine:
         run.judge()
         if kept is not None:
             kept |= {
-                cell.exercise: Answered(run.data[at].about, run.data[at].arguments, run.values[at])
+                cell.exercise: AnswerRun(run.data[at].about, run.data[at].arguments, run.values[at])
                 for at, cell in run.checks.items()
             }
         run.result.seconds = time.monotonic() - start
@@ -373,9 +373,9 @@ class _Run:
 
     def _open(self) -> list[Cell]:
         """Return the check cells of questions that still have test cases to run."""
-        return [cell for at, cell in self.checks.items() if not self._closed(at, len(self.data[at].arguments))]
+        return [cell for at, cell in self.checks.items() if not self._is_settled(at, len(self.data[at].arguments))]
 
-    def _closed(self, at: int, cases: int) -> bool:
+    def _is_settled(self, at: int, cases: int) -> bool:
         heads = self.heads[at]
         return len(heads) >= cases or any(head.get("status") in _LAST for head in heads[-1:])
 
@@ -410,7 +410,7 @@ class _Run:
                     with contextlib.suppress(Gone, Late):  # a failure also shows in the next cell
                         send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
                 if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
-                    self.result.ran[cell.index] = outputs.died(why)
+                    self.result.ran[cell.index] = outputs.dead(why)
                     self.dead.add(cell.index)
                     return False
             self._ready(worker, forms.Done)
@@ -465,7 +465,7 @@ class _Run:
         data, heads, values = self.data[cell.index], self.heads[cell.index], self.values[cell.index]
         talk, start, sound = worker.talks[cell.index], time.monotonic(), True
         most = len(data.arguments) if hidden else data.visible
-        while not self._closed(cell.index, most):
+        while not self._is_settled(cell.index, most):
             at, value = len(heads), b""
             try:
                 deadline = self._by(PATIENCE * data.seconds + GRACE)
@@ -493,7 +493,7 @@ class _Run:
         often = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
         why = OUT_OF_TIME if self.late else often
         for at in self.cells:
-            self.result.ran.setdefault(at, outputs.died(why))
+            self.result.ran.setdefault(at, outputs.dead(why))
         for cell in self._open():
             self.heads[cell.index].append(failure(why))
             self.values[cell.index].append(b"")

@@ -191,7 +191,7 @@ class Kept(Struct):
 
 
 class Found(Struct):
-    """Verdicts by place, and what may be used again: see `verdicts.Seen` and `verdicts.Mistakes`."""
+    """Verdicts by place, and what may be used again: see `verdicts.CaseFindings` and `verdicts.Mistakes`."""
 
     verdicts: dict[int, Verdict]
     fresh: list[tuple[tuple[str, int, int, str], Kept]]

@@ -74,10 +74,10 @@ def _answer(sock: socket.socket) -> NoReturn:
     while True:
         _, payload = receive(sock, None, _MOST)
         asked = wire.decode(bytes(payload))
-        send(sock, *(_called(**asked) if "function" in asked else _ran(programs, asked)))
+        send(sock, *(_call_confined(**asked) if "function" in asked else _ran(programs, asked)))
 
 
-def _called(function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
+def _call_confined(function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
     """Call a function of `elsewhere.CONFINED`, and return its dictionary."""
     try:
         return {}, wire.encode(elsewhere.CONFINED[function](*arguments))
@@ -98,24 +98,24 @@ def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any]
     except (Exception, SystemExit) as error:
         run = Run(error=error)
     try:
-        return _packed(run, len(args))
+        return _pack(run, len(args))
     except wire.Refused as error:
-        return _packed(Run(error=error), len(args))
+        return _pack(Run(error=error), len(args))
 
 
 def _on_cpu(run: Run) -> Run:
     """Return a run with its tensors on the CPU."""
 
-    def moved(value: Any) -> Any:
+    def move(value: Any) -> Any:
         return tree_map_only(Tensor, lambda t: t.cpu(), value)
 
-    run.output, run.inputs, run.state = moved(run.output), moved(run.inputs), moved(run.state)
+    run.output, run.inputs, run.state = move(run.output), move(run.inputs), move(run.state)
     if run.trace is not None:
-        run.trace.values = moved(run.trace.values)
+        run.trace.values = move(run.trace.values)
     return run
 
 
-def _packed(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
+def _pack(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
     trace, error = run.trace or Trace(fx.Graph()), run.error
     head = {
         "error": error and (type(error).__name__, str(error)[:_MOST_TEXT]),
@@ -141,7 +141,7 @@ _process: Disposable | None = None
 #: Runs this project's own programs where they do not run here, on a GPU: a process that no learner's graph has seen.
 _trusted: Disposable | None = None
 #: Seconds that this process may still wait for graphs; see `allow`.
-_allowed = SECONDS
+_seconds_left = SECONDS
 #: How many runs so far gave no result: a crash, or time or memory that ran out.
 unsteady = 0
 
@@ -155,13 +155,13 @@ def use(control: socket.socket, device: str = "cpu") -> None:
 
 def allow(seconds: float) -> None:
     """Set the total seconds to wait for all graphs from now on; a graph beyond that has used up its time."""
-    global _allowed
-    _allowed = seconds
+    global _seconds_left
+    _seconds_left = seconds
 
 
 def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
     """Do what `Program.run` does, in the disposable process."""
-    global _allowed, _trusted, unsteady
+    global _seconds_left, _trusted, unsteady
     if _process is None:
         elsewhere.refuse()
     if device not in ("cpu", elsewhere.device()):
@@ -171,9 +171,9 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
         process = _trusted = _trusted or Disposable()
     start = time.monotonic()
     try:
-        if _allowed <= 0:
+        if _seconds_left <= 0:
             raise Lost(_OUT_OF_TIME)
-        return process.run(program, args, seed, how | {"device": device}, start + _allowed)
+        return process.run(program, args, seed, how | {"device": device}, start + _seconds_left)
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
@@ -181,25 +181,25 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
         process.close()
         return Run(error=lost, trace=Trace(program.graph))
     finally:
-        _allowed -= time.monotonic() - start
+        _seconds_left -= time.monotonic() - start
 
 
 def _call(function: str, arguments: tuple) -> dict:
     """Call a function of `elsewhere.CONFINED` in the disposable process. Raises Lost."""
-    global _allowed, unsteady
+    global _seconds_left, unsteady
     if _process is None:
         elsewhere.refuse()
     start = time.monotonic()
     try:
-        if _allowed <= 0:
+        if _seconds_left <= 0:
             raise Lost(_OUT_OF_TIME)
-        return _process.call(function, arguments, start + _allowed)
+        return _process.call(function, arguments, start + _seconds_left)
     except Lost:
         unsteady += 1
         _process.close()
         raise
     finally:
-        _allowed -= time.monotonic() - start
+        _seconds_left -= time.monotonic() - start
 
 
 class Disposable:
@@ -210,7 +210,7 @@ class Disposable:
 
     def __init__(self):
         self.sock: socket.socket | None = None
-        self.sent: list[Program] = []
+        self.programs: list[Program] = []
 
     @property
     def running(self) -> bool:
@@ -228,19 +228,19 @@ class Disposable:
     def close(self) -> None:
         if self.sock is not None:
             self.sock.close()
-        self.sock, self.sent = None, []
+        self.sock, self.programs = None, []
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
         """Raises Lost, wire.Refused."""
-        known = next((at for at, one in enumerate(self.sent) if one is program), None)
+        known = next((at for at, one in enumerate(self.programs) if one is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
         payload = wire.encode(asked)
         if self.sock is None:
-            self.sock = _connected()
+            self.sock = _connect()
         if known is None:
-            self.sent.append(program)
-        return self._asked(
-            payload, deadline, lambda head, value: _checked(head, value, len(args), how["traced"] and program.graph)
+            self.programs.append(program)
+        return self._request(
+            payload, deadline, lambda head, value: _read_run(head, value, len(args), how["traced"] and program.graph)
         )
 
     def call(self, function: str, arguments: tuple, deadline: float) -> dict:
@@ -249,16 +249,16 @@ class Disposable:
             payload = wire.encode({"function": function, "arguments": arguments})
         except wire.Refused as refused:
             raise Lost(str(refused)) from None
-        self.sock = self.sock or _connected()
-        return self._asked(payload, deadline, _told)
+        self.sock = self.sock or _connect()
+        return self._request(payload, deadline, _read_dictionary)
 
-    def _asked(self, payload: bytes, deadline: float, checked: Callable[[GraphRan, Any], Any]) -> Any:
+    def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
         """Send a request, and return the checked reply. Raises Lost."""
         try:
             send(self.sock, {}, payload, deadline=deadline)
             head, value = receive(self.sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
-                return checked(head, wire.decode(bytes(value)))
+                return read(head, wire.decode(bytes(value)))
         except Late:
             raise Lost(_OUT_OF_TIME) from None
         except Gone:
@@ -274,7 +274,7 @@ _OUT_OF_TIME = "it used up its time"
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGFPE: "division by zero"}
 
 
-def _connected() -> socket.socket:
+def _connect() -> socket.socket:
     for _ in range(2):
         with contextlib.suppress(OSError, Gone, Garbled):
             sock, said = request(_control, time.monotonic() + _START_SECONDS)
@@ -284,7 +284,7 @@ def _connected() -> socket.socket:
     raise Ended
 
 
-def _told(head: GraphRan, value: Any) -> dict:
+def _read_dictionary(head: GraphRan, value: Any) -> dict:
     """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises Garbled, Lost."""
     if head.error is not None:
         raise Lost(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
@@ -293,7 +293,7 @@ def _told(head: GraphRan, value: Any) -> dict:
     return value
 
 
-def _checked(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
+def _read_run(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
     """Return a reply as a Run. Untrusted: the graph may have written it. Raises Garbled."""
     fits = type(value) is list and len(value) == 6
     output, after, state, rng, values, states = value if fits else (None,) * 6

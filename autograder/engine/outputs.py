@@ -67,13 +67,13 @@ def ran(raw: Any, left: int = MOST_STORED) -> Ran:
     return Ran(kept, printable(raw.get("error")))
 
 
-def stored(raw: Any) -> list[dict[str, Any]]:
+def from_file(raw: Any) -> list[dict[str, Any]]:
     """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
-    made = ran({"outputs": _joined(raw)}).outputs
+    made = ran({"outputs": _join_lines(raw)}).outputs
     return [] if made and made[-1].get("text") == _TOO_MUCH else made
 
 
-def _joined(raw: Any) -> list[Any]:
+def _join_lines(raw: Any) -> list[Any]:
     """Return the outputs with every text as one string: a notebook file may store it as a list of lines."""
     outputs = [dict(one) for one in raw[:MOST_OUTPUTS] if isinstance(one, dict)] if isinstance(raw, list) else []
     for output in outputs:
@@ -93,7 +93,7 @@ def not_run(sentence: str) -> Ran:
     return Ran([{"output_type": "stream", "name": "stdout", "text": f"{sentence}\n"}])
 
 
-def died(sentence: str) -> Ran:
+def dead(sentence: str) -> Ran:
     """Return the result of a cell that ended the process, or had to be ended with it."""
     error = {
         "output_type": "error",

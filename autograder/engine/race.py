@@ -128,10 +128,10 @@ def _answer(sock: socket.socket) -> None:
             compiled.append(wire.decode(bytes(receive(sock)[1])))
         except wire.Refused as refused:
             compiled.append(refused)
-    send(sock, {"rows": measured(gm, inputs, compiled, head["repeats"], head["leave_out"], sandbox.device())})
+    send(sock, {"rows": measure_all(gm, inputs, compiled, head["repeats"], head["leave_out"], sandbox.device())})
 
 
-def measured(
+def measure_all(
     gm: Any, inputs: tuple, compiled: list[Any], repeats: int, leave_out: list[str], device: str = "cpu"
 ) -> dict[str, dict[str, Any]]:
     """Return competitor → row; the compiled models are called "learner 0", "learner 1", …"""
@@ -144,7 +144,7 @@ def measured(
     there = on(device, Compiled(gm)).graph
     expected = tree_leaves(BASELINES["eager"](there, inputs)(*copy_inputs(inputs, device)))
 
-    def built(made: Any, inputs: tuple) -> Callable:
+    def build_program(made: Any, inputs: tuple) -> Callable:
         if not isinstance(made, Compiled):
             raise TypeError(f"what was handed over is not a Compiled: {made}")
         program = build(on(device, made), inputs)
@@ -156,7 +156,7 @@ def measured(
     def competitor(made: Any) -> Callable:
         def make(gm: Any, inputs: tuple) -> Callable:
             try:
-                return built(made, inputs)
+                return build_program(made, inputs)
             except Exception as error:  # whatever its data does, it costs its own row
                 raise Missing(f"No program: {str(error)[:800]}") from error
 

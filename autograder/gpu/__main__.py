@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from autograder.bench.figures import Figure, skipped, tell
+from autograder.bench.figures import Figure, not_measured, tell
 from autograder.gpu import machine
 from autograder.gpu.job import Job
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(why, file=sys.stderr)
         return 2
     begin, figures, took = time.monotonic(), [], {}
-    figures += [skipped("machine", what, why) for what, why in machine.lacks()]
+    figures += [not_measured("machine", what, why) for what, why in machine.lacks()]
     for part in options.parts or PARTS:
         start = time.monotonic()
         for news in apart(part, options):
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 news = f"{news.what}: {news.seen}"
             print(f"{time.monotonic() - begin:4.0f} s  {part}: {news}", file=sys.stderr, flush=True)
         took[part] = time.monotonic() - start
-        figures.append(spent(part, took[part], limit(part, options)))
+        figures.append(time_figure(part, took[part], limit(part, options)))
     facts = machine.facts() | {"seconds": round(time.monotonic() - begin, 1)}
     print(table(figures, facts))
     write(options.json, figures, facts)
@@ -81,7 +81,7 @@ def limit(part: str, options: argparse.Namespace) -> float:
     return options.seconds or PARTS[part][1]
 
 
-def spent(part: str, took: float, limit: float) -> Figure:
+def time_figure(part: str, took: float, limit: float) -> Figure:
     return Figure("time", part, f"{took:.0f} s", f"its budget is {limit:.0f} s", value=took)
 
 
@@ -129,7 +129,7 @@ def apart(part: str, options: argparse.Namespace) -> Iterator[Figure | str]:
             os.killpg(process.pid, signal.SIGKILL)  # what it started, too
     reader.join(5)
     if late.is_set():
-        yield skipped(part, f"the rest of {part}", f"it was ended after its {limit(part, options):.0f} s")
+        yield not_measured(part, f"the rest of {part}", f"it was ended after its {limit(part, options):.0f} s")
     elif code:
         last = [line.strip() for line in noise if line.strip()][-1:] or [f"exit code {code}"]
         yield Figure(part, f"the rest of {part}", f"its process ended: {last[0][:300]}", held=False)
@@ -145,7 +145,7 @@ def here(options: argparse.Namespace) -> int:
         for news in getattr(importlib.import_module(f"autograder.gpu.{module}"), function)(job):
             tell(news)
     except ModuleNotFoundError as error:
-        tell(skipped(part, f"the rest of {part}", f"the package {error.name} is missing here"))
+        tell(not_measured(part, f"the rest of {part}", f"the package {error.name} is missing here"))
     return 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job
 from passlab.judge import plural
 
@@ -62,7 +62,7 @@ def with_kernels(compiled: Any, inputs: tuple) -> Any:
 def capstone(job: Job) -> Iterator[Figure | str]:
     """Build each model on the device, compare it with its graph, and time it."""
     if importlib.util.find_spec("triton") is None:
-        yield skipped(PART, "compiled models", "the package triton is missing here")
+        yield not_measured(PART, "compiled models", "the package triton is missing here")
         return
     from passlab.capstone import BASELINES, build, examined, measure, on
     from passlab.capstone.reference import compile
@@ -71,7 +71,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
     device, ran, right, kernels, kinds = "cpu" if job.interpret else job.device, 0, 0, 0, Counter()
     for name, gm, inputs in models(job):
         if job.left < 5 or (job.sample and ran >= job.sample):
-            yield skipped(PART, f"the models from {name} on", "the time or the sample of this part was over")
+            yield not_measured(PART, f"the models from {name} on", "the time or the sample of this part was over")
             break
         ran += 1
         yield name
@@ -95,4 +95,4 @@ def capstone(job: Job) -> Iterator[Figure | str]:
         PART, "programs that compute what their graph does", f"{right} of {ran}", about, "all", right == ran > 0, right
     )
     if job.interpret:
-        yield skipped(PART, "time of compiled models", "there is no GPU")
+        yield not_measured(PART, "time of compiled models", "there is no GPU")

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from autograder.authoring import source
 from autograder.authoring.prove import prove
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job, each
 from passlab import exercises
 from passlab.fx.programs import RUNS, Program, to_device
@@ -45,9 +45,9 @@ class OnDevice:
 
     def __call__(self, exercise: Exercise, answer: Any, cases: Sequence[Case] | None = None) -> Judgement:
         cases = exercise.cases() if cases is None else cases
-        return judge(exercise, answer, [self.placed(case) for case in cases])
+        return judge(exercise, answer, [self.place(case) for case in cases])
 
-    def placed(self, case: Case) -> Case:
+    def place(self, case: Case) -> Case:
         """Return the case on the device; as it is if it has no graph, or one that does not run there."""
         if case.name not in self.cases:
             self.cases[case.name] = self._where(case)
@@ -110,7 +110,7 @@ def stand_in(exercise_id: str) -> list[str]:
     return missing
 
 
-def proved(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
+def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
     """Return how an exercise's answers were judged on a device; {"lacks": why} where it cannot be judged here."""
     told: dict[str, Any] = {"exercise": exercise_id}
     exercise = exercises.find(exercise_id)
@@ -118,7 +118,7 @@ def proved(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
         cases = exercise.cases()
         on = OnDevice(device)
         for case in cases:
-            on.placed(case)
+            on.place(case)
     except ImportError as error:
         return told | {"lacks": str(error).split(". ")[0]}
     if "device" not in on.cases.values():
@@ -147,17 +147,17 @@ def judging(job: Job) -> Iterator[Figure | str]:
     names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir" and e.id not in CPU_ONLY]
     names = names[: job.sample] if job.sample else names
     yield f"{len(names)} exercises"
-    yield from (skipped(PART, name, why) for name, why in CPU_ONLY.items())
+    yield from (not_measured(PART, name, why) for name, why in CPU_ONLY.items())
     totals, verdicts, cases, runs, seen, without = Counter(), set(), Counter(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
-    for told in each(stops, proved, [(name, device, job.seed) for name in names], most=12, apart=True):
+    for told in each(stops, prove_on, [(name, device, job.seed) for name in names], most=12, apart=True):
         seen += 1
         if isinstance(told, RuntimeError):
             yield Figure(PART, str(told).rstrip("."), "its process ended", held=False)
             continue
         name = told["exercise"]
         if "lacks" in told:
-            yield skipped(PART, name, told["lacks"])
+            yield not_measured(PART, name, told["lacks"])
             continue
         cases.update(told["cases"])
         if "answers" not in told:
@@ -175,7 +175,7 @@ def judging(job: Job) -> Iterator[Figure | str]:
         for problem in told["problems"][:5]:
             yield Figure(PART, name, f"wrong: {problem[:400]}", held=False)
     if seen < len(names):
-        yield skipped(PART, f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
+        yield not_measured(PART, f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
     if without:
         yield Figure(PART, "exercises without a graph to run", str(len(without)), ", ".join(sorted(without)))
     about = ", ".join(f"{totals[kind]} {kind}" for kind in ("right", "wrong", "stub"))

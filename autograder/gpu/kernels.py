@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job, each
 from autograder.gpu.machine import compiler
 from passlab.equivalence.values import Tolerance, compare
@@ -180,20 +180,20 @@ def _channels_last(x: Tensor, y: Tensor) -> Pair:
 # ------------------------------------------------------------------------------------------------ the comparison
 
 
-def placed(tensor: Tensor, device: str) -> Tensor:
+def place(tensor: Tensor, device: str) -> Tensor:
     """Return a tensor on a device with its strides, and its distance from the start of its memory."""
     storage = tensor.untyped_storage().to(device=torch.device(device))
     made = torch.empty(0, dtype=tensor.dtype, device=device)
     return made.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def compared(function: str, dtype: str, layout: str, device: str) -> dict[str, Any]:
+def compare_kernel(function: str, dtype: str, layout: str, device: str) -> dict[str, Any]:
     """Return how a kernel's results differ from torch's: {"wrong": a sentence or "", "refused": …, "error": ulps}."""
     from passlab.kernels import Kernel, Unsupported
 
     call, _, most = FUNCTIONS[function]
     told = {"function": function, "dtype": dtype, "layout": layout, "wrong": "", "refused": "", "error": 0.0}
-    x, y = (placed(t, device) for t in (SHAPES | STRIDES)[layout](getattr(torch, dtype)))
+    x, y = (place(t, device) for t in (SHAPES | STRIDES)[layout](getattr(torch, dtype)))
     wanted = call(x, y)
     try:
         with warnings.catch_warnings():
@@ -234,16 +234,16 @@ def table(job: Job) -> tuple[list[tuple[str, str, str, str]], Counter[str]]:
 def kernels(job: Job) -> Iterator[Figure | str]:
     """Compare every kernel of the table with eager torch."""
     if importlib.util.find_spec("triton") is None:
-        yield skipped(PART, "Triton kernels", "the package triton is missing here")
+        yield not_measured(PART, "Triton kernels", "the package triton is missing here")
         return
     if not (job.interpret or compiler()):
-        yield skipped(PART, "Triton kernels", "there is no C compiler, which Triton needs: install gcc, or set CC")
+        yield not_measured(PART, "Triton kernels", "there is no C compiler, which Triton needs: install gcc, or set CC")
         return
     every, without = table(job)
     yield f"{len(every)} kernels"
     rows = defaultdict(list)
     stops = replace(job, until=job.until - 3)  # to tell of what there is
-    for told in each(stops, compared, every):
+    for told in each(stops, compare_kernel, every):
         if isinstance(told, RuntimeError):
             yield Figure(PART, "a kernel's process", str(told), held=False)
         else:
@@ -252,9 +252,9 @@ def kernels(job: Job) -> Iterator[Figure | str]:
     for function in FUNCTIONS:
         yield from _figures(function, rows[function])
     if seen < len(every):
-        yield skipped(PART, f"{len(every) - seen} of {len(every)} kernels", "the time of this part was over")
+        yield not_measured(PART, f"{len(every) - seen} of {len(every)} kernels", "the time of this part was over")
     for why, count in without.items():
-        yield skipped(PART, f"{count} kernels", f"Triton's interpreter cannot do {why}")
+        yield not_measured(PART, f"{count} kernels", f"Triton's interpreter cannot do {why}")
     who = "Triton's interpreter" if job.interpret else torch.cuda.get_device_name()
     yield Figure(PART, "kernels compared", str(seen), f"run by {who}", value=float(seen))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job
 from passlab import models, random_graph
 from passlab.equivalence.values import Tolerance, compare
@@ -45,7 +45,7 @@ def plans(job: Job) -> Iterator[Figure | str]:
     ran, equal, near, arena, apart = 0, 0, 0, 0, 0
     for name, gm, inputs in programs(job):
         if job.left < 0 or (job.sample and ran >= job.sample):
-            yield skipped(PART, f"the programs from {name} on", "the time or the sample of this part was over")
+            yield not_measured(PART, f"the programs from {name} on", "the time or the sample of this part was over")
             break
         ran += 1
         yield name

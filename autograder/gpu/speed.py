@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from autograder.bench.figures import Figure, at_least, at_most, skipped
+from autograder.bench.figures import Figure, at_least, at_most, not_measured
 from autograder.gpu.job import Job
 from passlab import bytes_moved, launches, timed, trace
 from passlab.kernels import Kernel, subgraph
@@ -43,7 +43,7 @@ def scaled(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
     return torch.sigmoid(x * row + 0.5) * x
 
 
-def fused(function: Callable, *inputs: torch.Tensor) -> tuple[Any, Kernel]:
+def as_one_kernel(function: Callable, *inputs: torch.Tensor) -> tuple[Any, Kernel]:
     """Return a function's graph, and its operations as one Triton kernel."""
     gm = trace(function, *inputs)
     group = [node.name for node in gm.graph.nodes if node.op == "call_function"]
@@ -56,7 +56,7 @@ def chains(job: Job, elements: int = ELEMENTS, rounds: int = 15, compiled: bool 
         for function in (five, scaled):
             name = f"{function.__name__}, {elements / 1e6:.3g} M {str(dtype).removeprefix('torch.')}"
             if job.left < 15:
-                yield skipped(PART, name, "the time of this part was over")
+                yield not_measured(PART, name, "the time of this part was over")
                 continue
             yield f"{name}: building"
             x = torch.randn(elements // 1024, 1024, device=job.device).to(dtype)
@@ -68,7 +68,7 @@ def chains(job: Job, elements: int = ELEMENTS, rounds: int = 15, compiled: bool 
 
 
 def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, compiled: bool) -> Iterator:
-    gm, one = fused(function, *inputs)
+    gm, one = as_one_kernel(function, *inputs)
     made = torch.empty_like(inputs[0])
     candidates = {
         "eager": gm,
@@ -84,7 +84,7 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
         except Exception as error:
             del candidates["torch.compile"]
             said = str(error).strip().splitlines() or [""]
-            yield skipped(PART, f"{name}: torch.compile", f"{type(error).__name__}: {said[0][:160]}")
+            yield not_measured(PART, f"{name}: torch.compile", f"{type(error).__name__}: {said[0][:160]}")
     wanted, found = gm(*inputs), one(*inputs)
     off = float(((wanted - found).abs() / wanted.abs().clamp_min(1)).max())
     yield at_most(PART, f"{name}: largest relative difference to eager", off, 8 * torch.finfo(wanted.dtype).eps, "")
@@ -97,7 +97,7 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
     about = ", ".join(f"{who} {t * 1e3:.3g} ms = {moved / t / 1e9:,.0f} GB/s" for who, t in seen.items())
     ratio = seen["a copy"] / seen["one kernel"]
     if job.interpret:
-        yield skipped(PART, f"{name}: bandwidth / that of a copy", "Triton's interpreter says nothing of speed")
+        yield not_measured(PART, f"{name}: bandwidth / that of a copy", "Triton's interpreter says nothing of speed")
     else:
         yield at_least(PART, f"{name}: bandwidth / that of a copy", ratio, GOAL, "x", about)
         faster = seen["eager"] / seen["one kernel"]
@@ -112,7 +112,7 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
         count = launches(call, *inputs)
         target, held = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
         yield Figure(PART, f"{name}: launches, {who}", str(int(count)), count.device, target, held)
-        nbytes = f"{allocated(call, *inputs):,}"
+        nbytes = f"{bytes_allocated(call, *inputs):,}"
         yield Figure(PART, f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
     model, least = int(bytes_moved(gm, *inputs)), sum(t.nbytes for t in inputs) + inputs[0].nbytes
     what = f"{name}: bytes moved, eager / one kernel, by the model"
@@ -130,7 +130,7 @@ def often(call: Callable, calls: int) -> Callable:
     return run
 
 
-def allocated(fn: Callable, *inputs: torch.Tensor) -> int:
+def bytes_allocated(fn: Callable, *inputs: torch.Tensor) -> int:
     """Return the bytes that `fn` allocates on the device of its inputs, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -171,7 +171,7 @@ def efficiency(layout: str) -> float:
     return 32 * 4 / (SECTOR * len(touched(addresses, 4, SECTOR)))
 
 
-def doubled(layout: str, device: str, side: int = SIDE) -> tuple[Callable, torch.Tensor, torch.Tensor]:
+def copy_kernel(layout: str, device: str, side: int = SIDE) -> tuple[Callable, torch.Tensor, torch.Tensor]:
     """Return a kernel that reads a layout and writes contiguously, its input, and where it writes."""
     x = read(layout, device, side)
     y = torch.zeros(side, side, device=device)
@@ -182,9 +182,9 @@ def doubled(layout: str, device: str, side: int = SIDE) -> tuple[Callable, torch
 def coalescing(job: Job) -> Iterator[Figure | str]:
     """Compare the sectors that kernels read with day 5's model: by ncu where it is, else by the clock only."""
     if job.interpret:
-        yield skipped(PART, "coalescing", "it is a matter of a GPU's memory")
+        yield not_measured(PART, "coalescing", "it is a matter of a GPU's memory")
         return
-    candidates = {layout: doubled(layout, job.device)[:2] for layout in READS}
+    candidates = {layout: copy_kernel(layout, job.device)[:2] for layout in READS}
     calls = 4 * CALLS
     times = timed({layout: often(lambda f=f, x=x: f(x), calls) for layout, (f, x) in candidates.items()}, repeats=15)
     for layout in READS:
@@ -195,10 +195,10 @@ def coalescing(job: Job) -> Iterator[Figure | str]:
         yield Figure(PART, f"coalescing: time of a {layout} read / contiguous", f"{ratio:.3g}x", about, value=ratio)
     program = ncu()
     if program is None:
-        yield skipped(PART, "coalescing, counted", "there is no ncu in PATH, /usr/local/cuda*/bin or /opt/nvidia")
+        yield not_measured(PART, "coalescing, counted", "there is no ncu in PATH, /usr/local/cuda*/bin or /opt/nvidia")
         return
     yield f"counting with {program}"
-    yield from _counted(job, program)
+    yield from _count_sectors(job, program)
 
 
 def ncu() -> str | None:
@@ -208,20 +208,22 @@ def ncu() -> str | None:
     return shutil.which("ncu") or (found[-1] if found else None)
 
 
-def _counted(job: Job, program: str) -> Iterator[Figure | str]:
+def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
     """Run the kernels again under ncu, in a process of their own, and read its table."""
     command = [program, "--csv", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^fused"]
     command += ["--metrics", ",".join(_METRICS), sys.executable, "-m", "autograder.gpu.speed"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=max(job.left - 3, 1))
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield skipped(PART, "coalescing, counted", f"ncu did not end: {type(error).__name__}")
+        yield not_measured(PART, "coalescing, counted", f"ncu did not end: {type(error).__name__}")
         return
     rows = counters(done.stdout)
     if len(rows) != len(READS):
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line or "rror" in line]
         said = (lines or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[0]
-        yield skipped(PART, "coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {said[:200]}")
+        yield not_measured(
+            PART, "coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {said[:200]}"
+        )
         return
     for layout, row in zip(READS, rows, strict=True):
         # Each element of x and of y is read once, y contiguously.
@@ -255,6 +257,6 @@ def speed(job: Job) -> Iterator[Figure | str]:
 
 if __name__ == "__main__":  # what ncu runs: each kernel once
     for layout in READS:
-        call, x, _ = doubled(layout, "cuda")
+        call, x, _ = copy_kernel(layout, "cuda")
         call(x)
     torch.cuda.synchronize()

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from autograder.bench.figures import Figure, skipped
+from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job
 from passlab.equivalence.values import Tolerance, compare
 
@@ -37,15 +37,15 @@ DTYPES = (torch.float32, torch.float16)
 
 def tvm_cuda(job: Job) -> Iterator[Figure | str]:
     if importlib.util.find_spec("tvm") is None:
-        yield skipped(PART, "TVM's CUDA half", "the package tvm (apache-tvm) is missing here")
+        yield not_measured(PART, "TVM's CUDA half", "the package tvm (apache-tvm) is missing here")
         return
     from passlab.relax import tvm
 
-    yield from compiled(job)
+    yield from compile_ptx(job)
     if job.interpret:
-        yield skipped(PART, "TVM's kernels, run", "there is no GPU")
+        yield not_measured(PART, "TVM's kernels, run", "there is no GPU")
     elif not tvm.cuda(0).exist:
-        yield skipped(PART, "TVM's kernels, run", "this TVM was built without CUDA")
+        yield not_measured(PART, "TVM's kernels, run", "this TVM was built without CUDA")
     else:
         yield from _run(job)
 
@@ -134,12 +134,12 @@ def _wheel(name: str) -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def compiled(job: Job) -> Iterator[Figure | str]:
+def compile_ptx(job: Job) -> Iterator[Figure | str]:
     """Compile TVM's CUDA C to PTX for each architecture."""
     try:
         nvrtc = Nvrtc()
     except OSError as error:
-        yield skipped(PART, "CUDA C to PTX", str(error))
+        yield not_measured(PART, "CUDA C to PTX", str(error))
         return
     names = list(GROUPS)[: job.sample or None]
     for architecture in ARCHITECTURES:

@@ -124,7 +124,7 @@ class Session:
 
     def grade(self, submissions: Iterable[Submission], run: Run) -> int:
         """Grade and record what this run has not recorded yet; return how many it had recorded before."""
-        done, todo, digests = self.recorder.done(run), [], {}
+        done, todo, digests = self.recorder.digests(run), [], {}
         for submission in submissions:
             key = (submission.learner, submission.assignment)
             digests[key] = digest(submission)
@@ -151,17 +151,17 @@ class Session:
             self.failures[key] = f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}"
 
     def _stored_seed(self, submission: Submission, otherwise: int) -> int:
-        seeds = (score.seed for score in self.recorder.stored(submission.learner, submission.assignment))
+        seeds = (score.seed for score in self.recorder.latest(submission.learner, submission.assignment))
         return next((seed for seed in seeds if seed is not None), otherwise)
 
     def replay(self, submissions: Iterable[Submission]) -> list[Difference]:
         """Grade again on the same cases as last time; return the differences. Writes nothing."""
-        known = [s for s in submissions if self.recorder.stored(s.learner, s.assignment)]
+        known = [s for s in submissions if self.recorder.latest(s.learner, s.assignment)]
         found = []
         for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
             with self._only(paper.key):
                 new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
-                found += differences({paper.key: self.recorder.stored(*paper.key)}, {paper.key: new})
+                found += differences({paper.key: self.recorder.latest(*paper.key)}, {paper.key: new})
         return found
 
     def regrade(self, submissions: Iterable[Submission], run: Run, fresh: bool) -> tuple[list[Difference], list[Paper]]:

@@ -21,7 +21,7 @@ import msgspec
 from autograder.authoring import source
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import NotebookResult, Verdict
-from autograder.engine.engine import Answered, Engine
+from autograder.engine.engine import AnswerRun, Engine
 from autograder.grading import intake
 from autograder.grading.intake import Submission
 from autograder.grading.paper import read
@@ -89,16 +89,16 @@ def _collect(entry: Entry, submission: Submission, engine: Engine, exercise: str
     for seed in seeds:
         job = intake.job(nb, authored, submission.learner, submission.assignment, place.notebook, seed)
         cells = tuple(cell for cell in job.cells if cell.exercise in ("", exercise))
-        kept: dict[str, Answered] = {}
+        kept: dict[str, AnswerRun] = {}
         result = engine.grade(replace(job, cells=cells), kept)
         verdict = next((v for v in result.verdicts.values() if v.exercise == exercise), None)
-        entry.failure = lost(result, verdict)
+        entry.failure = why_not_raced(result, verdict)
         if entry.failure:
             return
         sort_out(entry, verdict, kept[exercise])
 
 
-def lost(result: NotebookResult, verdict: Verdict | None) -> str:
+def why_not_raced(result: NotebookResult, verdict: Verdict | None) -> str:
     """Return why a notebook has nothing to measure, or ""."""
     if verdict is None:
         return result.failure or "The notebook was not graded."
@@ -111,7 +111,7 @@ def lost(result: NotebookResult, verdict: Verdict | None) -> str:
     )
 
 
-def sort_out(entry: Entry, verdict: Verdict, answered: Answered) -> None:
+def sort_out(entry: Entry, verdict: Verdict, answered: AnswerRun) -> None:
     """Give an entry what its compiler returned for each hidden model, in addition to those it has.
 
     A family of the zoo is called by its name; other names would tell hidden cases.
@@ -140,7 +140,7 @@ def race(board: Board, racer: Racer, advance: Callable[[str], None] = lambda mod
 
 
 @dataclass
-class Kept:
+class Records:
     """What the leaderboards of a class remember. It says who is who, so only the instructor may read it.
 
     `salt`: of the pseudonyms; `names`: learner → pseudonym; `withdrawn`: learners who do not want to take part;
@@ -153,17 +153,17 @@ class Kept:
     races: list[dict[str, Any]] = field(default_factory=list)
 
 
-def recall(path: Path) -> Kept:
+def recall(path: Path) -> Records:
     """Read what is kept, or begin anew with a fresh salt. Raises ValueError for a file that is something else."""
     if not path.exists():
-        return Kept(secrets.token_hex(32))
+        return Records(secrets.token_hex(32))
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
+        return msgspec.json.decode(path.read_bytes(), type=Records)
     except msgspec.MsgspecError as error:
         raise ValueError(f"{path} cannot be read ({error}). Move it away: pseudonyms will then change.") from None
 
 
-def keep(path: Path, kept: Kept) -> None:
+def keep(path: Path, kept: Records) -> None:
     """Write what is kept, for the owner's eyes only; at any moment the file is the complete old or new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}.tmp")

@@ -26,7 +26,7 @@ from autograder.engine import aside, outputs
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
 from autograder.grading import files
 from autograder.grading.files import Damaged, read_text
-from passlab.notebook.cells import checked
+from passlab.notebook.cells import check_call
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
 
@@ -378,7 +378,7 @@ def read(path: Path) -> NotebookNode:
     if parts > MAX_PARTS:  # written with a line for each
         raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} values; it was not read.")
     if data["nbformat"] < 4:
-        data = aside.call(f"{__name__}:upgraded", data)
+        data = aside.call(f"{__name__}:upgrade", data)
         if data is None:
             raise Damaged(f"{path.name} has an old notebook format and cannot be converted; open it and save it again.")
     try:
@@ -398,7 +398,7 @@ def read(path: Path) -> NotebookNode:
     return nb
 
 
-def upgraded(data: dict) -> dict:
+def upgrade(data: dict) -> dict:
     """Return a notebook of an older format as nbformat 4. A heading of level 10**10 becomes as many characters."""
     return nbformat.reads(json.dumps(data), as_version=4)
 
@@ -437,7 +437,7 @@ def _normalise(nb: NotebookNode) -> None:
         if isinstance(cell.get("source"), list):
             cell.source = "".join(cell.source)
         if cell.cell_type == "code":
-            cell.outputs = [nbformat.from_dict(output) for output in outputs.stored(cell.get("outputs"))]
+            cell.outputs = [nbformat.from_dict(output) for output in outputs.from_file(cell.get("outputs"))]
             cell.execution_count = None
         name = cell.get("id")
         if not isinstance(name, str) or name in seen or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
@@ -581,7 +581,7 @@ def job(
             continue
         name, exercise, answer = _grade_id(cell), "", ""
         graded = name in known and is_autograded(known[name])
-        if graded and (check := checked(known[name].source)):
+        if graded and (check := check_call(known[name].source)):
             exercise, answer, graded = check.exercise, ast.unparse(check.answer), False
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
     if not run_all:
@@ -651,10 +651,10 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
-            cell.outputs = [died(f"This question was not graded: {result.failure or 'its cell did not run.'}")]
+            cell.outputs = [dead_output(f"This question was not graded: {result.failure or 'its cell did not run.'}")]
 
 
-def died(why: str) -> NotebookNode:
+def dead_output(why: str) -> NotebookNode:
     """Return the output of a cell that ended the Python process."""
     return new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
 
@@ -666,7 +666,7 @@ def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[Notebook
     card = new_output("display_data", {mime: value for mime, value in data.items() if value})
     points = min(max(round(verdict.points, 4), 0.0), most)
     if verdict.crash and not points:
-        return [card, died(verdict.crash)]
+        return [card, dead_output(verdict.crash)]
     return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
 
 
@@ -695,7 +695,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
             del output["execution_count"]
     failed = any(output.output_type == "error" for output in outputs)
     if ran.died and not failed:
-        outputs.append(died(ran.died))
+        outputs.append(dead_output(ran.died))
     elif ran.error and not failed:
         outputs.append(new_output("error", ename="Error", evalue=ran.error, traceback=[ran.error]))
     return outputs

@@ -32,7 +32,7 @@ from traitlets import Bool
 from autograder.authoring.answers import run_seed
 from autograder.authoring.notebooks import source_notebook
 from autograder.grading.gradebook import Failed, variable
-from autograder.grading.intake import died, fill, job, read, repair
+from autograder.grading.intake import dead_output, fill, job, read, repair
 from autograder.grading.recorder import Recorder
 from autograder.grading.scores import Run
 
@@ -141,7 +141,7 @@ class CarryOn(Execute):
         self.at = index
         if why := self.deadly.get(index):
             if cell.cell_type == "code":
-                cell.outputs = [died(why)]
+                cell.outputs = [dead_output(why)]
             return cell, resources
         cell, resources = super().preprocess_cell(cell, resources, index)
         for output in cell.get("outputs", ()):

@@ -7,7 +7,7 @@ submission that a kill interrupted is recorded again.
 
     with Recorder(source.settings()) as recorder:
         run = recorder.begin()
-        done = recorder.done(run)
+        done = recorder.digests(run)
         ...
         recorder.record(run, paper, digest(submission))
         recorder.finish(run)
@@ -147,7 +147,7 @@ class Recorder:
             db.execute(RUN.insert(), row)
         return run
 
-    def done(self, run: Run) -> dict[Key, str]:
+    def digests(self, run: Run) -> dict[Key, str]:
         """Return what this run has already recorded: (learner, assignment) → digest of the submission."""
         c = NOTEBOOK.c
         with self.engine.begin() as db:
@@ -327,10 +327,10 @@ class Recorder:
         with self.engine.begin() as db:
             return scores.scores(db)
 
-    def stored(self, learner: str, assignment: str) -> list[Score]:
+    def latest(self, learner: str, assignment: str) -> list[Score]:
         """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
         with self.engine.begin() as db:
-            return scores.stored(db, learner, assignment)
+            return scores.latest(db, learner, assignment)
 
     def penalties(self) -> dict[Key, float]:
         """Return (learner, assignment) → points deducted for a late submission."""
@@ -432,7 +432,7 @@ def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
 
 def _before(db: Connection, learner: str, assignment: str) -> dict[tuple[str, str], float | None]:
     """Return (notebook, check cell) → the points that automatic grading gave last time."""
-    return {(s.notebook, f"{s.question}-check"): s.points for s in scores.stored(db, learner, assignment)}
+    return {(s.notebook, f"{s.question}-check"): s.points for s in scores.latest(db, learner, assignment)}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:

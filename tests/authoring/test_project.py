@@ -20,7 +20,7 @@ from passlab.notebook.cells import cells
 from tests.support import tiny
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-AUTHORED = notebooks.authored()
+AUTHORED = notebooks.authored_paths()
 LESSONS = [path for path in AUTHORED if path.parent.name == "course" and path.stem != "index"]
 SOLUTIONS = source.notebooks()
 
@@ -34,7 +34,7 @@ def name(path) -> str:
 
 @pytest.fixture(scope="module")
 def wanted():
-    return notebooks.wanted()
+    return notebooks.expected_files()
 
 
 def test_every_pair_and_release_is_in_step(wanted):
@@ -54,7 +54,7 @@ def test_a_sample_answer_needs_nothing_that_a_learner_has_not():
         (name, cell)
         for path in source.notebooks()
         for name, place in source.places(path.parent.name).items()
-        if (cell := samples.wrong_text(name, place.handed))
+        if (cell := samples.wrong_text(name, place.answer_expr))
     ]
     assert len(cells) > 50
     for name, cell in cells:
@@ -62,7 +62,7 @@ def test_a_sample_answer_needs_nothing_that_a_learner_has_not():
 
 
 def test_building_twice_gives_the_same_bytes(wanted):
-    assert notebooks.wanted() == wanted
+    assert notebooks.expected_files() == wanted
 
 
 def test_what_is_out_of_step_is_found_and_mended(tmp_path):

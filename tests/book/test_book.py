@@ -218,7 +218,7 @@ mlir.parse("")"""
 
 def test_every_name_that_lessons_and_exercises_import_has_an_entry():
     paths = [*(ROOT / "course").glob("day*.py"), *(ROOT / "solutions").glob("day*/*.py")]
-    found = reference.used([jupytext.read(path) for path in paths])
+    found = reference.uses([jupytext.read(path) for path in paths])
     missing = {f"{at}.{name}" for at, names in found.items() for name in names if not reference._entry(at, name)}
     assert len(found) > 40
     assert {name for name in missing if not name.endswith((".tvm", ".relay", ".relax"))} == set()

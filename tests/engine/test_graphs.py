@@ -252,8 +252,8 @@ def test_on_a_device_all_programs_run_there_and_ours_apart_from_a_learners(proce
     assert not wrong and "is 2 before and 3 after" in wrong.reason and set(RUNS) == {"cpu:0"}
     ours, theirs = graphs._trusted, process
     assert ours is not theirs and ours.running and theirs.running
-    assert all(elsewhere.is_marked(program.fn) for program in theirs.sent)
-    assert not any(elsewhere.is_marked(program.fn) for program in ours.sent)
+    assert all(elsewhere.is_marked(program.fn) for program in theirs.programs)
+    assert not any(elsewhere.is_marked(program.fn) for program in ours.programs)
 
 
 @pytest.mark.parametrize("process", ["meta"], indirect=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autograder.engine.data import Cell
-from autograder.engine.runner.snapshots import needed
+from autograder.engine.runner.snapshots import checks_to_keep
 
 ANSWER = (
     "TABLE = {}\n\ndef helper(x):\n    return TABLE.get(x, x)\n\ndef double(x):\n    y = helper(x)\n    return y + y"
@@ -19,7 +19,7 @@ def kept(later: str) -> bool:
         Cell(2, "double-check", "", "day00.double", "double"),
         Cell(3, "later", later),
     ]
-    return needed(cells) == {2}
+    return checks_to_keep(cells) == {2}
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_only_checks_above_the_change_are_kept():
         Cell(2, "b", "def b(): return 2"),
         Cell(3, "b-check", "", "day00.b", "b"),
     ]
-    assert needed(cells) == {1}
+    assert checks_to_keep(cells) == {1}

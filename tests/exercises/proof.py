@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from autograder.authoring import answers
-from autograder.authoring.prove import prove, refused
+from autograder.authoring.prove import losses, prove
 from autograder.engine import wire
 from autograder.engine.data import CaseResult
 from autograder.engine.outcomes import to_wire
@@ -91,7 +91,7 @@ def refusals(exercise_id: str, seeds: Sequence[int]) -> list[str]:
     said: list[str] = []
     for at, seed in enumerate(seeds):
         right = [reference, *(others if FULL or not at else ())]
-        said += refused(exercise, seed, right, Seen(exercise).judge)
+        said += losses(exercise, seed, right, Seen(exercise).judge)
     return said
 
 

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from autograder.authoring import notebooks
 from autograder.authoring.source import ROOT
 from passlab import exercises
-from passlab.notebook.cells import checked
+from passlab.notebook.cells import check_call
 from tests.support.amounts import LESSONS
 
 #: Warnings that arise in a notebook's cells or in this project's code become errors; those inside other packages pass.
@@ -30,7 +30,7 @@ def execute(nb, folder, timeout: int = 300):
 
 
 #: The largest first: they take longest.
-NOTEBOOKS = sorted(notebooks.authored(), key=lambda path: -path.stat().st_size)
+NOTEBOOKS = sorted(notebooks.authored_paths(), key=lambda path: -path.stat().st_size)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -40,7 +40,7 @@ def test_runs(path, tmp_path, monkeypatch):
     nb, asked = notebooks.notebook(path), []
     for cell in nb.cells:
         if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code":
-            asked.append(checked(cell.source).exercise)
+            asked.append(check_call(cell.source).exercise)
     execute(nb, path.parent)
     assert bool(asked) == ("solutions" in path.parts)
     if asked:

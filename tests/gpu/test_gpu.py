@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from autograder.bench.figures import Figure, at_least, skipped
+from autograder.bench.figures import Figure, at_least, not_measured
 from autograder.gpu import __main__ as command
 from autograder.gpu import judging, kernels, machine, speed
 from autograder.gpu.job import Job
@@ -69,10 +69,10 @@ def test_generated_kernels_are_as_eager_torch_in_the_interpreter(tmp_path):
 def test_a_wrong_kernel_is_noticed(function):
     script = f"""
 import json
-from autograder.gpu.kernels import compared
+from autograder.gpu.kernels import compare_kernel
 from passlab.kernels import triton
 triton._EXPRESSIONS |= {{"maximum": "tl.minimum({{0}}, {{1}})", "add": "({{0}} - {{1}})"}}
-print(json.dumps(compared({function!r}, "float32", "a matrix", "cpu")))
+print(json.dumps(compare_kernel({function!r}, "float32", "a matrix", "cpu")))
 """
     ran = python("-c", script, TRITON_INTERPRET="1")
     assert "in the kernel" in json.loads(ran.stdout.splitlines()[-1])["wrong"], ran.stderr
@@ -92,7 +92,7 @@ def test_the_table_has_every_type_and_a_gpu_leaves_nothing_out():
 
 def test_a_tensor_keeps_its_strides_on_another_device():
     x = torch.randn(5, 8)[1:, ::2]
-    there = kernels.placed(x, "cpu")
+    there = kernels.place(x, "cpu")
     assert torch.equal(there, x) and there.stride() == x.stride() and there.storage_offset() == x.storage_offset()
 
 
@@ -177,15 +177,15 @@ def test_a_case_whose_graph_names_the_cpu_stays_there():
         return Case(name, lambda: (gm,))
 
     on = judging.OnDevice("meta")
-    anywhere = on.placed(case("anywhere", lambda x: torch.relu(x) * 2))
-    pinned = on.placed(case("pinned", lambda x: x + torch.zeros_like(x, device="cpu")))
-    on.placed(Case("numbers", lambda: (1, 2)))
+    anywhere = on.place(case("anywhere", lambda x: torch.relu(x) * 2))
+    pinned = on.place(case("pinned", lambda x: x + torch.zeros_like(x, device="cpu")))
+    on.place(Case("numbers", lambda: (1, 2)))
     assert on.cases == {"anywhere": "device", "pinned": "names the CPU", "numbers": "no graph"}
     assert anywhere.build()[0].meta["inputs"][0].is_meta and not pinned.build()[0].meta["inputs"][0].is_meta
 
 
 def test_answers_are_judged_where_the_device_is():
-    told = judging.proved("day01.swap-relu", "cpu:0", 0)
+    told = judging.prove_on("day01.swap-relu", "cpu:0", 0)
     assert told["problems"] == [] and set(told["answers"]) == {"right", "wrong", "stub"}
     assert told["cases"]["device"] > 0 and "same" in told["verdicts"] and sum(told["runs"].values()) > 0
 
@@ -194,7 +194,7 @@ def test_a_wrong_verdict_is_a_problem(monkeypatch):
     exercise = judging.exercises.find("day01.swap-relu")
     everything = lambda *_: judging.Judgement(exercise)  # noqa: E731
     monkeypatch.setattr(judging, "judge", everything)
-    assert judging.proved("day01.swap-relu", "cpu:0", 0)["problems"]
+    assert judging.prove_on("day01.swap-relu", "cpu:0", 0)["problems"]
 
 
 def test_a_package_that_only_the_notebook_imports_may_be_missing(tmp_path, monkeypatch):
@@ -242,7 +242,7 @@ def test_the_table_and_the_file_say_the_same(tmp_path, capsys):
         at_least("speed", "bandwidth / that of a copy", 0.5, 0.85, "x"),
         Figure("kernels", "chain", "wrong: 1 is 2", held=False),
         at_least("kernels", "order", 3, 3, ""),
-        skipped("tvm", "TVM's CUDA half", "the package tvm is missing here"),
+        not_measured("tvm", "TVM's CUDA half", "the package tvm is missing here"),
     ]
     text = command.table(figures, {"gpu": "a GPU"})
     assert "1 held, 1 wrong, 1 missed, 1 not measured. {'gpu': 'a GPU'}" in text

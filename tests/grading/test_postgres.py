@@ -48,7 +48,7 @@ def test_a_recorder_resumes_after_kills(server, tmp_path):
         step = draw.randint(1, 30) if by_step else None
         assert not survives(hurt, 1, step, None if by_step else draw.uniform(0.05, 0.2))
     with Recorder(hurt) as recorder:
-        assert 0 < len(recorder.done(recorder.begin(7))) < len(CLASS)
+        assert 0 < len(recorder.digests(recorder.begin(7))) < len(CLASS)
     assert survives(hurt, 1, None, None)
     assert state(hurt) == state(quiet)
 

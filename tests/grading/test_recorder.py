@@ -219,7 +219,7 @@ def test_a_stretch_question_gives_extra_credit_that_nbgrader_knows(config):
         assert given(config) == (10, 37, 0, 6)
         score = next(s for s in recorder.scores()["ada", "ps1"] if s.question == "bonus")
         assert (score.points, score.total, score.stretch, score.auto) == (6, 6, True, 6)
-        assert recorder.stored("ada", "ps1")[-2].points == 6
+        assert recorder.latest("ada", "ps1")[-2].points == 6
         recorder.record(recorder.begin(seed=9), books.paper(config, "ada", {"one": 4, "own": "E"}), "")
         assert given(config) == (4, 37, 0, 0)
 
@@ -254,7 +254,7 @@ def test_what_was_graded_can_be_read_back_to_replay_it(config):
             run = recorder.begin(seed)
             recorder.record(run, books.paper(config, "ada", points, seed=seed), "")
             recorder.finish(run)
-        stored = {score.question: (score.points, score.seed) for score in recorder.stored("ada", "ps1")}
+        stored = {score.question: (score.points, score.seed) for score in recorder.latest("ada", "ps1")}
         results = recorder.results()
     assert stored["one"] == (2, 8) and stored["two"] == (2.5, 8) and stored["sketch"] == (None, 8)
     assert [(r.notebook, r.seed, r.seconds) for r in results] == [("p1", 8, 0.25), ("p2", 8, 0.25)]
@@ -270,7 +270,7 @@ def test_a_preview_shows_every_difference_and_writes_nothing(config):
         found = differences(recorder.scores(), {paper.key: recorder.preview(paper)})
         assert [(d.question, d.old.points, d.new.points) for d in found] == [("one", 4, 1), ("four", 0, 3)]
         assert tables(config.CourseDirectory.db_url) == before
-        assert total(recorder.stored("ada", "ps1")) == 13.5
+        assert total(recorder.latest("ada", "ps1")) == 13.5
         paper = books.paper(config, "bob", ALL)
         assert all(d.old is None for d in differences(recorder.scores(), {paper.key: recorder.preview(paper)}))
 
@@ -296,9 +296,9 @@ def test_a_run_knows_what_it_has_recorded_and_a_changed_submission_is_not_that(c
     with Recorder(config) as recorder:
         run = recorder.begin()
         recorder.record(run, books.paper(config, "ada", ALL), digests[0])
-        assert recorder.done(run) == {("ada", "ps1"): digests[0]}
+        assert recorder.digests(run) == {("ada", "ps1"): digests[0]}
         recorder.record(run, books.paper(config, "ada", {"one": 1}), digests[1])
-        assert recorder.done(run) == {("ada", "ps1"): digests[1]}
+        assert recorder.digests(run) == {("ada", "ps1"): digests[1]}
         assert total(recorder.scores()["ada", "ps1"]) == 3, "one: 1, own: 2"
 
 
@@ -332,7 +332,7 @@ def test_nothing_is_recorded_of_what_was_not_graded(config):
         strange.submission.assignment = "ps9"
         with pytest.raises(Failed, match="ps9 is not in the gradebook"):
             recorder.record(run, strange, "")
-        assert recorder.scores() == {} == recorder.done(run)
+        assert recorder.scores() == {} == recorder.digests(run)
     assert not Path(config.CourseDirectory.root, "run/autograded").exists()
 
 

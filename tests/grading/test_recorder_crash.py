@@ -40,7 +40,7 @@ def grade(config, version: int) -> None:
     """Grade the class as `passlab grade` does: only what this run has not recorded yet."""
     with Recorder(config) as recorder:
         run = recorder.begin(7)
-        done = recorder.done(run)
+        done = recorder.digests(run)
         for learner in CLASS:
             mine = version if learner == CHANGED else 1
             if done.get((learner, "ps1")) != f"{learner} {mine}":
@@ -114,7 +114,7 @@ def test_a_recorder_killed_many_times_leaves_what_an_undisturbed_one_does(tmp_pa
         assert not survives(hurt, 1 if kills < most // 2 else 2, step, seconds), "it was done before it could be killed"
         kills += 1
     with Recorder(hurt) as recorder:
-        assert 0 < len(recorder.done(recorder.begin(7))) < len(CLASS), "the kills came in the middle of the class"
+        assert 0 < len(recorder.digests(recorder.begin(7))) < len(CLASS), "the kills came in the middle of the class"
     assert survives(hurt, 2, None, None)
     expected, got = state(quiet), state(hurt)
     assert got[0] == expected[0] and got[1] == expected[1]

@@ -6,9 +6,9 @@ from datetime import datetime
 import pytest
 
 from autograder.engine.data import CaseResult, NotebookResult, Verdict
-from autograder.engine.engine import Answered
+from autograder.engine.engine import AnswerRun
 from autograder.grading import entries
-from autograder.grading.entries import Board, Entry, Kept
+from autograder.grading.entries import Board, Entry, Records
 from autograder.grading.recorder import Recorder
 from autograder.reports import leaderboard, ranking
 from autograder.reports.leaderboard import About
@@ -105,11 +105,11 @@ HANDED_IN = {
 }
 
 
-def kept() -> Kept:
-    return Kept(SALT, withdrawn=["cyd"], races=[{"when": "2026-05-02 10:00", "entries": {"ada": ["old", 1.25]}}])
+def kept() -> Records:
+    return Records(SALT, withdrawn=["cyd"], races=[{"when": "2026-05-02 10:00", "entries": {"ada": ["old", 1.25]}}])
 
 
-def lines(names: bool = True, remembered: Kept | None = None) -> list[Standing]:
+def lines(names: bool = True, remembered: Records | None = None) -> list[Standing]:
     return leaderboard.standings(board(), remembered or kept(), HANDED_IN, {"dan"}, ABOUT.when, names)
 
 
@@ -195,9 +195,9 @@ def verdict(**lost: str) -> Verdict:
     return Verdict("day12.compiler", 1, 2, 7, cases=made)
 
 
-def answered(of: str) -> Answered:
+def answered(of: str) -> AnswerRun:
     number = range(len(CASES))
-    return Answered([*CASES.values()], [b"x%d" % n for n in number], [f"{of}{n}".encode() for n in number])
+    return AnswerRun([*CASES.values()], [b"x%d" % n for n in number], [f"{of}{n}".encode() for n in number])
 
 
 def test_hidden_models_race_and_traps_do_not():
@@ -248,5 +248,5 @@ def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
     ],
 )
 def test_what_may_not_race_says_why(failure, told, said):
-    found = entries.lost(NotebookResult("ada", "day12", "capstone", 1, failure=failure), told)
+    found = entries.why_not_raced(NotebookResult("ada", "day12", "capstone", 1, failure=failure), told)
     assert found.startswith(said) and bool(found) == bool(said)

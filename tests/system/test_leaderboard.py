@@ -18,7 +18,7 @@ OUT = ("torch.compile", "TVM")
 
 def test_compilers_race_from_the_notebook_to_the_page(tmp_path):
     """A compiler that saves, one that was never written, and one that crashes: the first alone has a rank."""
-    for path, text in samples.wanted().items():
+    for path, text in samples.expected_files().items():
         learner, day, notebook = path.relative_to(source.COURSE / samples.FOLDER).parts
         if day == "day12" and learner in ("perfect", "untouched", "crash"):
             (folder := tmp_path / "class" / learner / day).mkdir(parents=True)

@@ -34,7 +34,7 @@ def close(names: Iterable[str]) -> None:
     for (holder, method), name in closing.methods(names).items():
         setattr(holder, method, closing.refuse(name))
     linecache.clearcache()
-    sandbox.forgo(LIBRARY, "/tmp", programs=True)
+    sandbox.drop_access(LIBRARY, "/tmp", programs=True)
 
 
 def _packed(function: FunctionType) -> Iterator[tuple[ModuleType, str]]:

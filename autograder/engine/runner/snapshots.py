@@ -46,7 +46,7 @@ def _looked_up(source: str) -> set[str]:
     return {symbol.get_name() for table in tables(top) for symbol in table.get_symbols() if symbol.is_global()}
 
 
-def _changed(source: str) -> set[str] | None:
+def _changed_names(source: str) -> set[str] | None:
     """Return the global names that a cell binds, or whose objects it may change; None if that is unknown."""
     top = symtable.symtable(source, "cell", "exec")
     found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
@@ -66,7 +66,7 @@ def _changed(source: str) -> set[str] | None:
     return found - {""}
 
 
-def needed(cells: Iterable[Cell]) -> set[int]:
+def checks_to_keep(cells: Iterable[Cell]) -> set[int]:
     """Return the check cells (by index) whose answers must be kept as they are at the check."""
     found: set[int] = set()
     uses: dict[int, set[str]] = {}  # check cell → names that its answer may look up
@@ -76,7 +76,7 @@ def needed(cells: Iterable[Cell]) -> set[int]:
             uses[cell.index] = above | {n.id for n in ast.walk(parse(cell.answer)) if isinstance(n, ast.Name)}
             continue
         try:
-            changed = _changed(cell.source)
+            changed = _changed_names(cell.source)
             above = above | _looked_up(cell.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, or not Python
             changed = None
@@ -86,4 +86,4 @@ def needed(cells: Iterable[Cell]) -> set[int]:
 
 def needed_of(cells: list[dict]) -> list[int]:
     """Return the same from and as JSON."""
-    return sorted(needed(Cell(**cell) for cell in cells))
+    return sorted(checks_to_keep(Cell(**cell) for cell in cells))

@@ -148,14 +148,14 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
                     del questions[talk]
                     continue
                 if talk not in answers:
-                    answers[talk] = _wanted(shell, questions[talk])
+                    answers[talk] = _answer_of(shell, questions[talk])
                 send(talk, *_outcome(*answers[talk], head["about"], bytes(payload)))
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _wanted(shell: Shell, cell: Cell) -> tuple:
+def _answer_of(shell: Shell, cell: Cell) -> tuple:
     """Return the exercise, the answer, and why there is no answer, or ""."""
     exercise = exercises.find(cell.exercise)
     answer, error = shell.value(cell.answer, exercise.seconds)

@@ -309,19 +309,19 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = (), gpu: bool = False
     return 0
 
 
-def forgo(*folders: Path | str, programs: bool = False) -> None:
+def drop_access(*folders: Path | str, programs: bool = False) -> None:
     """Take these folders from this process and its descendants for good, and with `programs` starting programs, too.
 
     For a process confined by `enter`. Does nothing where the layer is missing that could do it. What is read-only stays
     where a folder is writable: the project itself may lie in /tmp.
     """
 
-    def kept(paths: Iterable[str], gone: set[str]) -> list[str]:
+    def remaining(paths: Iterable[str], gone: set[str]) -> list[str]:
         return [path for path in paths if not any(Path(path).is_relative_to(folder) for folder in gone)]
 
     given, writable = {str(folder) for folder in folders}, {"/tmp", *DEVICES}
-    readable = kept(json.loads(os.environ[_SEEN]), given - writable)
-    _apply(lambda: landlock.restrict(readable, kept(writable, given)), unsafe=True)
+    readable = remaining(json.loads(os.environ[_SEEN]), given - writable)
+    _apply(lambda: landlock.restrict(readable, remaining(writable, given)), unsafe=True)
     if programs:
         _apply(lambda: seccomp.install(("execve", "execveat")), unsafe=True)
 
@@ -566,7 +566,7 @@ def _probe(unsafe: bool) -> dict[str, bool]:
 _TRIAL = Limits(memory_mib=64, processes=8, files=64, file_mib=8, tmp_mib=1, inodes=64)
 
 
-def _refused(attempt: Callable[[], object], *numbers: int) -> bool:
+def _is_refused(attempt: Callable[[], object], *numbers: int) -> bool:
     try:
         attempt()
     except OSError as error:
@@ -576,7 +576,7 @@ def _refused(attempt: Callable[[], object], *numbers: int) -> bool:
 
 def _too_much() -> bool:
     """Return whether memory beyond the limit and one process too many are both refused."""
-    memory = _refused(lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), errno.ENOMEM)
+    memory = _is_refused(lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), errno.ENOMEM)
     children = []
     try:
         for _ in range(_TRIAL.processes + 1):
@@ -595,11 +595,11 @@ def _trials() -> dict[str, bool]:
     """Return layer → whether it refused what it forbids to this process, which `enter` has confined."""
     return {
         "namespaces": os.getpid() == 1 and not os.path.exists("/proc/self"),
-        "seccomp": _refused(lambda: linux.call("unshare", 0), errno.EPERM),  # a no-op that needs no privilege
-        "landlock": _refused(lambda: os.listdir("/dev"), errno.EACCES),
+        "seccomp": _is_refused(lambda: linux.call("unshare", 0), errno.EPERM),  # a no-op that needs no privilege
+        "landlock": _is_refused(lambda: os.listdir("/dev"), errno.EACCES),
         "rlimits": _too_much(),
-        "own tmp": _refused(lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), errno.ENOSPC)
-        and _refused(lambda: Path("/dev/small").touch(), errno.EROFS, errno.EACCES),
+        "own tmp": _is_refused(lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), errno.ENOSPC)
+        and _is_refused(lambda: Path("/dev/small").touch(), errno.EROFS, errno.EACCES),
     }
 
 

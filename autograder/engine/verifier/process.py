@@ -31,13 +31,13 @@ from autograder.engine.data import Verdict
 from autograder.engine.forms import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import (
+    CaseFindings,
     Key,
     KnownCase,
     Misconceptions,
     Mistakes,
     Question,
     Result,
-    Seen,
     cases_of,
     payloads,
     wrong_answers,
@@ -52,7 +52,7 @@ from passlab.process.messages import Garbled, Gone, receive, send
 #: Judging one question takes seconds; only a hostile value takes longer. Time for modules is counted separately.
 MOST_SECONDS = 30
 MOST_MEMORY = 4 * 2**30
-MOST_KEPT = 100_000
+MOST_FINDINGS = 100_000
 #: Exit status of a child that could not judge because the builder has ended.
 _NO_BUILDER = 3
 
@@ -76,10 +76,10 @@ class Request:
 
 
 class Verifier:
-    """Answers requests on its sockets until they are closed. `kept`: findings of earlier questions."""
+    """Answers requests on its sockets until they are closed. `findings`: findings of earlier questions."""
 
     def __init__(self, sockets: list[socket.socket]):
-        self.kept: dict[Key, Seen] = {}
+        self.findings: dict[Key, CaseFindings] = {}
         self.mistakes: Mistakes = {}
         self.running: dict[socket.socket, Request] = {}
         self.select = selectors.DefaultSelector()
@@ -90,13 +90,13 @@ class Verifier:
         while len(self.select.get_map()):
             for key, _ in self.select.select(timeout=0.5 if self.running else None):
                 if key.fileobj in self.running:
-                    self._finished(self.running[key.fileobj])
+                    self._finish(self.running[key.fileobj])
                 else:
-                    self._asked(key.fileobj)
+                    self._handle(key.fileobj)
             for request in [r for r in self.running.values() if time.monotonic() > r.deadline]:
                 os.kill(request.pid, signal.SIGKILL)  # its pipe closes, and the loop above sees it
 
-    def _asked(self, sock: socket.socket) -> None:
+    def _handle(self, sock: socket.socket) -> None:
         try:
             head, payload = receive(sock)
         except Gone:
@@ -146,7 +146,7 @@ class Verifier:
                 asked = request.questions[at]
                 requests.allow(_for_modules(asked))
                 graphs.allow(graphs.SECONDS)
-                question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
+                question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.findings)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
             if _peak() > most - MOST_MEMORY // 2:  # what was lost may have been lost for want of memory
@@ -161,7 +161,7 @@ class Verifier:
         finally:
             os._exit(1)
 
-    def _finished(self, request: Request) -> None:
+    def _finish(self, request: Request) -> None:
         """Handle a child that has replied or died."""
         self.select.unregister(request.pipe)
         del self.running[request.pipe]
@@ -170,9 +170,9 @@ class Verifier:
             found, _ = receive(request.pipe, request.deadline + 1, 0, reader(Found))
             if found.verdicts.keys() != set(group):
                 raise Garbled("verdicts on other questions")
-            if len(self.kept) > MOST_KEPT:
-                self.kept.clear()
-            self.kept |= {key: Seen.of(kept) for key, kept in found.fresh}
+            if len(self.findings) > MOST_FINDINGS:
+                self.findings.clear()
+            self.findings |= {key: CaseFindings.of(kept) for key, kept in found.fresh}
             self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
             request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
         except (Gone, Garbled):
@@ -181,7 +181,7 @@ class Verifier:
             elif request.searching:  # a known wrong answer, stopped inside a compiler, can crash it, too
                 request.searching, request.waiting = False, [group, *request.waiting]
             else:
-                request.verdicts[group[0]] = asdict(_undecided(request.questions[group[0]]))
+                request.verdicts[group[0]] = asdict(_no_verdict(request.questions[group[0]]))
         request.pipe.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(request.pid, signal.SIGKILL)
@@ -211,7 +211,7 @@ def _peak() -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmPeak"))
 
 
-def _undecided(question: dict[str, Any]) -> Verdict:
+def _no_verdict(question: dict[str, Any]) -> Verdict:
     """Return the verdict on an answer whose results could not be judged: it earns nothing."""
     exercise = exercises.find(question["exercise"])
     message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."

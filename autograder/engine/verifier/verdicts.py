@@ -1,7 +1,7 @@
 """Turn the outcomes of one question into its verdict: the judge, the learner's view of it, and the misconception.
 
 Where judging depends on the data alone, the same bytes on the same case give the same findings. They are cached
-(`Seen`), so that a value which many learners return is judged once.
+(`CaseFindings`), so that a value which many learners return is judged once.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Prebuilt:
 
 
 @dataclass
-class Seen:
+class CaseFindings:
     """Findings on one value for one case, without graphs; a picture (text, svg) if one was drawn. `devices`: where its
     graphs ran."""
 
@@ -125,7 +125,7 @@ class Seen:
         return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn, "devices": self.devices}
 
     @classmethod
-    def of(cls, kept: Kept) -> Seen:
+    def of(cls, kept: Kept) -> CaseFindings:
         return cls([Finding(*row) for row in kept.findings], kept.fingerprint, kept.drawn, tuple(kept.devices))
 
 
@@ -135,12 +135,12 @@ class Question:
     `kept`: findings from earlier questions; new ones are added to `fresh`.
     """
 
-    def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, Seen]):
+    def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, CaseFindings]):
         self.exercise, self.seed = exercises.find(exercise), seed
         self.cases, self.visible = cases_of(exercise, seed)
         self.heads, self.values = heads, values
         self.kept, self.fresh = kept, {}
-        self.seen: list[Seen] = []
+        self.by_case: list[CaseFindings] = []
         self.process = graphs.Disposable()
 
     def verdict(self, misconceptions: Misconceptions) -> Verdict:
@@ -150,8 +150,8 @@ class Question:
 
     def _verdict(self, misconceptions: Misconceptions) -> Verdict:
         result = conclude(self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings)
-        cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
-        drawn = self._drawn(result)
+        cases = [self._case_result(at, seen) for at, seen in enumerate(self.by_case)]
+        drawn = self._picture(result)
         card = report(for_learner(result, self.cases[: self.visible]), draw=lambda _: drawn)
         ended = (at for at, head in enumerate(self.heads) if head["status"] in ("died", "timeout", "missing"))
         crash = next((self._outcome(at).error for at in ended), "")
@@ -176,7 +176,7 @@ class Question:
         """Return where the programs ran that `same` compares; modules of compilers are built for the CPU."""
         if "same" not in self.exercise.points:
             return []
-        ran = {device for seen in self.seen for device in seen.devices}
+        ran = {device for seen in self.by_case for device in seen.devices}
         return sorted(ran if self.exercise.flavour == "torch" else ran | {"cpu"})
 
     def _outcome(self, at: int) -> Outcome:
@@ -193,19 +193,19 @@ class Question:
         return (self.exercise.id, self.seed, at, hashlib.sha256(said + self.values[at]).hexdigest())
 
     def _findings(self, exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
-        at = len(self.seen)
+        at = len(self.by_case)
         key = self._key(at)
         seen = self.kept.get(key)
         if seen is None:
             before, runs = of_the_moment(), RUNS.copy()
-            findings = self.judged(at)
-            seen = Seen(findings, self.fingerprint(at), devices=tuple(RUNS - runs) if case.asks("same") else ())
+            findings = self.judge_case(at)
+            seen = CaseFindings(findings, self.fingerprint(at), devices=tuple(RUNS - runs) if case.asks("same") else ())
             if self.heads[at]["status"] == "ok" and before == of_the_moment():
                 self.fresh[key] = seen
-        self.seen.append(seen)
+        self.by_case.append(seen)
         return seen.findings
 
-    def judged(self, at: int) -> list[Finding]:
+    def judge_case(self, at: int) -> list[Finding]:
         """Return the judge's findings on one case, graphs included.
 
         A returned graph may spoil the process that runs it for those of later cases, or keep what it saw there. So what
@@ -214,13 +214,13 @@ class Question:
         """
         fresh = not self.process.running
         with self.process:
-            findings = self._judged(at)
+            findings = self._judge_once(at)
         if fresh or all(finding.ok for finding in findings):
             return findings
         with contextlib.closing(graphs.Disposable()) as process, process:
-            return self._judged(at)
+            return self._judge_once(at)
 
-    def _judged(self, at: int) -> list[Finding]:
+    def _judge_once(self, at: int) -> list[Finding]:
         case, outcome = self.cases[at], self._outcome(at)
         if outcome.status == "ok":
             try:
@@ -239,24 +239,24 @@ class Question:
         except wire.Refused:
             return ""
 
-    def _case_result(self, at: int, seen: Seen) -> CaseResult:
+    def _case_result(self, at: int, seen: CaseFindings) -> CaseResult:
         lost = tuple(sorted({f.verdict for f in seen.findings if not f.ok}))
         return CaseResult(self.cases[at].name, at >= self.visible, self.heads[at]["status"], lost, seen.fingerprint)
 
-    def _drawn(self, result: Judgement) -> Any:
+    def _picture(self, result: Judgement) -> Any:
         """Return the picture of the finding shown first, drawn once for all learners who return the same value."""
         failure = result.failure
-        at = next((at for at, seen in enumerate(self.seen) if any(f is failure for f in seen.findings)), None)
+        at = next((at for at, seen in enumerate(self.by_case) if any(f is failure for f in seen.findings)), None)
         if failure is None or at is None or not result.attempted:
             return None
-        seen = self.seen[at]
+        seen = self.by_case[at]
         if seen.drawn is None:
             place = next(i for i, f in enumerate(seen.findings) if f is failure)
             key = self._key(at)
             if failure.before is None and key in self.kept:  # without its graphs
-                failure = self.judged(at)[place]
+                failure = self.judge_case(at)[place]
             drawn = picture(Judgement(self.exercise, [failure]))
-            seen = self.seen[at] = replace(seen, drawn=(drawn.text, drawn.svg) if drawn else ("", ""))
+            seen = self.by_case[at] = replace(seen, drawn=(drawn.text, drawn.svg) if drawn else ("", ""))
             if key in self.kept or key in self.fresh:
                 self.fresh[key] = seen
         text, svg = seen.drawn
@@ -315,10 +315,12 @@ class Misconceptions:
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at].lost)
         lost = {verdict for case in seen for verdict in case.lost}
-        known = [_Known(exercise_id, seed, entry) for entry in wrong_answers(exercise_id) if entry.mark.verdict in lost]
+        known = [
+            _WrongAnswer(exercise_id, seed, entry) for entry in wrong_answers(exercise_id) if entry.mark.verdict in lost
+        ]
         for one in known:  # nothing has to be judged if one returns the same values
             if time.monotonic() < until and all(
-                self._gives(one, at) == (seen[at].status, seen[at].fingerprint) for at in order
+                self._signature(one, at) == (seen[at].status, seen[at].fingerprint) for at in order
             ):
                 return match(seen, [(one.entry.mark.note, seen)])
         alike = []
@@ -327,33 +329,33 @@ class Misconceptions:
             for at in order:
                 if time.monotonic() > until:
                     break
-                theirs[at] = Behaviour(seen[at].name, *self._does(one, at))
+                theirs[at] = Behaviour(seen[at].name, *self._behave(one, at))
                 if (theirs[at].status, theirs[at].lost) != (seen[at].status, seen[at].lost):
                     break
             else:
                 alike.append((one.entry.mark.note, [theirs[at] for at in range(len(seen))]))
         return match(seen, alike)
 
-    def _gives(self, one: _Known, at: int) -> tuple[str, str]:
+    def _signature(self, one: _WrongAnswer, at: int) -> tuple[str, str]:
         """Return the status of its run on a case, and the fingerprint of its value."""
-        found = self._found(one, at)
-        return (found.status, found.fingerprint) if found else one.gives(at)
+        found = self._cached(one, at)
+        return (found.status, found.fingerprint) if found else one.signature(at)
 
-    def _found(self, one: _Known, at: int) -> Result | None:
+    def _cached(self, one: _WrongAnswer, at: int) -> Result | None:
         return self.known.get(one.key(at)) or self.fresh.get(one.key(at))
 
-    def _does(self, one: _Known, at: int) -> Result:
-        found = self._found(one, at)
+    def _behave(self, one: _WrongAnswer, at: int) -> Result:
+        found = self._cached(one, at)
         if found is None:
             before = of_the_moment()
-            status, fingerprint = one.gives(at)
-            found = Result(status, one.loses(at), fingerprint)
+            status, fingerprint = one.signature(at)
+            found = Result(status, one.lost_verdicts(at), fingerprint)
             if before == of_the_moment() and at not in one.unsteady:
                 self.fresh[one.key(at)] = found
         return found
 
 
-class _Known:
+class _WrongAnswer:
     """A known wrong answer to an exercise, run once on each case that is asked for."""
 
     def __init__(self, exercise: str, seed: int, entry: Any):
@@ -378,12 +380,12 @@ class _Known:
             self.questions[at] = Question(self.exercise, self.seed, [head] * (at + 1), [value] * (at + 1), {})
         return self.questions[at]
 
-    def gives(self, at: int) -> tuple[str, str]:
+    def signature(self, at: int) -> tuple[str, str]:
         """Return the status of its run on a case, and the fingerprint of its value."""
         question = self._question(at)
         return question.heads[at]["status"], question.fingerprint(at)
 
-    def loses(self, at: int) -> list[str]:
+    def lost_verdicts(self, at: int) -> list[str]:
         """Return the verdicts that its value loses on a case."""
         with elsewhere.trusting():
-            return sorted({f.verdict for f in self._question(at).judged(at) if not f.ok})
+            return sorted({f.verdict for f in self._question(at).judge_case(at) if not f.ok})

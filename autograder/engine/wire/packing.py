@@ -61,7 +61,7 @@ class _Packer:
         self.memory: list[torch.UntypedStorage] = []
         self.places: dict[tuple[str, int], int] = {}
         self.nodes: dict[int, dict[fx.Node, int]] = {}  # id of a graph → place of each of its nodes
-        self.kept: list[Any] = []  # keeps objects alive whose id is in `places`
+        self.alive: list[Any] = []  # keeps objects alive whose id is in `places`
         self.items = 0
         self.where = "The returned value"
         self.inside: dict[fx.Node, int] | None = None  # while operands are walked: node → its place in the graph
@@ -88,7 +88,7 @@ class _Packer:
         pack = _PACK.get(kind)
         if pack is None:
             recorded = kinds.RECORDS.get(kind.__name__) is kind
-            pack = _Packer.record if recorded else _compilers(value) or _inherited(value)
+            pack = _Packer.record if recorded else _compilers(value) or _base_packer(value)
         if pack is None:
             raise self.refuse(value)
         packed = pack(self, value, depth + 1)
@@ -113,7 +113,7 @@ class _Packer:
         if self.items > kinds.ITEMS:
             raise Refused(f"{self.where} contains more than {kinds.ITEMS:,} values.")
 
-    def unordered(self, tag: str, values: Any, depth: int) -> list:
+    def pack_set(self, tag: str, values: Any, depth: int) -> list:
         """Pack a set, in an order that depends only on its contents."""
         self.count(len(values))
         return [tag, *sorted((self.value(v, depth) for v in values), key=repr)]
@@ -125,7 +125,7 @@ class _Packer:
             flat += self.value(key, depth), self.value(item, depth)
         return flat
 
-    def named(self, tag: str, value: Any) -> list:
+    def pack_name(self, tag: str, value: Any) -> list:
         name = _NAMES[type(value)].get(value)
         if name is None:
             raise self.refuse(value)
@@ -170,7 +170,7 @@ class _Packer:
         key = id(value)
         known = self.places.get(key)
         if known is None:
-            self.kept.append(value)
+            self.alive.append(value)
             made = make(value)
             known = self.places[key] = len(table)
             table.append(made)
@@ -212,7 +212,7 @@ class _Packer:
     def module(self, value: nn.Module, depth: int) -> list:
         known = self.places.get(id(value))
         if known is None:
-            self.kept.append(value)
+            self.alive.append(value)
             self.places[id(value)] = -1
             traced = fx.GraphModule in type.mro(type(value))
             try:
@@ -279,7 +279,7 @@ class _Packer:
     def graph(self, graph: fx.Graph, depth: int) -> list:
         known = self.places.get(id(graph))
         if known is None:
-            self.kept.append(graph)
+            self.alive.append(graph)
             known = self.places[id(graph)] = len(self.graphs)
             self.graphs.append(None)
             self.graphs[known] = self._graph(graph, depth)
@@ -292,7 +292,7 @@ class _Packer:
                 f"{self.where} contains a graph with packed inputs (from torch.export or concrete_args). "
                 f"Return one whose inputs are placeholders only."
             )
-        nodes = self.listed(graph)
+        nodes = self.nodes_in_order(graph)
         place = {node: i for i, node in enumerate(nodes)}
         self.nodes[id(graph)] = place
         self.count(len(nodes))
@@ -313,7 +313,7 @@ class _Packer:
             self.where, self.inside = outer, outside
         return [rows, strays]
 
-    def listed(self, graph: fx.Graph) -> list[fx.Node]:
+    def nodes_in_order(self, graph: fx.Graph) -> list[fx.Node]:
         """Return the nodes of a graph in its order. Raises Refused if its node list is damaged."""
         nodes: dict[fx.Node, None] = {}
         for node in fx.graph._node_list(graph):
@@ -431,16 +431,16 @@ _PACK: dict[type, Callable[[_Packer, Any, int], list]] = {
     torch.Size: lambda p, v, d: p.many("sz", v, d),
     dict: _Packer.mapping,
     immutable_dict: _Packer.mapping,
-    set: lambda p, v, d: p.unordered("s", v, d),
-    frozenset: lambda p, v, d: p.unordered("fs", v, d),
+    set: lambda p, v, d: p.pack_set("s", v, d),
+    frozenset: lambda p, v, d: p.pack_set("fs", v, d),
     complex: lambda p, v, d: ["c", p.value(v.real, d), p.value(v.imag, d)],
     bytes: lambda p, v, d: ["b", base64.b64encode(v).decode()],
     slice: lambda p, v, d: ["sl", *[p.value(x, d) for x in (v.start, v.stop, v.step)]],
     range: lambda p, v, d: ["r", *[p.value(x, d) for x in (v.start, v.stop, v.step)]],
     type(...): lambda p, v, d: ["..."],
-    torch.dtype: lambda p, v, d: p.named("dt", v),
-    torch.memory_format: lambda p, v, d: p.named("mf", v),
-    torch.layout: lambda p, v, d: p.named("lo", v),
+    torch.dtype: lambda p, v, d: p.pack_name("dt", v),
+    torch.memory_format: lambda p, v, d: p.pack_name("mf", v),
+    torch.layout: lambda p, v, d: p.pack_name("lo", v),
     torch.device: lambda p, v, d: ["dv", str(v)],
     fx.Node: _Packer.operand,
     fx.Graph: _Packer.graph,
@@ -461,8 +461,8 @@ _PLAIN: dict[type, Callable[[_Packer, Any, int], Any]] = {
     list: lambda p, v, d: p.many("l", list(list.__iter__(v)), d),
     collections.OrderedDict: lambda p, v, d: p.mapping(dict(collections.OrderedDict.items(v)), d),
     dict: lambda p, v, d: p.mapping(dict(dict.items(v)), d),
-    set: lambda p, v, d: p.unordered("s", list(set.__iter__(v)), d),
-    frozenset: lambda p, v, d: p.unordered("fs", list(frozenset.__iter__(v)), d),
+    set: lambda p, v, d: p.pack_set("s", list(set.__iter__(v)), d),
+    frozenset: lambda p, v, d: p.pack_set("fs", list(frozenset.__iter__(v)), d),
     fx.Graph: _Packer.graph,
     nn.Module: _Packer.module,
     numpy.bool_: lambda p, v, d: bool(v),
@@ -471,7 +471,7 @@ _PLAIN: dict[type, Callable[[_Packer, Any, int], Any]] = {
 }
 
 
-def _inherited(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
+def _base_packer(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
     """Return how to pack an instance of another class: as the first plain base class in its MRO, or None."""
     for base in type.mro(type(value)):
         if base in _PLAIN:

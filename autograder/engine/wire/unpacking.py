@@ -60,7 +60,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _known(table: dict[str, Any], name: Any) -> Any:
+def _entry(table: dict[str, Any], name: Any) -> Any:
     """Return the entry of a table with this name."""
     if type(name) is not str or name not in table:
         raise Refused("The payload uses a name that is not in the table for it.")
@@ -116,7 +116,7 @@ class _Unpacker:
         self.items += len(value)
         if self.items > kinds.ITEMS:
             raise Refused(f"The payload contains more than {kinds.ITEMS:,} values.")
-        return _known(_UNPACK, tag)(self, value, depth + 1)
+        return _entry(_UNPACK, tag)(self, value, depth + 1)
 
     def many(self, row: list, depth: int) -> list:
         return [self.value(v, depth) for v in row[1:]]
@@ -132,7 +132,7 @@ class _Unpacker:
         return int(_text(_rows(row, 2)[1], kinds.DIGITS + 1), 16)
 
     def odd_float(self, row: list, depth: int) -> float:
-        return _known({"nan": math.nan, "inf": math.inf, "-inf": -math.inf}, _rows(row, 2)[1])
+        return _entry({"nan": math.nan, "inf": math.inf, "-inf": -math.inf}, _rows(row, 2)[1])
 
     def complex(self, row: list, depth: int) -> complex:
         real, imag = self.many(_rows(row, 3), depth)
@@ -153,7 +153,7 @@ class _Unpacker:
         return torch.Size([_number(n) for n in row[1:]])
 
     def record(self, row: list, depth: int) -> Any:
-        cls = _known(kinds.RECORDS, row[1])
+        cls = _entry(kinds.RECORDS, row[1])
         made = cls(*[self.value(v, depth) for v in row[2:]])
         if not travel.fits(made):
             raise Refused("The payload holds a record whose fields are not what they are declared as.")
@@ -201,7 +201,7 @@ class _Unpacker:
 
     def _storage(self, row: Any, blob: bytes | None) -> torch.UntypedStorage:
         size, device = _rows(row, 2)
-        if _known({"cpu": False, "meta": True}, device):
+        if _entry({"cpu": False, "meta": True}, device):
             return torch.UntypedStorage(_number(size), device="meta")
         if _number(size, kinds.PAYLOAD_BYTES) == 0:
             return torch.UntypedStorage(0)
@@ -213,7 +213,7 @@ class _Unpacker:
     def _tensor(self, row: Any) -> torch.Tensor:
         memory, name, shape, stride, offset, flags = _rows(row, 6)
         storage = self.storages[_number(memory, len(self.storages) - 1)]
-        dtype = _known(kinds.DTYPES, name)
+        dtype = _entry(kinds.DTYPES, name)
         sizes = [_number(n) for n in _rows(shape, most=kinds.DIMENSIONS)]
         steps = [_number(n) for n in _rows(stride, len(sizes))]
         flags = _number(flags, 15)
@@ -249,7 +249,7 @@ class _Unpacker:
         traced = bool(row) and row[0] == "GraphModule"
         name, training, *parts = _rows(row, 9 if traced else 6)
         if not traced:
-            module = modules.blank(_known(modules.CLASSES, name))
+            module = modules.blank(_entry(modules.CLASSES, name))
             self._parts(module, training, parts)
             modules.remake(module)
             elsewhere.mark(module)
@@ -266,20 +266,20 @@ class _Unpacker:
     def _parts(self, module: nn.Module, training: Any, parts: list) -> None:
         state = vars(module)
         state["training"] = _flag(training)
-        for name, value in self._named(parts[0]):
+        for name, value in self._name_rows(parts[0]):
             state["_parameters"][name] = self._part(value, nn.Parameter)
-        for name, value, transient in self._named(parts[1], 3):
+        for name, value, transient in self._name_rows(parts[1], 3):
             state["_buffers"][name] = self._part(value, torch.Tensor)
             if _flag(transient):
                 state["_non_persistent_buffers_set"].add(name)
-        for name, value in self._named(parts[2]):
+        for name, value in self._name_rows(parts[2]):
             state["_modules"][name] = self._part(value, nn.Module)
-        for name, value in self._named(parts[3]):
+        for name, value in self._name_rows(parts[3]):
             if not modules.may_be_set(type(module), name):
                 raise Refused("The payload gives a module a setting that would hide a part of its class.")
             state[name] = self.value(value, 0)
 
-    def _named(self, rows: Any, length: int = 2) -> list[list]:
+    def _name_rows(self, rows: Any, length: int = 2) -> list[list]:
         rows = [_rows(row, length) for row in _rows(rows)]
         names = {_text(row[0]) for row in rows}
         if len(names) != len(rows) or any("." in name or name.startswith("__") for name in names):
@@ -322,7 +322,7 @@ class _Unpacker:
             tag, what = _rows(target, 2)
             if tag == "no" and (what is None or type(what) in (bool, int, float, str)):
                 return _Uncallable(what)
-            return self.function(target, 0) if tag == "fn" else _known({}, tag)
+            return self.function(target, 0) if tag == "fn" else _entry({}, tag)
         fits = {
             "placeholder": kinds.is_parameter,
             "get_attr": kinds.is_path,
@@ -330,7 +330,7 @@ class _Unpacker:
             "call_method": targets.METHODS.__contains__,
             "output": "output".__eq__,
         }
-        if not _known(fits, op)(_text(target)):
+        if not _entry(fits, op)(_text(target)):
             raise Refused(f"The payload has a {op} node with an invalid target.")
         return target
 
@@ -338,7 +338,7 @@ class _Unpacker:
         if kind is None or type(kind) is str:
             return kind and _text(kind)
         tag, name = _rows(kind, 2)
-        return _known(kinds.CLASSES, name) if tag == "ty" else _known({}, tag)
+        return _entry(kinds.CLASSES, name) if tag == "ty" else _entry({}, tag)
 
     def _notes(self, notes: Any, keys: tuple[str, ...]) -> dict[str, Any]:
         made = self.value(notes, 0)
@@ -406,10 +406,10 @@ _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "sl": lambda u, r, d: slice(*u.many(_rows(r, 4), d)),
     "r": _Unpacker.range_,
     "...": lambda u, r, d: ...,
-    "dt": lambda u, r, d: _known(kinds.DTYPES, _rows(r, 2)[1]),
-    "mf": lambda u, r, d: _known(kinds.FORMATS, _rows(r, 2)[1]),
-    "lo": lambda u, r, d: _known(kinds.LAYOUTS, _rows(r, 2)[1]),
-    "ty": lambda u, r, d: _known(kinds.CLASSES, _rows(r, 2)[1]),
+    "dt": lambda u, r, d: _entry(kinds.DTYPES, _rows(r, 2)[1]),
+    "mf": lambda u, r, d: _entry(kinds.FORMATS, _rows(r, 2)[1]),
+    "lo": lambda u, r, d: _entry(kinds.LAYOUTS, _rows(r, 2)[1]),
+    "ty": lambda u, r, d: _entry(kinds.CLASSES, _rows(r, 2)[1]),
     "dv": _Unpacker.device,
     "sz": _Unpacker.size,
     "fn": _Unpacker.function,

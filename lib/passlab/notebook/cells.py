@@ -19,14 +19,14 @@ _HEADER = re.compile(r"^# %%(?P<rest>.*)$")
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
 
-class Checked(NamedTuple):
+class CheckCall(NamedTuple):
     """The call in a check cell: "day03.cse", and the expression of the answer."""
 
     exercise: str
     answer: ast.expr
 
 
-def checked(text: str) -> Checked | None:
+def check_call(text: str) -> CheckCall | None:
     """Return the `check("day03.cse", cse)` of a cell, or None for a cell without one."""
     try:
         body = parse(text).body
@@ -36,7 +36,7 @@ def checked(text: str) -> Checked | None:
         if isinstance(call.func, ast.Name) and call.func.id == "check" and len(call.args) == 2:
             name, answer = call.args
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                return Checked(name.value, answer)
+                return CheckCall(name.value, answer)
     return None
 
 
@@ -54,8 +54,8 @@ class Cell:
         return not self.markdown and BEGIN in self.text
 
     @cached_property
-    def checked(self) -> Checked | None:
-        return None if self.markdown else checked(self.text)
+    def check_call(self) -> CheckCall | None:
+        return None if self.markdown else check_call(self.text)
 
 
 def cells(text: str) -> list[Cell]:
@@ -73,7 +73,7 @@ class Question(NamedTuple):
 
     answer: Cell
     check: Cell
-    handed: ast.expr
+    answer_expr: ast.expr
 
 
 def questions(text: str) -> dict[str, Question]:
@@ -83,8 +83,8 @@ def questions(text: str) -> dict[str, Question]:
     for cell in cells(text):
         if cell.is_answer:
             answer = cell
-        elif cell.checked and answer:
-            found[cell.checked.exercise] = Question(answer, cell, cell.checked.answer)
+        elif cell.check_call and answer:
+            found[cell.check_call.exercise] = Question(answer, cell, cell.check_call.answer)
     return found
 
 
