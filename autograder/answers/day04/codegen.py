@@ -102,6 +102,7 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("compared with itself", itself, numbers(11), half(11, dtype=torch.float16)),
         codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
         codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
+        codegen_case("one over the size of nothing", lambda x: 1 / torch.abs(x), numbers(2, n)),
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
         codegen_case("too large for float16 in between", rounds, 100000 * numbers(n), edges=False),
         codegen_case("one value returned twice, an input unused", twice, numbers(2, n), numbers(3)),
@@ -422,6 +423,11 @@ half_is_false = edited(
 )
 from_nothing = edited(
     "same", "-x is 0 - x: zero loses its sign", ('"neg": operator.neg', '"neg": lambda a: TIR.const(0, a.ty.dtype) - a')
+)
+size_by_sign = edited(
+    "same",
+    "|x| is -x where x is below 0, else x: -0.0 stays as it is",
+    ('"abs": TIR.abs', '"abs": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), -a, a)'),
 )
 whole_division = edited(
     "same",
