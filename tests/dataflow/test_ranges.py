@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from passlab import models, trace
 from passlab.dataflow.precision import extremes, overflow, plan, run, values
@@ -68,6 +69,54 @@ def test_a_quotient_by_what_may_be_zero_is_unknown():
 def test_an_operation_without_a_row_is_named():
     with pytest.raises(Unsupported, match="Node erf calls erf"):
         ranges(traced(lambda m, x: torch.erf(x), 2, 3), {"x": (-1.0, 1.0)})
+
+
+class _Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (lambda x: F.gelu(x, approximate="tanh"), (8, 8)),
+        (nn.GELU("tanh"), (8, 8)),
+        (lambda x: F.dropout(x + 3, 0.5), (8, 8)),
+        (nn.Dropout(0.9).train(), (8, 8)),
+        (lambda x: torch.sub(x, x * 0.5, alpha=3), (8, 8)),
+        (nn.Linear(6, 4), (2, 3, 4, 6)),
+        (nn.Conv2d(2, 4, 3), (2, 6, 6)),
+        (nn.BatchNorm2d(2, affine=False).eval(), (3, 2, 4, 4)),
+    ],
+)
+def test_no_other_form_of_an_operation_leaves_its_range(model, size):
+    torch.manual_seed(0)
+    for parameter in _Called(model).parameters():
+        nn.init.normal_(parameter)
+    x = torch.where(torch.rand(size) < 0.5, -3.0, 3.0)
+    gm = trace(_Called(model), x)
+    last = list(gm.graph.nodes)[-2].name
+    found, y = ranges(gm, {"x": (-3.0, 3.0)})[last], gm(x).detach()
+    assert found.low <= float(y.min()) and float(y.max()) <= found.high
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), "with the padding reflect"),
+        (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm that is training"),
+        (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), "with the mode bicubic"),
+        (lambda x: torch.pow(x, x), "with an exponent that is not a constant"),
+        (lambda x: torch.div(x, 2, rounding_mode="floor"), "in an unknown form"),
+    ],
+)
+def test_a_form_without_a_rule_is_named(model, said):
+    with pytest.raises(Unsupported, match=f"Node .* calls .* {said}"):
+        ranges(trace(_Called(model), torch.randn(1, 2, 6, 6)), {"x": (-3.0, 3.0)})
 
 
 def test_bad_inputs_have_their_sentences():

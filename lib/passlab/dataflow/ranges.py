@@ -135,8 +135,8 @@ def add(x: Any, y: Any, alpha: float = 1) -> Interval:
     return Interval(x.low + y.low, x.high + y.high)
 
 
-def sub(x: Any, y: Any) -> Interval:
-    return add(x, y, alpha=-1)
+def sub(x: Any, y: Any, alpha: float = 1) -> Interval:
+    return add(x, y, alpha=-alpha)
 
 
 def scale(x: Interval, by: float) -> Interval:
@@ -161,6 +161,8 @@ def divide(x: Any, y: Any) -> Interval:
 
 
 def power(x: Any, exponent: float) -> Interval:
+    if not isinstance(exponent, int | float):
+        raise ValueError("an exponent that is not a constant")
     if exponent != int(exponent) or exponent < 1:
         raise ValueError(f"the exponent {exponent}")
     x = exactly(x)
@@ -185,8 +187,7 @@ def weighted(x: Interval, weight: Tensor, bias: Tensor | None, op: Callable) -> 
     low, high = op(x.low, up) + op(x.high, down), op(x.high, up) + op(x.low, down)
     magnitude = op(x.largest, up - down)
     if bias is not None:
-        offset = bias.double().reshape(-1, *[1] * (low.dim() - 2)) if low.dim() > 3 else bias.double()
-        low, high, magnitude = low + offset, high + offset, magnitude + offset.abs()
+        low, high, magnitude = low + bias.double(), high + bias.double(), magnitude + bias.double().abs()
     terms = weight[0].numel() + 8  # Higham, Accuracy and Stability of Numerical Algorithms, section 3.1
     found = Interval(low, high, float(magnitude.max()))
     return found.widened(2 * terms * UNIT[torch.float32] * magnitude)
@@ -242,10 +243,11 @@ def layer_norm(module: nn.LayerNorm, x: Interval) -> Interval:
 
 
 def batch_norm(module: nn.BatchNorm2d, x: Interval) -> Interval:
-    if module.training:
+    if module.training or module.running_var is None:
         raise ValueError("a batch norm that is training, whose factors depend on the batch")
-    factor = (module.running_var.double() + module.eps).rsqrt() * module.weight.double()
-    offset = module.bias.double() - module.running_mean.double() * factor
+    factor = (module.running_var.double() + module.eps).rsqrt()
+    factor = factor if module.weight is None else factor * module.weight.double()
+    offset = (0 if module.bias is None else module.bias.double()) - module.running_mean.double() * factor
     by = [1, -1, *[1] * (x.low.dim() - 2)]
     found = add(mul(x, factor.reshape(by)), offset.reshape(by))
     return found.widened(8 * UNIT[torch.float32] * (x.largest * factor.abs().reshape(by) + offset.abs().reshape(by)))
@@ -266,20 +268,37 @@ def convolution(module: nn.Conv2d | nn.ConvTranspose2d, x: Interval) -> Interval
             )
         return F.conv2d(values, weight, None, module.stride, module.padding, module.dilation, module.groups)
 
-    return weighted(x, module.weight, module.bias, op)
+    if module.padding_mode != "zeros":
+        raise ValueError(f"the padding {module.padding_mode}")
+    return weighted(x, module.weight, module.bias if module.bias is None else module.bias.reshape(-1, 1, 1), op)
 
 
 def linear(module: nn.Linear, x: Interval) -> Interval:
     return weighted(x, module.weight, module.bias, F.linear)
 
 
-def gelu(x: Interval, *args: Any, **kwargs: Any) -> Interval:
-    """GELU falls to its least, -0.17 near x = -0.75, and rises from there."""
-    at, least = -0.7517915, -0.1699712
-    low, high = F.gelu(x.low), F.gelu(x.high)
+def gelu(x: Interval, approximate: str = "none") -> Interval:
+    """GELU falls to its least, -0.17 near x = -0.75, and rises from there; with tanh, to another one nearby."""
+    at, least = (-0.7524614, -0.1700410) if approximate == "tanh" else (-0.7517915, -0.1699712)
+    low, high = F.gelu(x.low, approximate=approximate), F.gelu(x.high, approximate=approximate)
     across = (x.low <= at) & (x.high >= at)
-    low = torch.where(across, least, torch.minimum(low, high)) - 1e-6
-    return Interval(low, torch.maximum(F.gelu(x.low), F.gelu(x.high)).clamp(min=-0.17) + high.abs() * 1e-6 + 1e-7)
+    least_end = torch.where(across, least, torch.minimum(low, high)) - 1e-6
+    return Interval(least_end, torch.maximum(low, high).clamp(min=-0.17) + high.abs() * 1e-6 + 1e-7)
+
+
+def interpolate(x: Any, *args: Any, **kwargs: Any) -> Interval:
+    """Interpolation averages, but for that by cubic curves, which leaves the range of its operands."""
+    if "bicubic" in (*args, *kwargs.values()):
+        raise ValueError("the mode bicubic")
+    return moving(F.interpolate)(x, *args, **kwargs)
+
+
+def dropout(x: Interval, p: float = 0.5, training: bool = True, inplace: bool = False) -> Interval:
+    """What is dropped is 0, and what stays is divided by the share that stays."""
+    if not training or not p:
+        return x
+    kept = scale(x, 1 / (1 - p)) if p < 1 else x
+    return Interval(kept.low.clamp(max=0), kept.high.clamp(min=0))
 
 
 def maximum(x: Any, y: Any) -> Interval:
@@ -295,10 +314,6 @@ def pooled(x: Interval, size: Any) -> Interval:
 
 def item(x: Any, index: Any) -> Any:
     return x[index] if isinstance(x, list | tuple) else moving(operator.getitem)(x, index)
-
-
-def identity(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x
 
 
 def of_module(transfer: Callable) -> Callable:
@@ -330,15 +345,16 @@ TRANSFER: dict[str, Callable] = {
     "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "maximum": maximum,
     "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
     "matmul": matmul, "sum": total, "mean": mean, "adaptive_avg_pool2d": pooled, "softmax": softmax,
-    "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "interpolate": moving(F.interpolate),
-    "cat": moving(torch.cat), "stack": moving(torch.stack), "getitem": item, "dropout": identity,
+    "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "interpolate": interpolate,
+    "cat": moving(torch.cat), "stack": moving(torch.stack), "getitem": item, "dropout": dropout,
 } | {name: moving(getattr(torch.Tensor, name)) for name in _MOVES}  # fmt: skip
 
 #: A module's class → how it treats the interval of its operand.
 MODULES: dict[type, Callable] = {
     nn.Linear: linear, nn.Conv2d: convolution, nn.ConvTranspose2d: convolution, nn.BatchNorm2d: batch_norm,
     nn.LayerNorm: layer_norm, nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid),
-    nn.Tanh: of_module(tanh), nn.GELU: of_module(gelu), nn.Dropout: of_module(identity),
+    nn.Tanh: of_module(tanh), nn.GELU: lambda module, x: gelu(x, module.approximate),
+    nn.Dropout: lambda module, x: dropout(x, module.p, module.training),
     nn.Softmax: lambda module, x: softmax(x, module.dim), nn.MaxPool2d: lambda module, x: moving(module)(x),
     nn.Flatten: lambda module, x: moving(module)(x),
 }  # fmt: skip
@@ -357,8 +373,7 @@ def ranges(
 
     The nodes of `gm` need shapes (`passlab.trace(model, x)` notes them). `unit`: the relative error of rounding a
     result; sums are taken to be added in float32. Raise Unsupported for an operation without a transfer function, and
-    ValueError
-    for an input without a range, a range that ends before it starts, and an input without a shape.
+    ValueError for an input without a range, a range that ends before it starts, and an input without a shape.
     """
     missing = [n.name for n in gm.graph.nodes if n.op == "placeholder" and n.target not in inputs]
     if missing:
@@ -406,6 +421,8 @@ def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[s
         raise Unsupported(node.name, name) from None
     except ValueError as error:
         raise Unsupported(node.name, f"{name} with {error}") from None
+    except (AttributeError, IndexError, RuntimeError, TypeError) as error:
+        raise Unsupported(node.name, f"{name} in an unknown form") from error
 
 
 def _range(found: Any) -> Range | None:
