@@ -263,14 +263,3 @@ def first_tree(operations, edges, bandwidth, overhead):
     elsewhere = each_for_itself(operations, edges, bandwidth, overhead)
     best = two_ways(operations, edges, bandwidth, overhead)
     return {name: best[name] if name in reached else layout for name, layout in elsewhere.items()}
-
-
-_KNOWN = {}
-
-
-@wrong("cost", "knows operations and edges again, whatever a conversion takes")
-def known_again(operations, edges, bandwidth, overhead):
-    key = str((operations, edges))
-    if key not in _KNOWN:
-        _KNOWN[key] = two_ways(operations, edges, bandwidth, overhead)
-    return _KNOWN[key]

@@ -283,14 +283,3 @@ def tree_by_tree(tasks):
         order = _by_pieces(own)
         runs.append((named[root].size - peak(own, order), order))
     return [name for _, order in sorted(runs) for name in order]
-
-
-_KNOWN = {}
-
-
-@wrong("cost", "knows the tasks again by their names and reads, whatever their sizes are")
-def known_again(tasks):
-    key = tuple(sorted((task.name, task.reads) for task in tasks))
-    if key not in _KNOWN:
-        _KNOWN[key] = one_search(tasks)
-    return _KNOWN[key]
