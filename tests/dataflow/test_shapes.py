@@ -43,6 +43,20 @@ def test_export_refuses_a_size_of_one_inside():
     assert not runs(exported(convnet, inputs).module(), [(2, 3, 32, 5)])
 
 
+def test_indices_and_negative_dimensions():
+    class Model(nn.Module):
+        def forward(self, x):
+            row = x[1]
+            return torch.stack([row, row], -1), row.view(x.shape[1], 1), x.size()[0]
+
+    found = shapes(fx.symbolic_trace(Model()), {"x": ("b", "n")})
+    assert found.at("getitem", {"b": 4, "n": 6}) == (6,)
+    assert found.at("stack", {"b": 4, "n": 6}) == (6, 2)
+    assert found.at("view", {"b": 4, "n": 6}) == (6, 1)
+    with pytest.raises(Unsupported, match="Node getitem: the index slice"):
+        shapes(fx.symbolic_trace(lambda x: x[::2]), {"x": ("b", "n")})
+
+
 def test_bad_graphs_have_their_sentences():
     gm = fx.symbolic_trace(nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)))
     with pytest.raises(Mismatch, match="Node _1 cannot run"):

@@ -265,6 +265,7 @@ class _Rules:
     def stack(self, parts: Sequence[Shape], dim: int = 0) -> Shape:
         for other in parts[1:]:
             self.broadcast(parts[0], other)
+        dim %= len(parts[0]) + 1
         return (*parts[0][:dim], sympy.Integer(len(parts)), *parts[0][dim:])
 
     def chunk(self, x: Shape, chunks: int, dim: int = 0) -> list[Shape]:
@@ -276,8 +277,9 @@ class _Rules:
         return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
 
     def item(self, x: Any, index: Any) -> Any:
-        if isinstance(x, list) or not isinstance(index, tuple):
+        if isinstance(x, list):  # parts, or the sizes that x.shape is
             return x[index]
+        index = index if isinstance(index, tuple) else (index,)
         rest = []
         for size, at in zip(x, index, strict=False):
             if isinstance(at, int):
@@ -301,10 +303,10 @@ class _Rules:
     def getattr(self, x: Shape, name: str) -> Shape:
         if name != "shape":
             raise Unsupported(f"Node {self.node} reads {name}, which has no rule.")
-        return x
+        return [*x]
 
     def size(self, x: Shape, dim: int | None = None) -> Any:
-        return x if dim is None else x[dim]
+        return [*x] if dim is None else x[dim]
 
     def new_zeros(self, x: Shape, *sizes: Size) -> Shape:
         return tuple(map(sympy.sympify, sizes))
