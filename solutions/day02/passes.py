@@ -478,9 +478,9 @@ diff(before, after, *image, title="Pass D")
 def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> str | None:
     """The attribute that a fusing pass lost on the way, or None if the two programs compute the same.
 
-    In:  before: modules nn.Conv2d, each with an nn.ReLU behind it. after: as many ConvReLU2d in the same order. Inputs.
-         The weights are those of the convolutions. Only a pass that changed `groups` had to write a kernel of another
-         shape, and may have filled it rightly or wrongly.
+    In:  before: modules nn.Conv2d, each with an nn.ReLU behind it. after: as many ConvReLU2d in the same order. Inputs:
+         one image, perhaps a special one, such as zeros. The weights are those of the convolutions. Only a pass that
+         changed `groups` had to write a kernel of another shape, and may have filled it rightly or wrongly.
     Out: one of "stride", "padding", "dilation", "groups", "padding_mode", "bias": the one whose loss makes the
          difference; at most one does. "bias" is lost where conv.bias is a parameter, and the fused module's is None.
          None if the programs compute the same, whatever their attributes look like.

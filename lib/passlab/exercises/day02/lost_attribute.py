@@ -36,10 +36,12 @@ def _widen(weight: Tensor, groups: int, how: str) -> Tensor:
     return torch.cat(blocks)
 
 
-def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: Planted, seed: int = 0) -> Case:
+def planted_case(
+    name: str, layers: list[tuple[dict, dict]], size: int, expect: Planted, seed: int = 0, blank: bool = False
+) -> Case:
     """Return a case whose arguments are a stack of conv → relu, the result of a planted pass, and example inputs.
 
-    `layers`: for each convolution its arguments, and those that the pass changed.
+    `layers`: for each convolution its arguments, and those that the pass changed. `blank`: the image is zero.
     """
 
     def build() -> tuple:
@@ -55,7 +57,7 @@ def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: 
                 fused.bias = conv.bias
             old.append((conv, nn.ReLU()))
             new.append(fused)
-        x = torch.randn(2, layers[0][0]["in_channels"], size, size)
+        x = torch.randn(2, layers[0][0]["in_channels"], size, size) * (not blank)
         convs, relus = nn.ModuleList(c for c, _ in old), nn.ModuleList(r for _, r in old)
 
         def plain(m: Any, x: Tensor) -> Tensor:
