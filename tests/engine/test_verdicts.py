@@ -26,12 +26,13 @@ CASES = [
     Case("secret zero", lambda: (-1,), ("spared",), expect=-2),
 ]
 QUIET = {"printed": 0, "seconds": 0.0, "in_place": False}
-SLOW = "slow"
+SLOW, QUICK = "slow", "quick"
 
 
 def judge(case, value):
-    if value == SLOW:
+    if value in (SLOW, QUICK):
         requests.unsteady += 1
+        yield Finding("did", value == QUICK, "It is slower than asked.")
         return
     yield Finding("did", value == case.expect, f"Expected {case.expect}, got {value}.")
     yield Finding("spared", value is not None, "Nothing came back.")
@@ -120,6 +121,16 @@ def test_only_what_the_value_decides_is_kept():
     asked = question(*VISIBLE, ok(SLOW), ended("timeout"))
     asked.verdict(SimpleNamespace(name=lambda *_: ""))
     assert {key[2] for key in asked.fresh} == {0, 1}
+
+
+def test_a_value_that_was_fast_enough_is_not_timed_again_and_one_that_was_not_is():
+    asked = question(*VISIBLE, ok(QUICK), ok(SLOW))
+    asked.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert {key[2] for key in asked.fresh} == {0, 1, 2}
+    before = requests.unsteady
+    again = question(*VISIBLE, ok(QUICK), ok(SLOW), kept=asked.fresh)
+    again.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert requests.unsteady == before + 1 and not again.fresh
 
 
 class Fatal:

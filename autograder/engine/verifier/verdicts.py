@@ -1,7 +1,8 @@
 """Turn the outcomes of one question into its verdict: the judge, the learner's view of it, and the misconception.
 
 Where judging depends on the data alone, the same bytes on the same case give the same findings. They are cached
-(`CaseFindings`), so that a value which many learners return is judged once.
+(`CaseFindings`), so that a value which many learners return is judged once. Where it depends on a clock, too, only full
+points are cached: whoever falls short is timed again.
 """
 
 from __future__ import annotations
@@ -200,7 +201,8 @@ class Question:
             before, runs = of_the_moment(), RUNS.copy()
             findings = self.judge_case(at)
             seen = CaseFindings(findings, self.fingerprint(at), devices=tuple(RUNS - runs) if case.asks("same") else ())
-            if self.heads[at]["status"] == "ok" and before == of_the_moment():
+            shown = before == of_the_moment() or all(finding.ok for finding in findings)
+            if self.heads[at]["status"] == "ok" and shown:
                 self.fresh[key] = seen
         self.by_case.append(seen)
         return seen.findings
@@ -269,8 +271,8 @@ def _discreet(finding: Finding, told: str) -> Finding:
 
 
 def of_the_moment() -> tuple[int, ...]:
-    """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
-    for the next learner with the same value."""
+    """Return how much so far depended on the time or the memory there was. What was lost so is not kept: it may be
+    otherwise for the next learner with the same value. What was fast enough once is fast enough."""
     return requests.unsteady, graphs.unsteady, OutOfTime.times
 
 
