@@ -36,6 +36,7 @@ def hidden(seed: int) -> list[Case]:
         "a large value first": (slim, wide, wide, slim),
         "small and large": (wide, slim, wide, slim),
         "large and small": (slim, wide, slim, wide),
+        "nearer to the smaller one": (wide, slim, (wide + slim) // 2 - 5, slim),
         "the larger one grows": (wide, slim, wide + 9, slim),
         "the larger one grows, and is the second": (slim, wide, wide + 9, slim),
     }
@@ -45,7 +46,7 @@ def hidden(seed: int) -> list[Case]:
         count("the operand is needed later", made("a", 0, 4), made("b", 1, 3, "a"), last(2, "b"), made("c", 3, 4)),
         count("the operand is of the caller", made("x", 0, 2, kind="input"), made("a", 1, 3, "x"), last(2, "a", "x")),
         count("another dtype", made("a", 0, 2), made("b", 1, 3, "a", dtype="int32"), last(2, "b")),
-        count("another size", row("a", 0, 2, 2 * size), made("b", 1, 3, "a"), last(2, "b")),
+        count("another size", row("a", 0, 2, size + 1), made("b", 1, 3, "a"), last(2, "b")),
         count("the second operand", row("a", 0, 3, 8), made("b", 1, 3), last(2, "a", "b")),
         count("an operand twice", made("a", 0, 2), last(1, "a", "a")),
         count(
@@ -88,6 +89,15 @@ def hidden(seed: int) -> list[Case]:
             bytes_case(name, told([row("a", 0, 2, a), row("b", 1, 2, b), row("c", 2, 4, c), row("d", 3, 4, d)]))
             for name, (a, b, c, d) in sizes.items()
         ],
+        bytes_case(
+            "a slot that grew",
+            told(
+                [
+                    *(row("a", 0, 1, slim), row("b", 1, 3, wide)),
+                    *(row("c", 2, 3, slim + 30), row("d", 3, 4, wide)),
+                ]
+            ),
+        ),
         bytes_case("none", []),
         *[bytes_case(f"{n} values of many sizes", drawn(rng, n, (slim, 50, 100, wide), False)) for n in (30, 60)],
         *[count_case(f"drawn, {n} steps", drawn(rng, n, (size, 2 * size))) for n in (20, 30, 60, 90)],
@@ -260,6 +270,11 @@ not_last = edited(
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "number"))
 widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[number]"))
 smallest = edited("cost", "takes the smallest free slot, and lets it grow", (_CHOICE, "width[number]"))
+as_at_first = edited(
+    "cost",
+    "forgets that a slot grew",
+    ('width[best] = max(width[best], value["size"])', 'width[best] = width[best] or value["size"]'),
+)
 nearest = edited(
     "cost",
     "opens a new slot if none that is free is large enough: fewer bytes for now, but more slots",
