@@ -67,8 +67,8 @@ def test_a_quotient_by_what_may_be_zero_is_unknown():
 
 
 def test_an_operation_without_a_row_is_named():
-    with pytest.raises(Unsupported, match="Node erf calls erf"):
-        ranges(traced(lambda m, x: torch.erf(x), 2, 3), {"x": (-1.0, 1.0)})
+    with pytest.raises(Unsupported, match="Node erfinv calls erfinv"):
+        ranges(traced(lambda m, x: torch.erfinv(x), 2, 3), {"x": (-1.0, 1.0)})
 
 
 class _Called(nn.Module):
@@ -91,17 +91,34 @@ class _Called(nn.Module):
         (nn.Linear(6, 4), (2, 3, 4, 6)),
         (nn.Conv2d(2, 4, 3), (2, 6, 6)),
         (nn.BatchNorm2d(2, affine=False).eval(), (3, 2, 4, 4)),
+        (lambda x: F.silu(x * 0.5), (8, 8)),
+        (nn.SiLU(), (8, 8)),
+        (lambda x: torch.abs(x + 1), (8, 8)),
+        (lambda x: torch.minimum(x, x.flip(0)), (8, 8)),
+        (lambda x: torch.clamp(x, -1, 2), (8, 8)),
+        (lambda x: torch.sqrt(torch.abs(x)), (8, 8)),
+        (lambda x: torch.log(x * x + 1), (8, 8)),
+        (lambda x: torch.erf(x), (8, 8)),
+        (lambda x: torch.sin(x) + torch.cos(x), (8, 8)),
+        (lambda x: F.leaky_relu(x, 0.2), (8, 8)),
+        (nn.AvgPool2d(3, 2, padding=1), (2, 3, 7, 7)),
+        (lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (2, 3, 7, 7)),
+        (lambda x: F.pad(x, (1, 1), value=9.0), (8, 8)),
+        (lambda x: torch.amin(x, 1), (8, 8)),
+        (lambda x: x.split(3, 1)[1] + x[:, ::3], (8, 9)),
     ],
 )
 def test_no_other_form_of_an_operation_leaves_its_range(model, size):
     torch.manual_seed(0)
     for parameter in _Called(model).parameters():
         nn.init.normal_(parameter)
-    x = torch.where(torch.rand(size) < 0.5, -3.0, 3.0)
-    gm = trace(_Called(model), x)
+    ends = torch.where(torch.rand(size) < 0.5, -3.0, 3.0)
+    gm = trace(_Called(model), ends)
     last = list(gm.graph.nodes)[-2].name
-    found, y = ranges(gm, {"x": (-3.0, 3.0)})[last], gm(x).detach()
-    assert found.low <= float(y.min()) and float(y.max()) <= found.high
+    found = ranges(gm, {"x": (-3.0, 3.0)})[last]
+    for x in (ends, torch.empty(size).uniform_(-3, 3), torch.linspace(-3, 3, ends.numel()).reshape(size)):
+        y = gm(x).detach()
+        assert found.low <= float(y.min()) and float(y.max()) <= found.high
 
 
 @pytest.mark.parametrize(
@@ -110,6 +127,8 @@ def test_no_other_form_of_an_operation_leaves_its_range(model, size):
         (nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), "with the padding reflect"),
         (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm that is training"),
         (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), "with the mode bicubic"),
+        (lambda x: F.softmax(x), "with no dim"),
+        (lambda x: F.leaky_relu(x, -1.0), "with the slope"),
         (lambda x: torch.pow(x, x), "with an exponent that is not a constant"),
         (lambda x: torch.div(x, 2, rounding_mode="floor"), "in an unknown form"),
     ],

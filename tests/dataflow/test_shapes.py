@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab import models
@@ -67,3 +68,74 @@ def test_bad_graphs_have_their_sentences():
         shapes(
             fx.symbolic_trace(nn.Sequential(nn.PixelShuffle(2))), {"input": ("n", 4, 2, 2), "input_1": ("n", 4, 2, 2)}
         )
+
+
+class Called(nn.Module):
+    """A model that calls one function or module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+FORMS = {
+    "pool with dilation": lambda x: F.max_pool2d(x, 2, 1, dilation=2),
+    "pool, rounded up": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
+    "pool, rounded up, padded": lambda x: F.max_pool2d(x, 2, 2, 1, ceil_mode=True),
+    "pool of a pair": nn.MaxPool2d((3, 2), (2, 1), (1, 0)),
+    "average pool": lambda x: F.avg_pool2d(x, (2, 3), padding=(1, 1)),
+    "average pool as a module": nn.AvgPool2d(3, 2, ceil_mode=True),
+    "adaptive pool": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+    "adaptive pool, half left": nn.AdaptiveAvgPool2d((None, 3)),
+    "same padding": nn.Conv2d(4, 2, 3, padding="same", dilation=2),
+    "valid padding": nn.Conv2d(4, 2, (3, 1), padding="valid"),
+    "transposed, dilated": nn.ConvTranspose2d(4, 2, 3, 2, 1, output_padding=1, dilation=2),
+    "by one and a half": lambda x: F.interpolate(x, scale_factor=1.5),
+    "two scales": lambda x: F.interpolate(x, scale_factor=(2.0, 0.5)),
+    "to a size": lambda x: F.interpolate(x, size=(5, 7)),
+    "upsample": nn.Upsample(scale_factor=2),
+    "silu": lambda x: F.silu(torch.clamp(x, 0, 1).abs().sqrt()),
+    "one more dimension": lambda x: x.unsqueeze(-1).unsqueeze(1),
+    "one less": lambda x: x.unsqueeze(2).squeeze(2),
+    "nothing to squeeze": lambda x: x.squeeze(1),
+    "maximum": lambda x: torch.maximum(x, x.amax(-1, keepdim=True)),
+    "power of a tensor": lambda x: torch.pow(x.sum(0), x),
+    "split": lambda x: torch.split(x, 3, 1)[1],
+    "indices": lambda x: x[..., None, 0] + x[:, 1:3:2, 0, None],
+    "sizes of a split": lambda x: x.split([1, 3], 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_an_operation_has_the_shape_that_it_makes(name):
+    module, rng = Called(FORMS[name]).eval(), random.Random(0)
+    gm = fx.symbolic_trace(module)
+    found, last = shapes(gm, {"x": ("b", 4, "h", "w")}), [*gm.graph.nodes][-2].name
+    ran = 0
+    for _ in range(30):
+        named = {"b": rng.randint(2, 4), "h": rng.randint(2, 9), "w": rng.randint(2, 9)}
+        sizes = (named["b"], 4, named["h"], named["w"])
+        assert found.accepts(named) == runs(module, [sizes]), (sizes, found.refusing(named))
+        if found.accepts(named):
+            ran += 1
+            assert found.at(last, named) == tuple(module(torch.zeros(sizes)).shape)
+    assert ran > 5
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
+        lambda x: F.max_pool2d(x, 2).squeeze(2),
+        lambda x: torch.split(x, 2, 0)[0],
+        lambda x: torch.stack([x, x[:, :1]]),
+        lambda x: x.transpose(0, 7),
+        lambda x: F.max_pool2d(x, 2, padding=2),
+    ],
+)
+def test_a_form_without_a_rule_is_named(function):
+    with pytest.raises((Unsupported, Mismatch), match="Node "):
+        shapes(fx.symbolic_trace(Called(function)), {"x": ("b", 4, "h", "w")})

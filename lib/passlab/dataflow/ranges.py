@@ -220,8 +220,10 @@ def mean(x: Interval, *args: Any, **kwargs: Any) -> Interval:
     return Interval(found.low, found.high, summed.partial)
 
 
-def softmax(x: Interval, dim: int = -1, **kwargs: Any) -> Interval:
+def softmax(x: Interval, dim: int | None, **kwargs: Any) -> Interval:
     """Bound a softmax: an element is smallest where it is at its low end and all others are at their high ends."""
+    if dim is None:
+        raise ValueError("no dim")
     top = x.high.amax(dim, keepdim=True)
     low, high = (x.low - top).exp(), (x.high - top).exp()
 
@@ -286,6 +288,42 @@ def gelu(x: Interval, approximate: str = "none") -> Interval:
     return Interval(least_end, torch.maximum(low, high).clamp(min=-0.17) + high.abs() * 1e-6 + 1e-7)
 
 
+def silu(x: Interval, inplace: bool = False) -> Interval:
+    """SiLU falls to its least, -0.28 at x = -1.28, and rises from there."""
+    low, high = F.silu(x.low), F.silu(x.high)
+    across = (x.low <= -1.2784645) & (x.high >= -1.2784645)
+    low, high = torch.where(across, -0.2784646, torch.minimum(low, high)), torch.maximum(low, high)
+    return Interval(low - low.abs() * 1e-6 - 1e-7, high + high.abs() * 1e-6 + 1e-7)
+
+
+def absolute(x: Interval) -> Interval:
+    across = (x.low <= 0) & (x.high >= 0)
+    return Interval(torch.where(across, 0.0, torch.minimum(x.low.abs(), x.high.abs())), x.largest)
+
+
+def leaky_relu(x: Interval, negative_slope: float = 0.01, inplace: bool = False) -> Interval:
+    if negative_slope < 0:
+        raise ValueError(f"the slope {negative_slope}")
+    return rising(lambda end: F.leaky_relu(end, negative_slope))(x)
+
+
+def wave(x: Interval) -> Interval:
+    """Sine and cosine lie between -1 and 1, wherever their operand is."""
+    return Interval(torch.full_like(x.low, -1.0), torch.full_like(x.high, 1.0))
+
+
+def averaging(op: Callable) -> Callable:
+    """Make the rule of an operation whose elements are averages of operands: they grow with each of them."""
+
+    def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+        low, high, magnitude = (op(end, *args, **kwargs) for end in (x.low, x.high, x.largest))
+        terms = x.low.shape[-1] * x.low.shape[-2]
+        found = Interval(low, high, float(magnitude.max()) * terms)
+        return found.widened(2 * (terms + 8) * UNIT[torch.float32] * magnitude)
+
+    return transfer
+
+
 def interpolate(x: Any, *args: Any, **kwargs: Any) -> Interval:
     """Interpolation averages, but for that by cubic curves, which leaves the range of its operands."""
     if "bicubic" in (*args, *kwargs.values()):
@@ -306,10 +344,9 @@ def maximum(x: Any, y: Any) -> Interval:
     return Interval(torch.maximum(x.low, y.low), torch.maximum(x.high, y.high))
 
 
-def pooled(x: Interval, size: Any) -> Interval:
-    if size not in (1, (1, 1)):
-        raise ValueError(f"the output size {size}")
-    return mean(x, (2, 3), keepdim=True)
+def minimum(x: Any, y: Any) -> Interval:
+    x, y = exactly(x), exactly(y)
+    return Interval(torch.minimum(x.low, y.low), torch.minimum(x.high, y.high))
 
 
 def item(x: Any, index: Any) -> Any:
@@ -337,15 +374,26 @@ _MOVES = (
     "expand",
     "squeeze",
     "unsqueeze",
+    "split",
+    "select",
+    "flip",
+    "clamp",
+    "clone",
+    "contiguous",
+    "detach",
 )
 
 #: What a node does, in one word → how its operands' intervals become its own.
 TRANSFER: dict[str, Callable] = {
     "add": add, "iadd": add, "sub": sub, "mul": mul, "truediv": divide, "div": divide, "pow": power,
-    "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "maximum": maximum,
+    "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "abs": absolute, "maximum": maximum,
+    "minimum": minimum, "sqrt": rising(torch.sqrt, 0), "log": rising(torch.log), "erf": rising(torch.erf, -1, 1),
+    "silu": silu, "leaky_relu": leaky_relu, "sin": wave, "cos": wave,
     "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
-    "matmul": matmul, "sum": total, "mean": mean, "adaptive_avg_pool2d": pooled, "softmax": softmax,
-    "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "interpolate": interpolate,
+    "matmul": matmul, "sum": total, "mean": mean, "softmax": softmax,
+    "adaptive_avg_pool2d": averaging(F.adaptive_avg_pool2d), "avg_pool2d": averaging(F.avg_pool2d),
+    "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "amin": moving(torch.amin), "pad": moving(F.pad),
+    "interpolate": interpolate,
     "cat": moving(torch.cat), "stack": moving(torch.stack), "getitem": item, "dropout": dropout,
 } | {name: moving(getattr(torch.Tensor, name)) for name in _MOVES}  # fmt: skip
 
@@ -355,6 +403,9 @@ MODULES: dict[type, Callable] = {
     nn.LayerNorm: layer_norm, nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid),
     nn.Tanh: of_module(tanh), nn.GELU: lambda module, x: gelu(x, module.approximate),
     nn.Dropout: lambda module, x: dropout(x, module.p, module.training),
+    nn.SiLU: of_module(silu), nn.LeakyReLU: lambda module, x: leaky_relu(x, module.negative_slope),
+    nn.AvgPool2d: lambda module, x: averaging(module)(x), nn.AdaptiveAvgPool2d: lambda module, x: averaging(module)(x),
+    nn.Identity: of_module(lambda x: x),
     nn.Softmax: lambda module, x: softmax(x, module.dim), nn.MaxPool2d: lambda module, x: moving(module)(x),
     nn.Flatten: lambda module, x: moving(module)(x),
 }  # fmt: skip

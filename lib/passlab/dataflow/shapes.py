@@ -108,6 +108,11 @@ def divided(size: Size, by: int) -> Size:
     return sympy.floor(sympy.expand((rest + more) / by))
 
 
+def _pair(value: Any) -> tuple:
+    """Return a number, or a pair of them, as a pair."""
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
+
+
 def product(sizes: Sequence[Size]) -> Size:
     return math.prod(sizes, start=sympy.Integer(1))
 
@@ -196,26 +201,67 @@ class _Rules:
         self.equal(x[-1], y[-2])
         return (*self.broadcast(x[:-2], y[:-2]), x[-2], y[-1])
 
-    def window(self, size: Size, kernel: int, stride: int, padding: int, dilation: int = 1) -> Size:
-        reach = dilation * (kernel - 1) + 1
-        self.need(sympy.sympify(size) >= reach - 2 * padding)
-        return divided(size + 2 * padding - reach, stride) + 1
+    def window(self, size: Size, kernel: int, stride: int, padding: int, dilation: int = 1, up: bool = False) -> Size:
+        """Return in how many places a window fits. up: the last one may reach over the end, if it begins inside."""
+        reach, more = dilation * (kernel - 1) + 1, stride - 1 if up else 0
+        self.need(sympy.sympify(size) >= reach - 2 * padding - more)
+        found = divided(size + 2 * padding - reach + more, stride) + 1
+        over = up and padding + stride > reach
+        return sympy.Min(found, divided(size + padding - 1, stride) + 1) if over else found
 
     def convolution(self, module: nn.Conv2d, x: Shape) -> Shape:
         self.equal(x[1], module.in_channels)
-        each = zip(x[2:], module.kernel_size, module.stride, module.padding, module.dilation, strict=True)
-        return (x[0], module.out_channels, *(self.window(*one) for one in each))
+        around = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+        if module.padding == "same":
+            sizes, most = x[2:], [reach - reach // 2 for reach in around]
+        else:
+            most = [0] * len(around) if module.padding == "valid" else module.padding
+            each = zip(x[2:], module.kernel_size, module.stride, most, module.dilation, strict=True)
+            sizes = [self.window(*one) for one in each]
+        border = {"reflect": 1, "circular": 0}.get(module.padding_mode)
+        for size, padding in zip(x[2:], most, strict=True):
+            if border is not None and padding:  # what is padded is taken from the image
+                self.need(sympy.sympify(size) >= padding + border)
+        return (x[0], module.out_channels, *sizes)
 
     def transposed(self, module: nn.ConvTranspose2d, x: Shape) -> Shape:
         self.equal(x[1], module.in_channels)
-        each = zip(x[2:], module.kernel_size, module.stride, module.padding, module.output_padding, strict=True)
-        return (x[0], module.out_channels, *((d - 1) * s - 2 * p + k + more for d, k, s, p, more in each))
+        reaches = [d * (k - 1) + 1 for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+        each = zip(x[2:], reaches, module.stride, module.padding, module.output_padding, strict=True)
+        sizes = [(d - 1) * s - 2 * p + reach + more for d, reach, s, p, more in each]
+        for size in sizes:
+            self.need(sympy.sympify(size) >= 1)
+        return (x[0], module.out_channels, *sizes)
 
     def pool(
-        self, x: Shape, kernel: int, stride: int | None = None, padding: int = 0, *args: Any, **kwargs: Any
+        self,
+        x: Shape,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> Shape:
-        stride = stride or kernel
-        return (*x[:-2], *(self.window(d, kernel, stride, padding) for d in x[-2:]))
+        if return_indices:
+            raise Unsupported(f"Node {self.node} returns indices, which has no rule.")
+        kernels, paddings = _pair(kernel_size), _pair(padding)
+        for kernel, around in zip(kernels, paddings, strict=True):
+            self.need(kernel >= 2 * around)
+        each = zip(x[-2:], kernels, _pair(stride or kernel_size), paddings, _pair(dilation), strict=True)
+        return (*x[:-2], *(self.window(*one, up=ceil_mode) for one in each))
+
+    def average_pool(
+        self,
+        x: Shape,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        *_: Any,
+        **__: Any,
+    ) -> Shape:
+        return self.pool(x, kernel_size, stride, padding, 1, ceil_mode)
 
     # --------------------------------------------------------------------------------------------- moving elements
 
@@ -263,42 +309,77 @@ class _Rules:
         return (*first[:dim], sum(part[dim] for part in parts), *first[dim + 1 :])
 
     def stack(self, parts: Sequence[Shape], dim: int = 0) -> Shape:
+        first = parts[0]
         for other in parts[1:]:
-            self.broadcast(parts[0], other)
-        dim %= len(parts[0]) + 1
-        return (*parts[0][:dim], sympy.Integer(len(parts)), *parts[0][dim:])
+            first = tuple(self.equal(one, two) for one, two in zip(first, other, strict=True))
+        dim %= len(first) + 1
+        return (*first[:dim], sympy.Integer(len(parts)), *first[dim:])
+
+    def unsqueeze(self, x: Shape, dim: int) -> Shape:
+        dim %= len(x) + 1
+        return (*x[:dim], sympy.Integer(1), *x[dim:])
+
+    def squeeze(self, x: Shape, dim: Any = None) -> Shape:
+        dims = range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
+        for d in dims:  # a symbol is never 1, but a formula may be
+            if not (sympy.sympify(x[d]).is_Integer or sympy.sympify(x[d]).is_Symbol):
+                raise Unsupported(f"Node {self.node}: squeeze of the symbolic size {x[d]} has no rule.")
+        return tuple(size for d, size in enumerate(x) if d not in dims or size != 1)
+
+    def split(self, x: Shape, sizes: Any, dim: int = 0) -> list[Shape]:
+        dim %= len(x)
+        if isinstance(sizes, int):
+            if not sympy.sympify(x[dim]).is_Integer:
+                raise Unsupported(f"Node {self.node}: split of the symbolic size {x[dim]} has no rule.")
+            sizes = [min(sizes, int(x[dim]) - start) for start in range(0, int(x[dim]), sizes)]
+        self.equal(x[dim], sum(sizes))
+        return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
 
     def chunk(self, x: Shape, chunks: int, dim: int = 0) -> list[Shape]:
         dim %= len(x)
         if not sympy.sympify(x[dim]).is_Integer:
             raise Unsupported(f"Node {self.node}: chunk of the symbolic size {x[dim]} has no rule.")
-        each = -(-int(x[dim]) // chunks)
-        sizes = [min(each, int(x[dim]) - start) for start in range(0, int(x[dim]), each)]
-        return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
+        return self.split(x, -(-int(x[dim]) // chunks), dim)
 
     def item(self, x: Any, index: Any) -> Any:
         if isinstance(x, list):  # parts, or the sizes that x.shape is
             return x[index]
         index = index if isinstance(index, tuple) else (index,)
-        rest = []
-        for size, at in zip(x, index, strict=False):
+        if Ellipsis in index:
+            at, used = index.index(Ellipsis), sum(one is not None and one is not Ellipsis for one in index)
+            index = (*index[:at], *[slice(None)] * (len(x) - used), *index[at + 1 :])
+        rest, left = [], list(x)
+        for at in index:
+            if at is None:
+                rest.append(sympy.Integer(1))
+                continue
+            size = sympy.sympify(left.pop(0))
             if isinstance(at, int):
-                self.need(sympy.sympify(size) >= (at + 1 if at >= 0 else -at))
+                self.need(size >= (at + 1 if at >= 0 else -at))
             elif at == slice(None):
                 rest.append(size)
+            elif isinstance(at, slice) and size.is_Integer:
+                rest.append(sympy.Integer(len(range(*at.indices(int(size))))))
             else:
                 raise Unsupported(f"Node {self.node}: the index {at} has no rule.")
-        return (*rest, *x[len(index) :])
+        return (*rest, *left)
 
     def reduce(self, x: Shape, dim: Any = None, keepdim: bool = False) -> Shape:
         over = range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
         return tuple(1 if k in over else size for k, size in enumerate(x) if keepdim or k not in over)
 
-    def pooled(self, x: Shape, size: int) -> Shape:
-        return (*x[:-2], size, size)
+    def pooled(self, x: Shape, size: Any) -> Shape:
+        each = zip(x[-2:], _pair(size), strict=True)
+        return (*x[:-2], *(old if new is None else sympy.Integer(new) for old, new in each))
 
-    def interpolate(self, x: Shape, scale_factor: float, **kwargs: Any) -> Shape:
-        return (*x[:2], *(size * int(scale_factor) for size in x[2:]))
+    def interpolate(self, x: Shape, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Shape:
+        if size is not None:
+            return (*x[:2], *(sympy.Integer(new) for new in (size if isinstance(size, list | tuple) else _pair(size))))
+        scales = [sympy.Rational(str(scale)) for scale in _pair(scale_factor)]
+        sizes = [divided(old * scale.p, scale.q) for old, scale in zip(x[2:], scales, strict=True)]
+        for new in sizes:
+            self.need(new >= 1)
+        return (*x[:2], *sizes)
 
     def getattr(self, x: Shape, name: str) -> Shape:
         if name != "shape":
@@ -321,24 +402,30 @@ def _whole(one: sympy.Expr, other: sympy.Expr) -> sympy.Basic | None:
     return sympy.Eq(sympy.Mod(other, factor), 0) if sympy.expand(wider - other) == 0 else None
 
 
+_BROADCAST = "add sub mul truediv div pow maximum minimum iadd isub imul"
+_EACH = """abs clamp clone contiguous cos detach dropout elu erf exp gelu hardswish leaky_relu log log_softmax neg relu
+    relu6 rsqrt sigmoid silu sin softmax softplus sqrt square tanh"""
 #: What a node does, in one word → the rule for it. Rules of modules take the module first.
-RULES = {
-    "add": "broadcast", "sub": "broadcast", "mul": "broadcast", "truediv": "broadcast", "pow": "same", "neg": "same",
-    "relu": "same", "tanh": "same", "sigmoid": "same", "exp": "same", "gelu": "same", "softmax": "same",
-    "dropout": "same", "matmul": "matmul", "max_pool2d": "pool", "adaptive_avg_pool2d": "pooled",
+RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.split(), "same") | {
+    "matmul": "matmul", "max_pool2d": "pool", "avg_pool2d": "average_pool", "adaptive_avg_pool2d": "pooled",
     "interpolate": "interpolate",
     "reshape": "reshape", "view": "reshape", "flatten": "flatten", "unflatten": "unflatten", "transpose": "transpose",
     "permute": "permute", "t": "turned", "expand": "expand", "cat": "cat", "stack": "stack", "chunk": "chunk",
-    "getitem": "item", "mean": "reduce", "sum": "reduce", "getattr": "getattr", "size": "size",
-    "new_zeros": "new_zeros",
+    "split": "split", "squeeze": "squeeze", "unsqueeze": "unsqueeze", "getitem": "item",
+    "mean": "reduce", "sum": "reduce", "amax": "reduce", "amin": "reduce",
+    "getattr": "getattr", "size": "size", "new_zeros": "new_zeros",
 }  # fmt: skip
 MODULES: dict[type, Callable] = {
     nn.Linear: _Rules.linear, nn.Conv2d: _Rules.convolution, nn.ConvTranspose2d: _Rules.transposed,
     nn.BatchNorm2d: _Rules.batch_norm, nn.LayerNorm: _Rules.layer_norm,
-    nn.MaxPool2d: lambda rules, m, x: rules.pool(x, m.kernel_size, m.stride, m.padding),
+    nn.MaxPool2d: lambda rules, m, x: rules.pool(
+        x, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices),
+    nn.AvgPool2d: lambda rules, m, x: rules.average_pool(x, m.kernel_size, m.stride, m.padding, m.ceil_mode),
+    nn.AdaptiveAvgPool2d: lambda rules, m, x: rules.pooled(x, m.output_size),
+    nn.Upsample: lambda rules, m, x: rules.interpolate(x, m.size, m.scale_factor),
     nn.Flatten: lambda rules, m, x: rules.flatten(x, m.start_dim, m.end_dim),
 }  # fmt: skip
-_SAME = (nn.ReLU, nn.ReLU6, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Dropout, nn.Softmax)
+_SAME = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Dropout, nn.Softmax, nn.Identity)
 MODULES |= dict.fromkeys(_SAME, lambda rules, module, x: x)
 
 
@@ -370,7 +457,12 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
                 raise Unsupported(
                     f"Node {node.name} calls {name}, which has no rule: add one to passlab.dataflow.shapes."
                 )
-            value = rule(rules, *([module] if module is not None else []), *args, **kwargs)
+            try:
+                value = rule(rules, *([module] if module is not None else []), *args, **kwargs)
+            except (Mismatch, Unsupported):
+                raise
+            except (AttributeError, IndexError, TypeError, ValueError) as error:
+                raise Unsupported(f"Node {node.name} calls {name} in a form that has no rule.") from error
         values[node] = found.of[node.name] = value
     found.constraints = rules.constraints
     return found
