@@ -39,7 +39,7 @@ from passlab.drawing import waterfall
 # ## The model
 #
 # It is made so that every day has something to do: batch norms, a scale that is constant, a value that is computed
-# twice, another that nobody uses, chains of element-wise operations, and two large branches that need not be alive at
+# twice, another that is unused, chains of element-wise operations, and two large branches that need not be alive at
 # the same time.
 
 
@@ -114,8 +114,8 @@ assert torch.allclose(program(x), gm(x), atol=1e-5)
 # %% [markdown]
 # For a GPU a group can bring its own kernel, as the *text* of a Triton function with what starts it: what its
 # parameters are, how many programs run, and numbers that are known at compile time. The text may hold nothing but such
-# functions, and nobody believes it: the grader reads it and compiles it where your graph runs, too, and compares the
-# kernel with its group, also on NaN. A group has a schedule or a kernel, not both.
+# functions, and it is not taken on trust: the grader reads it and compiles it where your graph runs, too, and compares
+# the kernel with its group, also on NaN. A group has a schedule or a kernel, not both.
 #
 # On a GPU that kernel runs. Grading on a CPU, as here, cannot compile it: Triton's *interpreter* runs the text once,
 # for the comparison, if it takes at most 512 programs, and in the program the group runs as it would without a kernel.

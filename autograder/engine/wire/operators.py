@@ -5,7 +5,7 @@ the memory of its tensors, or raises. `autograder.bench.operators` tries that, a
 functions, which trust what the forward one has saved; kernels behind a public function that makes the checks
 (native_batch_norm); as_strided, whose in-place form lets strides beyond 2**62 wrap around; median, which reads behind
 the end of some expanded tensors; eig, where LAPACK crashes on NaN; sparse, nested and quantized tensors; LAPACK's
-packed factors and pivots; and what nobody needs.
+packed factors and pivots; and what no lesson needs.
 
 A name stands for the function, its in-place form (`add_`), and all overloads that do not write into further arguments.
 """

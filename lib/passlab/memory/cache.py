@@ -132,7 +132,7 @@ class Nest:
     Turns are a number, from 0 on, or a pair (start, stop). Subscripts are sums of loops and numbers. The arrays lie one
     behind the other, each at the start of a page, in row-major order.
 
-    Raises ValueError for a statement that is none, and for a subscript that is no such sum, or is one too many or few.
+    Raises ValueError for text that is not a statement, a subscript that is not such a sum, and one too many or few.
     """
 
     body: str

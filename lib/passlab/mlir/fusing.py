@@ -7,11 +7,11 @@ computes element r(p) at its point p. So P's body runs in C's loops at p = r⁻�
 through a map f, are read in C through f ∘ r⁻¹ ∘ m. This is legal, and removes P, if
 
 - P's loops are all parallel, and r is a permutation, so that r⁻¹ exists;
-- C reads the value as an input, and nobody else reads anything of P: else it would be computed twice, or kept;
+- C reads the value as an input, and no other operation reads anything of P: else it would be computed twice, or kept;
 - every loop of C still has a size: an operand with that loop's dimension alone as an axis.
 
 Around it MLIR's pass does what this one does, too: copies vanish (maps all equal, body only yields), equal operands
-become one, values of linalg.fill are used directly, what nobody reads is dropped, be it a generic or one of its
+become one, values of linalg.fill are used directly, what is unused is dropped, be it a generic or one of its
 results, and an init that a body does not read is empty. Reshapes move through generics: `passlab.mlir.reshaping`. MLIR
 also simplifies bodies further, which this pass does not. Both move a producer into the region of its only reader, even
 into a loop.

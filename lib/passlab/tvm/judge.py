@@ -232,7 +232,7 @@ def _signature_change(before: Any, after: Any) -> str | None:
             return f"The parameter {lost[0]} was renamed: {took}. Keep the parameters' own variables."
         if lost:
             return f"The parameter {lost[0]} was dropped: {took}. Keep parameters even when nothing reads them."
-        return f"The parameter {(more or now)[0]} is new: {took}. Nobody would give it a value."
+        return f"The parameter {(more or now)[0]} is new: {took}. No caller gives it a value."
     for (name, old_type), (_, new_type) in zip(old, new, strict=True):
         if not equal_types(old_type, new_type):
             was, now = short(str(old_type)), short(str(new_type))

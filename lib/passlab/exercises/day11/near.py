@@ -77,7 +77,7 @@ def drawn(rng: random.Random, family: str, tries: int) -> tuple[str, int, int, i
     return max(found)[1:]
 
 
-#: Two pairs and one that talks to nobody.
+#: Two pairs, and one task without messages.
 PAIRS = [(0, 3, 100), (3, 0, 20), (1, 2, 50)]
 
 

@@ -132,7 +132,7 @@ def looked_at(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
 
 
 def broken_in(found: dict, timed: Sequence[str]) -> str:
-    """Return why a reply says that nothing can be built, or is none. Untrusted: a graph may have written it."""
+    """Return why a reply says that nothing can be built, or has no numbers. Untrusted: a graph may have written it."""
     broken = found.get("broken")
     if type(broken) is not str or broken:
         return str(broken)[:500]
