@@ -132,6 +132,28 @@ def hidden(seed: int) -> list[Case]:
         x = torch.exp(x)
         return x + long(m, x)
 
+    def chain(x: fx.Proxy, length: int) -> fx.Proxy:
+        for _ in range(length):
+            x = torch.tanh(x)
+        return x
+
+    def just_fits(m: Any, x: fx.Proxy) -> fx.Proxy:  # 254 between, and the two
+        x = torch.exp(x)
+        return chain(x, 254) + x
+
+    def joined_already(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:  # the sum is in the last node's group, of 129
+        first, second = torch.relu(x), torch.exp(y)
+        return chain(first, 125) + (first + second) * torch.sigmoid(second)
+
+    def joined_with_its_own(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:  # the same, and the sum's number is 60
+        first, second = torch.relu(x), torch.exp(y)
+        end = (chain(x, 59) + (first + second)) * torch.sigmoid(second)
+        return end + chain(first, 150)
+
+    def wider_at_first(m: Any, x: fx.Proxy) -> fx.Proxy:
+        c = conv(m, x)
+        return (c + m.wide) * (c * m.wide)
+
     def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
         for _ in range(40):
             x = torch.relu(x) + x
@@ -168,9 +190,13 @@ def hidden(seed: int) -> list[Case]:
         groups_case("past a list", graph(past_a_cat, IMAGE)),
         groups_case("broadcast into a convolution", graph(broadcast, IMAGE, **kernels)),
         groups_case("wider than the convolution", graph(wide_then_conv, IMAGE, wide=(3, 4, 6, 6), w=(4, 4, 3, 3))),
+        groups_case("wider at first", graph(wider_at_first, IMAGE, wide=(3, 4, 6, 6), w=(4, 4, 3, 3))),
         groups_case("shapes in one of two branches", graph(branches, IMAGE, w=(4, 4, 3, 3))),
         groups_case("very long", graph(long, (2, 3))),
         groups_case("very long in between", graph(bridged, (2, 3))),
+        groups_case("as long as may be", graph(just_fits, (2, 3))),
+        groups_case("joined already, and fits", graph(joined_already, (2, 3), (2, 3))),
+        groups_case("joined already, and too large", graph(joined_with_its_own, (2, 3), (2, 3))),
         groups_case("a product at the end of two ways", graph(late_product, (4, 4))),
         groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
@@ -231,6 +257,7 @@ class _Partition:
         self.at = {n: i for i, n in enumerate(self.nodes)}
         self.own = {n: int(pattern(n)) for n in self.nodes}
         self.kind = dict(self.own)
+        self.number = {n: 2 if self.is_cat(n) else 1 for n in self.nodes}
         self.group = {n: {n} for n in self.nodes}
         self.sink = {}
         for n in reversed(self.nodes):
@@ -273,9 +300,6 @@ class _Partition:
     def edge(self, n, reader):
         return 0 if self.own[reader] == 1 and self.shape(n) == self.shape(reader) else self.own[reader]
 
-    def size(self, n):
-        return sum(2 if self.is_cat(m) else 1 for m in self.group[n])
-
     def allowed(self, n, phase, between, path, inside, end):
         kind = self.kind[n]
         if phase == 3:
@@ -295,8 +319,7 @@ class _Partition:
         if self.is_cat(sink) != (phase == 3) or self.group[n] is self.group[sink]:
             return
         between = self.between(n, sink)
-        groups = {id(g): g for g in (self.group[m] for m in [n, *between, sink])}
-        if sum(self.size(next(iter(g))) for g in groups.values()) > 256:
+        if sum(self.number[m] for m in [n, *between, self.last(sink)]) > 256:
             return
         inside = max((self.group_kind(m) for m in between), default=0)
         path = max(self.edge(m, reader) for m in [n, *between] for reader in m.users)
@@ -307,6 +330,7 @@ class _Partition:
         target = self.last(sink)
         if any(self.group_kind(m) == 4 for m in members):
             self.kind[target] = 4
+        self.number[target] += sum(self.number[m] for m in {self.last(m) for m in members} - {target})
         whole = set.union(self.group[sink], *(self.group[m] for m in members))
         for m in whole:
             self.group[m] = whole
@@ -421,6 +445,32 @@ shapes_at_once = edited(
 )
 lists_uncounted = edited(
     "spared", "counts a cat as one node near the limit, and forgets its list", ("1 + is_cat[n]", "1")
+)
+groups_counted = edited(
+    "spared",
+    "adds up the groups that would meet, each once: what has joined already does not count again",
+    ("sum(size[m] for m in [n, *between])", "sum(size[m] for m in {*map(last, [n, *between])} - {last(sink)})"),
+)
+groups_again = edited(
+    "did",
+    "adds up the groups of the nodes between, where their own numbers count",
+    ("sum(size[m] for m in [n, *between])", "sum(size[last(m)] for m in [n, *between])"),
+)
+numbers_given_away = edited(
+    "spared",
+    "a node that joins gives its number away, and counts as one from then on",
+    ("parent[m], size[target] = target, size[target] + size[m]",
+     "parent[m], size[target], size[m] = target, size[target] + size[m], 1"),
+)  # fmt: skip
+hundred_between = edited(
+    "did",
+    "does not look at more than a hundred nodes between",
+    ("nodes_between(n, sink, most)", "nodes_between(n, sink, 100)"),
+)
+edges_at_the_end = edited(
+    "spared",
+    "the path is the edges into the post-dominator: a sum that makes the result of a convolution wider is not seen",
+    ("for reader in m.users)", "for reader in m.users if reader is sink)"),
 )
 first_readers = edited(
     "spared",
