@@ -59,11 +59,12 @@ def read_relay(module: tvm.IRModule) -> dict:
          of known shape, or tuples of them. There may be functions inside main, as fusion makes them.
     Out: a dict with four entries.
          "operators"   {name: how many calls of the operator there are}, also those in the functions inside main. A call
-                       counts once, however often its value is read.
+                       counts once, however often its value is read, or the function that it is in is called.
          "readers"     {parameter of main: how many expressions read it}. One that reads it twice is one reader. main
                        reads its body, so a parameter that is returned as it came has a reader, too.
          "parameters"  {parameter of main: its bytes}, for a tuple those of all its tensors
-         "constants"   the bytes of all constants together. One that is read several times is stored once.
+         "constants"   the bytes of all constants together, inside functions, too. One that is read several times is
+                       stored once.
          Parameters are listed by name, unused ones too; all numbers are ints.
 
     Example:  main(%x: float32[2, 3]) = tanh(%x) * tanh(%x), where both are the same tanh:

@@ -66,6 +66,17 @@ def _names() -> tvm.IRModule:
     return typed(relay.add(one(y, y), relay.nn.relu(x)), x, y)
 
 
+def _called_twice() -> tvm.IRModule:
+    """Return one function that is called in two places: it holds a constant, and two expressions read its parameter."""
+    kind = relay.TensorType((2, 3), "float16")
+    x, pair, inner = relay.Var("x", kind), relay.Var("pair", relay.TupleType([kind, kind])), relay.Var("inner", kind)
+    shifted = relay.add(relay.exp(inner), relay.const(np.full((3,), 0.5, "float16")))
+    function = relay.Function([inner], relay.multiply(shifted, inner))
+    function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    first = relay.TupleGetItem(pair, 0)
+    return typed(relay.subtract(function(x), relay.subtract(function(first), first)), x, pair)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -73,6 +84,7 @@ def hidden(seed: int) -> list[Case]:
         case("nothing but a parameter", _identity),
         case("names that mislead", _names),
         case("parameters that are tuples", _tuples),
+        case("a function that is called twice", _called_twice),
         case("a longer ladder", lambda: ladder(14)),
         case("a convolutional network", _zoo("convnet", bind=True)),
         case("attention, weights as parameters", _zoo("attention", bind=False)),
@@ -236,6 +248,49 @@ constants_per_use = edited(
     "adds up a constant at every use; it is stored once",
     ("if isinstance(e, relay.Constant):", "for c in (c for c in reads(e) if isinstance(c, relay.Constant)):"),
     ("e.data", "c.data"),
+)
+constants_of_main = edited(
+    "did",
+    "counts no constants in functions inside main",
+    ("constants.append(e.data.numpy().nbytes)", "constants.append(e)"),
+    ("sum(constants)", "sum(c.data.numpy().nbytes for c in constants if c not in inside)"),
+    (
+        "operators, readers, constants = Counter(), Counter([main.body]), []",
+        "operators, readers, constants, inside = Counter(), Counter([main.body]), [], set()",
+    ),
+    (
+        "if isinstance(e, relay.Constant):",
+        "if isinstance(e, relay.Function) and e != main:\n"
+        "            relay.analysis.post_order_visit(e, inside.add)\n"
+        "        if isinstance(e, relay.Constant):",
+    ),
+)
+four_bytes_in_constants = edited(
+    "spared",
+    "takes four bytes for every element of a constant",
+    ("e.data.numpy().nbytes", "4 * e.data.numpy().size"),
+)
+every_call_of_a_function = edited(
+    "spared",
+    "counts what is in a function once for each of its calls",
+    (
+        "relay.analysis.post_order_visit(main, look)\n",
+        "relay.analysis.post_order_visit(main, look)\n"
+        "    there = []\n"
+        "    relay.analysis.post_order_visit(main, there.append)\n"
+        "    called = [e.op for e in there if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)]\n"
+        "    for function in (f for at, f in enumerate(called) if f in called[:at]):\n"
+        "        relay.analysis.post_order_visit(function, look)\n",
+    ),
+)
+readers_of_fields = edited(
+    "spared",
+    "counts who reads a field of a tuple among the readers of the tuple",
+    (
+        "readers.update(set(reads(e)))",
+        "fields = {r.tuple_value for r in reads(e) if isinstance(r, relay.TupleGetItem)}\n"
+        "        readers.update({*reads(e), *fields})",
+    ),
 )
 idle_left_out = edited(
     "valid",
