@@ -85,6 +85,16 @@ def _ends_in_dropout() -> nn.Module:
     return net(forward, **parts, identity=nn.Identity(), drop=nn.Dropout())
 
 
+def _branches() -> nn.Module:
+    """Return a SiLU of a sigmoid, and four convolutions of it that only their readers tell apart."""
+
+    def forward(self, x):
+        y = self.act(torch.sigmoid(x))
+        return torch.add(self.fourth(y), self.second(y)) * (self.first(y) + self.third(y)) + x
+
+    return net(forward, act=nn.SiLU(), **{name: nn.Conv2d(3, 3, 1) for name in ("first", "second", "third", "fourth")})
+
+
 def hidden(seed: int) -> list[Case]:
     both, image, tokens = ("valid", "did", "spared"), (1, 3, 4, 4), (1, 2, 4)
 
@@ -101,6 +111,7 @@ def hidden(seed: int) -> list[Case]:
     return [
         *cases,
         exporting.case("renamed and reordered", exporting.conv_block, (1, 2, 4, 4), both, seed=seed),
+        exporting.case("four convolutions of one value", _branches, image, both, seed=2),
         exporting.case("ends in a dropout", _ends_in_dropout, image, both, seed=seed + 1),
     ]
 
@@ -301,12 +312,45 @@ def values_not_nodes(gm, model):
     return {name: (word, [outputs[n] for n in nodes]) for name, (word, nodes) in _backwards(gm, model).items()}
 
 
+@wrong("did", "takes the first Sigmoid that a SiLU's product reads for its own, though the input may come from one")
+def first_sigmoid(gm, model):
+    m, found = _Model(gm, model), _backwards(gm, model)
+    for node in m.working:
+        if type(m.module(node)) is nn.SiLU:
+            top = next(part for part in m.nodes if part.name == found[node.name][1][0])
+            feeding = [m.maker[v] for v in top.input if v in m.maker and m.maker[v].op_type == "Sigmoid"]
+            found[node.name] = ("split", [top.name, feeding[0].name])
+    return found
+
+
 #: An edit: what the walk has lost sight of is gone.
 LOST = (
     "called = type(",
     'if value.get(node) not in maker:\n            found[node.name] = ("gone", [])\n            continue\n'
     "        called = type(",
 )
+
+
+@wrong("spared", "goes from the input on: of several readers of one type, it takes the first that is free")
+def first_free_reader(gm, model):
+    m, right = _Model(gm, model), _backwards(gm, model)
+    found, values, free = {}, {}, {node.name: node for node in m.nodes}
+    for node in gm.graph.nodes:
+        word, names = right.get(node.name, ("", []))
+        if node.op == "placeholder":
+            values[node] = model.graph.input[0].name
+        elif word == "same":
+            kind = next(part.op_type for part in m.nodes if part.name == names[0])
+            reads = {values.get(a) for a in node.all_input_nodes}
+            parts = (part for part in free.values() if part.op_type == kind and reads & set(part.input))
+            if part := next(parts, None):
+                found[node.name], values[node] = (word, [free.pop(part.name).name]), part.output[0]
+        elif word == "split":
+            values[node] = next(part.output[0] for part in m.nodes if part.name == names[0])
+        elif word:
+            values[node] = values.get(node.all_input_nodes[0])
+    return right | found
+
 
 last_part_only = edited(
     "did",
