@@ -82,11 +82,12 @@ def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
         return gm.get_submodule(node.target) if node.op == "call_module" else None
 
     gm = rebuild(gm)
+    calls = [node.target for node in gm.graph.nodes]
     for bn in list(gm.graph.nodes):
         norm, conv = module(bn), bn.args[0] if bn.args else None
         if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:
             continue
-        if type(module(conv)) is not nn.Conv2d or len(conv.users) != 1:
+        if type(module(conv)) is not nn.Conv2d or len(conv.users) != 1 or calls.count(conv.target) > 1:
             continue
         gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), norm))
         conv.target = f"folded_{conv.name}"

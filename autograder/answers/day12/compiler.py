@@ -84,6 +84,11 @@ def one_stays(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return m.bn_3(m.conv_3(m.bn_2(m.conv_2(m.bn_1(m.conv_1(y))))))
 
 
+def two_norms(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """One convolution that is called twice: each result has a batch norm of its own, and a copy would cost 7 KiB."""
+    return F.relu(m.first(m.shared(x))) * m.second(m.shared(x + 1))
+
+
 def across_a_write(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Two element-wise parts with a write between them, which both would cross as one kernel."""
     y = x * 2
@@ -99,9 +104,9 @@ def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(z * 3) + y
 
 
-def batch_norm(tracked: bool = True) -> nn.BatchNorm2d:
-    """A batch norm of four channels that changes its input, unlike a new one."""
-    bn = nn.BatchNorm2d(4, track_running_stats=tracked)
+def batch_norm(tracked: bool = True, channels: int = 4) -> nn.BatchNorm2d:
+    """A batch norm that changes its input, unlike a new one."""
+    bn = nn.BatchNorm2d(channels, track_running_stats=tracked)
     if tracked:
         bn.running_mean.normal_()
         bn.running_var.uniform_(0.2, 0.5)
@@ -117,6 +122,8 @@ def hidden(seed: int) -> list[Case]:
             "bn": lambda: batch_norm(tracked),
             **{f"conv_{n}": lambda: nn.Conv2d(4, 4, 3, padding=1) for n in (1, 2, 3)},
             **{f"bn_{n}": batch_norm for n in (1, 2, 3)},
+            "shared": lambda: nn.Conv2d(3, 64, 3, padding=1),
+            **{name: lambda: batch_norm(channels=64) for name in ("first", "second")},
         }
         return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
 
@@ -127,6 +134,7 @@ def hidden(seed: int) -> list[Case]:
         image("batch norm in training", training, _TRAP, True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
         image("a convolution that is read twice, and three that are not", one_stays, _ALL, False),
+        image("one convolution, two batch norms", two_norms, _TRAP, False),
         traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
         traced("a value is written between equal reads", written_between, _TRAP, seed),
@@ -175,6 +183,7 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 _NORM = "if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:\n            continue"
+_ONCE = " or calls.count(conv.target) > 1"
 _ERASE = "if not node.users and not effects(node):"
 
 in_training = edited(
@@ -188,6 +197,18 @@ other_readers = edited(
     "folds into a convolution that something else reads, too",
     ("type(module(conv)) is not nn.Conv2d or len(conv.users) != 1", "type(module(conv)) is not nn.Conv2d"),
 )
+shared_in_place = edited(
+    "same",
+    "folds into the convolution itself, which is called elsewhere, too",
+    (_ONCE, ""),
+    (
+        'gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), norm))',
+        'gm.add_submodule(f"folded_{conv.name}", module(conv))\n'
+        "        made = fuse_conv_bn_eval(module(conv).eval(), norm)\n"
+        "        module(conv).weight, module(conv).bias = made.weight, made.bias",
+    ),
+)
+copied_for_each_call = edited("spared", "gives every call of a shared convolution weights of its own", (_ONCE, ""))
 merges_draws = edited(
     "same",
     "merges two draws of random numbers",
