@@ -8,12 +8,13 @@ from contextlib import suppress
 import torch
 from torch import nn
 
-from autograder.answers.day12.compiler import batch_norm, last, read_twice
+from autograder.answers.day12.compiler import batch_norm, last, read_twice, unused_draw, written_between
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, Triton, grouped
 from passlab.capstone.compiled import with_shapes
 from passlab.capstone.triton import generated
 from passlab.exercises.day12._shared import graph_case
+from passlab.exercises.day12.compiler import traced
 from passlab.exercises.day12.faster import chain_case, image_case
 from passlab.fx.cases import graph, seeded
 from passlab.judge import Case
@@ -39,6 +40,8 @@ def hidden(seed: int) -> list[Case]:
         chain_case(rng.choice((384, 512, 640)), rng.choice((768, 1024)), seed),
         image_case("residual", seed),
         graph_case("two chains by turns", seeded(graph(by_turns, (16, 16), (16, 16)), seed), same),
+        traced("a value is written between equal reads", written_between, same, seed),
+        traced("a draw that nothing uses", unused_draw, same, seed),
         graph_case("a convolution that is read twice", seeded(graph(read_twice, (2, 3, 9, 9), **layers), seed), same),
         graph_case(
             "a batch norm behind no convolution", seeded(graph(no_convolution, (2, 4, 9, 9), **layers), seed), same
@@ -76,6 +79,25 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 no_groups = edited("did", "leaves every operation a launch of its own", (_RETURN, "return Compiled(gm)"))
+equal_reads = edited(
+    "same",
+    "merges equal operations, though a write lies between them",
+    (
+        "gm = rebuild(gm)",
+        """gm, first = rebuild(gm), {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and first.setdefault((node.target, node.args), node) is not node:
+            node.replace_all_uses_with(first[node.target, node.args])""",
+    ),
+)
+unused_dropped = edited(
+    "same",
+    "lets torch remove what nothing uses: a write, or a draw, after which all later ones are others",
+    (
+        "gm = rebuild(gm)",
+        "gm = rebuild(gm)\n    gm.graph.eliminate_dead_code(lambda node: node.op in ('placeholder', 'output'))",
+    ),
+)
 pairs = edited(
     "did",
     "stops at two nodes, so that most values go through memory",
