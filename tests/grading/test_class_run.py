@@ -46,7 +46,7 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
         class_run, "grade", lambda submission, *_: Paper(submission, {"n": nbformat.v4.new_notebook()}, {"n": result})
     )
     recorder = SimpleNamespace(
-        done=lambda run: {("zoe", "day03"): class_run.digest(Submission("zoe", "day03"))}, record=record
+        digests=lambda run: {("zoe", "day03"): class_run.digest(Submission("zoe", "day03"))}, record=record
     )
     session = class_run.Session(recorder, Unused(), tmp_path, page=None)
     class_ = [Submission(name, "day03") for name in ("ada", "bob", "cleo", "dan", "zoe")]

@@ -60,6 +60,7 @@ EQUIVALENT = {
     ("for bn in list(gm.graph.nodes):", "for bn in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
     (_FOLDS, "if False:"): "groups alone are fast enough for the demands",
     (_MODULE % 'node.op == "call_module"', _MODULE % "False"): "groups alone are fast enough for the demands",
+    ("gm.graph.erase_node(bn)", "pass"): _SLOW,
     ("gm = rebuild(gm)", "pass"): "the grader has a graph of its own",
     ('if not node.op.startswith("call_"):', "if False:"): "groupable refuses it anyway",
     (_WHERE, _WHERE.replace(", reverse=True", "")): "which of two groups a node joins saves about the same",
