@@ -57,9 +57,9 @@ progress("day12")
 #   oneDNN. Element-wise operations, reductions and views: a kernel by TVM.
 # - `counts(compiled, inputs)` counts what the grader counts. A view in the graph is free; at the end of a group it is a
 #   copy.
-# - Leave alone what draws random numbers, and what is written (`effects`, `written`). Weights must not grow.
-# - Memory is limited, too: the arena may exceed that of the model as it is, in the order of its graph, by a tenth and
-#   4 KiB. The same limit holds in question 3.
+# - Leave alone what draws random numbers, and what is written (`effects`, `written`).
+# - Memory is limited: weights may grow by a tenth and 4 KiB, and the arena may exceed that of the model as it is, in the
+#   order of its graph, by as much. The arena's limit holds in question 3, too.
 
 
 # %%
