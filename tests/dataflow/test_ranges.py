@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from passlab import models, trace
 from passlab.dataflow.precision import extremes, overflow, plan, run, values
 from passlab.dataflow.ranges import UNIT, Unsupported, ranges
+from tests.support.called import Called
 
 pytestmark = pytest.mark.quick
 
@@ -71,15 +72,6 @@ def test_an_operation_without_a_row_is_named():
         ranges(traced(lambda m, x: torch.erfinv(x), 2, 3), {"x": (-1.0, 1.0)})
 
 
-class _Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 @pytest.mark.parametrize(
     ("model", "size"),
     [
@@ -110,10 +102,10 @@ class _Called(nn.Module):
 )
 def test_no_other_form_of_an_operation_leaves_its_range(model, size):
     torch.manual_seed(0)
-    for parameter in _Called(model).parameters():
+    for parameter in Called(model).parameters():
         nn.init.normal_(parameter)
     ends = torch.where(torch.rand(size) < 0.5, -3.0, 3.0)
-    gm = trace(_Called(model), ends)
+    gm = trace(Called(model), ends)
     last = list(gm.graph.nodes)[-2].name
     found = ranges(gm, {"x": (-3.0, 3.0)})[last]
     for x in (ends, torch.empty(size).uniform_(-3, 3), torch.linspace(-3, 3, ends.numel()).reshape(size)):
@@ -135,7 +127,7 @@ def test_no_other_form_of_an_operation_leaves_its_range(model, size):
 )
 def test_a_form_without_a_rule_is_named(model, said):
     with pytest.raises(Unsupported, match=f"Node .* calls .* {said}"):
-        ranges(trace(_Called(model), torch.randn(1, 2, 6, 6)), {"x": (-3.0, 3.0)})
+        ranges(trace(Called(model), torch.randn(1, 2, 6, 6)), {"x": (-3.0, 3.0)})
 
 
 def test_bad_inputs_have_their_sentences():

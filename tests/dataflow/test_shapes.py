@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from passlab import models
 from passlab.dataflow.shapes import Mismatch, Unsupported, exported, runs, shapes
+from tests.support.called import Called
 
 pytestmark = pytest.mark.quick
 
@@ -68,17 +69,6 @@ def test_bad_graphs_have_their_sentences():
         shapes(
             fx.symbolic_trace(nn.Sequential(nn.PixelShuffle(2))), {"input": ("n", 4, 2, 2), "input_1": ("n", 4, 2, 2)}
         )
-
-
-class Called(nn.Module):
-    """A model that calls one function or module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 FORMS = {

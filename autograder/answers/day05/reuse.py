@@ -31,6 +31,7 @@ def hidden(seed: int) -> list[Case]:
         return row(name, lower, upper, size, *operands, **more)
 
     chain = [made(f"t{i}", i, i + 2, *[f"t{i - 1}"][: i > 0]) for i in range(6)]
+    grown = [row("a", 0, 1, slim), row("b", 1, 3, wide), row("c", 2, 3, slim + 30), row("d", 3, 4, wide)]
     sizes = {
         "a small value first": (wide, slim, slim, wide),
         "a large value first": (slim, wide, wide, slim),
@@ -89,15 +90,7 @@ def hidden(seed: int) -> list[Case]:
             bytes_case(name, told([row("a", 0, 2, a), row("b", 1, 2, b), row("c", 2, 4, c), row("d", 3, 4, d)]))
             for name, (a, b, c, d) in sizes.items()
         ],
-        bytes_case(
-            "a slot that grew",
-            told(
-                [
-                    *(row("a", 0, 1, slim), row("b", 1, 3, wide)),
-                    *(row("c", 2, 3, slim + 30), row("d", 3, 4, wide)),
-                ]
-            ),
-        ),
+        bytes_case("a slot that grew", told(grown)),
         bytes_case("none", []),
         *[bytes_case(f"{n} values of many sizes", drawn(rng, n, (slim, 50, 100, wide), False)) for n in (30, 60)],
         *[count_case(f"drawn, {n} steps", drawn(rng, n, (size, 2 * size))) for n in (20, 30, 60, 90)],

@@ -160,14 +160,17 @@ _OTHER = '(not node.op.startswith("call_"))'
 _KEPT = "return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])"
 _REFUSED, _WALK = "groupable refuses it anyway", "torch.fx allows to erase during a walk"
 _EITHER = "which of two groups a node joins saves about the same"
-EQUIVALENT = {
+#: Mutants of lines that both compilers of the day have.
+BOTH = {
     ("gm = rebuild(gm)", "pass"): "the grader has a graph of its own",
-    ("gm.graph.erase_node(bn)", "pass"): "it is removed later, as whatever nothing uses",
-    ("break", "continue"): "a node that has joined a group is refused by every other one",
     ("for bn in list(gm.graph.nodes):", "for bn in (gm.graph.nodes):"): _WALK,
-    ("for node in reversed(list(gm.graph.nodes)):", "for node in reversed((gm.graph.nodes)):"): _WALK,
     (_WHERE, _WHERE.replace(", reverse=True", "")): _EITHER,
     (_WHERE, _WHERE.replace("True", "False")): _EITHER,
+    ("break", "continue"): "a node that has joined a group is refused by every other one",
+}
+EQUIVALENT = BOTH | {
+    ("gm.graph.erase_node(bn)", "pass"): "it is removed later, as whatever nothing uses",
+    ("for node in reversed(list(gm.graph.nodes)):", "for node in reversed((gm.graph.nodes)):"): _WALK,
     (_CALLS, "if ((effects(node)) or (node in busy)):"): _REFUSED,
     (_CALLS, f"if ({_OTHER} or (effects(node))):"): _REFUSED,
     (_CALLS, f"if ({_OTHER} or (node in busy)):"): _REFUSED,

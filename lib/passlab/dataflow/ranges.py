@@ -130,6 +130,16 @@ def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
     return transfer
 
 
+def rising_in_both(op: Callable) -> Callable:
+    """Make the rule of a function that grows with each of its two operands."""
+
+    def transfer(x: Any, y: Any) -> Interval:
+        x, y = exactly(x), exactly(y)
+        return Interval(op(x.low, y.low), op(x.high, y.high))
+
+    return transfer
+
+
 def add(x: Any, y: Any, alpha: float = 1) -> Interval:
     x, y = exactly(x), scale(exactly(y), alpha)
     return Interval(x.low + y.low, x.high + y.high)
@@ -279,21 +289,22 @@ def linear(module: nn.Linear, x: Interval) -> Interval:
     return weighted(x, module.weight, module.bias, F.linear)
 
 
+def valley(op: Callable, at: float, least: float) -> Callable:
+    """Make the rule of a function that falls to its least, which it has at `at`, and rises from there."""
+
+    def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+        low, high = op(x.low), op(x.high)
+        across = (x.low <= at) & (x.high >= at)
+        # A library's function may be off in its last digits.
+        least_end = torch.where(across, least, torch.minimum(low, high)) - 1e-6
+        return Interval(least_end, torch.maximum(low, high) + high.abs() * 1e-6 + 1e-7)
+
+    return transfer
+
+
 def gelu(x: Interval, approximate: str = "none") -> Interval:
-    """GELU falls to its least, -0.17 near x = -0.75, and rises from there; with tanh, to another one nearby."""
     at, least = (-0.7524614, -0.1700410) if approximate == "tanh" else (-0.7517915, -0.1699712)
-    low, high = F.gelu(x.low, approximate=approximate), F.gelu(x.high, approximate=approximate)
-    across = (x.low <= at) & (x.high >= at)
-    least_end = torch.where(across, least, torch.minimum(low, high)) - 1e-6
-    return Interval(least_end, torch.maximum(low, high).clamp(min=-0.17) + high.abs() * 1e-6 + 1e-7)
-
-
-def silu(x: Interval, inplace: bool = False) -> Interval:
-    """SiLU falls to its least, -0.28 at x = -1.28, and rises from there."""
-    low, high = F.silu(x.low), F.silu(x.high)
-    across = (x.low <= -1.2784645) & (x.high >= -1.2784645)
-    low, high = torch.where(across, -0.2784646, torch.minimum(low, high)), torch.maximum(low, high)
-    return Interval(low - low.abs() * 1e-6 - 1e-7, high + high.abs() * 1e-6 + 1e-7)
+    return valley(lambda end: F.gelu(end, approximate=approximate), at, least)(x)
 
 
 def absolute(x: Interval) -> Interval:
@@ -339,16 +350,6 @@ def dropout(x: Interval, p: float = 0.5, training: bool = True, inplace: bool = 
     return Interval(kept.low.clamp(max=0), kept.high.clamp(min=0))
 
 
-def maximum(x: Any, y: Any) -> Interval:
-    x, y = exactly(x), exactly(y)
-    return Interval(torch.maximum(x.low, y.low), torch.maximum(x.high, y.high))
-
-
-def minimum(x: Any, y: Any) -> Interval:
-    x, y = exactly(x), exactly(y)
-    return Interval(torch.minimum(x.low, y.low), torch.minimum(x.high, y.high))
-
-
 def item(x: Any, index: Any) -> Any:
     return x[index] if isinstance(x, list | tuple) else moving(operator.getitem)(x, index)
 
@@ -362,6 +363,7 @@ def of_module(transfer: Callable) -> Callable:
 
 relu, sigmoid, tanh = rising(torch.relu, 0), rising(torch.sigmoid, 0, 1), rising(torch.tanh, -1, 1)
 relu6 = rising(lambda x: x.clamp(0, 6), 0, 6)
+silu = valley(F.silu, -1.2784645, -0.2784646)
 _MOVES = (
     "flatten",
     "reshape",
@@ -386,8 +388,9 @@ _MOVES = (
 #: What a node does, in one word → how its operands' intervals become its own.
 TRANSFER: dict[str, Callable] = {
     "add": add, "iadd": add, "sub": sub, "mul": mul, "truediv": divide, "div": divide, "pow": power,
-    "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "abs": absolute, "maximum": maximum,
-    "minimum": minimum, "sqrt": rising(torch.sqrt, 0), "log": rising(torch.log), "erf": rising(torch.erf, -1, 1),
+    "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "abs": absolute,
+    "maximum": rising_in_both(torch.maximum), "minimum": rising_in_both(torch.minimum),
+    "sqrt": rising(torch.sqrt, 0), "log": rising(torch.log), "erf": rising(torch.erf, -1, 1),
     "silu": silu, "leaky_relu": leaky_relu, "sin": wave, "cos": wave,
     "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
     "matmul": matmul, "sum": total, "mean": mean, "softmax": softmax,

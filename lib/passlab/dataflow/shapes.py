@@ -113,6 +113,11 @@ def _pair(value: Any) -> tuple:
     return tuple(value) if isinstance(value, list | tuple) else (value, value)
 
 
+def _dims(x: Shape, dim: Any) -> Sequence[int]:
+    """Return dimensions, given as a number, some numbers, or None for all, counted from 0."""
+    return range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
+
+
 def product(sizes: Sequence[Size]) -> Size:
     return math.prod(sizes, start=sympy.Integer(1))
 
@@ -320,26 +325,28 @@ class _Rules:
         return (*x[:dim], sympy.Integer(1), *x[dim:])
 
     def squeeze(self, x: Shape, dim: Any = None) -> Shape:
-        dims = range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
+        dims = _dims(x, dim)
         for d in dims:  # a symbol is never 1, but a formula may be
             if not (sympy.sympify(x[d]).is_Integer or sympy.sympify(x[d]).is_Symbol):
                 raise Unsupported(f"Node {self.node}: squeeze of the symbolic size {x[d]} has no rule.")
         return tuple(size for d, size in enumerate(x) if d not in dims or size != 1)
 
+    def fixed_size(self, what: str, size: Size) -> int:
+        """Return a size as a number. Raise Unsupported if it depends on the inputs."""
+        if not sympy.sympify(size).is_Integer:
+            raise Unsupported(f"Node {self.node}: {what} of the symbolic size {size} has no rule.")
+        return int(size)
+
     def split(self, x: Shape, sizes: Any, dim: int = 0) -> list[Shape]:
         dim %= len(x)
         if isinstance(sizes, int):
-            if not sympy.sympify(x[dim]).is_Integer:
-                raise Unsupported(f"Node {self.node}: split of the symbolic size {x[dim]} has no rule.")
-            sizes = [min(sizes, int(x[dim]) - start) for start in range(0, int(x[dim]), sizes)]
+            whole = self.fixed_size("split", x[dim])
+            sizes = [min(sizes, whole - start) for start in range(0, whole, sizes)]
         self.equal(x[dim], sum(sizes))
         return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
 
     def chunk(self, x: Shape, chunks: int, dim: int = 0) -> list[Shape]:
-        dim %= len(x)
-        if not sympy.sympify(x[dim]).is_Integer:
-            raise Unsupported(f"Node {self.node}: chunk of the symbolic size {x[dim]} has no rule.")
-        return self.split(x, -(-int(x[dim]) // chunks), dim)
+        return self.split(x, -(-self.fixed_size("chunk", x[dim]) // chunks), dim)
 
     def item(self, x: Any, index: Any) -> Any:
         if isinstance(x, list):  # parts, or the sizes that x.shape is
@@ -365,7 +372,7 @@ class _Rules:
         return (*rest, *left)
 
     def reduce(self, x: Shape, dim: Any = None, keepdim: bool = False) -> Shape:
-        over = range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
+        over = _dims(x, dim)
         return tuple(1 if k in over else size for k, size in enumerate(x) if keepdim or k not in over)
 
     def pooled(self, x: Shape, size: Any) -> Shape:
@@ -374,7 +381,7 @@ class _Rules:
 
     def interpolate(self, x: Shape, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Shape:
         if size is not None:
-            return (*x[:2], *(sympy.Integer(new) for new in (size if isinstance(size, list | tuple) else _pair(size))))
+            return (*x[:2], *map(sympy.Integer, _pair(size)))
         scales = [sympy.Rational(str(scale)) for scale in _pair(scale_factor)]
         sizes = [divided(old * scale.p, scale.q) for old, scale in zip(x[2:], scales, strict=True)]
         for new in sizes:
