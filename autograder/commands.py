@@ -458,19 +458,29 @@ def leaderboard(
 
 def prove(
     exercise: Annotated[list[str] | None, typer.Option(help="Only this exercise (may be repeated).")] = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only exercises and notebooks that have changed since their last proof.")
+    ] = False,
+    notebooks: Annotated[
+        bool, typer.Option("--notebooks", help="Run every lesson and every solution from a fresh kernel, too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     jobs: Annotated[int, typer.Option(help="Number of exercises proved at the same time; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from this one on, that right answers must pass.")] = 1,
     mutants: Annotated[int, typer.Option(help="Number of small changes of each reference to try instead.")] = 0,
 ) -> None:
-    """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points."""
-    from autograder.authoring import mutants as mutating
-    from autograder.authoring import prove as proving
+    """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points.
 
+    What holds is written into autograder/ledger.json, which `make test` compares with the files as they are.
+    """
     if mutants:
+        from autograder.authoring import mutants as mutating
+
         raise typer.Exit(mutating.main(exercise or [], json, jobs, mutants, range(seed, seed + max(seeds, 3))))
-    raise typer.Exit(proving.main(exercise or [], json, jobs, seed, seeds))
+    from autograder.proofs import command
+
+    raise typer.Exit(command.main(exercise or [], stale, notebooks, json, jobs, seed, seeds))
 
 
 def new(

@@ -64,7 +64,7 @@ def pytest_configure(config):
 def pytest_report_header(config):
     held = config.getoption("tvm")
     tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
-    return f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}"
+    return f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"
 
 
 def pytest_ignore_collect(collection_path, config):

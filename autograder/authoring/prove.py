@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -175,10 +174,17 @@ def _keep_builds() -> None:
     os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
 
 
-def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, console: Console | None = None) -> list[Any]:
+def for_each(
+    names: list[str],
+    task: Callable[[str], Any],
+    jobs: int = 0,
+    console: Console | None = None,
+    each: Callable[[str, Any], None] = lambda name, result: None,
+) -> list[Any]:
     """Return `task(name)` for several exercises, called in separate processes, with a progress bar on `console`.
 
-    Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
+    Each flavour has its own processes, one flavour after the other: a process can hold only one TVM. Notebooks have
+    kernels of their own, so theirs hold none. each: called with a name and its result as soon as it is there.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -186,7 +192,7 @@ def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, consol
     jobs = max(1, min(jobs or cores, len(names)))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
     columns = (TextColumn("Proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    flavours = {name: exercises.find(name).flavour for name in names}
+    flavours = {name: "notebook" if name.endswith(".py") else exercises.find(name).flavour for name in names}
     results = {}
     with Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar:
         row = bar.add_task("", total=len(names))
@@ -196,6 +202,7 @@ def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, consol
             with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
                 for name, result in zip(of_flavour, pool.map(task, of_flavour), strict=True):
                     results[name] = result
+                    each(name, result)
                     bar.advance(row)
     return [results[name] for name in names]
 
@@ -229,15 +236,11 @@ def choose(names: list[str]) -> list[str]:
     return chosen or [e.id for day in exercises.days() for e in exercises.of_day(day)]
 
 
-def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) -> int:
+def print_proofs(proofs: list[Proof], as_json: bool, seed: int, seeds: int = 1) -> int:
     """Print the kill tables; return 1 if any proof fails."""
     from rich.console import Console
     from rich.markup import escape
 
-    chosen = choose(names)
-    if not chosen:
-        return 1
-    proofs = for_each(chosen, partial(prove, seed=seed, seeds=seeds), jobs, Console(stderr=True))
     if as_json:
         print(json.dumps([asdict(proof) | {"ok": proof.ok} for proof in proofs], indent=1))
         return 0 if all(proof.ok for proof in proofs) else 1

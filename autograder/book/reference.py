@@ -69,7 +69,7 @@ def _entry(module: str, name: str) -> str:
         about = ast.get_docstring(_tree(_file(f"passlab.{name}")))
         return f"### {name}\n\n{_doc(about)}"
     if module == "passlab":
-        module = f"passlab.{passlab._HOME.get(name, name)}"
+        module = f"passlab.{passlab.HOME.get(name, name)}"
     for node in _tree(_file(module)).body:
         match node:
             case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:

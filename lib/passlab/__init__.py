@@ -13,7 +13,7 @@ from passlab import renames
 __version__ = "0.1.0"
 
 #: public name → module that holds it
-_HOME = {
+HOME = {
     "draw": "drawing",
     "diff": "drawing",
     "steps": "drawing",
@@ -36,12 +36,12 @@ _HOME = {
 }
 _MODULES = ("models",)
 
-__all__ = [*_HOME, *_MODULES]
+__all__ = [*HOME, *_MODULES]
 
 
 def __getattr__(name: str):
-    if name in _HOME:
-        return getattr(importlib.import_module(f"passlab.{_HOME[name]}"), name)
+    if name in HOME:
+        return getattr(importlib.import_module(f"passlab.{HOME[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"passlab.{name}")
     raise AttributeError(f"passlab has no {name!r}. It has: {', '.join(__all__)}.")

@@ -9,8 +9,8 @@ import pytest
 
 from autograder.authoring.source import ROOT
 from autograder.engine.verifier.misconceptions import Behaviour
+from autograder.proofs.wire import report
 from passlab.building import cache
-from tests.exercises.proof import report
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def builds_are_kept(monkeypatch):
 
 @pytest.fixture
 def proofs(once, apart) -> Callable[..., dict]:
-    """`proofs(exercise_id, seed=0)` is the report of `tests.exercises.proof` as a dictionary."""
+    """`proofs(exercise_id, seed=0)` is the report of `autograder.proofs.wire` as a dictionary."""
 
     def of(exercise_id: str, seed: int = 0) -> dict:
         path = once(

@@ -7,13 +7,13 @@ import pytest
 
 from autograder.answers.day09 import reuse as plans
 from autograder.authoring.answers import hidden_cases
+from autograder.proofs.wire import lost
 from passlab import exercises
 from passlab.exercises.day09.dialect import PERCEPTRON, STEEP
 from passlab.exercises.day09.reuse import SWAPPED, lives, may_be
 from passlab.judge import judge
 from passlab.mlir import parse
 from passlab.mlir.run import run
-from tests.exercises.proof import lost
 
 GARBAGE = [
     None,

@@ -8,8 +8,8 @@ import pytest
 from autograder.authoring.answers import hidden_cases
 from autograder.engine.data import CaseResult
 from autograder.engine.verifier.misconceptions import Behaviour, match, signature
+from autograder.proofs.wire import WireJudge
 from passlab import exercises
-from tests.exercises.proof import Seen
 
 #: Quick ones, whose answers give text, lists, graphs and objects.
 EXERCISES = ["day01.to-ssa", "day02.pass-manager", "day02.counterexample", "day03.shrinking", "day03.cse"]
@@ -63,7 +63,7 @@ UNRELATED = {
 @pytest.mark.parametrize("name", UNRELATED)
 def test_an_answer_that_has_nothing_to_do_with_it_gets_no_note(known, exercise_id, name):
     exercise = exercises.find(exercise_id)
-    seen = Seen(exercise)
+    seen = WireJudge(exercise)
     seen.judge(exercise, UNRELATED[name])
     seen.judge(exercise, UNRELATED[name], hidden_cases(exercise_id, 0))
     [did] = map(signature, seen.cases.values())

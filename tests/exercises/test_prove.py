@@ -1,38 +1,73 @@
-"""The proof over every exercise, once and through the wire, and that it fails where it must."""
+"""Every exercise is proved as it is now, some are proved anew, and a proof fails where it must."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from autograder.authoring import answers, mutants
 from autograder.authoring.answers import run_seed
+from autograder.authoring.source import ROOT
+from autograder.proofs import imports, ledger
+from autograder.proofs.wire import refusals
 from passlab import exercises
-from tests.exercises.proof import refusals
 from tests.support import tiny
-from tests.support.amounts import FULL, NEW_SEEDS, SEEDS
+from tests.support.amounts import DRAW, DRAWN_EXERCISES, FULL, NEW_SEEDS, SEEDS
+from tests.support.proofs import assert_proved
 
 _ALL = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
 #: Those with a compiler first: they take longest, and no core should be left with one at the end.
 EXERCISES = [exercise.id for exercise in sorted(_ALL, key=lambda exercise: exercise.flavour == "torch")]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_the_proof_holds(proofs, exercise_id, seed):
-    proof = proofs(exercise_id, seed)
-    said = [
-        f"{row['kind']} {row['name']} {row['problem']}: {row['message']}" for row in proof["rows"] if row["problem"]
-    ]
-    assert proof["ok"], proof["problems"] + said
+DRAWN = random.Random(f"exercises {DRAW}").sample(EXERCISES, DRAWN_EXERCISES)
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_right_answers_have_all_points_on_seeds_that_nobody_has_seen(exercise_id, apart):
-    first = run_seed()
-    assert apart(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS)) == []
+def test_nothing_has_changed_since_the_proof(exercise_id):
+    assert_proved(exercise_id)
+
+
+#: Proves an exercise in a process of its own, and tells which of the project's modules that took.
+FULL_PROOF = """
+import json, sys
+from autograder.proofs import wire
+
+proof = wire.full_proof(sys.argv[1])
+rows = [f"{row.kind} {row.name} {row.problem}: {row.message}" for row in proof.rows if row.problem]
+modules = [name for name in sys.modules if name.partition(".")[0] in ("passlab", "autograder")]
+print(json.dumps([proof.problems + rows, modules]))
+"""
+
+
+@pytest.mark.parametrize("exercise_id", EXERCISES if FULL else DRAWN)
+def test_the_proof_holds(exercise_id):
+    command = [sys.executable, "-c", FULL_PROOF, exercise_id]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    problems, modules = json.loads(done.stdout.splitlines()[-1])
+    assert problems == []
+    outside = {imports.path_of(name) for name in modules} - ledger.files(exercise_id) - {None}
+    assert [path for path in outside if not str(path).startswith(ledger.BYSTANDERS)] == [], "the digest lacks these"
+
+
+if FULL:  # in `make test-full`
+
+    @pytest.mark.parametrize("seed", SEEDS[1:])
+    @pytest.mark.parametrize("exercise_id", EXERCISES)
+    def test_the_proof_holds_on_another_seed(proofs, exercise_id, seed):
+        proof = proofs(exercise_id, seed)
+        rows = [f"{row['kind']} {row['name']} {row['problem']}" for row in proof["rows"] if row["problem"]]
+        assert proof["ok"], proof["problems"] + rows
+
+    @pytest.mark.parametrize("exercise_id", EXERCISES)
+    def test_right_answers_have_all_points_on_new_seeds(exercise_id, apart):
+        first = run_seed()
+        assert apart(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS), True) == []
 
 
 if FULL:  # in `make test-full`

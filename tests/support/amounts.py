@@ -1,4 +1,5 @@
-"""How much is tried: `make test` tries what finds most, `make test-full` (PASSLAB_TESTS=full) ten times as much."""
+"""How much is tried: `make test` tries what finds most, `make test-full` (PASSLAB_TESTS=full) ten times as much, and
+everything that the ledger of proofs answers for."""
 
 import os
 import secrets
@@ -8,6 +9,10 @@ FULL = os.environ.get("PASSLAB_TESTS") == "full"
 EXAMPLES = 500 if FULL else 50
 #: How often a grader is killed in the test of crash safety, and a recorder in its own.
 KILLS = 50 if FULL else 6
+#: Exercises and notebooks that are proved anew in each run, whatever the ledger says.
+DRAWN_EXERCISES, DRAWN_NOTEBOOKS = 4, 1
+#: What decides which these are. A run is repeated by PYTEST_DRAW with the text in the head.
+DRAW = os.environ.setdefault("PYTEST_DRAW", secrets.token_hex(4))
 #: Seeds with which the hidden cases of the proof are drawn.
 SEEDS = (0, 1) if FULL else (0,)
 #: New seeds in each run, on which right answers must have all points.

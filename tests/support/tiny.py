@@ -130,7 +130,7 @@ _UNUSED = "    if notebooks:\n        _rehearse_export()\n"
 def machinery(folder: Path) -> Path:
     """Copy the project without its days into a folder that does not exist yet. Warm processes export no model there."""
     folder.mkdir()
-    skip = shutil.ignore_patterns("__pycache__", "day*", "run", "*.egg-info", "samples")
+    skip = shutil.ignore_patterns("__pycache__", "day*", "run", "*.egg-info", "samples", "ledger.json")
     shutil.copytree(ROOT / "lib", folder / "lib", ignore=skip)
     shutil.copytree(ROOT / "autograder", folder / "autograder", ignore=skip)
     flavours = folder / "autograder/engine/flavours.py"

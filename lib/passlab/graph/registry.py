@@ -40,6 +40,8 @@ class IR(NamedTuple):
     reader: str = ""
 
 
+#: The modules of fixed names, as above.
+PARTS = ("compiler", "reader", "equivalent", "measure", "generate", "shrink", "wire", "picture")
 #: The packages with a compiler. Its flavour, the name by which a notebook says that it needs it, is the package's name.
 COMPILERS = ("relay", "relax", "mlir")
 

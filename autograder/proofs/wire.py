@@ -1,4 +1,4 @@
-"""The proof of one exercise through the wire: all that an answer is given, and all that it gives, travels as data."""
+"""The proof of an exercise through the wire: all that an answer is given, and all that it returns, travels as data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from autograder.authoring import answers
-from autograder.authoring.prove import losses, prove
+from autograder.authoring.prove import Proof, losses, prove
 from autograder.engine import wire
 from autograder.engine.data import CaseResult
 from autograder.engine.outcomes import to_wire
@@ -16,11 +16,13 @@ from autograder.engine.verifier.misconceptions import signature
 from autograder.engine.verifier.verdicts import of_the_moment
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge, judge_outcome, run, unfit
-from tests.support.amounts import FULL
+
+#: Hidden cases drawn from this many new seeds belong to a full proof.
+NEW_SEEDS = 3
 
 
-def through(exercise: Exercise, answer: Callable, about: Sequence[str], arguments: bytes) -> tuple[Outcome, bytes]:
-    """What comes of a case where the answer knows its arguments and what it is about, and no more; and its payload."""
+def run_case(exercise: Exercise, answer: Callable, about: Sequence[str], arguments: bytes) -> tuple[Outcome, bytes]:
+    """Return the outcome of a case, and its payload, where the answer knows the case's arguments and verdicts only."""
     given = wire.decode(arguments)
     outcome = run(exercise, answer, Case("", lambda: given, about))
     head, payload = to_wire(outcome)
@@ -32,8 +34,8 @@ def through(exercise: Exercise, answer: Callable, about: Sequence[str], argument
         return replace(outcome, status="raised", value=None, error=f"The result cannot be judged: {refused}"), payload
 
 
-class Seen:
-    """A judge like `passlab.judge.judge`, over the wire, that notes how each answer did on each case.
+class WireJudge:
+    """A judge like `passlab.judge.judge`, over the wire. `cases`: how each answer did on each case.
 
     Most answers differ in a few cases only: what another one has returned there, to the byte, is not judged again.
     """
@@ -55,7 +57,7 @@ class Seen:
             for case in tried:
                 if id(case) not in self.arguments:
                     self.arguments[id(case)] = case, wire.encode(tuple(case.build()))
-                outcome, payload = through(exercise, answer, case.about, self.arguments[id(case)][1])
+                outcome, payload = run_case(exercise, answer, case.about, self.arguments[id(case)][1])
                 payloads.append(payload)
                 yield outcome
 
@@ -79,33 +81,43 @@ class Seen:
         return self.found[key]
 
 
-def refusals(exercise_id: str, seeds: Sequence[int]) -> list[str]:
-    """A sentence for each right answer that loses a point on the hidden cases of one of these seeds.
+def refusals(exercise_id: str, seeds: Sequence[int], all_answers: bool = False) -> list[str]:
+    """Return a sentence for each right answer that loses a point on the hidden cases of one of these seeds.
 
-    The reference is put to every seed, the other right answers, for want of time, to the first only, or to all in
-    `make test-full`.
+    The reference is put to every seed, the other right answers to the first only, unless `all_answers`.
     """
     exercise = exercises.find(exercise_id)
     reference = answers.reference(exercise_id)
     others = [answer for answer in answers.load(exercise_id) if answer.mark.kind == "right"]
-    said: list[str] = []
-    for at, seed in enumerate(seeds):
-        right = [reference, *(others if FULL or not at else ())]
-        said += losses(exercise, seed, right, Seen(exercise).judge)
-    return said
+    sentences: list[str] = []
+    for number, seed in enumerate(seeds):
+        right = [reference, *(others if all_answers or not number else ())]
+        sentences += losses(exercise, seed, right, WireJudge(exercise).judge)
+    return sentences
 
 
 def report(exercise_id: str, seed: int) -> str:
-    """The proof as JSON, with `signatures`: answer → how it did on each case."""
-    seen = Seen(exercises.find(exercise_id))
-    proof = prove(exercise_id, seed, seen.judge)
-    done = zip(proof.rows, seen.cases.values(), strict=proof.ok)  # what cannot be judged has no row
-    signatures = {row.name: signature(cases) for row, cases in done}
+    """Return the proof as JSON, with `signatures`: answer → how it did on each case."""
+    judge = WireJudge(exercises.find(exercise_id))
+    proof = prove(exercise_id, seed, judge.judge)
+    rows = zip(proof.rows, judge.cases.values(), strict=proof.ok)  # what cannot be judged has no row
+    signatures = {row.name: signature(cases) for row, cases in rows}
     return json.dumps(asdict(proof) | {"ok": proof.ok, "signatures": signatures})
 
 
+def full_proof(exercise_id: str, seed: int = 0, seeds: int = 1) -> Proof:
+    """Return the kill table of an exercise, over the wire; its problems name right answers that lose a point on hidden
+    cases of seeds drawn now. seed, seeds: as for `autograder.authoring.prove.prove`."""
+    judge = WireJudge(exercises.find(exercise_id))
+    proof = prove(exercise_id, seed, judge.judge, seeds)
+    if proof.ok:
+        first = answers.run_seed()
+        proof.problems += refusals(exercise_id, range(first, first + NEW_SEEDS))
+    return proof
+
+
 def lost(exercise_id: str, answer: Callable, name: str) -> tuple[str, str] | None:
-    """What is lost by an answer on one visible case: the first verdict, and the sentence."""
+    """Return what an answer loses on one visible case: the first verdict, and the sentence."""
     exercise = exercises.find(exercise_id)
     (case,) = [case for case in exercise.cases() if case.name == name]
     failure = judge(exercise, answer, [case]).failure
