@@ -1,7 +1,8 @@
 """Write the sample class, one learner for each kind of submission: `python -m autograder.authoring.samples`.
 
 Every notebook is the released one with answer cells filled in: from `solutions/`, with wrong answers, or with one
-that crashes or never ends. `passlab grade` builds the class; it is not under version control.
+that crashes or never ends. Each kind is handed in where it shows something new: an accident once for each compiler,
+a damaged file once. `passlab grade` builds the class; it is not under version control.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import copy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 
 from autograder.authoring import answers, source
 from autograder.authoring.notebooks import source_notebook
-from passlab.notebook.cells import unmarked
+from passlab import exercises
+from passlab.notebook.cells import questions, unmarked
 
 FOLDER = "autograder/samples"
 #: Where an answer cannot import from while it is graded.
@@ -108,14 +111,36 @@ def _accident(body: str) -> Fill:
     return fill
 
 
-#: learner → how the answer cells are filled
-CLASS: dict[str, Fill] = {
-    "perfect": lambda number, exercise, place: reference_text(place),
-    "untouched": lambda number, exercise, place: None,
-    "partly-right": _partly,
-    "crash": _accident("    import os\n\n    os._exit(1)"),
-    "endless-loop": _accident("    while True:\n        pass"),
+class Learner(NamedTuple):
+    """A learner of the class: how the answer cells are filled, and in which notebooks, of all (`path`)."""
+
+    fill: Fill
+    hands_in: Callable[[Path], bool] = lambda path: True
+
+
+def _first_of_its_compiler(path: Path) -> bool:
+    """Return whether a notebook is the first that needs its compiler: an accident costs as much in the others."""
+    return path in {_flavour(other): other for other in reversed(source.notebooks())}.values()
+
+
+def _flavour(path: Path) -> str:
+    """Return the flavour of an authored notebook's exercises."""
+    return next((exercises.find(name).flavour for name in questions(path.read_text(encoding="utf-8"))), "torch")
+
+
+def _first(path: Path) -> bool:
+    return path == source.notebooks()[0]
+
+
+CLASS = {
+    "perfect": Learner(lambda number, exercise, place: reference_text(place)),
+    "untouched": Learner(lambda number, exercise, place: None),
+    "partly-right": Learner(_partly),
+    "crash": Learner(_accident("    import os\n\n    os._exit(1)"), _first_of_its_compiler),
+    "endless-loop": Learner(_accident("    while True:\n        pass"), _first_of_its_compiler),
 }
+#: Hands in half of the file of a perfect notebook.
+DAMAGED = Learner(CLASS["perfect"].fill, _first)
 
 
 #: Who answers the questions that a person grades.
@@ -132,26 +157,31 @@ def _prose_answers(path: Path) -> dict[str, str]:
     return found
 
 
+def filled(path: Path, fill: Fill, prose: bool = False) -> str:
+    """Return the text of a released notebook with its answer cells filled. path: the authored `.py`. prose: answer what
+    a person grades, too. Reads the release in `exercises/`."""
+    nb = nbformat.read(source.COURSE / "exercises" / path.parent.name / f"{path.stem}.ipynb", as_version=4)
+    places = {name: place for name, place in source.places(path.parent.name).items() if place.path == path}
+    cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
+    for number, (exercise, place) in enumerate(places.items()):
+        if (text := fill(number, exercise, place)) is not None:
+            cells[exercise.split(".")[1]].source = text
+    for name, text in _prose_answers(path).items() if prose else ():
+        cells[name].source = text
+    return nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
+
+
 def expected_files() -> dict[Path, str]:
     """Return every file of the sample class and its expected text. Reads the releases in `exercises/`."""
     files = {}
     for path in source.notebooks():
-        day = path.parent.name
-        released = nbformat.read(source.COURSE / "exercises" / day / f"{path.stem}.ipynb", as_version=4)
-        places = {name: place for name, place in source.places(day).items() if place.path == path}
-        for learner, fill in CLASS.items():
-            nb = copy.deepcopy(released)
-            cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
-            for number, (exercise, place) in enumerate(places.items()):
-                if (text := fill(number, exercise, place)) is not None:
-                    cells[exercise.split(".")[1]].source = text
-            if learner in WRITERS:
-                for name, text in _prose_answers(path).items():
-                    cells[name].source = text
-            text = nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
-            files[source.COURSE / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
-            if learner == "perfect":
-                files[source.COURSE / FOLDER / "damaged" / day / f"{path.stem}.ipynb"] = text[: len(text) // 2]
+        place = Path(path.parent.name, f"{path.stem}.ipynb")
+        for name, learner in CLASS.items():
+            if learner.hands_in(path):
+                files[source.COURSE / FOLDER / name / place] = filled(path, learner.fill, name in WRITERS)
+        if DAMAGED.hands_in(path):
+            text = filled(path, DAMAGED.fill)
+            files[source.COURSE / FOLDER / "damaged" / place] = text[: len(text) // 2]
     return files
 
 
