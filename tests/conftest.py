@@ -23,24 +23,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import amounts, tiny
+from tests.support import amounts, schedule, tiny
 
 HERE = Path(__file__).parent
 TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
 #: What `make quick` runs: FX and units.
 QUICK = {"graph", "judge", "equivalence", "measure", "fx", "drawing", "reports", "test_models.py"}
-#: Files whose tests share nothing that takes time to make, so that each may run on another core.
-SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exercises/test_any_exercise.py"}
-SCATTERED |= {"exercises/test_day03.py", "relax/test_kernels.py", "relax/test_pipelines.py"}
-SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py"}
-#: What takes longest is begun first, so that no core is left with it at the end.
-LONGEST = (
-    "attacks/",
-    "exercises/test_notebooks_run.py",
-    "system/test_crash_safety.py",
-    "exercises/test_prove.py",
-    "hub/test_hub.py",
-)
 
 
 def place(path: Path | str) -> str:
@@ -52,6 +40,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--tvm", default="none", choices=["none", "relay", "relax"], help="hold it, and run its tests only"
     )
+    parser.addoption("--keep-seconds", action="store_true", help="write how long each file takes into seconds.json")
 
 
 def pytest_configure(config):
@@ -59,6 +48,8 @@ def pytest_configure(config):
         os.environ.setdefault("TVM_NUM_THREADS", "1")
     hypothesis.settings.register_profile("passlab", max_examples=amounts.EXAMPLES, deadline=None, derandomize=True)
     hypothesis.settings.load_profile("passlab")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(schedule.Progress(config))
 
 
 def pytest_report_header(config):
@@ -86,9 +77,8 @@ def pytest_collection_modifyitems(config, items):
         (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-    rank = {start: at for at, start in enumerate(LONGEST)}
-    kept.sort(key=lambda item: min((at for start, at in rank.items() if place(item.path).startswith(start)), default=9))
-    items[:] = kept
+    seconds = schedule.expected(item.nodeid for item in kept)
+    items[:] = sorted(kept, key=lambda item: (seconds[schedule.unit(item.nodeid)], schedule.unit(item.nodeid)))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,15 +92,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Give a file's tests to one worker, in their order; those of SCATTERED to whichever is free."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            file = nodeid.split("::")[0]
-            return nodeid if file.removeprefix("tests/") in SCATTERED else file
-
-    return ByFile(config, log)
+    return schedule.TwoEnds(config, log)
 
 
 @pytest.fixture(scope="session")
