@@ -5,6 +5,8 @@ SUBMISSIONS ?=
 GPU ?=
 ROSTER ?=
 TESTS ?=
+BASE ?= HEAD
+CHANGED =
 
 # Jupyter and matplotlib write to the home folder; if it is not writable, they get a separate one.
 ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
@@ -17,14 +19,15 @@ PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 3 --durations=10
 # A process can hold one TVM: a run without, one with Relay's where there is one, one with Relax's. All are made, then
 # one that failed (or found no test) fails the target.
 RELAY := $(if $(filter Linux_x86_64,$(shell uname -s)_$(shell uname -m)),relay)
-ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm || failed="$$failed $$tvm"; done; \
+ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm $(CHANGED) \
+	|| { [ $$? = 5 ] && [ -n "$(CHANGED)" ]; } || failed="$$failed $$tvm"; done; \
 	if [ -n "$$failed" ]; then echo "Tests failed in the runs with these TVMs:$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab grade test test-full quick bench gpu book hub notebooks prove
+.PHONY: help setup lab grade test test-changed test-full quick bench gpu book hub notebooks prove
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing: virtual environment, pinned packages, Graphviz
 	@sh lib/setup.sh
@@ -39,6 +42,11 @@ grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
 
 test: setup ## run all tests, or a part: make test TESTS=tests/fx
 	@$(if $(TESTS),$(PYTEST) $(TESTS),$(ALL))
+
+test-changed: CHANGED = --changed $(BASE)
+test-changed: setup ## what a change can reach: make test-changed BASE=origin/main
+	@$(PYTHON_HERE) -m passlab.cli prove --stale
+	@$(ALL)
 
 test-full: export PASSLAB_TESTS := full
 test-full: setup ## the same with ten times as many random graphs, more kills, a second seed
@@ -63,5 +71,5 @@ hub: setup ## a JupyterHub for a class on this machine: sudo make hub ROSTER=ros
 notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks
 
-prove: setup ## put right and wrong answers through all checks, one table per exercise
-	@$(PYTHON_HERE) -m passlab.cli prove
+prove: setup ## put right and wrong answers through all checks, run all notebooks, and write the ledger
+	@$(PYTHON_HERE) -m passlab.cli prove --notebooks

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import amounts, schedule, tiny
+from tests.support import amounts, changed, schedule, tiny
 
 HERE = Path(__file__).parent
 TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
@@ -40,6 +40,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--tvm", default="none", choices=["none", "relay", "relax"], help="hold it, and run its tests only"
     )
+    parser.addoption("--changed", metavar="COMMIT", help="only tests that a change since this commit can reach")
     parser.addoption("--keep-seconds", action="store_true", help="write how long each file takes into seconds.json")
 
 
@@ -75,6 +76,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("quick")
         flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
         (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
+    if base := config.getoption("changed"):
+        files = {item.path for item in kept}
+        reached = {path for path in files if changed.reaches(path, changed.changed_files(base))}
+        dropped += [item for item in kept if item.path not in reached]
+        kept = [item for item in kept if item.path in reached]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     seconds = schedule.expected(item.nodeid for item in kept)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -268,12 +268,19 @@ class Engine:
             station.close()
         self.stations.clear()
 
-    def expect(self, flavour: str) -> None:
-        """Start the processes of a flavour in the background, since a notebook that needs them will come soon."""
+    @property
+    def ready(self) -> Collection[str]:
+        """The flavours whose processes have started."""
+        return self.stations.keys()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Start the processes of these flavours in the background, one after the other: notebooks that need them will
+        come, in this order."""
 
         def start() -> None:
-            with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
-                self.station(flavour)
+            for flavour in names:
+                with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
+                    self.station(flavour)
 
         threading.Thread(target=start, daemon=True).start()
 

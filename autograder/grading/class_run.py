@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +26,11 @@ from passlab import exercises
 
 
 class Grader(Protocol):
-    """The interface of Engine and Cluster: turn a job into a result. `jobs`: how many at once."""
+    """The interface of Engine and Cluster: turn a job into a result. `jobs`: how many at once. `ready`: the flavours
+    whose processes have started, so that a notebook need not wait for them."""
 
     jobs: int
+    ready: Collection[str]
 
     def grade(self, job: Job) -> NotebookResult: ...
 
@@ -57,15 +60,30 @@ def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, r
     return paper
 
 
-def flavours(submissions: Iterable[Submission]) -> set[str]:
-    """Return the flavours of the exercises in these submissions."""
-    days = {submission.assignment for submission in submissions} & set(exercises.days())
-    return {exercise.flavour for day in days for exercise in exercises.of_day(day)}
+def flavours(days: Iterable[str]) -> list[str]:
+    """Return the flavours of the exercises of these days, in the order in which they come."""
+    known = exercises.days()
+    return list(dict.fromkeys(exercise.flavour for day in days if day in known for exercise in exercises.of_day(day)))
 
 
-def soonest(submissions: Iterable[Submission]) -> list[Submission]:
-    """Return the submissions in grading order: those with fewer compilers first, since compilers load slowly."""
-    return sorted(submissions, key=lambda submission: len(flavours([submission]) - {"torch"}))
+def by_day(submissions: Iterable[Submission]) -> dict[str, deque[Submission]]:
+    """Return assignment → its submissions, in the order of the assignments."""
+    days: dict[str, deque[Submission]] = {}
+    for submission in sorted(submissions, key=lambda submission: submission.assignment):
+        days.setdefault(submission.assignment, deque()).append(submission)
+    return days
+
+
+def _take(waiting: dict[str, deque[Submission]], ready: Collection[str]) -> Submission:
+    """Remove and return a submission of the first day whose processes have started; before any day's have, of one with
+    the fewest compilers, since a compiler loads slowly."""
+    needs = {day: flavours([day]) for day in waiting}
+    started = (day for day, names in needs.items() if all(name in ready for name in names))
+    day = next(started, min(needs, key=lambda day: len(needs[day])))
+    submission = waiting[day].popleft()
+    if not waiting[day]:
+        del waiting[day]
+    return submission
 
 
 def grade_all(
@@ -76,15 +94,14 @@ def grade_all(
     run_all: bool = False,
 ) -> Iterator[Paper]:
     """Grade submissions, `grader.jobs` at once, and yield each when done; at most one waits for the consumer."""
-    waiting = iter(soonest(submissions))
+    waiting = by_day(submissions)
     with ThreadPoolExecutor(grader.jobs) as pool:
         running = set()
         try:
             while True:
-                for submission in waiting:
+                while waiting and len(running) <= grader.jobs:
+                    submission = _take(waiting, grader.ready)
                     running.add(pool.submit(grade, submission, grader, seed_of(submission), submitted, run_all))
-                    if len(running) > grader.jobs:
-                        break
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)

@@ -23,6 +23,7 @@ from dataclasses import asdict
 from functools import cache
 
 from autograder.authoring import source
+from autograder.engine import flavours
 from autograder.engine.data import Cell, Job, NotebookResult, from_json, to_json
 from autograder.engine.engine import Engine, Unsafe
 
@@ -121,7 +122,9 @@ def grade_here(job: str, unsafe: bool, wanted: str) -> str:
 
 
 class Cluster:
-    """A Dask cluster with the interface of Engine: `jobs` and `grade`. Raises NoCluster if it cannot be used."""
+    """A Dask cluster with the interface of Engine. Raises NoCluster if it cannot be used."""
+
+    ready = flavours.FLAVOURS  # its machines start what they need
 
     def __init__(self, address: str, unsafe: bool = False, without_tls: bool = False):
         from distributed import Client

@@ -14,7 +14,7 @@ from autograder.grading.paper import Paper
 class Unused:
     """A grader that submissions without notebooks never reach."""
 
-    jobs = 2
+    jobs, ready = 2, ("torch",)
 
 
 def test_a_submission_that_cannot_be_graded_does_not_stop_the_class(tmp_path, monkeypatch, capsys):
@@ -57,3 +57,13 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
     assert session.failures["bob", "day03"] == "bob, day03: IndexError: a bug"
     session.record([Paper(one) for one in class_[:4]], None)
     assert sorted(recorded) == ["ada", "ada", "dan", "dan"] and "a bug" in capsys.readouterr().err
+
+
+def test_a_submission_whose_compiler_has_started_goes_before_one_that_would_wait():
+    class_ = [Submission("ada", day) for day in ("day07", "day01", "day03", "day08")]
+    assert list(class_run.by_day(class_)) == ["day01", "day03", "day07", "day08"]
+    assert class_run.flavours(class_run.by_day(class_)) == ["torch", "relay", "relax"]
+    for ready, first in (((), "day03"), (("torch",), "day03"), (("torch", "relay"), "day01"), (("relax",), "day08")):
+        waiting = class_run.by_day(class_)
+        assert class_run._take(waiting, ready).assignment == first, ready
+        assert first not in waiting and len(waiting) == 3

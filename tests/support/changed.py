@@ -1,0 +1,48 @@
+"""Which tests a change can reach: those whose imports lead to a changed file, those that run the project as a program,
+and those that name a changed file of another kind. Answered from the files as they are; git says what changed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from autograder.authoring.source import ROOT
+from autograder.proofs import imports
+
+#: A test that imports one of these, or has the fixture `course`, runs the project as a program: all of it may matter.
+PROGRAMS = {"tests/support/tiny.py", "tests/support/hubs.py", "lib/passlab/cli.py"}
+_FIXTURE = re.compile(r"^def \w+\([^)]*\bcourse\b", re.M)
+PROJECT = ("lib/passlab/", "autograder/", "pyproject.toml")
+#: Read the ledger of proofs, which knows what an exercise and a notebook import.
+LEDGER = {"tests/exercises/test_prove.py", "tests/exercises/test_notebooks_run.py"}
+
+
+def _git(*words: str) -> list[str]:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(done.stderr.strip().splitlines()[-1] if done.stderr else f"git {words[0]} failed")
+    return done.stdout.splitlines()
+
+
+def changed_files(base: str) -> set[str]:
+    """Return the paths that differ from a commit, untracked ones included. Raises ValueError where git cannot say."""
+    return {*_git("diff", "--name-only", base), *_git("ls-files", "--others", "--exclude-standard")}
+
+
+@cache
+def _needs(test: Path) -> frozenset[str]:
+    closure = imports.closure([], [test])
+    return frozenset(path.relative_to(ROOT).as_posix() for path in closure if path.is_relative_to(ROOT))
+
+
+def reaches(test: Path, changed: set[str]) -> bool:
+    """Return whether these changes can make a difference to a file of tests."""
+    name, needs = test.relative_to(ROOT).as_posix(), _needs(test)
+    if name in LEDGER or needs & changed or "tests/conftest.py" in changed:
+        return True
+    text = test.read_text(encoding="utf-8")
+    if any(path.startswith(PROJECT) for path in changed) and (needs & PROGRAMS or _FIXTURE.search(text)):
+        return True
+    return any(path in text or f'"{Path(path).name}"' in text for path in changed if not path.endswith(".py"))
