@@ -23,6 +23,7 @@ from autograder.bench import (
     capstone,
     course,
     dataflow,
+    first_hour,
     fusion,
     fusion_cost,
     grading,
@@ -39,6 +40,7 @@ from autograder.bench import (
 from autograder.bench.figures import Figure, not_measured
 
 PARTS = {
+    "first-hour": first_hour.first_hour,
     "passes": course.passes,
     "equivalent": course.equivalence,
     "start": course.start,

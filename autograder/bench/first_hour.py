@@ -1,0 +1,78 @@
+"""`make bench`, part first-hour: what somebody waits for who has just cloned the project.
+
+Set-up, the sample class, the tests: each in a fresh clone of the last commit, with the packages that pip and uv keep.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from autograder.authoring.source import ROOT
+from autograder.bench.figures import Figure, at_most, not_measured
+
+#: A verdict as `passlab grade` prints it.
+VERDICT = re.compile(r"[\w-]+, day\d\d: [\d.]+ of ")
+#: Seconds, on two quiet cores.
+SETUP, GRADE, FIRST_VERDICT, TEST, QUICK = 120, 90, 15, 720, 60
+
+
+class Wait(NamedTuple):
+    """What a command took, in seconds: until a line that is looked for, and to its end. `last`: its last line."""
+
+    first: float
+    seconds: float
+    last: str
+    ok: bool
+
+
+def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
+    """Run a command of the Makefile in a clone."""
+    dropped = ("PASSLAB_RUN", "PASSLAB_BUILDS", "MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    begin, first, last = time.perf_counter(), 0.0, ""
+    with subprocess.Popen(
+        ["make", *words], cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for text in process.stdout:
+            last = text.strip() or last
+            if not first and line.match(text):
+                first = time.perf_counter() - begin
+    return Wait(first, time.perf_counter() - begin, last, process.returncode == 0)
+
+
+def first_hour(largest: int) -> Iterator[Figure | str]:
+    """Measure the two commands of the README and the tests, as a stranger runs them."""
+    with tempfile.TemporaryDirectory(prefix="passlab-first-hour-") as folder:
+        clone = Path(folder, "clone")
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        yield "make setup"
+        setup = wait(clone, "setup")
+        if not setup.ok:
+            yield not_measured("first-hour", "this part", f"make setup failed: {setup.last[:160]}")
+            return
+        again = wait(clone, "setup")
+        base = f"again, with nothing to do: {again.seconds:.2g} s"
+        yield at_most("first-hour", "make setup, packages cached", setup.seconds, SETUP, " s", base)
+        yield "make grade"
+        grade = wait(clone, "grade")
+        yield "make grade, again"
+        warm = wait(clone, "grade")
+        base = f"again, with what was kept: {warm.seconds:.3g} s, first verdict {warm.first:.3g} s"
+        yield at_most("first-hour", "make grade, fresh clone", grade.seconds, GRADE, " s", base)
+        yield at_most("first-hour", "make grade, first verdict", grade.first, FIRST_VERDICT, " s", base)
+        yield "make quick"
+        quick = wait(clone, "quick")
+        yield at_most("first-hour", "make quick", quick.seconds, QUICK, " s", quick.last)
+        yield "make test"
+        test = wait(clone, "test")
+        yield at_most("first-hour", "make test", test.seconds, TEST, " s", test.last)
+        for name, result in (("grade", grade), ("quick", quick), ("test", test)):
+            if not result.ok:
+                yield not_measured("first-hour", f"make {name}", f"it failed: {result.last[:160]}")
