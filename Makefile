@@ -37,8 +37,7 @@ lab: setup ## open the course in JupyterLab
 	@$(PYTHON_HERE) -m passlab.cli lab
 
 grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
-	@$(PYTHON_HERE) -m passlab.cli release
-	@$(PYTHON_HERE) -m passlab.cli grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+	@$(PYTHON_HERE) -m passlab.cli grade --release $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
 test: setup ## run all tests, or a part: make test TESTS=tests/fx
 	@$(if $(TESTS),$(PYTEST) $(TESTS),$(ALL))

@@ -50,11 +50,13 @@ def release() -> None:
     from autograder.authoring import notebooks
 
     _known()
-    changed = notebooks.build()
-    console = Console()
-    for name in changed:
-        console.print(f"wrote {name}", markup=False, highlight=False)
-    console.print("exercises/ is up to date.")
+    _print_written(notebooks.build())
+    Console().print("exercises/ is up to date.")
+
+
+def _print_written(names: list[str]) -> None:
+    for name in names:
+        Console().print(f"wrote {name}", markup=False, highlight=False)
 
 
 Submissions = Annotated[
@@ -100,6 +102,9 @@ def grade(
     replay: Annotated[
         bool, typer.Option("--replay", help="Grade again on the stored cases, compare the scores, and write nothing.")
     ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="First rebuild what learners get, as `passlab release` does.")
+    ] = False,
     unsafe: Unsafe = False,
     device: Device = "cpu",
 ) -> None:
@@ -108,7 +113,7 @@ def grade(
 
     start = time.perf_counter()
     with _session(
-        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=replay
+        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, replay, release
     ) as work:
         if replay:
             found = work.session.replay(work.tasks)
@@ -161,7 +166,6 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
     if submissions is None:
         if "PASSLAB_RUN" not in os.environ and not keep:  # the sample class gets a fresh gradebook every time
             shutil.rmtree(source.COURSE / SAMPLES_RUN, ignore_errors=True)
-        samples.build()
         return source.COURSE / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
         _fail(f"{submissions} does not exist. Expected a folder in the layout learner/assignment/notebook.ipynb.")
@@ -295,9 +299,23 @@ class Work:
 
 @contextlib.contextmanager
 def _session(
-    submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep
+    submissions,
+    assignment,
+    jobs,
+    roster,
+    db,
+    scheduler,
+    without_tls,
+    unsafe,
+    run_all,
+    device,
+    keep,
+    release=False,
 ) -> Iterator[Work]:
-    """Provide everything that grading needs, from the submissions to a gradebook that contains the release."""
+    """Provide everything that grading needs, from the submissions to a gradebook that contains the release.
+
+    Processes start in the background, and meanwhile files are written and read.
+    """
     from passlab.notebook.workspace import writable_home
 
     if why := no_device(device, scheduler):
@@ -310,7 +328,21 @@ def _session(
     chosen = assignment or sorted(known)
     if unknown := [name for name in chosen if name not in known]:
         _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
-    with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
+    writable_home()
+    with (
+        tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
+        _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
+    ):
+        from autograder.authoring import notebooks
+        from autograder.grading.class_run import Session, by_day, flavours
+        from autograder.reports.feedback import feedback
+
+        if submissions is None and not scheduler:
+            grader.expect(flavours(chosen))
+        if release:
+            _print_written(notebooks.build())
+        if submissions is None:
+            samples.build()
         learners = _roster(roster, folder)
         try:
             found = collect(folder, known, Path(scratch), *_whose(learners))
@@ -323,16 +355,11 @@ def _session(
                 f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
             )
-        writable_home()
-        from autograder.grading.class_run import Session, by_day, flavours
-        from autograder.reports.feedback import feedback
-
-        with _grader(jobs, scheduler, unsafe, without_tls, device) as grader:
-            if not scheduler:
-                grader.expect(flavours(by_day(work.tasks)))  # while the release is entered below
-            with _gradebook(chosen) as recorder, _bar(work) as advance:
-                work.session = Session(recorder, grader, source.COURSE / run / "submitted", feedback, advance, run_all)
-                yield work
+        if submissions is not None and not scheduler:
+            grader.expect(flavours(by_day(work.tasks)))
+        with _gradebook(chosen) as recorder, _bar(work) as advance:
+            work.session = Session(recorder, grader, source.COURSE / run / "submitted", feedback, advance, run_all)
+            yield work
 
 
 @contextlib.contextmanager
