@@ -142,7 +142,7 @@ def lab(
     home = _course()
     writable_home()
     for line in prepare(home):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
     start = "work/course/index.ipynb"  # a course of one's own may have none
     if not (home / start).exists():

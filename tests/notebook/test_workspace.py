@@ -151,8 +151,9 @@ def test_lessons_are_copied_without_their_pair_and_their_links_lead_to_copies(co
 def test_all_links_between_the_notebooks_of_this_course_lead_to_copies(tmp_path):
     for folder in ("course", "exercises"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    prepare(tmp_path)
-    copies = [path for path in (tmp_path / "work").glob("*/*.ipynb")]
+    [line] = prepare(tmp_path)
+    copies = set((tmp_path / "work").glob("*/*.ipynb"))
+    assert line.endswith(f": {len(copies)} notebooks in work/.")
     targets = {
         (path.parent / link).resolve()
         for path in copies
@@ -160,7 +161,7 @@ def test_all_links_between_the_notebooks_of_this_course_lead_to_copies(tmp_path)
         if not link.startswith("https:")
     }
     index = tmp_path / "work/course/index.ipynb"
-    assert targets <= set(copies) and set(copies) - {index} <= targets
+    assert targets <= copies and copies - {index} <= targets
 
 
 def test_a_source_that_is_no_notebook_is_named(course):

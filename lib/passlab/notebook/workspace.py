@@ -137,7 +137,8 @@ def prepare(root: Path) -> list[str]:
     if replaced:
         notes.insert(0, f"Newer releases have replaced copies in which you had written nothing: {', '.join(replaced)}.")
     if fresh:
-        notes.insert(0, f"These are your copies of new lessons and exercises: {', '.join(fresh)}.")
+        names = ", ".join(fresh) if len(fresh) < 6 else f"{len(fresh)} notebooks in work/"
+        notes.insert(0, f"These are your copies of new lessons and exercises: {names}.")
     return notes
 
 
