@@ -24,7 +24,7 @@ ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm $(CHANGE
 	if [ -n "$$failed" ]; then echo "Tests failed in the runs with these TVMs:$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab grade test test-changed test-full quick bench gpu book hub notebooks prove
+.PHONY: help setup lab update grade test test-changed test-full quick bench gpu book hub notebooks prove
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,11 @@ setup: ## install what is missing: virtual environment, pinned packages, Graphvi
 
 lab: setup ## open the course in JupyterLab
 	@$(PYTHON_HERE) -m passlab.cli lab
+
+# The set-up of the new version follows the update, so that a version that cannot be set up can still be updated.
+update: ## get the newest version; what you wrote and saved is kept
+	@[ -x $(PYTHON_HERE) ] || $(MAKE) --no-print-directory setup
+	@$(PYTHON_HERE) -m passlab.cli update
 
 grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
 	@$(PYTHON_HERE) -m passlab.cli grade --release $(if $(SUBMISSIONS),"$(SUBMISSIONS)")

@@ -88,8 +88,9 @@ equivalent(before, after)
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
 # [Relay's fusion](../work/day04/groups.ipynb).
 #
-# The exercise notebooks in `work/` are your own copies, made when you started the lab with `make lab` (or
-# `passlab lab`). They are never overwritten; when a newer release of an exercise arrives, it is put beside yours.
+# The notebooks in `work/` are your own copies, lessons included, made when you started the lab with `make lab` (or
+# `passlab lab`). What you write there is never overwritten. `make update` brings newer releases: they replace copies in
+# which you have written nothing, and are put beside the others.
 
 # %% [markdown]
 # ## How an exercise answers you

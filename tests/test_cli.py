@@ -20,8 +20,29 @@ def run(*words, cwd=ROOT, **environment):
 
 def test_help_names_every_command():
     out = run("--help", COLUMNS="200").stdout
-    for command in ("doctor", "lab", "release", "grade", "progress", "prove"):
+    for command in ("doctor", "lab", "update", "release", "grade", "progress", "prove"):
         assert f" {command} " in out, command
+
+
+@pytest.mark.parametrize(
+    ("file", "start"),
+    [
+        ("course/index.ipynb", "work/course/index.ipynb"),
+        ("exercises/day21/exercises.ipynb", "work"),  # a course of one's own without lessons
+        ("course/notes.txt", ""),
+    ],
+)
+def test_the_lab_opens_the_learner_s_copies(tmp_path, monkeypatch, file, start):
+    for name in ("course", "exercises"):
+        (tmp_path / name).mkdir()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text('{"cells": [], "metadata": {}}')
+    commands = []
+    monkeypatch.setenv("PASSLAB_COURSE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "call", lambda command, **_: commands.append(command) or 0)
+    result = CliRunner().invoke(cli.app, ["lab", "--no-browser"])
+    assert result.exit_code == 0, result.output
+    assert f"--LabApp.default_url=/lab/tree/{start}" in commands[0]
 
 
 def test_doctor_is_content_here_and_says_what_is_missing(monkeypatch):

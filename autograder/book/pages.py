@@ -74,7 +74,7 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
         nb = stored.execute(source.COURSE / "course" / f"{day.lesson}.py", cache, say)
         pictures[day.number] = _picture(nb, folder / "_static", day)
         every.append(nb)
-        _prepare(nb, f"course/{day.lesson}.ipynb")
+        _prepare(nb, f"work/course/{day.lesson}.ipynb")
         nbformat.write(nb, folder / f"{day.lesson}.ipynb")
         for name in day.exercises:
             path = source.COURSE / "exercises" / f"day{day.number:02d}" / f"{name}.ipynb"
@@ -104,12 +104,12 @@ def _prepare(nb: NotebookNode, place: str) -> None:
 
 def _links(text: str, place: str) -> str:
     """Return the Markdown of a notebook, with links to other notebooks that lead to pages of the book."""
-    _, *day, _ = place.split("/")
-    up = "../" if day else ""
+    _, folder, _ = place.split("/")
+    up = "" if folder == "course" else "../"
     text = re.sub(r"\]\(\.\./work/(day\d+)/([\w-]+)\.ipynb\)", rf"]({up}exercises/\1_\2.ipynb)", text)
     text = re.sub(r"\]\((?:\.\./)*course/([\w-]+)\.ipynb\)", rf"]({up}\1.ipynb)", text)
-    if day:  # another notebook of the same day
-        text = re.sub(r"\]\(([\w-]+)\.ipynb\)", rf"]({day[0]}_\1.ipynb)", text)
+    if up:  # another notebook of the same day
+        text = re.sub(r"\]\(([\w-]+)\.ipynb\)", rf"]({folder}_\1.ipynb)", text)
     return re.sub(r"\]\(index\.ipynb\)", f"]({up}index.md)", text)
 
 

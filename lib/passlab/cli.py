@@ -1,4 +1,4 @@
-"""The `passlab` command: doctor, lab and progress; the instructor's commands are added by entry points."""
+"""The `passlab` command: doctor, lab, update and progress; the instructor's commands are added by entry points."""
 
 from __future__ import annotations
 
@@ -136,21 +136,45 @@ def lab(
     browser: bool = typer.Option(True, help="Open a browser window."),
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
-    """Copy new exercises into work/ and open the course in JupyterLab."""
+    """Copy new lessons and exercises into work/ and open the course in JupyterLab."""
     from passlab.notebook.workspace import prepare, writable_home
 
     home = _course()
     writable_home()
     for line in prepare(home):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
-    command += ["--LabApp.default_url=/lab/tree/course/index.ipynb"] + ([] if browser else ["--no-browser"])
+    start = "work/course/index.ipynb"  # a course of one's own may have none
+    if not (home / start).exists():
+        start = "work" if (home / "work").exists() else ""
+    command += [f"--LabApp.default_url=/lab/tree/{start}"] + ([] if browser else ["--no-browser"])
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     # The course works offline: this configuration keeps JupyterLab from checking for updates and news.
     ours = [str(Path(__file__).with_name("jupyter")), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, ours))}
     raise typer.Exit(subprocess.call(command, env=environment))
+
+
+@app.command()
+def update() -> None:
+    """Get the newest version of the course. What you wrote and saved is kept."""
+    from passlab.notebook import clone
+
+    project, pins = place.PROJECT, place.PROJECT / "pyproject.toml"
+    before = pins.read_bytes()
+    try:
+        for line in clone.pull(project):
+            console.print(line, markup=False, soft_wrap=True)
+    except clone.UpdateError as error:
+        _fail(f"Nothing is updated: {error}")
+    # From here on the new version's own files do the work.
+    if Path(sys.prefix).resolve() == (project / ".venv").resolve():
+        if subprocess.call(["make", "--no-print-directory", "setup"], cwd=project):
+            _fail("The new files are here, but their packages are not: run `make setup` again.")
+    elif pins.read_bytes() != before:
+        console.print("Packages may have changed: with conda, run `conda env update -f environment.yml`.", markup=False)
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "passlab.notebook.workspace"], cwd=project))
 
 
 @app.command()

@@ -98,6 +98,14 @@ def test_the_book_is_built_and_has_no_broken_link(course):
     assert "build/book/source" not in said.stderr, "Sphinx warns of a page: " + said.stderr
 
 
+def test_a_page_opens_the_learner_s_copy_in_the_lab_and_links_within_the_book(course):
+    html = course[0] / "build/book/html"
+    lesson = (html / "day21_small.html").read_text()
+    exercise = (html / "exercises/day21_exercises.html").read_text()
+    assert "/lab/tree/work/course/day21_small.ipynb" in lesson and "exercises/day21_exercises.html" in lesson
+    assert "/lab/tree/work/day21/exercises.ipynb" in exercise
+
+
 def test_a_second_build_runs_only_what_has_changed(course):
     folder, _ = course
     lesson = folder / "course/day21_small.py"

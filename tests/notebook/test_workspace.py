@@ -1,17 +1,45 @@
-"""The learner's copies in work/: made once, never overwritten, told about newer releases."""
+"""The learner's copies in work/: what a learner wrote is never overwritten, what they only ran gives way."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 
 from passlab.notebook.workspace import prepare, writable_home
 
+ROOT = Path(__file__).resolve().parents[2]
 
-def notebook(release: str, text: str = "") -> str:
-    return json.dumps({"cells": [text], "metadata": {"passlab": {"release": release}}})
+
+def notebook(release: str, *cells: str, **metadata) -> str:
+    """Return a notebook of text cells; the first says which release it is."""
+    texts = [{"cell_type": "markdown", "metadata": {}, "source": [text]} for text in (f"release {release}", *cells)]
+    stamp = {"passlab": {"release": release}} | metadata
+    return json.dumps({"cells": texts, "metadata": stamp, "nbformat": 4, "nbformat_minor": 5})
+
+
+def texts(path: Path) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+
+
+def add(path: Path, text: str) -> None:
+    """Add a cell, as a learner does."""
+    nb = json.loads(path.read_text())
+    nb["cells"].append({"cell_type": "markdown", "metadata": {}, "source": [text]})
+    path.write_text(json.dumps(nb, indent=4))
+
+
+def run(path: Path) -> None:
+    """Save what running a notebook leaves in JupyterLab: outputs, counts, metadata, an empty cell at the end."""
+    nb = json.loads(path.read_text())
+    output = {"output_type": "stream", "name": "stdout", "text": ["42\n"]}
+    code = {"cell_type": "code", "execution_count": 1, "metadata": {"scrolled": True}, "outputs": [output]}
+    nb["cells"] = [cell | {"metadata": {"collapsed": True}} for cell in nb["cells"]] + [code | {"source": []}]
+    nb["metadata"]["language_info"] = {"name": "python", "version": "3.11.7"}
+    path.write_text(json.dumps(nb, indent=4))
 
 
 @pytest.fixture
@@ -22,34 +50,127 @@ def course(tmp_path):
 
 
 def test_new_exercises_are_copied_and_announced_once(course):
-    assert prepare(course) == ["work/day01/graphs.ipynb is your copy of a new exercise."]
-    assert (course / "work/day01/graphs.ipynb").read_text() == notebook("aaa")
+    assert prepare(course) == ["These are your copies of new lessons and exercises: work/day01/graphs.ipynb."]
+    assert texts(course / "work/day01/graphs.ipynb") == ["release aaa"]
     assert prepare(course) == []
 
 
 def test_work_is_never_overwritten(course):
     prepare(course)
     mine = course / "work/day01/graphs.ipynb"
-    mine.write_text(notebook("aaa", "my answer"))
+    add(mine, "my answer")
+    before = mine.read_bytes()
     (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
     [line] = prepare(course)
     assert "graphs.release-bbb.ipynb" in line and "Yours is untouched" in line
-    assert mine.read_text() == notebook("aaa", "my answer")
+    assert mine.read_bytes() == before
     beside = course / "work/day01/graphs.release-bbb.ipynb"
-    assert beside.read_text() == notebook("bbb")
-    beside.write_text(notebook("bbb", "worked on"))
-    assert prepare(course) == [] and beside.read_text() == notebook("bbb", "worked on")
+    assert texts(beside) == ["release bbb"]
+    add(beside, "worked on")
+    assert prepare(course) == [] and texts(beside) == ["release bbb", "worked on"]
 
 
-def test_a_copy_that_was_saved_again_is_still_known(course):
+@pytest.mark.parametrize("change", ["code", "order", "removal"])
+def test_each_change_of_text_is_kept(course, change):
+    source = course / "exercises/day01/graphs.ipynb"
+    source.write_text(notebook("aaa", "one", "two"))
     prepare(course)
     mine = course / "work/day01/graphs.ipynb"
-    saved = json.loads(mine.read_text()) | {"cells": ["answer", "outputs"]}
-    mine.write_text(json.dumps(saved, indent=4))
+    nb = json.loads(mine.read_text())
+    if change == "code":
+        nb["cells"][1]["cell_type"] = "code"
+    elif change == "order":
+        nb["cells"].reverse()
+    else:
+        del nb["cells"][1]
+    mine.write_text(json.dumps(nb))
+    source.write_text(notebook("bbb", "one", "two"))
+    prepare(course)
+    assert json.loads(mine.read_text()) == nb
+
+
+def test_a_copy_that_was_only_run_gives_way_to_a_newer_release(course):
+    prepare(course)
+    mine = course / "work/day01/graphs.ipynb"
+    run(mine)
+    assert prepare(course) == []
+    (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
+    [line] = prepare(course)
+    assert "replaced" in line and "work/day01/graphs.ipynb" in line
+    assert texts(mine) == ["release bbb"]
+    assert [path.name for path in mine.parent.iterdir()] == ["graphs.ipynb"]
+
+
+def test_only_the_newest_release_stands_beside_a_copy_unless_one_was_written_in(course):
+    prepare(course)
+    source, folder = course / "exercises/day01/graphs.ipynb", course / "work/day01"
+    add(folder / "graphs.ipynb", "my answer")
+    for release in ("bbb", "ccc", "ddd"):
+        source.write_text(notebook(release))
+        prepare(course)
+        if release == "ccc":
+            add(folder / "graphs.release-ccc.ipynb", "a note")
+    names = ["graphs.ipynb", "graphs.release-ccc.ipynb", "graphs.release-ddd.ipynb"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_a_copy_of_an_earlier_version_is_known_by_its_release(course):
+    mine = course / "work/day01/graphs.ipynb"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(notebook("aaa", "my answer"))
+    assert prepare(course) == []
+    (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
+    [line] = prepare(course)
+    assert "graphs.release-bbb.ipynb" in line and mine.read_text() == notebook("aaa", "my answer")
+
+
+def test_a_copy_that_its_owner_has_brought_up_to_date_gets_none_beside_it(course):
+    prepare(course)
+    (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
+    mine = course / "work/day01/graphs.ipynb"
+    mine.write_text(mine.read_text().replace("release aaa", "release bbb"))
     assert prepare(course) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"metadata": 3}'])
+def test_lessons_are_copied_without_their_pair_and_their_links_lead_to_copies(course):
+    links = "[exercise](../work/day01/graphs.ipynb) [lesson](day02.ipynb#top) ![](pictures/a.png) `f[i](j)` "
+    links += '<img src="pictures/a.png"> [web](https://example.org/a.ipynb) [here](#below)'
+    (course / "course/pictures").mkdir(parents=True)
+    (course / "course/pictures/a.png").write_bytes(b"")
+    (course / "course/day01.ipynb").write_text(notebook("l", links, jupytext={"formats": "ipynb,py:percent"}))
+    (course / "course/day02.ipynb").write_text(notebook("m"))
+    (course / "exercises/day01/graphs.ipynb").write_text(notebook("aaa", "[lesson](../../course/day01.ipynb)"))
+    prepare(course)
+    expected = "[exercise](../day01/graphs.ipynb) [lesson](day02.ipynb#top) ![](../../course/pictures/a.png) `f[i](j)` "
+    expected += '<img src="../../course/pictures/a.png"> [web](https://example.org/a.ipynb) [here](#below)'
+    assert texts(course / "work/course/day01.ipynb")[1] == expected
+    assert texts(course / "work/day01/graphs.ipynb")[1] == "[lesson](../course/day01.ipynb)"
+    assert "jupytext" not in json.loads((course / "work/course/day01.ipynb").read_text())["metadata"]
+
+
+def test_all_links_between_the_notebooks_of_this_course_lead_to_copies(tmp_path):
+    for folder in ("course", "exercises"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    [line] = prepare(tmp_path)
+    copies = set((tmp_path / "work").glob("*/*.ipynb"))
+    assert line.endswith(f": {len(copies)} notebooks in work/.")
+    targets = {
+        (path.parent / link).resolve()
+        for path in copies
+        for link in re.findall(r"\]\(([^)\s#]+\.ipynb)", "\n".join(texts(path)))
+        if not link.startswith("https:")
+    }
+    index = tmp_path / "work/course/index.ipynb"
+    assert targets <= copies and copies - {index} <= targets
+
+
+def test_a_source_that_is_no_notebook_is_named(course):
+    (course / "exercises/day01/graphs.ipynb").write_text("<<<<<<< HEAD")
+    [line] = prepare(course)
+    assert "exercises/day01/graphs.ipynb" in line and not (course / "work").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"metadata": 3}', '{"cells": [], "metadata": {"passlab": 3}}'])
 def test_a_damaged_copy_is_left_as_it_is(course, content):
     mine = course / "work/day01/graphs.ipynb"
     mine.parent.mkdir(parents=True)
@@ -66,7 +187,7 @@ def test_nothing_half_written_is_left(course, monkeypatch):
     monkeypatch.setattr(os, "link", no_links)
     prepare(course)
     assert [p.name for p in (course / "work/day01").iterdir()] == ["graphs.ipynb"]
-    assert (course / "work/day01/graphs.ipynb").read_text() == notebook("aaa")
+    assert texts(course / "work/day01/graphs.ipynb") == ["release aaa"]
 
 
 def test_only_exercises_are_copied(course):

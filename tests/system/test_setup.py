@@ -194,6 +194,6 @@ def test_make_gives_a_home_where_there_is_none():
 def test_help_lists_every_target():
     # Under `make test` a make of its own would say which folder it enters.
     make = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True)
-    targets = ["help", "setup", "lab", "grade", "test", "test-changed", "test-full", "quick", "bench"]
+    targets = ["help", "setup", "lab", "update", "grade", "test", "test-changed", "test-full", "quick", "bench"]
     targets += ["gpu", "book", "hub", "notebooks", "prove"]
     assert re.findall(r"^make ([\w-]+) ", make.stdout, re.M) == targets, make
