@@ -163,7 +163,10 @@ def depth(program: Program) -> int:
 
 
 def _has_sums(program: Program) -> bool:
-    return program.graph is None or any(part in _op_name(program, n) for n in _calls(program) for part in SUMS)
+    if program.graph is None:
+        return True
+    names = {_op_name(program, node) for node in _calls(program)}
+    return any(part in name for name in names for part in SUMS)
 
 
 def _names_dtype(program: Program) -> bool:
