@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -161,7 +162,10 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
     if submissions is None:
         if "PASSLAB_RUN" not in os.environ and not keep:  # the sample class gets a fresh gradebook every time
             shutil.rmtree(source.COURSE / SAMPLES_RUN, ignore_errors=True)
-        samples.build()
+        try:
+            samples.build()
+        except OSError as error:
+            _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
         return source.COURSE / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
         _fail(f"{submissions} does not exist. Expected a folder in the layout learner/assignment/notebook.ipynb.")
@@ -290,7 +294,7 @@ class Work:
         console.print(f"Grades:   {run}/grades.csv (and canvas.csv, moodle.csv for import)", markup=False)
         console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
         if self.run != RUN:
-            console.print(f"In formgrader: PASSLAB_RUN={run} make lab", markup=False)
+            console.print(f"In formgrader: PASSLAB_RUN={shlex.quote(run)} make lab", markup=False)
 
 
 @contextlib.contextmanager
@@ -302,6 +306,11 @@ def _session(
 
     if why := no_device(device, scheduler):
         _fail(why)
+    if ":" in f"{source.ROOT}{source.COURSE}":
+        _fail(
+            f"The path {source.ROOT if ':' in str(source.ROOT) else source.COURSE} contains a colon, which separates "
+            "folders in Python's search path. Rename the folder, or move the project."
+        )
     folder, run = _place(submissions, keep)
     os.environ["PASSLAB_RUN"] = run
     if db:
@@ -343,6 +352,15 @@ def _gradebook(chosen: list[str]):
     from autograder.grading.gradebook import Failed, enter_release, place
     from autograder.grading.recorder import Recorder
 
+    run = source.COURSE / os.environ["PASSLAB_RUN"]
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=run).close()
+    except OSError as error:
+        _fail(
+            f"The results cannot be written to {run}: {error.strerror}. Name a folder that you can write, such as "
+            "PASSLAB_RUN=/home/you/results passlab grade …"
+        )
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
     try:
