@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -964,6 +965,33 @@ def test_what_keeps_a_process_from_starting_is_named_and_the_rest_is_tried_witho
     assert reason in found[layer].sentence and found[layer].tried
     for untried in lacking(found) - {layer}:
         assert not found[untried].tried and found[untried].sentence == f"Could not be tried: see “{layer}”."
+
+
+@pytest.fixture(params=["a folder of its own", "a visible folder", "/dev"])
+def project(request, tmp_path, monkeypatch):
+    """A copy of the project somewhere else, which is the one that is launched."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if request.param == "/dev" else tmp_path))
+    for name in ("autograder", "lib"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    if request.param == "a visible folder":
+        monkeypatch.setattr(sandbox, "SYSTEM", (*sandbox.SYSTEM, str(tmp_path)))
+    monkeypatch.setattr(sandbox, "ROOT", folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_project_may_lie_anywhere(project):
+    assert sandbox.missing() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
+def test_a_project_that_others_may_not_read_is_named(project):
+    subprocess.run(["chmod", "-R", "go-rwx", str(project / "autograder"), str(project / "lib")], check=True)
+    said = sandbox.missing()[0]
+    assert said.startswith("The layer “own user” is missing.") and "chmod -R a+rX" in said
+    assert f"Permission denied: '{project}/" in said
 
 
 def test_where_nothing_starts_the_reason_is_given_once(no_bubblewrap, monkeypatch):

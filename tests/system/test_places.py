@@ -110,7 +110,7 @@ def made(tmp_path) -> Path:
     python = project / ".venv/bin/python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "HOME=$HOME"\n')
     python.chmod(0o755)
-    for tool in ("dot", "bwrap", "c++"):
+    for tool in ("python3", "dot", "bwrap", "c++"):
         shutil.copy(python, tmp_path / tool)
     pins = (project / "pyproject.toml").read_text()
     (project / ".venv/passlab-setup").write_text(f"{project.resolve()}\n{pins}")

@@ -163,6 +163,7 @@ def _bubblewrap(
         if path in roots:  # hidden even when it lies in a visible folder, such as /usr/src
             command += ["--tmpfs", path]
             made.add(path)
+            bound = [one for one in bound if not Path(path).is_relative_to(one)]  # its own folders are new there
         elif path in SYSTEM and os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]
         else:
@@ -513,7 +514,7 @@ LAYERS: dict[str, _Row] = {
         True,
         f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, who own nothing",
         "learner code runs as you",
-        "root, and setpriv (Debian: apt install util-linux)",
+        "root, setpriv (Debian: apt install util-linux), and a project that others may read (chmod -R a+rX)",
     ),
     "namespaces": _Row(
         True,
@@ -624,7 +625,10 @@ class _NotStarted(Exception):
 
 
 #: How the last line of errors begins → the layer that kept a process from starting.
-_CULPRITS = {"bwrap: execvp setpriv": "own user", "setpriv: ": "own user", "": "bubblewrap"}
+_CULPRITS = {
+    **dict.fromkeys(("bwrap: execvp setpriv", "setpriv: ", "PermissionError: "), "own user"),
+    "": "bubblewrap",
+}
 
 
 def _probe(unsafe: bool = False) -> dict[str, str]:
