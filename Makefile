@@ -8,6 +8,9 @@ TESTS ?=
 BASE ?= HEAD
 CHANGED =
 
+# Paths reach programs by the environment: text put into a command would be read as one, quotes and all.
+export SUBMISSIONS ROSTER
+
 # Jupyter and matplotlib write to the home folder; if it is not writable, they get a separate one.
 ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
 export HOME := $(CURDIR)/.venv/home
@@ -42,7 +45,7 @@ update: ## get the newest version; what you wrote and saved is kept
 	@$(PYTHON_HERE) -m passlab.cli update
 
 grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
-	@$(PYTHON_HERE) -m passlab.cli grade --release $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+	@$(PYTHON_HERE) -m passlab.cli grade --release $(if $(SUBMISSIONS),"$$SUBMISSIONS")
 
 test: setup ## run all tests, or a part: make test TESTS=tests/fx
 	@$(if $(TESTS),$(PYTEST) $(TESTS),$(ALL))
@@ -70,7 +73,7 @@ book: setup ## build the course as a web book, with the outputs of its lessons
 	@$(PYTHON_HERE) -m autograder.book
 
 hub: setup ## a JupyterHub for a class on this machine: sudo make hub ROSTER=roster.csv
-	@$(PYTHON_HERE) -m autograder.hub $(if $(ROSTER),"$(ROSTER)")
+	@$(PYTHON_HERE) -m autograder.hub $(if $(ROSTER),"$$ROSTER")
 
 notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks

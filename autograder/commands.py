@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -294,7 +295,7 @@ class Work:
         console.print(f"Grades:   {run}/grades.csv (and canvas.csv, moodle.csv for import)", markup=False)
         console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
         if self.run != RUN:
-            console.print(f"In formgrader: PASSLAB_RUN={run} make lab", markup=False)
+            console.print(f"In formgrader: PASSLAB_RUN={shlex.quote(run)} make lab", markup=False)
 
 
 @contextlib.contextmanager
@@ -320,6 +321,11 @@ def _session(
 
     if why := no_device(device, scheduler):
         _fail(why)
+    if ":" in f"{source.ROOT}{source.COURSE}":
+        _fail(
+            f"The path {source.ROOT if ':' in str(source.ROOT) else source.COURSE} contains a colon, which separates "
+            "folders in Python's search path. Rename the folder, or move the project."
+        )
     folder, run = _place(submissions, keep)
     os.environ["PASSLAB_RUN"] = run
     if db:
@@ -342,7 +348,10 @@ def _session(
         if release:
             _print_written(notebooks.build())
         if submissions is None:
-            samples.build()
+            try:
+                samples.build()
+            except OSError as error:
+                _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
         learners = _roster(roster, folder)
         try:
             found = collect(folder, known, Path(scratch), *_whose(learners))
@@ -369,6 +378,15 @@ def _gradebook(chosen: list[str]):
     from autograder.grading.gradebook import Failed, enter_release, place
     from autograder.grading.recorder import Recorder
 
+    run = source.COURSE / os.environ["PASSLAB_RUN"]
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=run).close()
+    except OSError as error:
+        _fail(
+            f"The results cannot be written to {run}: {error.strerror}. Name a folder that you can write, such as "
+            "PASSLAB_RUN=/home/you/results passlab grade …"
+        )
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
     try:

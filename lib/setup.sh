@@ -9,7 +9,7 @@ need_gib=6
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "Setup stopped: $*"; exit 1; }
-state() { pwd; cat pyproject.toml; }
+state() { pwd -P; cat pyproject.toml; }
 
 # Run a command as root, directly or by sudo without a password. Fails if neither is possible.
 as_root() {
@@ -42,7 +42,7 @@ find_python() {
 
 make_venv() {
     if [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 \
-        && { [ ! -f "$stamp" ] || [ "$(head -n 1 "$stamp")" = "$(pwd)" ]; }; then
+        && { [ ! -f "$stamp" ] || [ "$(head -n 1 "$stamp")" = "$(pwd -P)" ]; }; then
         return 0
     fi
     free_kib=$(df -Pk . 2>/dev/null | awk 'NR == 2 { print $4 }')

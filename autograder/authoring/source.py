@@ -48,7 +48,8 @@ def settings() -> Any:
     """Return this course's settings for nbgrader, a traitlets `Config`, from `autograder/nbgrader_config.py`."""
     from traitlets.config import PyFileConfigLoader
 
-    return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT / "autograder")).load_config()
+    # In one piece: traitlets would expand a $ in a folder to search.
+    return PyFileConfigLoader(str(ROOT / "autograder" / "nbgrader_config.py")).load_config()
 
 
 def notebooks(day: str | None = None) -> list[Path]:

@@ -229,13 +229,22 @@ def _start(
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
     # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
-    keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
+    keeps = _keeps() if role == "verifier" and not unsafe else {}
     process = sandbox.launch(
         role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe, device=device
     )
     for sock in sockets:
         sock.close()
     return process
+
+
+def _keeps() -> dict[str, str]:
+    """Return the variable with the folder of the cache; {} where it cannot be written, as in a read-only project."""
+    with contextlib.suppress(OSError):
+        os.makedirs(BUILDS, mode=0o700, exist_ok=True)
+        if os.access(BUILDS, os.W_OK):
+            return {cache.FOLDER: str(BUILDS)}
+    return {}
 
 
 class Engine:

@@ -7,7 +7,6 @@ solutions. The owner of a file and the time of its last change are the kernel's 
 
 from __future__ import annotations
 
-import glob
 import os
 import pwd
 import shutil
@@ -15,7 +14,7 @@ import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
+from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback, release_feedback
 from nbgrader.utils import ignore_patterns, parse_utc
 
 #: A clock's seconds between the name of a submission and its last file.
@@ -84,7 +83,7 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
 
     def copy_files(self):
         feedback = Path(self.coursedir.format_path(self.coursedir.feedback_directory, "*", "*"))
-        for page in glob.glob(f"{self.src_path}/*.html"):
+        for page in release_feedback.glob.glob(f"{self.src_path}/*.html"):
             folder = Path(page).parent
             learner = folder.relative_to(feedback.parents[1]).parts[0]
             submitted = self.coursedir.format_path(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import logging
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+from nbgrader import utils
 from nbgrader.api import Base, Gradebook, Student
-from nbgrader.converters import GenerateAssignment
+from nbgrader.apps import api
+from nbgrader.converters import GenerateAssignment, base
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
+from nbgrader.exchange.default import release_feedback
 from sqlalchemy import Column, Connection, MetaData, String, Table, create_engine, inspect
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from traitlets.config import Config
 
@@ -51,7 +56,8 @@ def database(run: Path) -> str:
     given = os.environ.get("PASSLAB_DB", "")
     if not given:
         # A second writer waits for the first, at most 60 s, instead of failing.
-        return f"sqlite:///{run / 'gradebook.db'}?timeout=60"
+        url = URL.create("sqlite", database=str(run / "gradebook.db"), query={"timeout": "60"})
+        return url.render_as_string()
     expected = "expected postgresql://user:password@host/database or sqlite:////folder/gradebook.db"
     try:
         # Name the driver that this course installs; SQLAlchemy's default may be another.
@@ -67,6 +73,17 @@ def place(config: Config) -> str:
     """Return the location of the gradebook for messages: a file, or a URL without its password."""
     url = make_url(CourseDirectory(config=config).db_url)
     return url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+def take_literally(root: Path) -> None:
+    """Have nbgrader take the path of the course as it is: it would read a [, * or ? in it as a pattern."""
+
+    def found(pattern: str) -> list[str]:
+        below = pattern.removeprefix(str(root))
+        return glob.glob(pattern if below == pattern else glob.escape(str(root)) + below)
+
+    for module in (base, api, release_feedback, utils):
+        module.glob = SimpleNamespace(glob=found)
 
 
 class _Last(logging.Handler):

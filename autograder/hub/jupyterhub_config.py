@@ -7,7 +7,7 @@ the port on this machine, and set PASSLAB_HUB_URL=https://hub.example.org and PA
 """
 
 import os
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from autograder.hub import accounts
 from autograder.hub.spawner import Passwords, Spawner
@@ -25,7 +25,7 @@ c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{port + 1}"
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{port + 2}"
 c.ConfigurableHTTPProxy.command = str(place.PROJECT / ".venv/hub/node_modules/.bin/configurable-http-proxy")
 c.ConfigurableHTTPProxy.pid_file = str(state / "proxy.pid")
-c.JupyterHub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
+c.JupyterHub.db_url = f"sqlite:///{quote(str(state))}/jupyterhub.sqlite"
 c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
 
 c.JupyterHub.authenticator_class = Passwords

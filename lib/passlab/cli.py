@@ -187,6 +187,8 @@ def progress(day: str = typer.Argument(None, help="One day only, for example day
 
 def main() -> None:
     """Run the command, including the commands of entry points in the group `passlab.commands`."""
+    if os.path.expanduser("~") == "~":  # a user that the system does not list: Jupyter would raise an error
+        os.environ["HOME"] = "/"
     try:
         place.own()
     except NotADirectoryError as error:

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ import pytest
 from autograder.engine import engine, sandbox
 from autograder.engine.sandbox import cgroups, landlock, seccomp
 from autograder.engine.sandbox.linux import NUMBERS
+from tests.support import users
 
 
 def can_sandbox() -> bool:
@@ -43,10 +45,12 @@ from autograder.engine.sandbox import landlock, linux, seccomp
 
 sock, off, gpu = socket.socket(fileno=int(sys.argv[1])), sys.argv[2].split(), sys.argv[3] == "True"
 for place, name in dict(seccomp=(seccomp, "install"), landlock=(landlock, "restrict"), rlimits=(sandbox, "_rlimits"),
-        mounts=(sandbox, "_mounts"), capabilities=(linux, "drop_capabilities"),
+        mounts=(sandbox, "_mounts"), hiding=(sandbox, "_hide_processes"), capabilities=(linux, "drop_capabilities"),
         descriptors=(sandbox, "_descriptors")).items():
     if place in off:
         setattr(*name, lambda *_: None)
+if "no-landlock" in off:
+    landlock.abi = lambda: 0
 if "pids" in off:
     sandbox._NAMESPACES &= ~linux.CLONE_NEWPID
 
@@ -214,7 +218,7 @@ ATTEMPTS = {
     "offer an abstract socket": (
         "seccomp", "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].bind('\\0passlab-worker')"
     ),
-    "read about processes": ("mounts landlock", "open('/proc/self/status').read()"),
+    "read about processes": ("hiding landlock", "open('/proc/self/status').read()"),
     "use a file left open by the parent": ("descriptors", "os.fstat(77)"),
     "hold a lock that others see": (
         "seccomp",
@@ -292,7 +296,7 @@ ALONE = [
     ("mount", "seccomp capabilities"),
     ("reach the parent by an abstract socket", "seccomp"),
     ("reach the parent by an abstract socket", "landlock"),
-    ("read about processes", "mounts"),
+    ("read about processes", "hiding"),
     ("read about processes", "landlock"),
 ]
 
@@ -512,6 +516,38 @@ def test_what_is_visible_in_tmp_stays_visible_in_the_small_tmp(tmp_path):
         os.write(2, str(os.waitstatus_to_exitcode(os.wait()[1])).encode())
     """
     assert run_as("runner", source, readable=[tmp_path / "part"]) == "5"
+
+
+@pytest.mark.parametrize("part", ["", "a long way/to/the/project"])
+def test_a_submission_has_all_inodes_and_bytes_wherever_the_project_lies(part, tmp_path):
+    """What leads to the project in /tmp takes inodes, too: as many paths as a clone has, and one that holds others."""
+    paths = [tmp_path / part / f"module{n}" for n in range(100)] if part else []
+    for path in paths:
+        (path / "inner").mkdir(parents=True)
+    source = """
+        import json, os
+        from autograder.engine import sandbox
+        limits = sandbox.Limits(inodes=70, tmp_mib=1)
+        failures, (reader, writer) = {}, os.pipe()
+        if not sandbox.enter(limits, keep=[writer], failures=failures):
+            counts = []
+            for attempt in (lambda n: open(f"/tmp/{n}", "w").close(), lambda n: os.write(file, bytes(4096))):
+                count = 0
+                try:
+                    while count < 1000:
+                        attempt(count)
+                        count += 1
+                except OSError as error:
+                    counts.append([count, error.errno])
+                file = os.open("/tmp/0", os.O_WRONLY)
+            os.write(writer, json.dumps([counts, list(failures)]).encode())
+            os._exit(0)
+        os.close(writer)
+        os.wait()
+        os.write(2, os.read(reader, 1000))
+    """
+    readable = [*paths, *(path / "inner" for path in paths[:3])]
+    assert json.loads(run_as("runner", source, readable=readable)) == [[[70, 28], [256, 28]], []]
 
 
 GRADER = """
@@ -808,15 +844,169 @@ def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
     assert sandbox.looks()["sandbox: bubblewrap"][1]()[0] is False
 
 
-def test_a_layer_that_refuses_nothing_is_found_out(monkeypatch):
-    """The trials run in a process that `launch` starts, so the layer is taken away in the file they read."""
+#: Stands in for `python -m autograder.engine.sandbox`: the same trials, with one function replaced.
+TRIED = """
+import errno, os, socket, sys
+from autograder.engine import sandbox
+from autograder.engine.sandbox import landlock, linux, seccomp
+
+def fail(*_):
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "/the/place")
+
+{} = {}
+sandbox.run_probe(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+"""
+#: the function that carries out a step of `enter` → (its layer, the layers that cannot be tried without it)
+STEPS = {
+    "linux.fork_into": ("namespaces", {"own tmp"}),
+    "sandbox._map_user": ("namespaces", {"own tmp"}),
+    "sandbox._hide_processes": ("namespaces", {"own tmp"}),
+    "linux.drop_capabilities": ("namespaces", {"own tmp"}),
+    "sandbox._mounts": ("own tmp", set()),
+    "sandbox._rlimits": ("rlimits", set()),
+    "landlock.restrict": ("landlock", set()),
+    "seccomp.install": ("seccomp", set()),
+    "sandbox._descriptors": ("bubblewrap", set()),
+}
+
+
+def replaced(monkeypatch, function: str, by: str) -> dict[str, sandbox.Layer]:
+    """The layers of this machine by name, as tried by a process that has `by` in place of a function."""
+    real = sandbox.launch
+
+    def launch(role, argv, **more):
+        assert argv[1:3] == ["-m", "autograder.engine.sandbox"]
+        return real(role, [sys.executable, "-c", TRIED.format(function, by), *argv[3:]], **more)
+
+    monkeypatch.setattr(sandbox, "launch", launch)
+    return {layer.name: layer for layer in sandbox.layers()}
+
+
+def lacking(found: dict[str, sandbox.Layer]) -> set[str]:
+    """The layers that do not hold, without those that few machines lend to whoever runs the tests."""
+    return {name for name, layer in found.items() if not layer.holds and (layer.needed or name == "landlock")}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_fails_is_named_with_its_reason_and_no_other(step, monkeypatch):
+    layer, untried = STEPS[step]
+    found = replaced(monkeypatch, step, "fail")
+    assert lacking(found) == {layer} | untried
+    assert "[Errno 18] Invalid cross-device link: '/the/place'" in found[layer].sentence and found[layer].tried
+    for name in untried:
+        assert not found[name].tried and found[name].sentence == f"Could not be tried: see “{layer}”."
+    said = " ".join(sandbox.missing())
+    assert said.count("/the/place") == (1 if found[layer].needed else 0)
+    assert {name for name in sandbox.LAYERS if f"“{name}”" in said} == {n for n in lacking(found) if found[n].needed}
+
+
+#: what takes effect of a layer away without an error → (what stands in its place, the layer)
+NOTHING = "lambda *_: None"
+HOLLOW = {
+    "sandbox._NAMESPACES": ("sandbox._NAMESPACES & ~linux.CLONE_NEWPID", "namespaces"),
+    "sandbox._hide_processes": (NOTHING, "namespaces"),
+    "sandbox._mounts": (NOTHING, "own tmp"),
+    "sandbox._rlimits": (NOTHING, "rlimits"),
+    "landlock.restrict": (NOTHING, "landlock"),
+    "seccomp.install": (NOTHING, "seccomp"),
+}
+
+
+@pytest.mark.parametrize("step", HOLLOW)
+def test_a_layer_that_refuses_nothing_is_found_out(step, monkeypatch):
+    by, layer = HOLLOW[step]
+    found = replaced(monkeypatch, step, by)
+    assert lacking(found) == {layer}
+    assert "a confined process could " in found[layer].sentence
+
+
+def test_a_process_that_sees_all_is_found_out(monkeypatch):
     real = sandbox._bubblewrap
 
     def seeing_all(role, paths, *rest):
         return real(role, {*paths, str(ROOT / "autograder")}, *rest)
 
     monkeypatch.setattr(sandbox, "_bubblewrap", seeing_all)
-    assert [said for said in sandbox.missing() if "bubblewrap" in said]
+    said = sandbox.missing()
+    assert len(said) == 1 and "“bubblewrap”" in said[0] and "could see the grader's files" in said[0]
+
+
+#: what goes wrong with bubblewrap's command → (the change to it, the layer, its reason)
+COMMANDS = {
+    "bubblewrap cannot mount": (
+        lambda command: [command[0], "--ro-bind", "/nowhere", "/nowhere", *command[1:]],
+        "bubblewrap", "bwrap: Can't find source path /nowhere: No such file or directory",
+    ),
+    "bubblewrap does not start": (
+        lambda command: ["/bin/false", *command[1:]],
+        "bubblewrap", "the process that tries the layers ended with 1",
+    ),
+    "the user cannot be changed": (
+        lambda command: [word.replace(str(sandbox.USERS["runner"]), "no-such-user") for word in command],
+        "own user", "setpriv: ",
+    ),
+    "there is no setpriv": (
+        lambda command: [word.replace("setpriv", "setpriv-nowhere") for word in command],
+        "own user", "bwrap: execvp setpriv-nowhere: No such file or directory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_keeps_a_process_from_starting_is_named_and_the_rest_is_tried_without_it(name, monkeypatch):
+    change, layer, reason = COMMANDS[name]
+    if os.geteuid() != 0 and layer == "own user":
+        pytest.skip("only root starts processes as another user")
+    real = sandbox._bubblewrap
+    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *given: change(real(*given)))
+    found = {one.name: one for one in sandbox.layers()}
+    # Without another user, a process of root's is left, and Linux does not count those.
+    assert lacking(found) == ({"bubblewrap", "own user", "rlimits"} if os.geteuid() == 0 else {"bubblewrap"})
+    assert reason in found[layer].sentence and found[layer].tried
+    for untried in lacking(found) - {layer}:
+        assert not found[untried].tried and found[untried].sentence == f"Could not be tried: see “{layer}”."
+
+
+@pytest.fixture(params=["a folder of its own", "a visible folder", "/dev"])
+def project(request, tmp_path, monkeypatch):
+    """A copy of the project somewhere else, which is the one that is launched."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if request.param == "/dev" else tmp_path))
+    for name in ("autograder", "lib"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    if request.param == "a visible folder":
+        monkeypatch.setattr(sandbox, "SYSTEM", (*sandbox.SYSTEM, str(tmp_path)))
+    monkeypatch.setattr(sandbox, "ROOT", folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_project_may_lie_anywhere(project):
+    assert sandbox.missing() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
+def test_a_project_that_others_may_not_read_is_named(project):
+    subprocess.run(["chmod", "-R", "go-rwx", str(project / "autograder"), str(project / "lib")], check=True)
+    said = sandbox.missing()[0]
+    assert said.startswith("The layer “own user” is missing.") and "chmod -R a+rX" in said
+    assert f"Permission denied: '{project}/" in said
+
+
+def test_where_nothing_starts_the_reason_is_given_once(no_bubblewrap, monkeypatch):
+    monkeypatch.setattr(sandbox.sys, "executable", "/bin/false")
+    found = {one.name: one for one in sandbox.layers()}
+    assert [name for name, one in found.items() if one.tried] in (["bubblewrap"], ["bubblewrap", "cgroup"])
+    first, rest = sandbox.missing()
+    assert "bwrap is not installed" in first and rest.count("could not be tried") == 1 and "“rlimits”" in rest
+
+
+def test_a_kernel_without_landlock_grades(monkeypatch):
+    """It is not required, so a submission's process has to do without, and nothing else."""
+    with warm("no-landlock") as one:
+        assert one.attempt("pass") == ("did it", {"exit": 0, "left": 0})
+        assert one.attempt("os.listdir('/dev')")[0] == "did it"
 
 
 def test_unsafe_runs_without_bubblewrap_and_keeps_what_holds(no_bubblewrap, known):
@@ -826,23 +1016,10 @@ def test_unsafe_runs_without_bubblewrap_and_keeps_what_holds(no_bubblewrap, know
         assert one.attempt(ATTEMPTS["take memory"][1])[0].startswith("OSError: [Errno 12]")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the tests already run as an ordinary user")
-@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare, to show Python to another user")
 def test_an_ordinary_user_loses_only_what_needs_root(tmp_path):
-    """Python may lie in root's home: a mount namespace of the test's own shows it, and nothing else of that home."""
-    home, python = Path.home(), Path(os.path.realpath(sys.base_prefix))
-    show = ""
-    if python.is_relative_to(home):
-        show = f"""
-            mount --bind {python} {tmp_path}
-            mount -t tmpfs -o mode=755 tmpfs {home}
-            mkdir -p {python}
-            mount --move {tmp_path} {python}
-        """
     look = "[(one.name, one.holds, one.needed) for one in sandbox.layers()]"
     source = f"import json; from autograder.engine import sandbox; print(json.dumps({look}))"
-    script = f'set -e; {show}\nexec setpriv --reuid 12345 --regid 12345 --clear-groups -- "$@"'
-    command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c", source]
+    command = users.ordinary([sys.executable, "-c", source], tmp_path)
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

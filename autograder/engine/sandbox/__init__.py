@@ -16,6 +16,7 @@ import glob
 import json
 import mmap
 import os
+import platform
 import queue
 import resource
 import shutil
@@ -27,9 +28,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from autograder.engine.sandbox import cgroups, landlock, linux, seccomp
 from autograder.engine.sandbox.cgroups import Group
@@ -97,7 +98,7 @@ class Limits:
     files: int = 256  # open at once, in each process
     file_mib: int = 32  # the size of one file
     tmp_mib: int = 64  # all files together
-    inodes: int = 2000
+    inodes: int = 2000  # files and folders together
     stack_mib: int = 8
 
 
@@ -107,7 +108,7 @@ class Limits:
 def _visible(role: str) -> set[str]:
     """Return the paths a role may read: the system, Python with its packages, and its part of the project."""
     python = [path for prefix in (sys.base_prefix, sys.prefix) for path in (prefix, os.path.realpath(prefix))]
-    part = [path for root in _roots() for pattern in READABLE[role] for path in glob.glob(str(root / pattern))]
+    part = [path for root in _roots() for pattern in READABLE[role] for path in map(str, root.glob(pattern))]
     paths = [*SYSTEM, *(f"/etc/{name}" for name in ETC), *python, *part]
     return {path for path in paths if os.path.exists(path)}
 
@@ -162,6 +163,7 @@ def _bubblewrap(
         if path in roots:  # hidden even when it lies in a visible folder, such as /usr/src
             command += ["--tmpfs", path]
             made.add(path)
+            bound = [one for one in bound if not Path(path).is_relative_to(one)]  # its own folders are new there
         elif path in SYSTEM and os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]
         else:
@@ -254,6 +256,7 @@ def _start(command: list[str], variables: dict[str, str], fds: tuple[int, ...], 
 
 # ── Level 2: the warm parent's fork ───────────────────────────────────────────────────────────────────────────────────
 
+_PLAIN = linux.MS_NOSUID | linux.MS_NODEV
 _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
@@ -262,27 +265,35 @@ def device() -> str:
     return os.environ.get(_DEVICE, "cpu")
 
 
-def enter(limits: Limits = Limits(), keep: Iterable[int] = (), gpu: bool = False) -> int:
+def enter(
+    limits: Limits = Limits(),
+    keep: Iterable[int] = (),
+    gpu: bool = False,
+    failures: dict[str, OSError] | None = None,
+) -> int:
     """Fork a confined child, as os.fork() would: return 0 in the child, the child's pid in the parent.
 
     For a single-threaded process that `launch` started as "runner". keep: file descriptors that stay open in the child;
     standard input, output and error go to /dev/null unless listed. gpu: let the GPU through, if the runner sees one.
     The child is process 1 of its namespace: when it ends, every process of the submission ends with it, and signals
     from inside reach it only if it handles them.
-    Raises OSError where there are no namespaces; the child exits with NOT_CONFINED where another layer fails. In a
-    process launched as unsafe, layers that fail are skipped.
+    Raises OSError where there are no namespaces; the child exits with NOT_CONFINED where another required layer fails.
+    In a process launched as unsafe, layers that fail are skipped. failures: skip them here, too, and enter in the child
+    layer → its error.
     """
-    unsafe = _UNSAFE in os.environ
+    lenient = failures is not None or _UNSAFE in os.environ
+    failures = {} if failures is None else failures
     before_mib, user, group = address_space_mib(), os.geteuid(), os.getegid()
     try:
         pid = linux.fork_into(_NAMESPACES)
-        apart = True
-    except OSError:
-        if not unsafe:
+    except OSError as error:
+        if not lenient:
             raise
-        pid, apart = os.fork(), False
+        failures["namespaces"] = error
+        pid = os.fork()
     if pid:
         return pid
+    layer = ""
     try:
         readable, nodes = json.loads(os.environ[_SEEN]), json.loads(os.environ[_NODES])
         more = _FOR_GPU if gpu else ()
@@ -292,19 +303,28 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = (), gpu: bool = False
                 os.environ["CUDA_VISIBLE_DEVICES"] = shown
         os.setsid()
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        steps = [lambda: _map_user(user, group), lambda: _mounts(limits, readable, nodes, gpu)] if apart else []
-        for step in (
-            *steps,
-            lambda: _rlimits(limits, before_mib),
-            lambda: landlock.restrict((*readable, *more), ("/tmp", *DEVICES, *(nodes if gpu else ()))),
-            linux.drop_capabilities,
-            seccomp.install,
-            lambda: _descriptors(set(keep)),
+        apart = [
+            ("namespaces", lambda: _map_user(user, group)),
+            ("own tmp", lambda: _mounts(limits, readable, nodes, gpu)),
+            ("namespaces", lambda: _hide_processes(gpu)),
+        ]
+        for layer, step in (
+            *(() if failures else apart),
+            ("rlimits", lambda: _rlimits(limits, before_mib)),
+            ("landlock", lambda: landlock.restrict((*readable, *more), ("/tmp", *DEVICES, *(nodes if gpu else ())))),
+            ("namespaces", linux.drop_capabilities),
+            ("seccomp", seccomp.install),
+            ("bubblewrap", lambda: _descriptors(set(keep))),
         ):
-            _apply(step, unsafe)
+            try:
+                step()
+            except OSError as error:
+                if not lenient and (LAYERS[layer].needed or error.errno != errno.ENOSYS):
+                    raise
+                failures.setdefault(layer, error)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.write(2, f"The worker could not be confined. {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"The worker could not be confined ({layer}). {type(error).__name__}: {error}\n".encode())
         os._exit(NOT_CONFINED)
     return 0
 
@@ -321,17 +341,11 @@ def drop_access(*folders: Path | str, programs: bool = False) -> None:
 
     given, writable = {str(folder) for folder in folders}, {"/tmp", *DEVICES}
     readable = remaining(json.loads(os.environ[_SEEN]), given - writable)
-    _apply(lambda: landlock.restrict(readable, remaining(writable, given)), unsafe=True)
+    with contextlib.suppress(OSError):
+        landlock.restrict(readable, remaining(writable, given))
     if programs:
-        _apply(lambda: seccomp.install(("execve", "execveat")), unsafe=True)
-
-
-def _apply(step: Callable[[], object], unsafe: bool) -> None:
-    try:
-        step()
-    except OSError:
-        if not unsafe:
-            raise
+        with contextlib.suppress(OSError):
+            seccomp.install(("execve", "execveat"))
 
 
 def address_space_mib() -> int:
@@ -342,20 +356,23 @@ def address_space_mib() -> int:
 def _map_user(user: int, group: int) -> None:
     """Map one user and one group into the new user namespace: those that this process has outside."""
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        Path("/proc/self", name).write_text(text)
+        with linux.naming(f"/proc/self/{name}"):
+            Path("/proc/self", name).write_text(text)
 
 
 def _mounts(limits: Limits, readable: Iterable[str], nodes: Iterable[str], gpu: bool) -> None:
-    """Make everything read-only except for a fresh, small /tmp, and empty /proc; hide the GPU, unless `gpu`."""
+    """Make everything read-only except for a fresh, small /tmp; hide the GPU, unless `gpu`."""
     Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, kill the submission first
     try:
         linux.make_read_only("/")
     except OSError as error:
         if error.errno != errno.ENOSYS:  # before Linux 5.12: bubblewrap has already mounted everything read-only
             raise
-    in_tmp = {path: os.open(path, os.O_PATH) for path in readable if path.startswith("/tmp/")}
-    flags = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={limits.tmp_mib}m,nr_inodes={limits.inodes},mode=0700")
+    in_tmp = {path: os.open(path, os.O_PATH) for path in _outermost(readable) if path.startswith("/tmp/")}
+    # The inodes of /tmp itself and of what leads to these paths are not the submission's.
+    own = {"/tmp", *in_tmp, *(str(folder) for path in in_tmp for folder in Path(path).parents[:-2])}
+    inodes = limits.inodes + len(own)
+    linux.mount("tmpfs", "/tmp", "tmpfs", _PLAIN, f"size={limits.tmp_mib}m,nr_inodes={inodes},mode=0700")
     for path, fd in in_tmp.items():  # where the project itself lies in /tmp
         if os.path.isdir(f"/proc/self/fd/{fd}"):
             os.makedirs(path, exist_ok=True)
@@ -365,11 +382,24 @@ def _mounts(limits: Limits, readable: Iterable[str], nodes: Iterable[str], gpu: 
         linux.mount(f"/proc/self/fd/{fd}", path, "", linux.MS_BIND | linux.MS_REC)
         os.close(fd)
     for node in () if gpu else nodes:
-        over = ("tmpfs", flags | linux.MS_RDONLY, "size=4k") if os.path.isdir(node) else ("", linux.MS_BIND, "")
+        over = ("tmpfs", _PLAIN | linux.MS_RDONLY, "size=4k") if os.path.isdir(node) else ("", linux.MS_BIND, "")
         linux.mount("tmpfs" if over[0] else "/dev/null", node, *over)
-    if not gpu:  # Landlock leaves the driver a few files of it
-        linux.mount("tmpfs", "/proc", "tmpfs", flags | linux.MS_RDONLY, "size=4k,mode=0555")
     os.chdir("/tmp")
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Return the paths that lie in none of the others."""
+    outer: list[str] = []
+    for path in sorted(paths, key=lambda path: Path(path).parts):
+        if not outer or not Path(path).is_relative_to(outer[-1]):
+            outer.append(path)
+    return outer
+
+
+def _hide_processes(gpu: bool) -> None:
+    """Empty /proc, unless `gpu`: the driver reads a few files of it, and Landlock leaves it those."""
+    if not gpu:
+        linux.mount("tmpfs", "/proc", "tmpfs", _PLAIN | linux.MS_RDONLY, "size=4k,mode=0555")
 
 
 def _rlimits(limits: Limits, before_mib: int) -> None:
@@ -392,7 +422,8 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
+        with linux.naming(f"RLIMIT_{name}"):
+            resource.setrlimit(kind, (value, value))
 
 
 def _descriptors(keep: set[int]) -> None:
@@ -446,87 +477,111 @@ def cgroup(name: str, limits: Limits) -> contextlib.AbstractContextManager[Group
 
 @dataclass(frozen=True)
 class Layer:
-    """The result of testing one layer here. `sentence`: what it guarantees or, if it does not hold, the remedy."""
+    """The result of testing one layer here. `sentence`: what it guarantees or, if it does not hold, why and the remedy.
+
+    tried: whether it could be tested. One that could not be does not hold.
+    """
 
     name: str
     holds: bool
     needed: bool
     sentence: str
+    tried: bool = True
 
 
-#: layer → (needed?, what it guarantees, the risk and the remedy where it does not hold)
-LAYERS = {
-    "bubblewrap": (
+class _Row(NamedTuple):
+    """What is said about a layer: whether it is required, what it guarantees, the risk without it, what it needs."""
+
+    needed: bool
+    good: str
+    risk: str
+    needs: str
+
+
+_USER_NAMESPACES = (
+    "user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=10000; on older "
+    "Debians kernel.unprivileged_userns_clone=1)"
+)
+LAYERS: dict[str, _Row] = {
+    "bubblewrap": _Row(
         True,
         "learner code sees the system, Python and lib/passlab without the judges of exercises; no network",
-        "learner code could read hidden cases and use the network: install bubblewrap "
-        "(Debian: apt install bubblewrap); in a container, allow it namespaces "
+        "learner code could read hidden cases and use the network",
+        "bubblewrap (Debian: apt install bubblewrap) and, in a container, leave to make namespaces "
         "(docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN)",
     ),
-    "own user": (
+    "own user": _Row(
         True,
         f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, who own nothing",
-        "learner code runs as you: only root can start it as another user",
+        "learner code runs as you",
+        "root, setpriv (Debian: apt install util-linux), and a project that others may read (chmod -R a+rX)",
     ),
-    "namespaces": (
+    "namespaces": _Row(
         True,
         "each submission sees only its own processes, and they all end with it",
-        "submissions could reach each other's processes and leave some running: allow user namespaces "
-        "(sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=10000; "
-        "on older Debians kernel.unprivileged_userns_clone=1)",
+        "submissions could reach each other's processes and leave some running",
+        _USER_NAMESPACES,
     ),
-    "seccomp": (
+    "seccomp": _Row(
         True,
         f"{len(seccomp.DENIED)} system calls are refused, among them socket, ptrace, mount and bpf",
-        "learner code can make every system call: grade on Linux (x86-64 or ARM64) with CONFIG_SECCOMP_FILTER",
+        "learner code can make every system call",
+        "Linux (x86-64 or ARM64) with CONFIG_SECCOMP_FILTER",
     ),
-    "landlock": (
+    "landlock": _Row(
         False,
         f"file access is restricted a second time (ABI {landlock.abi() if sys.platform == 'linux' else 0})",
-        "only mounts restrict file access: a kernel with Landlock (Linux 5.13, in `lsm=`) does it a second time",
+        "only mounts restrict file access",
+        "a kernel with Landlock (Linux 5.13, in `lsm=`)",
     ),
-    "rlimits": (
+    "rlimits": _Row(
         True,
         "memory, processes, open files and file sizes are limited",
-        "learner code can use up all memory or all processes: grade on Linux 5.14 or newer",
+        "learner code can use up all memory or all processes",
+        f"Linux 5.14 or newer (this is {platform.release()})",
     ),
-    "own tmp": (
+    "own tmp": _Row(
         True,
         "each submission has its own /tmp of limited size and can write nowhere else",
-        "learner code can fill the disk: this layer needs the namespaces above",
+        "learner code can fill the disk",
+        _USER_NAMESPACES,
     ),
-    "cgroup": (
+    "cgroup": _Row(
         False,
         "memory and processes are limited for each submission as a whole",
-        "memory is limited for each process of a submission, not for the submission as a whole: grade as root, "
-        "or in a separate control group (systemd-run --user --scope -p Delegate=yes passlab grade …)",
+        "memory is limited for each process of a submission, not for the submission as a whole",
+        "root, or a separate control group (systemd-run --user --scope -p Delegate=yes passlab grade …)",
     ),
 }
+#: layer → the layer without which it cannot be tried.
+_BUILT_ON = {"own tmp": "namespaces", "rlimits": "own user"}
 
 
 def layers() -> list[Layer]:
     """Test each layer on this machine, in under a second: a confined process tries what the layer forbids."""
-    try:
-        held, why = _probe(unsafe=False), ""
-    except OSError as error:
-        why = str(error)
-        try:
-            held = _probe(unsafe=True)
-        except OSError:
-            held = {}
-    held["cgroup"] = _cgroup_holds()
-    found = []
-    for name, (needed, good, remedy) in LAYERS.items():
-        holds = held.get(name, False)
-        sentence = good if holds else f"{remedy}; the error was: {why}" if why and name == "bubblewrap" else remedy
-        needed = needed and (name != "own user" or os.geteuid() == 0)
-        found.append(Layer(name, holds, needed, f"{sentence[0].upper()}{sentence[1:]}."))
-    return found
+    reasons = _reasons()
+    broken = next((name for name in LAYERS if reasons.get(name)), "")
+    rows = []
+    for name, row in LAYERS.items():
+        if name not in reasons:
+            below = _BUILT_ON.get(name)
+            sentence = f"could not be tried: see “{below if reasons.get(below) else broken}”"
+        elif reason := reasons[name]:
+            sentence = f"{row.risk}: {reason}. This layer needs {row.needs}"
+        else:
+            sentence = row.good
+        needed = row.needed and (name != "own user" or os.geteuid() == 0)
+        sentence = f"{sentence[0].upper()}{sentence[1:]}."
+        rows.append(Layer(name, reasons.get(name) == "", needed, sentence, name in reasons))
+    return rows
 
 
 def missing() -> list[str]:
-    """Return one sentence, with its remedy, for each required layer that does not hold on this machine."""
-    return [f"The layer “{one.name}” is missing. {one.sentence}" for one in layers() if one.needed and not one.holds]
+    """Return a sentence for each required layer that does not hold on this machine, with the reason and the remedy."""
+    lacking = [one for one in layers() if one.needed and not one.holds]
+    untried = ", ".join(f"“{one.name}”" for one in lacking if not one.tried)
+    sentences = [f"The layer “{one.name}” is missing. {one.sentence}" for one in lacking if one.tried]
+    return [*sentences, f"Without that, these layers could not be tried: {untried}."] if untried else sentences
 
 
 def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
@@ -534,36 +589,72 @@ def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
     return {f"sandbox: {one.name}": (False, lambda one=one: (one.holds, one.sentence)) for one in layers()}
 
 
-def _cgroup_holds() -> bool:
+def _reasons() -> dict[str, str]:
+    """Return layer → why it does not hold on this machine, "" where it does. What could not be tried is left out."""
+    try:
+        reasons = _probe()
+    except _NotStarted as failure:
+        reasons = {failure.layer: str(failure)}
+        with contextlib.suppress(_NotStarted):
+            reasons |= _probe(unsafe=True)
+    reasons["cgroup"] = _no_cgroup()
+    return reasons
+
+
+def _no_cgroup() -> str:
     sleep = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
     with cgroup("probe", Limits()) as group, subprocess.Popen(sleep) as sleeper:
         try:
             group.add(sleeper.pid)
-            return sleeper.pid in group.pids()
-        except OSError:
-            return False
+            return "" if sleeper.pid in group.pids() else "there is none for this process"
+        except OSError as error:
+            return str(error)
         finally:
             sleeper.kill()
 
 
-def _probe(unsafe: bool) -> dict[str, bool]:
-    """Return layer → whether it holds. Raises OSError with the last line of the error output if nothing starts."""
+class _NotStarted(Exception):
+    """The process that tries the layers did not start, or ended early. The message is its last line of errors.
+
+    layer: the one that kept it from starting.
+    """
+
+    def __init__(self, layer: str, reason: str):
+        super().__init__(reason)
+        self.layer = layer
+
+
+#: How the last line of errors begins → the layer that kept a process from starting.
+_CULPRITS = {
+    **dict.fromkeys(("bwrap: execvp setpriv", "setpriv: ", "PermissionError: "), "own user"),
+    "": "bubblewrap",
+}
+
+
+def _probe(unsafe: bool = False) -> dict[str, str]:
+    """Return layer → why it does not hold for a confined process that tried it, "" where it does.
+
+    unsafe: start that process without the layers of `launch`. Raises _NotStarted.
+    """
     ours, theirs = socket.socketpair()
     with ours, theirs:
         argv = [sys.executable, "-m", "autograder.engine.sandbox", str(theirs.fileno()), str(os.geteuid())]
         try:
             process = launch("runner", argv, fds=[theirs.fileno()], errors=subprocess.PIPE, unsafe=unsafe)
         except FileNotFoundError as error:
-            raise OSError(f"{error.filename} is not installed") from None
+            raise _NotStarted("bubblewrap", f"{error.filename} is not installed") from None
         theirs.close()
         _, errors = process.communicate()
-        said = b"".join(iter(lambda: ours.recv(2**16), b""))
-    if process.returncode or not said.endswith(b"}"):
-        raise OSError(errors.decode(errors="replace").strip().rpartition("\n")[2] or "no message")
-    return json.loads(said)
+        report = b"".join(iter(lambda: ours.recv(2**16), b""))
+    if process.returncode or not report.endswith(b"}"):
+        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+        layer = next(layer for start, layer in _CULPRITS.items() if last.startswith(start))
+        raise _NotStarted(layer, last or f"the process that tries the layers ended with {process.returncode}")
+    return json.loads(report)
 
 
-_TRIAL = Limits(memory_mib=64, processes=8, files=64, file_mib=8, tmp_mib=1, inodes=64)
+#: As for a submission, except for what takes long to use up.
+_TRIAL = replace(Limits(), processes=8, tmp_mib=1)
 
 
 def _is_refused(attempt: Callable[[], object], *numbers: int) -> bool:
@@ -574,43 +665,48 @@ def _is_refused(attempt: Callable[[], object], *numbers: int) -> bool:
     return False
 
 
-def _too_much() -> bool:
-    """Return whether memory beyond the limit and one process too many are both refused."""
-    memory = _is_refused(lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), errno.ENOMEM)
+def _fork_too_often() -> None:
     children = []
     try:
         for _ in range(_TRIAL.processes + 1):
             children.append(os.fork())
             if not children[-1]:
                 signal.pause()
-    except BlockingIOError:
-        return memory
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)
-    return False
 
 
-def _trials() -> dict[str, bool]:
-    """Return layer → whether it refused what it forbids to this process, which `enter` has confined."""
-    return {
-        "namespaces": os.getpid() == 1 and not os.path.exists("/proc/self"),
-        "seccomp": _is_refused(lambda: linux.call("unshare", 0), errno.EPERM),  # a no-op that needs no privilege
-        "landlock": _is_refused(lambda: os.listdir("/dev"), errno.EACCES),
-        "rlimits": _too_much(),
-        "own tmp": _is_refused(lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), errno.ENOSPC)
-        and _is_refused(lambda: Path("/dev/small").touch(), errno.EROFS, errno.EACCES),
-    }
+#: (layer, what it keeps a confined process from doing, the attempt, how the kernel refuses it)
+_TRIALS = (
+    ("namespaces", "see the processes outside", lambda: os.kill(os.getppid() or -1, 0), (errno.ESRCH,)),
+    ("namespaces", "read about processes", lambda: os.stat("/proc/self"), (errno.ENOENT,)),
+    ("seccomp", "make the system call unshare", lambda: linux.call("unshare", 0), (errno.EPERM,)),  # a no-op
+    ("landlock", "list /dev", lambda: os.listdir("/dev"), (errno.EACCES,)),
+    ("rlimits", "take more memory", lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), (errno.ENOMEM,)),
+    ("rlimits", "start more processes", _fork_too_often, (errno.EAGAIN,)),
+    ("own tmp", "fill /tmp", lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), (errno.ENOSPC,)),
+    ("own tmp", "write to /dev", lambda: Path("/dev/small").touch(), (errno.EROFS, errno.EACCES)),
+)
 
 
 def run_probe(sock: socket.socket, grader: int) -> None:
     """Try what the layers forbid in a confined process and report over `sock`: the launched side of `_probe`."""
-    held = {
-        "bubblewrap": not (ROOT / "autograder" / "commands.py").exists() and len(socket.if_nameindex()) == 1,
-        "own user": os.geteuid() != grader,
-    }
-    pid = enter(_TRIAL, keep=[sock.fileno()])
+    reasons = {}
+    if _UNSAFE not in os.environ:
+        shown = (ROOT / "autograder" / "commands.py").exists() or len(socket.if_nameindex()) > 1
+        reasons["bubblewrap"] = "a process could see the grader's files or the network" if shown else ""
+        reasons["own user"] = f"a process ran as user {grader}" if os.geteuid() == grader else ""
+    failures: dict[str, OSError] = {}
+    pid = enter(_TRIAL, keep=[sock.fileno()], failures=failures)
     if not pid:
-        sock.sendall(json.dumps(held | _trials()).encode())
+        reasons |= {layer: str(error) for layer, error in failures.items()}
+        for layer, deed, attempt, numbers in _TRIALS:
+            if not reasons.get(layer):
+                reasons[layer] = "" if _is_refused(attempt, *numbers) else f"a confined process could {deed}"
+        untried = {layer for layer, below in _BUILT_ON.items() if below in failures}
+        if os.geteuid() == 0:  # Linux does not count root's processes
+            untried.add("rlimits")
+        sock.sendall(json.dumps({layer: why for layer, why in reasons.items() if layer not in untried}).encode())
         os._exit(0)
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

@@ -72,6 +72,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             rights &= _ON_FILES
         path_beneath = 1
-        linux.call("landlock_add_rule", ruleset, path_beneath, ctypes.byref(Beneath(rights, folder)), 0)
+        with linux.naming(path):
+            linux.call("landlock_add_rule", ruleset, path_beneath, ctypes.byref(Beneath(rights, folder)), 0)
     finally:
         os.close(folder)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
 
 
 def _table(text: str) -> dict[str, int]:
@@ -81,19 +82,30 @@ def call(name: str, *arguments) -> int:
     return result
 
 
+@contextlib.contextmanager
+def naming(thing: str) -> Iterator[None]:
+    """Give an OSError of the body the name of what it is about: the kernel tells its number only."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, thing) from None
+
+
 def prctl(option: int, first=0, second=0) -> int:
     return call("prctl", option, first, second, 0, 0)
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    call("mount", source.encode(), target.encode(), kind.encode(), flags, options.encode())
+    with naming(target):
+        call("mount", os.fsencode(source), os.fsencode(target), kind.encode(), flags, options.encode())
 
 
 def make_read_only(path: str) -> None:
     """Make a mount and all mounts below it read-only in this mount namespace (Linux 5.12)."""
     read_only_nosuid = (ctypes.c_uint64 * 4)(1 | 2, 0, 0, 0)  # struct mount_attr: set, clear, propagation, namespace
     recursive = 0x8000
-    call("mount_setattr", -100, path.encode(), recursive, read_only_nosuid, ctypes.sizeof(read_only_nosuid))
+    with naming(path):
+        call("mount_setattr", -100, os.fsencode(path), recursive, read_only_nosuid, ctypes.sizeof(read_only_nosuid))
 
 
 def drop_capabilities() -> None:
