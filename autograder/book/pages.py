@@ -170,7 +170,7 @@ def _picture(nb: NotebookNode, folder: Path, day: Day) -> str:
 def _front(found: list[Day], pictures: dict[int, str]) -> str:
     """Return the front page: what the course is, and the map of its days."""
     about = (source.ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0].split("\n\n", 1)[1]
-    about = re.sub(r"!\[[^]]*\]\([^)]*\)\s*", "", about)
+    about = re.sub(r"<img [^>]*>\s*", "", about)
     return page("front.md", TEMPLATES, about=about.strip(), days=found, pictures=pictures)
 
 

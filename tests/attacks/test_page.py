@@ -25,5 +25,6 @@ def test_every_kind_of_attack_has_its_wall():
     assert told == CORPUS.keys()
 
 
-def test_the_readme_leads_there():
+def test_the_readme_and_the_page_for_instructors_lead_there():
     assert "(autograder/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(../autograder/SECURITY.md)" in (ROOT / "docs/teaching.md").read_text(encoding="utf-8")

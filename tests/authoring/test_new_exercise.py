@@ -1,4 +1,4 @@
-"""The README's words on adding an exercise, followed to the letter in a course of its own."""
+"""docs/exercises.md on adding an exercise, followed to the letter in a course of its own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ from tests.support import tiny
 _BLOCK = re.compile(r"`(?P<path>[\w/]+\.py)`[^`]*(?:`(?!``)[^`]*`[^`]*)*?\n\n```python\n(?P<code>.*?)```", re.S)
 
 
+def section(heading: str) -> str:
+    """Return a section of the page for authors."""
+    page = (ROOT / "docs/exercises.md").read_text(encoding="utf-8")
+    return page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
 def blocks() -> dict[str, str]:
-    """File → what the README puts into it, in the names of the tiny course."""
-    text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("\n## ")[0]
-    text = text[text.index("What belongs where") :].replace("day03", "day00").replace("optimizations", "tiny")
+    """File → what the page puts into it, in the names of the tiny course."""
+    text = section("The files of an exercise").replace("day03", "day00").replace("optimizations", "tiny")
     return {found["path"]: found["code"] for found in _BLOCK.finditer(text)}
 
 
@@ -38,7 +43,7 @@ def course(tmp_path_factory):
     return tiny.make(tmp_path_factory.mktemp("new") / "course")
 
 
-def test_an_exercise_is_added_by_following_the_readme(course):
+def test_an_exercise_is_added_by_following_the_page(course):
     parts = blocks()
     listing = "lib/passlab/exercises/day00/__init__.py"
     files = ["lib/passlab/exercises/day00/reverse.py", "autograder/answers/day00/reverse.py"]
@@ -68,17 +73,16 @@ def test_an_exercise_is_added_by_following_the_readme(course):
 
 
 def walk() -> tuple[str, str, str]:
-    """The commands before the added answers, those answers, and the commands after them, as the README has them."""
-    text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("What belongs where")[0]
+    """The commands before the added answers, those answers, and the commands after them, as the page has them."""
+    text = section("A course of your own")
     before, after = re.findall(r"```sh\n(.*?)```", text, re.S)
     [answers] = re.findall(r"```python\n(.*?)```", text, re.S)
     return before, answers, after
 
 
 def edited_by_hand() -> str:
-    """The file of the README's walk that is edited between its commands: there is one."""
-    text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("What belongs where")[0]
-    [named] = set(re.findall(r"`my-course/([\w/]+\.py)`", text))
+    """The file of that walk that is edited between its commands: there is one."""
+    [named] = set(re.findall(r"`my-course/([\w/]+\.py)`", section("A course of your own")))
     return named
 
 

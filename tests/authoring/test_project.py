@@ -277,9 +277,15 @@ def links(text: str) -> list[str]:
 def pages():
     for path in AUTHORED:
         yield path, "\n".join(cell.text for cell in cells(path.read_text()) if cell.markdown)
-    for path in (ROOT / "README.md", *ROOT.glob("*/README.md")):
-        if path.exists():
-            yield path, path.read_text()
+    beside = (ROOT / name for name in ("README.md", "autograder/SECURITY.md", "autograder/hub/README.md"))
+    for path in (*beside, *ROOT.glob("docs/*.md")):
+        yield path, path.read_text(encoding="utf-8")
+
+
+def anchors(page) -> set[str]:
+    """Return what a link to a heading of a page can name, as GitHub forms it; none without a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S) if page.exists() else ""
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)", text, re.M)}
 
 
 def broken(path, text) -> list[str]:
@@ -288,10 +294,12 @@ def broken(path, text) -> list[str]:
     for link in links(text):
         if link.startswith(("https://", "#", "mailto:", "attachment:")):
             continue
-        target = (path.parent / link.split("#")[0]).resolve()
+        file, _, heading = link.partition("#")
+        target = (path.parent / file).resolve()
         if target.is_relative_to(ROOT / "work"):
             target = ROOT / "exercises" / target.relative_to(ROOT / "work")
-        if link.startswith("http:") or not target.exists():
+        headings = {"", *anchors(target)} if file.endswith(".md") else {heading}
+        if link.startswith("http:") or not target.exists() or heading not in headings:
             wrong.append(link)
     return wrong
 
@@ -304,6 +312,8 @@ def test_links_lead_somewhere(path, text):
 def test_the_search_for_broken_links_can_fail():
     text = "[a](nowhere.ipynb) [b](../work/day01/none.ipynb) [c](https://example.org) [d](http://example.org)"
     assert broken(ROOT / "course/x.py", text) == ["nowhere.ipynb", "../work/day01/none.ipynb", "http://example.org"]
+    text = "[a](hub/README.md#who-sees-what) [b](hub/README.md#nobody)"
+    assert broken(ROOT / "autograder/x.md", text) == ["hub/README.md#nobody"]
 
 
 # Limits

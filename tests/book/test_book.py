@@ -187,6 +187,12 @@ def test_icons_that_are_not_shown_are_left_out(tmp_path):
     assert (tmp_path / "fontawesome.js").read_text() == 'x={bars:[448,512,["nav"],"f0c9","M0"],}'
 
 
+def test_the_front_page_begins_as_the_readme_does_without_its_picture():
+    title, about, days, *_ = pages._front([], {}).strip().split("\n\n")
+    assert (ROOT / "README.md").read_text(encoding="utf-8").startswith(f"{title}\n\n{about}\n\n<img ")
+    assert days == "## The days"
+
+
 def test_every_lesson_of_the_course_is_on_the_map():
     found = pages.days()
     assert [day.lesson for day in found] == sorted(path.stem for path in (ROOT / "course").glob("day*.py"))
