@@ -59,8 +59,8 @@ test-full: export PASSLAB_TESTS := full
 test-full: setup ## the same with ten times as many random graphs, more kills, a second seed
 	@$(ALL)
 
-quick: setup ## FX and units only
-	@$(PYTEST) -m quick
+quick: setup ## the shortest tests of every part, in a minute
+	@OMP_NUM_THREADS=1 $(PYTHON_HERE) -m tests.support.quick
 
 bench: setup ## run the benchmarks, each figure next to a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench

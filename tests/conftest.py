@@ -1,4 +1,4 @@
-"""How the tests are run: which TVM pytest holds, which tests are quick, what is worked on at once, and what is shared.
+"""How the tests are run: which TVM pytest holds, which tests a change can reach, in which order, and what is shared.
 
 One process can hold one TVM, so `make test` runs pytest three times: without one, with Relay's (`--tvm relay`), with
 Relax's (`--tvm relax`). The folders named in `TVM` belong to the last two, tests/tvm to both.
@@ -27,8 +27,6 @@ from tests.support import amounts, changed, schedule, tiny
 
 HERE = Path(__file__).parent
 TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
-#: What `make quick` runs: FX and units.
-QUICK = {"graph", "judge", "equivalence", "measure", "fx", "drawing", "reports", "test_models.py"}
 
 
 def place(path: Path | str) -> str:
@@ -72,8 +70,6 @@ def pytest_collection_modifyitems(config, items):
     kept, dropped = [], []
     for item in items:
         at = place(item.path)
-        if at.split("/")[0] in QUICK:
-            item.add_marker("quick")
         flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
         (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
     if base := config.getoption("changed"):

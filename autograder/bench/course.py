@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import subprocess
 import sys
 import time
@@ -240,23 +239,12 @@ def checks(largest: int) -> Iterator[Figure | str]:
 
 # Part 5: the tests, and how much there is to test.
 
-#: Goal of make → minutes that it may take on two cores.
-TEST_MINUTES = {"quick": 4, "test": 20}
-
 
 def tests(largest: int) -> Iterator[Figure | str]:
-    """Count the lines of Python that have an author, and time `make quick` and `make test`."""
+    """Count the lines of Python that have an author. How long tests take is measured in part first-hour."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines: Counter[str] = Counter()
     for name in listed.split():
         lines[name.split("/")[0]] += len((ROOT / name).read_text(encoding="utf-8").splitlines())
     base = ", ".join(f"{folder} {count:,}" for folder, count in lines.most_common())
     yield Figure("tests", "lines of Python", f"{lines.total():,}", base)
-    for goal, minutes in TEST_MINUTES.items():
-        yield f"make {goal}"
-        begun = time.perf_counter()
-        done = subprocess.run(["make", goal], cwd=ROOT, capture_output=True, text=True)
-        took = (time.perf_counter() - begun) / 60
-        summaries = re.findall(r"=+ (.* in [\d.]+s.*?) =+", done.stdout)
-        base = "; ".join(summaries) + ("" if not done.returncode else "; it failed")
-        yield at_most("tests", f"make {goal}", took, minutes, " min", base)

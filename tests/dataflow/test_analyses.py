@@ -32,8 +32,6 @@ from passlab.dataflow.paths import over_all_paths
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER
 from passlab.exercises.day06.gvn import EQUAL
 
-pytestmark = pytest.mark.quick
-
 DRAWN = [random_program(seed, 3 + seed % 7, jumps=seed % 2 == 1, shuffle=True) for seed in range(60)]
 DISTRIBUTIVE = ("liveness", "reaching definitions", "available expressions", "anticipated expressions", "dominators")
 

@@ -21,8 +21,6 @@ from passlab.dataflow.predict import (
 )
 from passlab.drawing.predicted import scatter
 
-pytestmark = pytest.mark.quick
-
 
 def test_the_table_holds_the_zoo():
     rows = load()

@@ -30,8 +30,6 @@ from passlab.dataflow import (
 from passlab.dataflow.order import dominators
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, TWO_ENTRIES
 
-pytestmark = pytest.mark.quick
-
 DRAWN = [random_program(seed, 3 + seed % 9, jumps=seed % 2 == 1, shuffle=True) for seed in range(60)]
 
 

@@ -14,8 +14,6 @@ from passlab.dataflow.precision import extremes, overflow, plan, run, values
 from passlab.dataflow.ranges import UNIT, Unsupported, ranges
 from tests.support.called import Called
 
-pytestmark = pytest.mark.quick
-
 
 class Program(nn.Module):
     def __init__(self, body, **parts):

@@ -13,8 +13,6 @@ from passlab import models
 from passlab.dataflow.shapes import Mismatch, Unsupported, exported, runs, shapes
 from tests.support.called import Called
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.mark.parametrize("name", [n for n in models.ZOO if n != "resnet50"])
 def test_constraints_accept_what_runs(name):

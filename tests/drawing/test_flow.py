@@ -13,8 +13,6 @@ from passlab.drawing import flow, flow_steps
 from passlab.drawing.flow import fact_text
 from passlab.exercises.day06._programs import COUNT
 
-pytestmark = pytest.mark.quick
-
 
 def test_facts_in_words():
     assert fact_text(None) == "unreached" and fact_text(frozenset("ba")) == "{a, b}" and fact_text({"x": 3}) == "{x=3}"

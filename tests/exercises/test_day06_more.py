@@ -8,7 +8,6 @@ import pytest
 
 from passlab.exercises.day06 import precision, predict, ranges, shapes
 
-pytestmark = pytest.mark.quick
 GARBAGE = [None, math.nan, True, "x", [], {}, [None], {"x": 3}, -1, {"x": (1, True)}, {"x": (math.nan, 1.0)}, object()]
 
 

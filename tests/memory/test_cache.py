@@ -32,7 +32,6 @@ def simulated(addresses, size, cache):
     return found
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("seed", range(60))
 def test_hits_are_those_of_a_simulation(seed):
     rng = random.Random(seed)
@@ -42,7 +41,6 @@ def test_hits_are_those_of_a_simulation(seed):
     assert hits(addresses, size, cache).tolist() == simulated(addresses, size, cache)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("order", ["ijk", "ikj", "jki"])
 def test_a_nest_touches_what_its_loops_touch(order):
     size, page, shape = MATMUL.size, Nest.PAGE, 24
@@ -55,7 +53,6 @@ def test_a_nest_touches_what_its_loops_touch(order):
     assert MATMUL.addresses(order).tolist() == wanted
 
 
-@pytest.mark.quick
 def test_subscripts_may_be_sums():
     nest = Nest("B[i][j] = A[i-1][j+2]", {"i": (1, 3), "j": 2}, {"A": (3, 4), "B": (3, 4)}, size=4)
     assert nest.addresses("ij").tolist() == [8, 4096 + 16, 12, 4096 + 20, 24, 4096 + 32, 28, 4096 + 36]
@@ -64,7 +61,6 @@ def test_subscripts_may_be_sums():
     assert Nest("A[i] /= B[i]", {"i": 1}, {"A": (1,), "B": (1,)}).addresses("i").tolist() == [4096, 0, 0]
 
 
-@pytest.mark.quick
 def test_transactions_of_a_warp():
     assert transactions([4 * lane for lane in range(32)])[:2] == ([0, 1, 2, 3], [0])
     assert transactions([30, None], 4)[:2] == ([0, 1], [0])
@@ -74,7 +70,6 @@ def test_transactions_of_a_warp():
     assert touched([0, 64], 130, 32) == [0, 1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [

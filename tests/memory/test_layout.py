@@ -9,8 +9,6 @@ import pytest
 from passlab.measure.machine import Machine
 from passlab.memory.layout import Edge, Layouts, choose, every, reduced, tree
 
-pytestmark = pytest.mark.quick
-
 
 def drawn(seed, pairs):
     rng = random.Random(seed)

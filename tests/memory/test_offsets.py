@@ -32,8 +32,6 @@ from passlab.memory.plan import check_plan, planned
 from passlab.memory.search import lowest_first, search
 from passlab.memory.storages import storages
 
-pytestmark = pytest.mark.quick
-
 PLANNERS = {f"first fit by {name}": lambda b, a, key=key: first_fit(b, key, a) for name, key in ORDERS.items()}
 PLANNERS |= {f"lowest first by {name}": lambda b, a, key=key: lowest_first(b, key, a) for name, key in ORDERS.items()}
 PLANNERS |= {"best fit": lambda b, a: best_fit(b, alignment=a), "colouring": colouring}

@@ -12,8 +12,6 @@ from torch import fx, nn
 from passlab.memory.order import beam, best_order, is_tree, liu, lower_bound, postorder, search
 from passlab.memory.tasks import BadOrder, BadTasks, Task, by_name, nodes_of, peak, tasks_of, usage, work
 
-pytestmark = pytest.mark.quick
-
 
 def drawn(rng, count, as_tree):
     tasks, left = [], []

@@ -9,8 +9,6 @@ import pytest
 from passlab.memory.remat import greedy, least_budget, optimum, over, rematerialise, shortest
 from passlab.memory.tasks import BadOrder, Task, peak, usage, work
 
-pytestmark = pytest.mark.quick
-
 
 def chain(rng, count):
     tasks = [Task(f"f{i}", (f"f{i - 1}",) if i else (), rng.randint(3, 9), 0, rng.randint(1, 9)) for i in range(count)]
