@@ -122,7 +122,7 @@ def warm(name: str, notebooks: bool = True) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = compiler(name)
-        _warm_torch(notebooks and (own is None or own.exports))
+        _warm_torch(notebooks and own is None)  # torch's notebooks alone export models
         if own is None:
             return
         own.start()

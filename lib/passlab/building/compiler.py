@@ -40,14 +40,13 @@ class Compiler:
 
     `who` builds a module, in messages. `distribution`: the installed package whose version decides what modules
     compute, as do the `sources`, files of passlab. `own`: prefixes of the modules that only a process of this compiler
-    imports. `exports`: do its notebooks import models by torch.export?
+    imports.
     """
 
     who = "The compiler"
     distribution: str
     sources: tuple[str, ...]
     own: tuple[str, ...]
-    exports = True
 
     # Any process
 

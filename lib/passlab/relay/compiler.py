@@ -26,7 +26,6 @@ class Relay(TVM):
     distribution = "bitblas"
     sources = ("tvm/compiler.py", "tvm/executors.py", "relay/executors.py")
     own = ("passlab.relay.", *TVM.shared)
-    exports = False  # its notebooks import models by torch.jit
 
     def __init__(self):
         self.diagnoses: list[str] = []
