@@ -265,6 +265,7 @@ class Engine:
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
         self.starting: dict[str, threading.Lock] = {}
+        self.has_graded = threading.Event()
 
     def __enter__(self) -> Engine:
         return self
@@ -283,13 +284,14 @@ class Engine:
         return self.stations.keys()
 
     def expect(self, names: Iterable[str]) -> None:
-        """Start the processes of these flavours in the background, one after the other: notebooks that need them will
-        come, in this order."""
+        """Start the processes of these flavours in the background, one after the other, the second after the first
+        verdict: notebooks that need them will come, in this order."""
 
         def start() -> None:
             for flavour in names:
                 with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
                     self.station(flavour)
+                self.has_graded.wait()
 
         threading.Thread(target=start, daemon=True).start()
 
@@ -312,7 +314,9 @@ class Engine:
                 station = None
                 try:
                     station = self.station(_flavour(job))
-                    return self._grade(job, station, slot, kept)
+                    result = self._grade(job, station, slot, kept)
+                    self.has_graded.set()
+                    return result
                 except Garbled as large:  # its cells are more than one message holds: nothing was sent
                     return self._failure(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:

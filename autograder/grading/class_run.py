@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -74,12 +74,18 @@ def by_day(submissions: Iterable[Submission]) -> dict[str, deque[Submission]]:
     return days
 
 
-def _take(waiting: dict[str, deque[Submission]], ready: Collection[str]) -> Submission:
-    """Remove and return a submission of the first day whose processes have started; before any day's have, of one with
-    the fewest compilers, since a compiler loads slowly."""
+def _take(waiting: dict[str, deque[Submission]], ready: Collection[str], busy: Mapping[str, int]) -> Submission:
+    """Remove and return the next submission.
+
+    It is of a day whose processes have started; before any have, of one with the fewest compilers, since a compiler
+    loads slowly. Of those days, one of which least submissions are being graded (`busy`: day → their number): what one
+    of a day has had built need not be built for the next.
+    """
     needs = {day: flavours([day]) for day in waiting}
-    started = (day for day, names in needs.items() if all(name in ready for name in names))
-    day = next(started, min(needs, key=lambda day: len(needs[day])))
+    fewest = min(map(len, needs.values()))
+    started = [day for day, names in needs.items() if all(name in ready for name in names)]
+    days = started or [day for day, names in needs.items() if len(names) == fewest]
+    day = min(days, key=lambda day: busy.get(day, 0))
     submission = waiting[day].popleft()
     if not waiting[day]:
         del waiting[day]
@@ -96,16 +102,17 @@ def grade_all(
     """Grade submissions, `grader.jobs` at once, and yield each when done; at most one waits for the consumer."""
     waiting = by_day(submissions)
     with ThreadPoolExecutor(grader.jobs) as pool:
-        running = set()
+        running: dict[Future[Paper], str] = {}
         try:
             while True:
                 while waiting and len(running) <= grader.jobs:
-                    submission = _take(waiting, grader.ready)
-                    running.add(pool.submit(grade, submission, grader, seed_of(submission), submitted, run_all))
+                    submission = _take(waiting, grader.ready, Counter(running.values()))
+                    future = pool.submit(grade, submission, grader, seed_of(submission), submitted, run_all)
+                    running[future] = submission.assignment
                 if not running:
                     return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    del running[future]
                     yield future.result()
         finally:
             for future in running:

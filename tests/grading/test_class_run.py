@@ -65,5 +65,11 @@ def test_a_submission_whose_compiler_has_started_goes_before_one_that_would_wait
     assert class_run.flavours(class_run.by_day(class_)) == ["torch", "relay", "relax"]
     for ready, first in (((), "day03"), (("torch",), "day03"), (("torch", "relay"), "day01"), (("relax",), "day08")):
         waiting = class_run.by_day(class_)
-        assert class_run._take(waiting, ready).assignment == first, ready
+        assert class_run._take(waiting, ready, {}).assignment == first, ready
         assert first not in waiting and len(waiting) == 3
+
+
+def test_two_submissions_of_a_day_are_not_graded_at_once_while_other_days_wait():
+    waiting = class_run.by_day([Submission(name, day) for day in ("day03", "day05") for name in ("ada", "bob")])
+    taken = [class_run._take(waiting, ("torch",), busy) for busy in ({}, {"day03": 1}, {"day03": 1, "day05": 1})]
+    assert [one.assignment for one in taken] == ["day03", "day05", "day03"]
