@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -39,6 +40,14 @@ def test_the_pins_can_be_installed_on_every_platform(online):
     for each in resolve.resolve_all():
         assert not each.conflict, f"{each.platform}, Python {each.python}: {each.conflict}"
         assert "torch" in each.packages and each.download > 5e8
+
+
+def test_setup_says_how_much_is_downloaded(online):
+    text = (resolve.PROJECT.parent / "lib/setup.sh").read_text()
+    said = {name: float(size) * 1e9 for name, size in re.findall(r'(\w+)_download="([0-9.]+) GB"', text)}
+    linux, mac = (resolve.resolve(platform, "3.12") for platform in ("Linux x86-64", "macOS arm64"))
+    sizes = {"cuda": linux.download, "cpu": linux.cpu_download, "mac": mac.download}
+    assert said == pytest.approx(sizes, rel=0.1)
 
 
 def test_the_supported_pythons_are_those_that_pip_accepts():
