@@ -10,10 +10,11 @@ stamp=.venv/passlab-setup
 log=.venv/setup.log
 index=${PASSLAB_TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 torch=$(sed -n 's/^ *"torch==\([^"]*\)".*/\1/p' pyproject.toml)
-# What is downloaded and what .venv then takes. tests/system/test_resolve.py compares the downloads with PyPI.
-cuda_download="3.6 GB" cuda_gib=8
-cpu_download="1.2 GB" cpu_gib=5
-mac_download="0.6 GB" mac_gib=3
+# What is downloaded, what .venv then takes, and what the disk must have: pip also keeps what it downloads, and unpacks
+# a copy. tests/system/test_resolve.py compares the downloads with PyPI.
+cuda_download="3.6 GB" cuda_venv=8 cuda_gib=12
+cpu_download="1.2 GB" cpu_venv=5 cpu_gib=7
+mac_download="0.6 GB" mac_venv=3 mac_gib=4
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "Setup stopped: $*"; exit 1; }
@@ -68,7 +69,7 @@ find_python() {
 make_venv() {
     if [ -e .venv/bin ] || [ -L .venv/bin/python ]; then
         if ! present=$(version .venv/bin/python); then say "The Python of .venv does not run any more."
-        elif ! supported "$present"; then say "The Python of .venv is $present, for which some packages have no build."
+        elif ! supported "$present"; then say ".venv holds Python $present; 3.11, 3.12 or 3.13 is needed."
         elif [ -f "$stamp" ] && [ "$(head -n 1 "$stamp")" != "$(pwd -P)" ]; then say "The project was moved."
         else # the installer's name is the last that is written of a package
             for pip in .venv/lib/"python${present%.*}"/site-packages/pip-*.dist-info/INSTALLER; do
@@ -100,18 +101,20 @@ build() {
 
 # Decide which torch is installed: set `kind`, what it needs, and its index if that is not pip's own.
 choose_torch() {
-    kind="torch with CUDA" download=$cuda_download gib=$cuda_gib source=
+    kind="torch with CUDA" download=$cuda_download venv=$cuda_venv gib=$cuda_gib source=
     if [ "$(uname)" != Linux ]; then
-        kind=torch download=$mac_download gib=$mac_gib
+        kind=torch download=$mac_download venv=$mac_venv gib=$mac_gib
     elif [ "$PASSLAB_TORCH" = cuda ] || { [ "$PASSLAB_TORCH" != cpu ] && nvidia; }; then :
     else
         own=$([ -n "$PASSLAB_TORCH_INDEX" ] || build)
         case $own in
-        *+cpu) kind="the torch without CUDA that pip is configured for" download=$cpu_download gib=$cpu_gib ;;
+        *+cpu)
+            kind="the torch without CUDA that pip is configured for"
+            download=$cpu_download venv=$cpu_venv gib=$cpu_gib ;;
         *+*) kind="the torch that pip is configured for, $own" ;;
         *)
             if [ -n "$(build --index-url "$index")" ]; then
-                kind="torch without CUDA" download=$cpu_download gib=$cpu_gib source=$index
+                kind="torch without CUDA" download=$cpu_download venv=$cpu_venv gib=$cpu_gib source=$index
             else
                 say "$index does not answer, so torch comes with CUDA: $cuda_download to download instead of $cpu_download."
             fi ;;
@@ -164,9 +167,9 @@ install_packages() {
         choose_torch
         free_kib=$(df -Pk . 2>/dev/null | awk 'NR == 2 { print $4 }')
         [ "${free_kib:-99999999}" -ge $((gib * 1024 * 1024)) ] ||
-            fail "the packages need about $gib GiB, but the disk of $(pwd) has $((free_kib / 1048576)) GiB free. Free some space."
+            fail "the packages and what pip keeps of them need about $gib GiB, but the disk of $(pwd) has $((free_kib / 1048576)) GiB free. Free some space."
         say "Installing the packages pinned in pyproject.toml, with $kind: $download to download (less what pip has" \
-            "kept of it), $gib GiB in .venv, and some five minutes."
+            "kept of it), $venv GiB in .venv. This takes a few minutes."
         # torch first, by its pin alone: its index is not asked for other packages.
         install "torch==$torch" ${source:+--extra-index-url "$source"}
     else

@@ -260,7 +260,7 @@ STOPS = {
         {"VENV_SAYS": "The virtual environment was not created: ensurepip is not available."},
         "apt install python3.12-venv",
     ),
-    "full disk before": ({"FREE_KIB": str(1024 * 1024)}, "has 1 GiB free"),
+    "full disk before": ({"FREE_KIB": str(6 * 1024 * 1024)}, "need about 7 GiB, but the disk of"),
     "full disk while installing": ({"PIP_SAYS": "ERROR: [Errno 28] No space left on device"}, "disk is full"),
     "no network": (
         {"PIP_SAYS": UNRESOLVED + "ERROR: Could not find a version that satisfies the requirement torch"},
@@ -299,6 +299,12 @@ def test_what_was_half_written_when_setup_was_killed_is_written_again(machine):
     (whole / "INSTALLER").write_text("pip")
     assert machine().returncode == 0
     assert whole.exists() and not half.exists() and "torch==" in calls(machine)[1]
+
+
+def test_an_environment_of_a_python_that_is_not_supported_is_made_anew(machine):
+    machine()
+    python(machine.project / ".venv/bin/python", "3.14.0")
+    assert ".venv holds Python 3.14.0; 3.11, 3.12 or 3.13 is needed.\nCreating" in machine().stderr
 
 
 def test_an_environment_that_was_half_made_is_made_anew(machine):
