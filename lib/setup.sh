@@ -152,6 +152,9 @@ install() {
     fi
     if grep -qi 'no space left' "$log"; then
         fail "the disk is full. Free about $gib GiB (also in ${TMPDIR:-/tmp}, where pip unpacks) and run this again."
+    elif grep -q CERTIFICATE_VERIFY_FAILED "$log"; then
+        fail "the certificate of the package index is not trusted. If your network inspects TLS, name its certificate in PIP_CERT" \
+            "and run this again."
     elif grep -qiE 'name resolution|getaddrinfo|unreachable|connection (refused|reset|broken|aborted)|NewConnectionError|timed out|ProxyError|SSLError' "$log"; then
         fail "the package index cannot be reached. Check the network (or the proxy in HTTPS_PROXY) and run this again."
     elif grep -qiE 'no matching distribution|could not find a version' "$log"; then

@@ -266,6 +266,10 @@ STOPS = {
         {"PIP_SAYS": UNRESOLVED + "ERROR: Could not find a version that satisfies the requirement torch"},
         "package index cannot be reached",
     ),
+    "unknown certificate": (
+        {"PIP_SAYS": "WARNING: Retrying after SSLError(SSLCertVerificationError('[SSL: CERTIFICATE_VERIFY_FAILED]'))"},
+        "name its certificate in PIP_CERT",
+    ),
     "no build for this machine": (
         {"PIP_SAYS": "ERROR: No matching distribution found for torch==1"},
         "no build for this Python",
