@@ -35,9 +35,8 @@ def _course() -> Path:
 
 def _python() -> tuple[bool, str]:
     version = ".".join(map(str, sys.version_info[:3]))
-    return sys.version_info >= (3, 11), f"Python {version}" + (
-        "" if sys.version_info >= (3, 11) else ": 3.11 or newer is needed"
-    )
+    supported = (3, 11) <= sys.version_info < (3, 14)
+    return supported, f"Python {version}" + ("" if supported else ": 3.11, 3.12 or 3.13 is needed")
 
 
 def _packages() -> tuple[bool, str]:
@@ -46,9 +45,8 @@ def _packages() -> tuple[bool, str]:
 
     from packaging.requirements import Requirement
 
-    wrong = []
-    pins = [Requirement(line) for line in requires("passlab") or []]
-    for pin in pins:
+    wrong, count = [], 0
+    for pin in map(Requirement, requires("passlab") or []):
         optional = pin.marker is not None and not pin.marker.evaluate({"extra": ""})
         try:
             found = version(pin.name)
@@ -56,9 +54,10 @@ def _packages() -> tuple[bool, str]:
             if not optional:
                 wrong.append(f"{pin.name} is missing")
             continue
+        count += 1
         if not pin.specifier.contains(found.split("+")[0]):
             wrong.append(f"{pin.name} is {found}, not {pin.specifier}")
-    return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"all {len(pins)} have the pinned versions"
+    return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"all {count} have the pinned versions"
 
 
 def _tool(name: str, what_for: str, remedy: str):
