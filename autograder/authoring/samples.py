@@ -34,7 +34,8 @@ def reference_text(place: source.Place) -> str:
     return unmarked(place.answer.text)
 
 
-def _defines(statement: ast.stmt) -> set[str]:
+def names_of(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -56,7 +57,7 @@ def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
         for s in ast.parse(path.read_text(encoding="utf-8")).body
         if not (isinstance(s, ast.ImportFrom) and s.module in ("autograder.authoring.answers", "__future__"))
     ]
-    definitions = {name: statement for statement in statements for name in _defines(statement)}
+    definitions = {name: statement for statement in statements for name in names_of(statement)}
     for answer in statements:
         if any(_is_mark(d, "wrong") for d in getattr(answer, "decorator_list", ())):
             used = _needed_statements(answer, definitions)
@@ -72,14 +73,16 @@ def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
 
 
 def _needed_statements(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that an answer needs, itself among them, apart from its decorators."""
+    """Return the statements that an answer needs, itself among them, apart from its mark."""
     used, todo = [], [answer.name]
     while todo:
         statement = definitions.get(todo.pop())
         if statement is not None and statement not in used:
             used.append(statement)
             bare = copy.copy(statement)
-            bare.decorator_list = []
+            bare.decorator_list = [
+                d for d in getattr(statement, "decorator_list", ()) if not _is_mark(d, "right", "wrong")
+            ]
             names = [node for node in ast.walk(bare) if isinstance(node, ast.Name)]
             own = {n.id for n in names if isinstance(n.ctx, ast.Store)} | {
                 node.arg for node in ast.walk(bare) if isinstance(node, ast.arg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
 import tomllib
@@ -60,6 +61,10 @@ def test_a_sample_answer_needs_nothing_that_a_learner_has_not():
     assert len(cells) > 50
     for name, cell in cells:
         assert not any(word in cell for word in ("autograder", "@wrong", "@right")), name
+        tree = ast.parse(cell)
+        known = {name for statement in tree.body for name in samples.names_of(statement)}
+        used = [d.id for n in ast.walk(tree) for d in getattr(n, "decorator_list", ()) if isinstance(d, ast.Name)]
+        assert not {*used} - known - {*dir(builtins)}, name
 
 
 def test_building_twice_gives_the_same_bytes(wanted):
