@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 import jupytext
@@ -71,7 +72,7 @@ def _mark_written(nb: NotebookNode, path: Path) -> None:
     """Add nbgrader's metadata to the questions that a person grades: a text with its rubric, then the answer."""
     known = {one.id: one for one in exercises.written(path.parent.name)} if path.parent.name in exercises.days() else {}
     texts = [cell for cell in nb.cells if cell.cell_type == "markdown"]
-    for cell, following in zip(texts, [*texts[1:], None], strict=True):
+    for cell, following in zip_longest(texts, texts[1:]):
         if not (rubric := _RUBRIC.search(cell.source)):
             continue
         if rubric[1] not in known:

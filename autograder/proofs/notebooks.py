@@ -63,6 +63,8 @@ def problems(name: str) -> list[str]:
             execute(nb, path.parent)
         except CellExecutionError as error:
             return [f"{name}: {error.ename}: {error.evalue}\n{error.traceback}"]
+        except Exception as error:  # a cell took too long, or the kernel died
+            return [f"{name}: {type(error).__name__}: {error}"]
         finally:
             for variable, value in before.items():
                 os.environ.pop(variable) if value is None else os.environ.update({variable: value})
