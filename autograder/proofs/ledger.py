@@ -91,8 +91,13 @@ def _pins() -> bytes:
 
 def digest(name: str) -> str:
     """Return the digest of all that the proof of an exercise or a notebook depends on."""
+    return digest_of(files(name))
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return the digest of these files of the project, and of the pinned versions."""
     total = hashlib.sha256(_pins())
-    for path in sorted(files(name)):
+    for path in sorted(paths):
         total.update(path.relative_to(_home(path)).as_posix().encode() + b"\0" + _content(path))
     return total.hexdigest()[:16]
 

@@ -20,14 +20,16 @@ LEDGER = {"tests/exercises/test_prove.py", "tests/exercises/test_notebooks_run.p
 
 
 def _git(*words: str) -> list[str]:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(done.stderr.strip().splitlines()[-1] if done.stderr else f"git {words[0]} failed")
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def changed_files(base: str) -> set[str]:
-    """Return the paths that differ from a commit, untracked ones included. Raises ValueError where git cannot say."""
+    """Return the paths that differ from a commit, untracked ones included. Raises ValueError without such a commit."""
+    try:
+        _git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        raise ValueError(f"{base} is not a commit of this repository, or git is missing.") from None
     return {*_git("diff", "--name-only", base), *_git("ls-files", "--others", "--exclude-standard")}
 
 

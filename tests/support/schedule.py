@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -62,8 +62,8 @@ class TwoEnds(LoadScopeScheduling):
 class Progress:
     """Says once a minute how much is left, and notes how long each unit takes."""
 
-    def __init__(self, config: pytest.Config):
-        self.config, self.start = config, time.monotonic()
+    def __init__(self, config: pytest.Config, clock: Callable[[], float] = time.monotonic):
+        self.config, self.clock, self.start = config, clock, clock()
         self.share: dict[str, float] = {}
         self.finished, self.spoken = 0.0, self.start
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -73,13 +73,13 @@ class Progress:
         if not self.share:
             tests, units = Counter(map(unit, ids)), expected(ids)
             self.share = {nodeid: units[unit(nodeid)] / tests[unit(nodeid)] for nodeid in ids}
-            self.start = self.spoken = time.monotonic()
+            self.start = self.spoken = self.clock()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[unit(report.nodeid)] += report.duration
         if report.when == "teardown":
             self.finished += self.share.get(report.nodeid, 0.0)
-        now = time.monotonic()
+        now = self.clock()
         if now - self.spoken >= 60 and self.finished:
             self.spoken, whole = now, sum(self.share.values())
             left = (now - self.start) * (whole - self.finished) / self.finished
