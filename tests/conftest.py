@@ -74,7 +74,11 @@ def pytest_collection_modifyitems(config, items):
         (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
     if base := config.getoption("changed"):
         files = {item.path for item in kept}
-        reached = {path for path in files if changed.reaches(path, changed.changed_files(base))}
+        try:
+            paths = changed.changed_files(base)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+        reached = {path for path in files if changed.reaches(path, paths)}
         dropped += [item for item in kept if item.path not in reached]
         kept = [item for item in kept if item.path in reached]
     if dropped:
