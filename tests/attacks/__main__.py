@@ -13,7 +13,7 @@ from tests.attacks import CORPUS, draw
 def main() -> int:
     digest = draw.digest()
     tests = [str(draw.PROVED.with_name("test_attacks.py"))]
-    status = subprocess.call([sys.executable, "-m", "pytest", *tests], env=os.environ | {"PASSLAB_ATTACKS": "all"})
+    status = subprocess.call([sys.executable, "-m", "pytest", *tests], env=os.environ | {"PYTEST_ATTACKS": "all"})
     if status == 0:
         line = {"digest": digest, "attacks": sum(map(len, CORPUS.values()))}
         draw.PROVED.write_text(json.dumps(line) + "\n", encoding="utf-8")

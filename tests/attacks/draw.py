@@ -40,7 +40,7 @@ def digest() -> str:
 def tried() -> dict[str, tuple[Attack, ...]]:
     """Return kind → the attacks of this run."""
     proved = json.loads(PROVED.read_text(encoding="utf-8")) if PROVED.exists() else {}
-    if FULL or os.environ.get("PASSLAB_ATTACKS") == "all" or proved.get("digest") != digest():
+    if FULL or os.environ.get("PYTEST_ATTACKS") == "all" or proved.get("digest") != digest():
         return CORPUS
     named = {*_NAMED.findall((ROOT / "autograder/SECURITY.md").read_text(encoding="utf-8"))}
     return {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,12 +25,11 @@ ANSWERS = "from autograder.authoring.answers import right, wrong\n" + "".join(
 JUDGE = "lib/passlab/exercises/day00/_shared.py"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def proved(course):
     """The course, with a proof of day00.double in its ledger."""
     path = "autograder/answers/day00/double.py"
     (course / path).write_text(tiny.FILES[path] + ANSWERS)
-    (course / JUDGE).write_text(tiny.FILES[JUDGE])
     done = prove(course, "--exercise", "double")
     assert done.returncode == 0, done.stdout + done.stderr
     return course
@@ -42,10 +43,14 @@ def lines(course) -> dict:
     return json.loads((course / "autograder/ledger.json").read_text())
 
 
-def edit(course, path: str, before: str, after: str) -> None:
+@contextlib.contextmanager
+def edited(course, path: str, before: str, after: str) -> Iterator[None]:
+    """Another text in a file, for as long as the block lasts."""
     text = (course / path).read_text()
     assert text.count(before) == 1
     (course / path).write_text(text.replace(before, after))
+    yield
+    (course / path).write_text(text)
 
 
 def stale(course) -> list[str]:
@@ -73,27 +78,24 @@ def test_a_proof_that_holds_is_written_with_its_counts(proved):
     ids=["judge", "case", "answer", "library", "pin"],
 )
 def test_a_change_of_what_it_depends_on_makes_a_proof_stale(proved, path, before, after):
-    text = (proved / path).read_text()
-    edit(proved, path, before, after)
-    assert "day00.double" in stale(proved)
-    (proved / path).write_text(text)
+    with edited(proved, path, before, after):
+        assert "day00.double" in stale(proved)
     assert "day00.double" not in stale(proved)
 
 
 def test_prose_and_other_exercises_do_not(proved):
-    text = (proved / JUDGE).read_text()
-    edit(proved, JUDGE, "def judge(case, value):", 'def judge(case, value):\n    """Judge."""\n\n    # why\n')
     (proved / "lib/passlab/exercises/day00/shout.py").open("a").write("\nLATER = 1\n")
     (proved / "lib/passlab/wafer/model.py").open("a").write("\nLATER = 1\n")
-    assert "day00.double" not in stale(proved)
-    (proved / JUDGE).write_text(text)
+    prose = 'def judge(case, value):\n    """Judge."""\n\n    # why\n'
+    with edited(proved, JUDGE, "def judge(case, value):", prose):
+        assert "day00.double" not in stale(proved)
 
 
 def test_a_proof_that_fails_is_not_written(proved):
     before = lines(proved)
-    edit(proved, JUDGE, "value == case.expect", "value != case.expect")
-    assert prove(proved, "--stale", "--exercise", "double").returncode == 1
-    assert lines(proved) == before and "day00.double" in stale(proved)
+    with edited(proved, JUDGE, "value == case.expect", "value != case.expect"):
+        assert prove(proved, "--stale", "--exercise", "double").returncode == 1
+        assert lines(proved) == before and "day00.double" in stale(proved)
 
 
 def test_a_notebook_that_runs_is_written_and_one_that_does_not_is_named(proved):

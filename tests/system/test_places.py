@@ -128,7 +128,7 @@ def make(folder: Path, *arguments: str, **env: str) -> str:
 
 def test_make_hands_paths_over_as_they_are(made):
     folder = NAME.replace("$", "$$")  # make's own way to write a dollar
-    assert f"\ngrade\n{NAME}\n" in make(made, "grade", f"SUBMISSIONS={folder}")
+    assert f"\ngrade\n--release\n{NAME}\n" in make(made, "grade", f"SUBMISSIONS={folder}")
     assert f"autograder.hub\n{NAME}\n" in make(made, "hub", f"ROSTER={folder}")
     assert "HOME=/" in make(made, "lab") and f"HOME={made.resolve()}/.venv/home\n" in make(made, "lab", HOME="/nowhere")
 
