@@ -15,7 +15,7 @@ from tests.support import schedule
 
 HERE = Path(__file__).parents[1]
 #: Seconds of tests that each folder gets, as `tests/seconds.json` has them. Its cheapest file is run in any case.
-SHARE = 0.8
+SHARE = 1.5
 
 
 def folders() -> dict[str, list[Path]]:
