@@ -30,7 +30,7 @@ TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
 
 
 def place(path: Path | str) -> str:
-    """A test file as the tables above name it: "fx/test_effects.py"."""
+    """A test file as the table above names its folder: "fx/test_effects.py"."""
     return Path(path).relative_to(HERE).as_posix()
 
 

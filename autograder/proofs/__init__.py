@@ -4,5 +4,5 @@ imports      which files a module needs
 ledger       digests of what was proved, in autograder/ledger.json
 wire         the proof of an exercise, with values that travel as they do when a class is graded
 notebooks    the proof of a notebook: it runs from a fresh kernel
-changes      the tests that a change can reach
+command      `passlab prove`
 """
