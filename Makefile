@@ -24,7 +24,7 @@ PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 3 --durations=10
 RELAY := $(if $(filter Linux_x86_64,$(shell uname -s)_$(shell uname -m)),relay)
 ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm $(CHANGED) \
 	|| { [ $$? = 5 ] && [ -n "$(CHANGED)" ]; } || failed="$$failed $$tvm"; done; \
-	if [ -n "$$failed" ]; then echo "Tests failed in the runs with these TVMs:$$failed" >&2; exit 1; fi
+	if [ -n "$$failed" ]; then echo "Tests failed in these runs (--tvm):$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab update grade test test-changed test-full quick bench gpu book hub notebooks prove
