@@ -23,12 +23,15 @@ import signal
 import sys
 import threading
 import zlib
+from collections.abc import Iterable
+from types import CodeType
 from typing import Any, NamedTuple
 
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
+from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
@@ -359,6 +362,21 @@ class _Compiler(CachingCompiler):
         return f"/tmp/ipykernel_1/{zlib.crc32(raw_code.encode('utf-8', 'replace'))}.py"
 
 
+class _Transformers(TransformerManager):
+    """Turns each cell into Python once, for the processes that are forked later, too: tokenizing it takes longer than
+    most cells run. Transformers that a cell adds make another key."""
+
+    def __init__(self):
+        super().__init__()
+        self._known: dict[tuple, str] = {}
+
+    def transform_cell(self, cell: str) -> str:
+        key = (cell, *map(id, (*self.cleanup_transforms, *self.line_transforms, *self.token_transformers)))
+        if key not in self._known:
+            self._known[key] = super().transform_cell(cell)
+        return self._known[key]
+
+
 class ZMQInteractiveShell(InteractiveShell):
     """IPython without history file, settings, GUI and prompts. Libraries recognise a notebook by this class's name."""
 
@@ -374,6 +392,7 @@ class ZMQInteractiveShell(InteractiveShell):
     def __init__(self, **more):
         self.catcher = _Catcher()
         super().__init__(**more)
+        self.input_transformer_manager = _Transformers()
         self.set_hook("show_in_pager", lambda *_, **__: None, 99)
 
     def init_ipython_dir(self, ipython_dir):
@@ -461,6 +480,7 @@ class Shell:
         self.ip = ZMQInteractiveShell.instance(config=settings)
         builtins.input = _no_input("raw_input")
         getpass.getpass = _no_input("getpass")
+        self._code: dict[str, list[CodeType]] = {}
         if "matplotlib" in sys.modules:  # it has read the environment already
             sys.modules["matplotlib"].use(os.environ["MPLBACKEND"])
         self._warm_up()
@@ -474,6 +494,25 @@ class Shell:
         except ValueError:
             self.ip.InteractiveTB.structured_traceback(*sys.exc_info())
         self.ip.execution_count = 1
+
+    def prepare(self, cells: Iterable[str], seconds: float) -> None:
+        """Compile cells for `run_again`, as far as that takes `seconds`, once for the processes that are forked next.
+
+        Whatever is wrong with a cell shows when it runs.
+        """
+        with contextlib.suppress(Exception, OutOfTime), time_limit(seconds):
+            for source in cells:
+                self._statements(source)
+
+    def _statements(self, source: str) -> list[CodeType]:
+        """Return the code of a cell's statements, up to one that cannot be compiled."""
+        if source not in self._code:
+            text, name, code = self.ip.transform_cell(source), self.ip.compile.get_code_name(source, "", 0), []
+            with contextlib.suppress(Exception):
+                for statement in ast.parse(text, name).body:
+                    code.append(compile(ast.Module([statement], []), name, "exec"))
+            self._code[source] = code
+        return self._code[source]
 
     def run(self, source: str, seconds: float | None = None) -> Ran:
         """Run one cell and return its outputs, whatever it raises; a cell may still end the process."""
@@ -504,13 +543,12 @@ class Shell:
         A statement that fails is left out, for closed functions may be what it calls; `strict`: the cell ends there.
         """
         ip = self.ip
-        text = ip.transform_cell(source)
-        name = ip.compile.cache(text, ip.execution_count, raw_code=source)
+        ip.compile.cache(ip.transform_cell(source), ip.execution_count, raw_code=source)
         ip.execution_count += 1
-        with contextlib.suppress(SyntaxError, OutOfTime), time_limit(seconds):
-            for statement in ast.parse(text, name).body:
+        with contextlib.suppress(OutOfTime), time_limit(seconds):
+            for code in self._statements(source):
                 try:
-                    exec(compile(ast.Module([statement], []), name, "exec"), ip.user_global_ns, ip.user_ns)
+                    exec(code, ip.user_global_ns, ip.user_ns)
                 except OutOfTime:
                     return
                 except BaseException:

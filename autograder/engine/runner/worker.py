@@ -75,8 +75,11 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
         for talk in questions:
             talk.close()
 
+    closed = {c.index for c in cells if c.exercise and c.index not in skip and exercises.find(c.exercise).closed}
+    if closed:
+        shell.prepare((cell.source for cell in cells if not cell.exercise and cell.index not in skip), order["seconds"])
     for cell in cells:
-        if cell.exercise and cell.index not in skip and exercises.find(cell.exercise).closed:
+        if cell.index in closed:
             ours, theirs = socket.socketpair()
             talk = checks[cell.index]
             pid = os.fork()
