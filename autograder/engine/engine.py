@@ -50,8 +50,6 @@ OUT_OF_TIME = (
 )
 #: How often a notebook is run from the top again after a cell or a question ended its process.
 MOST_STARTS = 25
-#: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
-QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: The results of TVM modules, kept from one grading to the next. See `passlab.building.cache`.
 BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / cache.PLACE
 #: The limit, in characters, for the outputs of a notebook's cells together.
@@ -227,11 +225,11 @@ def _start(
     role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool, device: str = "cpu"
 ) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
-    argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
+    argv = [sys.executable, "-m", "passlab.process.forking", module, flavour, *map(str, fds)]
     # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
     keeps = _keeps() if role == "verifier" and not unsafe else {}
     process = sandbox.launch(
-        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe, device=device
+        role, argv, fds=fds, writable=keeps.values(), environment=keeps, unsafe=unsafe, device=device
     )
     for sock in sockets:
         sock.close()

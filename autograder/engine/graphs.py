@@ -16,7 +16,6 @@ graph and its inputs alone, since the child knows nothing else, and the verifier
 from __future__ import annotations
 
 import contextlib
-import gc
 import signal
 import socket
 import time
@@ -34,6 +33,7 @@ from passlab.building.requests import Ended
 from passlab.fx import elsewhere
 from passlab.fx.elsewhere import Lost
 from passlab.fx.programs import Program, Run, Trace, preserve_state
+from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
 
@@ -52,8 +52,7 @@ _MOST_TEXT = 4_000
 def serve(control: socket.socket) -> None:
     """Serve requests until `control` is closed."""
     _rehearse()
-    gc.collect()
-    gc.freeze()
+    settle()  # the process that this one was forked from has its memory in huge pages
     on_gpu = sandbox.device().startswith("cuda")
     limits = ON_GPU if on_gpu else LIMITS
     Server(control, lambda keep: sandbox.enter(limits, keep, gpu=on_gpu), _answer).serve()

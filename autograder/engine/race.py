@@ -11,7 +11,6 @@ the process that they were taken in: an operator that writes out of bounds could
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import sys
@@ -25,6 +24,7 @@ import msgspec
 
 from autograder.engine import sandbox, wire
 from autograder.engine.forms import Raced, RacedRow, reader
+from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
 
@@ -51,7 +51,7 @@ class Race:
     def __init__(self, unsafe: bool = False, repeats: int = 25, leave_out: tuple[str, ...] = (), device: str = "cpu"):
         self.repeats, self.leave_out, self.said = repeats, leave_out, ""
         self.control, theirs = socket.socketpair()
-        argv = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        argv = [sys.executable, "-m", "passlab.process.forking", __name__, str(theirs.fileno())]
         self.process = sandbox.launch(
             "runner",
             argv,
@@ -186,8 +186,7 @@ def main(number: str) -> None:
     import passlab.capstone  # noqa: F401  (so that what a compiler hands over can be read)
 
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
+    settle()
     on_gpu = sandbox.device().startswith("cuda")
     Server(control, lambda keep: sandbox.enter(ON_GPU if on_gpu else LIMITS, keep, gpu=on_gpu), _answer).serve()
 

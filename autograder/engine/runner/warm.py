@@ -10,8 +10,8 @@ verifier (see `autograder.engine.graphs`): it is this process's first child, so 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
+import linecache
 import os
 import signal
 import socket
@@ -23,6 +23,7 @@ from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
 from passlab import exercises, given
 from passlab.notebook import ui
+from passlab.process.forking import collapse, settle
 
 
 def end(pid: int) -> dict[str, float]:
@@ -47,6 +48,8 @@ def learn_exercises(flavour: str) -> None:
 def main(flavour: str, control: socket.socket, runs: socket.socket) -> None:
     warm(flavour)
     learn_exercises(flavour)
+    settle()
+    collapse()
     if os.fork() == 0:
         control.close()
         graphs.serve(runs)
@@ -54,8 +57,8 @@ def main(flavour: str, control: socket.socket, runs: socket.socket) -> None:
     runs.close()
     shell = Shell()
     ui.templates()  # its files cannot be read where functions are closed
-    gc.collect()
-    gc.freeze()  # a collection in a worker then leaves the shared pages alone
+    linecache.clearcache()  # not in every worker that closes functions
+    settle()
     control.send(b'{"ready": true}')
     workers: set[int] = set()
     while True:

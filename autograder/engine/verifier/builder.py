@@ -17,7 +17,6 @@ else.
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import sys
@@ -26,6 +25,7 @@ from autograder.engine import sandbox
 from passlab.building import server as builder
 from passlab.building.requests import MEMORY_GIB
 from passlab.graph.registry import compiler
+from passlab.process.forking import collapse, settle
 from passlab.process.server import Server
 from passlab.process.telling import telling
 
@@ -38,8 +38,8 @@ def main(flavour: str, number: str) -> None:
     own = compiler(flavour)
     own.load()
     own.rehearse()
-    gc.collect()
-    gc.freeze()
+    settle()
+    collapse()
 
     def answer(sock: socket.socket) -> None:
         builder.answer(sock, own, own.parse_untrusted)

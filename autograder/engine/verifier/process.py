@@ -14,7 +14,6 @@ run in other processes.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import resource
 import selectors
@@ -47,6 +46,7 @@ from passlab.building import requests
 from passlab.graph.registry import COMPILERS, compiler
 from passlab.judge import PATIENCE
 from passlab.notebook import ui
+from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, receive, send
 
 #: Judging one question takes seconds; only a hostile value takes longer. Time for modules is counted separately.
@@ -239,8 +239,7 @@ def main(numbers: list[str]) -> None:
     if own := compiler(flavour):
         requests.use(flavour, sockets.pop(0))
         own.confine()
-    gc.collect()
-    gc.freeze()
+    settle()
     send(sockets[0], {"ready": True})
     Verifier(sockets).serve()
 

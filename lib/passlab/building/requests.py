@@ -71,6 +71,8 @@ class Built:
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+#: -P: no module in the current folder shadows one that TVM imports.
+_HELPER = (sys.executable, "-P", "-m", "passlab.process.forking", "passlab.building.server")
 _helpers: dict[str, tuple[socket.socket, subprocess.Popen | None]] = {}
 _lock = threading.RLock()
 
@@ -112,8 +114,7 @@ def _control(flavour: str) -> socket.socket:
             ours, theirs = socket.socketpair()
             with theirs:
                 process = subprocess.Popen(
-                    # -P: no module in the current folder shadows one that TVM imports
-                    [sys.executable, "-P", "-m", "passlab.building.server", flavour, str(theirs.fileno())],
+                    [*_HELPER, flavour, str(theirs.fileno())],
                     env=_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import math
 import os
 import resource
@@ -28,6 +27,7 @@ from passlab.building.compiler import Compiler, Executor, Failed, Unreachable
 from passlab.building.requests import MEMORY_GIB, MOST_TENSORS, too_much
 from passlab.graph import registry
 from passlab.process.clock import cpu_time
+from passlab.process.forking import settle
 from passlab.process.messages import receive, send
 from passlab.process.server import Server
 from passlab.process.telling import telling
@@ -175,8 +175,7 @@ def main(flavour: str, number: str) -> None:
         Server(control, _fork, lambda sock: send(sock, {"unreachable": said}), telling).serve()
         return
     own.rehearse()
-    gc.collect()
-    gc.freeze()
+    settle()
     Server(control, _fork, lambda sock: answer(sock, own, read, _limit_memory), telling).serve()
 
 
