@@ -25,6 +25,7 @@ from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises
 from passlab.building import requests
+from passlab.equivalence import unlocated
 from passlab.fx import elsewhere
 from passlab.fx.programs import RUNS
 from passlab.judge import (
@@ -229,9 +230,10 @@ class Question:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
-        findings = judge_outcome(self.exercise, case, outcome)
         if at < self.visible:
-            return findings
+            return judge_outcome(self.exercise, case, outcome)
+        with unlocated():
+            findings = judge_outcome(self.exercise, case, outcome)
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
         return [_discreet(finding, told) for finding in findings]
 
@@ -389,5 +391,5 @@ class _WrongAnswer:
 
     def lost_verdicts(self, at: int) -> list[str]:
         """Return the verdicts that its value loses on a case."""
-        with elsewhere.trusting():
+        with elsewhere.trusting(), unlocated():
             return sorted({f.verdict for f in self._question(at).judge_case(at) if not f.ok})

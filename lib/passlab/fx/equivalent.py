@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence import Equivalence
+from passlab.equivalence import Equivalence, locating
 from passlab.equivalence.values import (
     EXACT,
     SUMS,
@@ -444,6 +444,8 @@ class _Search:
         result.devices = tuple(self.used_devices or {trial.device: None})
         result.trials = (*self.titles, trial.title)
         result.notes = tuple(self.notes)
+        if not locating():
+            return result
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
             tolerance, _ = self._tolerance(trial)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from passlab.equivalence import Equivalence
+from passlab.equivalence import Equivalence, locating
 from passlab.equivalence.values import Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
 from passlab.mlir.reader import as_module, functions, iterators, type_of
@@ -115,7 +115,7 @@ def equivalent_modules(
         for found in _differences(sides[0], old, new, given, tolerance, far, how):
             allowed = f"; rounding explains {tolerance.rtol:.1e} of its size" if found.bad is not None else ""
             result = differ(f"{_PHRASES[kind]}, {found.sentence}{allowed}.", given, far)
-            if locate and result.graph is not None:
+            if locate and locating() and result.graph is not None:
                 with contextlib.suppress(Exception):  # the module cannot be taken apart: the message must do
                     if place := first_parting(*sides, given, tolerance):
                         result.first_diverging, result.reason = place[0], f"{result.reason} {place[1]}"

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from passlab.building.arrays import as_torch
-from passlab.equivalence import Equivalence
+from passlab.equivalence import Equivalence, locating
 from passlab.equivalence.values import SUMS, Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
 from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
@@ -89,7 +89,7 @@ def equivalent_modules(
         return Equivalence(False, f"after is {found}")
     comparison = _Comparison(before, after, inputs, kinds, seed, atol, rtol, run)
     result = comparison.run(tuple(targets or comparison.targets()), reference)
-    if not result and locate:
+    if not result and locate and locating():
         comparison.locate(result)
     return result
 
