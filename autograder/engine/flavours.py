@@ -29,21 +29,19 @@ _NOT_WARMED = (
 )
 #: Modules that onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
-    "IPython.display",
-    "matplotlib.backends.backend_svg",
-    "matplotlib.figure",
-    "matplotlib.style",
     "networkx",
     "onnx",
     "onnx.reference",
     "torch.fx.passes.shape_prop",
 )
+#: The same of notebooks; a verifier draws no charts.
+_PLOTTING = ("IPython.display", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.style")
 #: Modules that torch imports when a model is exported.
 _EXPORTING = ("torch._dynamo", "torch._inductor.pattern_matcher", "torch.onnx")
 FLAVOURS = ("torch", *COMPILERS)
 
 
-def _warm_torch(notebooks: bool) -> None:
+def _warm_torch(notebooks: bool, exports: bool) -> None:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
     import torch
 
@@ -54,10 +52,10 @@ def _warm_torch(notebooks: bool) -> None:
     for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
         if not module.name.startswith((*_NOT_WARMED, *of_compilers)):
             importlib.import_module(module.name)
-    for name in _LATE:
+    for name in (*_LATE, *(_PLOTTING if notebooks else ())):
         importlib.import_module(name)
     _rehearse_judging()
-    if notebooks:
+    if exports:
         _rehearse_export()
 
 
@@ -122,7 +120,7 @@ def warm(name: str, notebooks: bool = True) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = compiler(name)
-        _warm_torch(notebooks and own is None)  # torch's notebooks alone export models
+        _warm_torch(notebooks, notebooks and own is None)  # torch's notebooks alone export models
         if own is None:
             return
         own.start()

@@ -11,6 +11,9 @@ import numpy as np
 
 from passlab.building.compiler import Compiler, Executor
 
+#: What exercises import late: xDSL's way from linalg to loops, and what torch loads with its first fake tensor.
+_LATE = ("numpy.random", "torch._dynamo", "xdsl.transforms.convert_linalg_to_loops")
+
 
 class MLIR(Compiler):
     """A build is not rehearsed: IREE keeps nothing of it, and would start threads, with which no process may fork."""
@@ -23,8 +26,14 @@ class MLIR(Compiler):
         return importlib.import_module("passlab.mlir.executors")
 
     def start(self) -> None:
-        """Parse with xDSL and with MLIR. No program is compiled: that would start threads."""
+        """Load what parses and rewrites, once for all forks. No program is compiled: that would start threads."""
         from passlab import mlir
+        from passlab.mlir.modules import DIALECTS
+
+        for where in DIALECTS.values():
+            importlib.import_module(f"xdsl.dialects.{where.partition('.')[0]}")
+        for name in _LATE:
+            importlib.import_module(name)
 
         module = mlir.parse(self.executors().smallest())
         mlir.verify(module)
