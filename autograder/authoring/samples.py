@@ -96,19 +96,19 @@ def _is_mark(decorator: ast.expr, *kinds: str) -> bool:
 
 
 def _partly(number: int, exercise: str, place: source.Place) -> str | None:
-    """Return a right answer, a wrong one and none, in turn."""
-    if number % 3 == 2:
+    """Return a right answer to the first question, a wrong one to the second, and none to the others."""
+    if number > 1:
         return None
-    wrong = None
-    if number % 3 == 1:
-        wrong = wrong_text(exercise, place.answer_expr)
+    wrong = wrong_text(exercise, place.answer_expr) if number else None
     return wrong or reference_text(place)
 
 
 def _accident(body: str) -> Fill:
-    """Return a filler with right answers, except for the first question, whose answer has this body."""
+    """Return a filler for two questions: the first has an answer with this body, the second a right one."""
 
     def fill(number: int, exercise: str, place: source.Place) -> str | None:
+        if number > 1:
+            return None
         return reference_text(place) if number else f"def {ast.unparse(place.answer_expr)}(*given):\n{body}"
 
     return fill
