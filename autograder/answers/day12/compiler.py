@@ -15,7 +15,7 @@ from passlab.capstone import Compiled, groupable, grouped
 from passlab.capstone.families import drawn, generated
 from passlab.capstone.library import match
 from passlab.exercises.day12._shared import graph_case, model_case
-from passlab.exercises.day12.compiler import noisy, traced
+from passlab.exercises.day12.compiler import counted, noisy, traced
 from passlab.fx.cases import graph, seeded
 from passlab.fx.effects import effects, has_effects
 from passlab.fx.judge import rebuild
@@ -127,7 +127,7 @@ def hidden(seed: int) -> list[Case]:
         }
         return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
 
-    return [
+    tried = [
         model_case(drawn(rng.choice(IMAGES), seed), _ALL),
         model_case(drawn(rng.choice(ROWS), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
@@ -152,6 +152,7 @@ def hidden(seed: int) -> list[Case]:
         model_case(generated(seed % 2**31, 15), ("valid", "same")),
         model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),
     ]
+    return list(map(counted, tried))
 
 
 _WHERE = "for at in sorted({home[operand] for operand in node.all_input_nodes if operand in home}, reverse=True):"

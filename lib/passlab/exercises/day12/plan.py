@@ -22,17 +22,25 @@ ALLOWED = 1.05
 
 
 def plan_case(model: Drawn, about: tuple[str, ...] = ("valid", "did")) -> Case:
-    """A case of a drawn model with the groups of the course's compiler."""
+    """A case of a drawn model with the groups of the course's compiler.
+
+    It expects the bytes of the arena that the course's planner needs; they are found with the case, once for all who
+    are judged.
+    """
 
     @cache
     def compiled() -> Compiled:
         return compile(model.graph(), model.inputs, STAGES[:-1])
 
+    @cache
+    def best() -> int:
+        return reference_plan(compiled(), model.inputs).plan.arena
+
     def build() -> tuple:
-        made = compiled()
+        made, _ = compiled(), best()
         return copy.deepcopy(made.graph), [list(group) for group in made.groups], model.inputs
 
-    return Case(model.name, build, about)
+    return Case(model.name, build, about, expect=best)
 
 
 def bare_case(name: str, make, about: tuple[str, ...]) -> Case:
@@ -42,7 +50,12 @@ def bare_case(name: str, make, about: tuple[str, ...]) -> Case:
         gm = make()
         return gm, [], tuple(gm.meta["inputs"])
 
-    return Case(name, build, about)
+    @cache
+    def best() -> int:
+        gm, groups, inputs = build()
+        return reference_plan(Compiled(gm, groups), inputs).plan.arena
+
+    return Case(name, build, about, expect=best)
 
 
 def cases() -> list[Case]:
@@ -61,12 +74,6 @@ def cases() -> list[Case]:
     ]
 
 
-@cache
-def _best(case: Case) -> int:
-    gm, groups, inputs = case.build()
-    return reference_plan(Compiled(gm, groups), inputs).plan.arena
-
-
 def judge(case: Case, value: object) -> Iterator[Finding]:
     gm, groups, inputs = case.build()
     broken = "" if type(value) is Plan else f"Return a Plan (passlab.memory.plan); got {type(value).__name__}."
@@ -81,7 +88,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if case.asks("spared"):
         yield Finding("spared", not broken, broken)
     if not broken and case.asks("did"):
-        best = _best(case)
+        best = case.expect()
         fits = value.arena <= best * ALLOWED
         where = "" if fits else peak_sentence(grouped(gm, groups, inputs), value, inputs)
         yield Finding("did", fits, where and f"The arena has {value.arena:,} bytes; {best:,} are enough. {where}")
