@@ -7,6 +7,7 @@ Relax's (`--tvm relax`). The folders named in `TVM` belong to the last two, test
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import random
 import shutil
@@ -24,6 +25,8 @@ import pytest
 import torch
 
 from tests.support import amounts, changed, schedule, tiny
+
+gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
 
 HERE = Path(__file__).parent
 TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}

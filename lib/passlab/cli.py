@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -186,6 +187,7 @@ def progress(day: str = typer.Argument(None, help="One day only, for example day
 
 def main() -> None:
     """Run the command, including the commands of entry points in the group `passlab.commands`."""
+    gc.set_threshold(50_000)  # not after every 700 objects of the thousands that a command loads
     if os.path.expanduser("~") == "~":  # a user that the system does not list: Jupyter would raise an error
         os.environ["HOME"] = "/"
     try:
