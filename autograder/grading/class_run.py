@@ -67,11 +67,21 @@ def flavours(days: Iterable[str]) -> list[str]:
 
 
 def by_day(submissions: Iterable[Submission]) -> dict[str, deque[Submission]]:
-    """Return assignment → its submissions, in the order of the assignments."""
+    """Return assignment → its submissions, in the order of the assignments, the smallest first: the first verdict of a
+    day waits for its test cases, and need not wait for much else."""
     days: dict[str, deque[Submission]] = {}
-    for submission in sorted(submissions, key=lambda submission: submission.assignment):
+    for submission in sorted(submissions, key=lambda submission: (submission.assignment, _size(submission))):
         days.setdefault(submission.assignment, deque()).append(submission)
     return days
+
+
+def _size(submission: Submission) -> int:
+    """Return the bytes of a submission's notebooks, as far as they can be told."""
+    total = 0
+    for path in submission.notebooks.values():
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
 
 
 def _take(waiting: dict[str, deque[Submission]], ready: Collection[str], busy: Mapping[str, int]) -> Submission:
@@ -103,16 +113,19 @@ def grade_all(
     waiting = by_day(submissions)
     with ThreadPoolExecutor(grader.jobs) as pool:
         running: dict[Future[Paper], str] = {}
+        begun = False
         try:
             while True:
                 while waiting and len(running) <= grader.jobs:
-                    submission = _take(waiting, grader.ready, Counter(running.values()))
+                    # The first verdict comes soonest if only one day's test cases have to be made for it.
+                    submission = _take(waiting, grader.ready, Counter(running.values() if begun else ()))
                     future = pool.submit(grade, submission, grader, seed_of(submission), submitted, run_all)
                     running[future] = submission.assignment
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     del running[future]
+                    begun = True
                     yield future.result()
         finally:
             for future in running:
