@@ -353,3 +353,29 @@ def test_the_answer_is_found_in_the_notebooks_namespace(warm):
     assert answers[5][1] == "exec('while True: pass') took longer than 0.3 s."
     assert "In[3]" in re.sub(r"\x1b\[[0-9;]*m", "", answers[8][0][0]["traceback"][2])
     assert answers[10] == ["0", ""]
+
+
+# Cells that run again in another process
+
+AGAIN = ["import math\nroot = math.sqrt(9)", "broken = 1 +", "%time twice = root * 2\nfails = undefined", "last = 1"]
+
+
+@pytest.mark.parametrize("prepared", [AGAIN, AGAIN[:1], []])
+def test_cells_run_again_alike_whether_they_were_compiled_before_the_fork_or_not(warm, prepared):
+    names = ["root", "'broken' in dir()", "twice", "last"]
+    steps = [["prepare", prepared, 30], *(["run_again", cell, 30, False] for cell in AGAIN)]
+    answers = warm(*steps, *(["value", name] for name in names))
+    assert answers[len(steps) :] == [["3.0", ""], ["False", ""], ["6.0", ""], ["1", ""]]
+
+
+def test_a_cell_that_never_ends_while_it_is_compiled_costs_its_time_only(warm):
+    slow = "x = [" + "(" * 150 + "1" + ")" * 150 + "]\n" + "y = 1\n" * 20
+    answers = warm(["prepare", [slow * 500], 0.05], ["run_again", "z = 2", 30, False], ["value", "z"])
+    assert answers[-1] == ["2", ""]
+
+
+def test_a_transformer_that_a_cell_adds_applies_to_the_cells_below(warm):
+    add = "get_ipython().input_transformers_post.append(lambda lines: [l.replace('seven', '7') for l in lines])"
+    cell = "number = seven"
+    answers = warm(["prepare", [cell], 30], ["run", cell], ["run", add], ["run", cell], ["value", "number"])
+    assert "NameError" in answers[1][1] and answers[-1] == ["7", ""]

@@ -16,6 +16,7 @@ from autograder.engine.forms import Judged, reader
 from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.building import requests
+from passlab.equivalence import locating
 from passlab.judge import Case, Exercise, Finding
 from passlab.process.messages import receive, send
 
@@ -27,9 +28,12 @@ CASES = [
 ]
 QUIET = {"printed": 0, "seconds": 0.0, "in_place": False}
 SLOW, QUICK = "slow", "quick"
+#: The cases that were judged, and whether the place of a difference would have been searched for.
+LOCATED: list[tuple[str, bool]] = []
 
 
 def judge(case, value):
+    LOCATED.append((case.name, locating()))
     if value in (SLOW, QUICK):
         requests.unsteady += 1
         yield Finding("did", value == QUICK, "It is slower than asked.")
@@ -73,6 +77,12 @@ ENDS = ("stub", "raised", "timeout", "refused", "died", "missing")
 
 def test_right_on_all_cases_earns_all():
     assert verdict(*VISIBLE, ok(2469134), ok(-2)).points == 3
+
+
+def test_no_place_is_searched_for_that_no_learner_may_see():
+    LOCATED.clear()
+    verdict(ok(5), ok(0), ok(2469135), ok(-3))
+    assert {name: located for name, located in LOCATED} == {case.name: at < 2 for at, case in enumerate(CASES)}
 
 
 @pytest.mark.parametrize("status", ENDS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from passlab.equivalence import Equivalence, equivalent
+from passlab.equivalence import Equivalence, equivalent, unlocated
 from passlab.equivalence.values import EXACT, Tolerance, compare, rms, ulps
 from passlab.fx.generate import random_graph
 from passlab.fx.programs import Program, copy_inputs
@@ -707,3 +707,14 @@ def test_the_answer_reads_well():
     assert repr(good).startswith("the same function in 8 trials on cpu") and good._repr_html_().startswith("<p>")
     assert repr(bad).startswith("not the same function. On the example inputs, output at")
     assert isinstance(bad, Equivalence) and bad.graph is not None and "&" not in bad.reason
+
+
+def test_the_place_of_a_difference_is_searched_for_unless_its_caller_shows_none():
+    before, after = traced(lambda x: torch.relu(x) + 1), traced(lambda x: torch.tanh(x) + 1)
+    found = equivalent(before, after, (X,))
+    with unlocated():
+        alone = equivalent(before, after, (X,))
+    assert not found and found.first_diverging and found.graph is not None
+    assert not alone and alone.first_diverging is None and alone.graph is None
+    assert found.reason.startswith(alone.reason) and found.reason != alone.reason
+    assert equivalent(before, after, (X,)).first_diverging == found.first_diverging
