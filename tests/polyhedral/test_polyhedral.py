@@ -1,4 +1,4 @@
-"""The polyhedral model: fusing, tiles, schedules that are refused, and which loops are affine. See test_enumeration.py."""
+"""The polyhedral model: what is transformed, what is refused and why, and which loops are affine."""
 
 from __future__ import annotations
 
