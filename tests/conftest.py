@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import amounts, changed, schedule, tiny
+from tests.support import amounts, changed, long, schedule, tiny
 
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
 
@@ -52,12 +52,17 @@ def pytest_configure(config):
     hypothesis.settings.load_profile("passlab")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(schedule.Progress(config))
+        whole = config.args_source != config.ArgsSource.ARGS and not config.getoption("changed")
+        os.environ["PYTEST_LEFT_OUT"] = " ".join(long.left_out() if whole else ())  # for the workers, too
 
 
 def pytest_report_header(config):
     held = config.getoption("tvm")
     tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
-    return f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"
+    head = [f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"]
+    if held == "none" and (names := os.environ["PYTEST_LEFT_OUT"].split()):
+        head.append(f"drawn to be left out, having passed with this very code: {', '.join(names)}")
+    return head
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -75,6 +80,9 @@ def pytest_collection_modifyitems(config, items):
         at = place(item.path)
         flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
         (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
+    out = set(os.environ["PYTEST_LEFT_OUT"].split())
+    dropped += [item for item in kept if f"tests/{place(item.path)}" in out]
+    kept = [item for item in kept if f"tests/{place(item.path)}" not in out]
     if base := config.getoption("changed"):
         files = {item.path for item in kept}
         try:

@@ -11,7 +11,8 @@ EXAMPLES = 500 if FULL else 50
 KILLS = 50 if FULL else 4
 #: Exercises and notebooks that are proved anew in each run, whatever the ledger says.
 DRAWN_EXERCISES, DRAWN_NOTEBOOKS = 3, 1
-#: What decides which these are. A run is repeated by PYTEST_DRAW with the text in the head.
+#: What decides which these are, and which attacks and long files of tests are tried. A run is repeated by PYTEST_DRAW
+#: with the text in the head.
 DRAW = os.environ.setdefault("PYTEST_DRAW", secrets.token_hex(4))
 #: Seeds with which the hidden cases of the proof are drawn.
 SEEDS = (0, 1) if FULL else (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -10,7 +11,7 @@ import pytest
 
 from autograder.authoring.source import ROOT
 from tests.conftest import TVM
-from tests.support import changed, quick, schedule
+from tests.support import changed, long, quick, schedule
 
 
 def reached(*paths: str) -> set[str]:
@@ -90,3 +91,56 @@ def test_every_part_has_quick_tests():
     for tvm, files in runs.items():
         folders = {file.removeprefix(str(quick.HERE)).split("/")[1] for file in files}
         assert all(tvm in TVM.get(folder, ("none",)) for folder in folders)
+
+
+LONG = {"tests/hub/test_hub.py": 70.0, "tests/fx/test_effects.py": 0.2, "tests/test_reach.py": 50.0}
+LONG |= {"tests/engine/test_engine.py": 75.0, "tests/a.py::one": 80.0}
+
+
+@pytest.fixture
+def passed(tmp_path, monkeypatch):
+    """A table of long files, and a function that writes down which of them have passed, and with which code."""
+    monkeypatch.setattr(long, "PASSED", tmp_path / "long.json")
+    monkeypatch.setattr(long.schedule, "table", lambda: LONG)
+    monkeypatch.setattr(long, "digest", lambda: "now")
+    monkeypatch.delenv("PYTEST_LONG", raising=False)
+    monkeypatch.setattr(long, "FULL", False)
+    return lambda digest, *names: long.PASSED.write_text(json.dumps({"digest": digest, "files": names}))
+
+
+def test_long_files_are_left_out_only_if_all_passed_with_the_same_code(passed, monkeypatch):
+    assert long.left_out() == []
+    passed("before", *long.files())
+    assert long.left_out() == []
+    passed("now", *long.files())
+    assert len(long.files()) == 3 and len(long.left_out()) == 2
+    passed("now", "tests/test_reach.py")
+    assert long.left_out() == ["tests/test_reach.py"]
+    monkeypatch.setenv("PYTEST_LONG", "all")
+    assert long.left_out() == []
+
+
+def test_each_draw_leaves_out_others(passed, monkeypatch):
+    passed("now", *long.files())
+    drawn = set()
+    for number in range(30):
+        monkeypatch.setattr(long, "DRAW", str(number))
+        drawn.add(tuple(long.left_out()))
+    assert len(drawn) == 3
+
+
+def test_a_change_of_code_or_lessons_changes_the_digest_and_prose_does_not(monkeypatch):
+    before = long.digest()
+    content = long.ledger._content
+
+    def changed(name, text):
+        path = long.ROOT / name
+        monkeypatch.setattr(long.ledger, "_content", lambda p: text if p == path else content(p))
+        return long.digest() != before
+
+    assert long.digest() == before
+    for name in ("autograder/hub/spawner.py", "lib/passlab/fx/rewrites.py", "tests/support/tiny.py", "Makefile"):
+        assert changed(name, b"x = 1"), name
+    assert changed("autograder/reports/templates/report.html", b"<p>")
+    assert changed("solutions/day01/graphs.py", b"x = 1")
+    assert not changed("README.md", b"x")
