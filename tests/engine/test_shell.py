@@ -379,3 +379,5 @@ def test_a_transformer_that_a_cell_adds_applies_to_the_cells_below(warm):
     cell = "number = seven"
     answers = warm(["prepare", [cell], 30], ["run", cell], ["run", add], ["run", cell], ["value", "number"])
     assert "NameError" in answers[1][1] and answers[-1] == ["7", ""]
+    again = [["run_again", text, 30, False] for text in (add, cell)]
+    assert warm(["prepare", [add, cell], 30], *again, ["value", "number"])[-1] == ["7", ""]

@@ -480,7 +480,7 @@ class Shell:
         self.ip = ZMQInteractiveShell.instance(config=settings)
         builtins.input = _no_input("raw_input")
         getpass.getpass = _no_input("getpass")
-        self._code: dict[str, list[CodeType]] = {}
+        self._code: dict[tuple[str, str], list[CodeType]] = {}
         if "matplotlib" in sys.modules:  # it has read the environment already
             sys.modules["matplotlib"].use(os.environ["MPLBACKEND"])
         self._warm_up()
@@ -502,17 +502,17 @@ class Shell:
         """
         with contextlib.suppress(Exception, OutOfTime), time_limit(seconds):
             for source in cells:
-                self._statements(source)
+                self._statements(self.ip.transform_cell(source), self.ip.compile.get_code_name(source, "", 0))
 
-    def _statements(self, source: str) -> list[CodeType]:
-        """Return the code of a cell's statements, up to one that cannot be compiled."""
-        if source not in self._code:
-            text, name, code = self.ip.transform_cell(source), self.ip.compile.get_code_name(source, "", 0), []
+    def _statements(self, text: str, name: str) -> list[CodeType]:
+        """Return the code of a transformed cell's statements, up to one that cannot be compiled."""
+        if (text, name) not in self._code:
+            code = []
             with contextlib.suppress(Exception):
                 for statement in ast.parse(text, name).body:
                     code.append(compile(ast.Module([statement], []), name, "exec"))
-            self._code[source] = code
-        return self._code[source]
+            self._code[text, name] = code
+        return self._code[text, name]
 
     def run(self, source: str, seconds: float | None = None) -> Ran:
         """Run one cell and return its outputs, whatever it raises; a cell may still end the process."""
@@ -543,10 +543,11 @@ class Shell:
         A statement that fails is left out, for closed functions may be what it calls; `strict`: the cell ends there.
         """
         ip = self.ip
-        ip.compile.cache(ip.transform_cell(source), ip.execution_count, raw_code=source)
+        text = ip.transform_cell(source)
+        name = ip.compile.cache(text, ip.execution_count, raw_code=source)
         ip.execution_count += 1
         with contextlib.suppress(OutOfTime), time_limit(seconds):
-            for code in self._statements(source):
+            for code in self._statements(text, name):
                 try:
                     exec(code, ip.user_global_ns, ip.user_ns)
                 except OutOfTime:
