@@ -52,7 +52,8 @@ def pytest_configure(config):
     hypothesis.settings.load_profile("passlab")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(schedule.Progress(config))
-        whole = config.args_source != config.ArgsSource.ARGS and not config.getoption("changed")
+        named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
+        whole = config.getoption("tvm") == "none" and not named  # no other run has long files
         os.environ["PYTEST_LEFT_OUT"] = " ".join(long.left_out() if whole else ())  # for the workers, too
 
 
@@ -60,7 +61,7 @@ def pytest_report_header(config):
     held = config.getoption("tvm")
     tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
     head = [f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}, draw {amounts.DRAW}"]
-    if held == "none" and (names := os.environ["PYTEST_LEFT_OUT"].split()):
+    if names := os.environ["PYTEST_LEFT_OUT"].split():
         head.append(f"drawn to be left out, having passed with this very code: {', '.join(names)}")
     return head
 
@@ -75,14 +76,12 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     held = {"none": "relax"}.get(config.getoption("tvm"), config.getoption("tvm"))
-    kept, dropped = [], []
+    kept, dropped, out = [], [], set(os.environ["PYTEST_LEFT_OUT"].split())
     for item in items:
         at = place(item.path)
         flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
-        (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
-    out = set(os.environ["PYTEST_LEFT_OUT"].split())
-    dropped += [item for item in kept if f"tests/{place(item.path)}" in out]
-    kept = [item for item in kept if f"tests/{place(item.path)}" not in out]
+        foreign = at.startswith("tvm/") and flavour not in (None, held)
+        (dropped if foreign or f"tests/{at}" in out else kept).append(item)
     if base := config.getoption("changed"):
         files = {item.path for item in kept}
         try:

@@ -5,7 +5,6 @@ python -m tests.attacks      # tries all, and writes that down in proved.json if
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -39,8 +38,7 @@ def digest() -> str:
 
 def tried() -> dict[str, tuple[Attack, ...]]:
     """Return kind → the attacks of this run."""
-    proved = json.loads(PROVED.read_text(encoding="utf-8")) if PROVED.exists() else {}
-    if FULL or os.environ.get("PYTEST_ATTACKS") == "all" or proved.get("digest") != digest():
+    if FULL or os.environ.get("PYTEST_ATTACKS") == "all" or ledger.read(PROVED).get("digest") != digest():
         return CORPUS
     named = {*_NAMED.findall((ROOT / "autograder/SECURITY.md").read_text(encoding="utf-8"))}
     return {
