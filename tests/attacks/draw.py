@@ -18,7 +18,7 @@ from tests.support.amounts import DRAW, FULL
 
 PROVED = Path(__file__).with_name("proved.json")
 #: Of each kind, this part is drawn in each run, and besides all that SECURITY.md names.
-SHARE = 0.2
+SHARE = 0.15
 #: What grades a submission: the command, and what its processes start with.
 GRADER = (
     "autograder.commands",

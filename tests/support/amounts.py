@@ -10,7 +10,7 @@ EXAMPLES = 500 if FULL else 50
 #: How often a grader is killed in the test of crash safety, and a recorder in its own.
 KILLS = 50 if FULL else 4
 #: Exercises and notebooks that are proved anew in each run, whatever the ledger says.
-DRAWN_EXERCISES, DRAWN_NOTEBOOKS = 3, 1
+DRAWN_EXERCISES, DRAWN_NOTEBOOKS = 2, 1
 #: What decides which these are, and which attacks and long files of tests are tried. A run is repeated by PYTEST_DRAW
 #: with the text in the head.
 DRAW = os.environ.setdefault("PYTEST_DRAW", secrets.token_hex(4))
