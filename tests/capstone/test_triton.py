@@ -13,7 +13,7 @@ from autograder.engine import wire
 from passlab import trace
 from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, wrong
 from passlab.capstone.building import TRITON
-from passlab.capstone.triton import MOST_PROGRAMS, unfit
+from passlab.capstone.triton import MOST_PROGRAMS, launcher, unfit
 from passlab.fx import elsewhere
 
 TEXT = """
@@ -150,7 +150,7 @@ def test_kernels_of_no_group_get_a_sentence(compiled, sentence):
             "The kernel of mul has the argument 'z'; the group reads x, y, holds nothing",
         ),
         ({"arguments": ["x", "y", "y"]}, "The kernel of mul does not get relu, which the group makes: name it among"),
-        ({"source": TEXT.replace("v * 2", "v * two")}, "The kernel of mul does not run: name 'two' is not defined"),
+        ({"source": TEXT.replace("v * 2", "v * two")}, "The kernel of mul uses two (line 8), which is neither"),
     ],
 )
 def test_a_kernel_that_cannot_be_started_gets_a_sentence(changed, sentence):
@@ -178,6 +178,11 @@ def test_a_kernel_that_cannot_be_started_gets_a_sentence(changed, sentence):
         ("v * 2", "tl", "uses tl by itself (line 8)"),
         ("v * 2", "triton.runtime", "uses triton.runtime (line 8)"),
         ("v * 2", "v.handle.data", "uses v.handle.data (line 8)"),
+        ("v * 2", "np.abs(v)", "uses np (line 8)"),
+        ("v * 2", "TensorHandle(v, tl.int64)", "uses TensorHandle (line 8)"),
+        ("v * 2", "tl.tensor(v, v.dtype)", "uses tl.tensor (line 8)"),
+        ("v * 2", "v.to(tl.pointer_type(tl.int8))", "uses tl.pointer_type (line 8)"),
+        ("v * 2", "tl.inline_asm_elementwise('nop', '', [v], tl.int8, True, 1)", "uses tl.inline_asm_elementwise"),
         ("v * 2", "v.__class__", "uses v.__class__ (line 8)"),
         ("v * 2", "(lambda: v)()", "uses Lambda (line 8)"),
         ("v * 2", "[v for _ in range(3)]", "uses ListComp (line 8)"),
@@ -209,6 +214,61 @@ def test_a_kernel_computes_what_its_group_does(old, new, sentence):
     assert found["broken"] == "" and (sentence in found["differs"] if sentence else found["differs"] == "")
 
 
+STORE = "    tl.store(out + at, tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL), mask=inside)"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("    v += tl.load(x + 10**7 + at)", "it reads outside of its arguments, 128 of 128 numbers at once"),
+        ("    v += tl.load(x - 1)", "it reads outside of its arguments, 1 of 1 numbers"),
+        ("    v += tl.load(x + at * 2, mask=inside)", "it reads outside of its arguments"),
+        ("    tl.store(out + 10**7 + at, v)", "it writes outside of its arguments"),
+        ("    tl.store(out + 2**40, 0.0)", "it writes outside of its arguments"),
+        ("    tl.store((out + 299).to(tl.int64).to(x.dtype), 0.0)", "it takes a number for an address, or an address"),
+        ("    tl.store(tl.cast(n.to(tl.int64), x.dtype), 0.0)", "it takes a number for an address, or an address"),
+        ("    tl.store(n.to(tl.int64).to(x.dtype, bitcast=True), 0.0)", "it takes a number for an address"),
+        ("    tl.atomic_add(out + 300, 1.0)", "it writes outside of its arguments"),
+        ("    tl.atomic_cas(out.to(y.dtype) + 300, 0.0, 1.0)", "it writes outside of its arguments"),
+        (
+            "    there = tl.make_block_ptr(out, (512,), (1,), (0,), (512,), (0,))\n"
+            "    tl.store(there, tl.zeros((512,), tl.float32))",
+            "it writes outside of its arguments",
+        ),
+        (
+            "    there = tl.make_block_ptr(out, (300,), (-1,), (0,), (256,), (0,))\n    v += tl.sum(tl.load(there))",
+            "it reads outside of its arguments",
+        ),
+    ],
+)
+def test_a_kernel_reaches_nothing_but_its_arguments(line, told):
+    assert STORE in TEXT
+    broken = examined(handed(source=TEXT.replace(STORE, f"{line}\n{STORE}")), X)["broken"]
+    assert broken.startswith("The kernel of mul does not run: ") and told in broken
+
+
+def test_a_kernel_may_use_block_pointers_and_atomics_within_its_arguments():
+    lines = """
+    row = tl.make_block_ptr(x, (300,), (1,), (at0,), (128,), (0,))
+    column = tl.make_block_ptr(y, (300,), (1,), (at0,), (128,), (0,))
+    v = twice(tl.load(row, boundary_check=(0,))) + tl.load(column, boundary_check=(0,))
+    tl.atomic_add(out + at, 1.0, mask=inside)
+"""
+    text = TEXT.replace("    v = twice", f"    at0 = tl.program_id(0) * BLOCK{lines}    v = twice")
+    found = examined(handed(source=text), X)
+    assert (found["broken"], found.get("differs")) == ("", "")
+
+
+def test_a_place_in_an_arena_is_all_that_a_kernel_may_write():
+    arena = torch.zeros(900)
+    compiled, (x, y) = handed(), X
+    kernel = dataclasses.replace(KERNEL, source=TEXT.replace("tl.store(out + at", "tl.store(out + at + 1"))
+    with pytest.raises(Exception, match="writes outside of its arguments"):
+        launcher(kernel, arena.device)(x, y, arena[300:600])
+    launcher(compiled.kernels["mul"], arena.device)(x, y, arena[300:600])
+    assert torch.equal(arena[300:600], torch.relu(x * 2 + y).flatten()) and arena[600:].sum() == 0
+
+
 def test_what_the_interpreter_cannot_run_is_left_to_a_gpu():
     wrong_text = TEXT.replace("v * 2", "v * 3")
     assert examined(handed(source=wrong_text), X)["differs"]
@@ -234,7 +294,13 @@ def test_a_returned_text_is_not_run_here(monkeypatch):
 def test_a_convolution_with_a_kernel_runs_by_its_library_on_a_cpu():
     layer, x = nn.Conv2d(2, 2, 1), torch.randn(1, 2, 4, 4)
     gm = trace(nn.Sequential(layer, nn.ReLU()).eval(), x)
-    kernel = Triton(TEXT.replace("(x, y, out", "(x, out"), "fused", ["input_1", "_1"], [1], {"n": 1, "BLOCK": 1})
+    kernel = Triton(
+        TEXT.replace("(x, y, out", "(x, out").replace("y + at", "x + at"),
+        "fused",
+        ["input_1", "_1"],
+        [1],
+        {"n": 1, "BLOCK": 1},
+    )
     program = build(Compiled(gm, [["_0", "_1"]], kernels={"_0": kernel}), (x,))
     assert program.kinds["_1"] == "library call"
     torch.testing.assert_close(program(x), F.relu(layer(x)))

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import importlib.util
 import math
-import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
+from passlab.capstone.interpreter import bounded, interpreting
 from passlab.judge import record
 from passlab.kernels import triton_source
-from passlab.kernels.primitives import state
+from passlab.kernels.primitives import _words, state
 from passlab.kernels.triton import BLOCK, load_source
 
 #: Characters of a kernel's text; programs on an axis of its grid; programs that the interpreter runs for a model.
@@ -38,11 +36,22 @@ MOST_TEXT, MOST_GRID, MOST_PROGRAMS = 20_000, 2**31 - 1, 512
 
 _IMPORTS = ("import triton", "import triton.language as tl")
 _PYTHON = frozenset(["abs", "float", "int", "len", "max", "min", "range"])
-_OF_TRITON = frozenset(["cdiv", "jit", "next_power_of_2"])
-#: Parts of triton.language that lead out of the language.
-_MODULES = frozenset(["core", "extra", "math", "random", "semantic", "standard", "target_info", "wraps"])
-_OF_VALUES = frozenset(["T", "broadcast_to", "cast", "dtype", "element_ty", "expand_dims", "permute", "reshape"])
-_OF_VALUES |= {"abs", "shape", "sum", "to", "trans"}
+_OF_TRITON = frozenset(["cdiv", "next_power_of_2"])
+#: What a text may use of triton.math, of triton.language, and of a value. Types of pointers are not in it, nor anything
+#: that leads out of the language.
+_MATHS = _words("abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi")
+_LANGUAGE = _MATHS | _words(
+    """
+    bfloat16 float16 float32 float64 int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 constexpr
+    program_id num_programs arange full zeros zeros_like range static_range static_assert assume
+    load store make_block_ptr advance atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg
+    atomic_xor broadcast broadcast_to cast cat expand_dims flip interleave join permute ravel reshape split squeeze
+    swizzle2d trans unsqueeze view add clamp maximum minimum mul sub where sigmoid softmax cdiv dot gather histogram
+    argmax argmin associative_scan cumprod cumsum max min reduce reduce_or sort sum topk xor_sum philox rand randint
+    randn debug_barrier max_constancy max_contiguous multiple_of
+    """
+)
+_OF_VALUES = _words("T abs broadcast_to cast dtype element_ty expand_dims permute reshape shape sum to trans")
 _SYNTAX = (
     *(ast.arguments, ast.arg, ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass),
     *(ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp),
@@ -116,8 +125,8 @@ def _unfit(head: str, kernel: Triton, tree: ast.Module) -> str | None:
             may = f"{' and '.join(map(repr, _IMPORTS))}, and functions with @triton.jit"
             return f"The kernel of {head} has {told}: its text may hold {may}."
     for function in functions.values():
-        if told := _beyond_triton(function):
-            return f"The kernel of {head} uses {told}, which is not Triton's."
+        if told := _beyond_triton(function, functions.keys()):
+            return f"The kernel of {head} uses {told}, which is neither Triton's nor its own."
     if kernel.name not in functions:
         has = ", ".join(functions) or "none"
         return f"The source of the kernel of {head} has no function {kernel.name!r}; it has {has}."
@@ -128,16 +137,23 @@ def _says_nothing(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _beyond_triton(function: ast.FunctionDef) -> str | None:
-    """Return what in a function is not of Triton's language, with its line, or None."""
+def _beyond_triton(function: ast.FunctionDef, functions: Collection[str]) -> str | None:
+    """Return what in a function is not of Triton's language, with its line, or None.
+
+    functions: the names of all in the text. The interpreter puts names of its own beside them, so a name must be one of
+    these, of the function's own or of `_PYTHON`.
+    """
     roots = [*function.body, function.args, *([function.returns] if function.returns else [])]
     parts = [part for root in roots for part in ast.walk(root)]
     before_a_dot = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
+    own = {part.arg for part in parts if isinstance(part, ast.arg)}
+    own |= {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    known = {*own, *functions, *_PYTHON, "tl", "triton"}
     for part in parts:
         told = ""
         if not isinstance(part, _SYNTAX):
             told = type(part).__name__
-        elif isinstance(part, ast.Name) and (part.id.startswith("_") or _python(part.id)):
+        elif isinstance(part, ast.Name) and (part.id.startswith("_") or _python(part.id) or part.id not in known):
             told = part.id
         elif isinstance(part, ast.Name) and part.id in ("tl", "triton") and id(part) not in before_a_dot:
             told = f"{part.id} by itself"
@@ -158,13 +174,13 @@ def _is_known(part: ast.Attribute, inner: bool) -> bool:
         return False
     match part.value:
         case ast.Name(id="tl"):
-            return part.attr not in _MODULES or (part.attr == "math" and inner)
+            return part.attr in _LANGUAGE or (part.attr in ("math", "PropagateNan") and inner)
         case ast.Name(id="triton"):
             return part.attr in _OF_TRITON
         case ast.Attribute(value=ast.Name(id="tl"), attr="math"):
-            return part.attr not in _MODULES
+            return part.attr in _MATHS
         case ast.Attribute(value=ast.Name(id="tl"), attr="PropagateNan"):
-            return True
+            return part.attr in ("ALL", "NONE")
     return part.attr in _OF_VALUES
 
 
@@ -230,41 +246,8 @@ def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
         start = getattr(load_source(kernel.source, kernel.name), kernel.name)[grid]
 
     def run(*tensors: Any) -> None:
-        with interpreting(), warnings.catch_warnings():
+        with interpreting(), bounded(tensors), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy's, of infinities and NaN
             start(*tensors, **kernel.meta)
 
     return run
-
-
-_interpreter: dict[str, Any] = {}
-
-
-@contextlib.contextmanager
-def interpreting() -> Iterator[None]:
-    """Have `import triton` mean its interpreter inside.
-
-    Triton decides when it is imported whether it interprets, and by then torch may have imported it to compile.
-    """
-
-    def own() -> dict[str, Any]:
-        modules = sys.modules.items()
-        return {name: m for name, m in modules if f"{name}.".startswith("triton.") and not name.startswith("triton._C")}
-
-    def put(modules: dict[str, Any]) -> None:
-        for name in own():
-            del sys.modules[name]
-        sys.modules.update(modules)
-
-    others, before = own(), os.environ.get("TRITON_INTERPRET")
-    put(_interpreter)
-    os.environ["TRITON_INTERPRET"] = "1"
-    try:
-        yield
-    finally:
-        _interpreter.update(own())
-        put(others)
-        if before is None:
-            del os.environ["TRITON_INTERPRET"]
-        else:
-            os.environ["TRITON_INTERPRET"] = before
