@@ -188,15 +188,15 @@ class Recorder:
             known = next(known for name, known in cells.values() if name == result.notebook)
             scored, _ = _assess(nb, result, known)
             totals = {name: cell.total for (name, _), cell in known.items()}
-            rows = [auto.row | {"notebook": result.notebook, "total": totals[name]} for name, auto in scored.items()]
-            before = _before(db, learner, result.assignment)
-            extra = [
-                {"row": row.id, "extra_credit": scored[row.cell].extra(row.extra, before.get((row.notebook, row.cell)))}
-                for row in db.execute(scores.grades(learner, result.assignment))
-                if row.notebook == result.notebook and row.cell in scored
-            ]
+            entered = scores.automatic_extra(db, learner, result.assignment)
+            stored, extra = [], []
+            for row in db.execute(scores.grades(learner, result.assignment)):
+                if row.notebook == result.notebook and (auto := scored.get(row.cell)):
+                    credit, mine = auto.extra(row.extra, entered.get((row.notebook, question(row.cell))))
+                    extra.append({"row": row.id, "extra_credit": credit})
+                    stored.append(auto.row | {"notebook": row.notebook, "total": totals[row.cell], "extra": mine})
             _update(db, "grade", extra)  # of which nbgrader knows only what people give
-            _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", rows)
+            _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", stored)
 
     def preview(self, paper: Paper) -> list[Score]:
         """Return the scores that recording a submission now would give, without writing. Raises Failed."""
@@ -232,7 +232,7 @@ class Recorder:
         grades = _rows(db, "grade", "notebook_id", ids.values(), "notebook_id", "cell_id")
         comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
 
-        before = _before(db, learner, assignment)
+        entered = scores.automatic_extra(db, learner, assignment)
         stored, new_grades, new_comments = [], {}, {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
@@ -245,10 +245,12 @@ class Recorder:
                 if kind != "SolutionCell":
                     auto, old = scored.get(cell), grades.get(at)
                     manual = old.manual_score if old and handed_in else None
-                    extra = auto and auto.extra(old and old.extra_credit, before.get((name, cell)))
-                    new_grades[at] = auto and auto.grade(manual, extra)
+                    new_grades[at] = None
                     if auto:
-                        stored.append(auto.row | {"notebook": name, "total": entry.total})
+                        there = old and old.extra_credit
+                        extra, mine = auto.extra(there, entered.get((name, question(cell))))
+                        new_grades[at] = auto.grade(manual, extra)
+                        stored.append(auto.row | {"notebook": name, "total": entry.total, "extra": mine})
                 if kind != "GradeCell":
                     new_comments[at] = {"auto_comment": remarks[cell]} if cell in remarks else None
         _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True, "extra_credit": None})
@@ -374,12 +376,14 @@ class _Auto:
         grade = {"needs_manual_grade": manual is not None or self.points is None, "extra_credit": extra}
         return grade | {"auto_score": 0.0 if self.most else self.points}
 
-    def extra(self, there: float | None, before: float | None) -> float | None:
-        """Return the extra credit. `there`, `before`: the gradebook's, and what automatic grading gave last time.
+    def extra(self, there: float | None, entered: float | None) -> tuple[float | None, float | None]:
+        """Return the extra credit, and the same if it is automatic or None if it is a person's, which stays.
 
-        If they differ, a person has changed it, and that stays.
+        there: the extra credit in the gradebook. entered: what the last grading entered there.
         """
-        return self.points if self.most and there in (None, before) else there
+        if self.most and there in (None, entered):
+            return self.points, self.points
+        return there, None
 
 
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
@@ -428,11 +432,6 @@ def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
         name: _Auto(0.0, _row(i, name, 0.0, seed, None, scores.NOT_HANDED_IN), most=cell.extra)
         for i, (name, cell) in enumerate(graded)
     }
-
-
-def _before(db: Connection, learner: str, assignment: str) -> dict[tuple[str, str], float | None]:
-    """Return (notebook, check cell) → the points that automatic grading gave last time."""
-    return {(s.notebook, f"{s.question}-check"): s.points for s in scores.latest(db, learner, assignment)}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
@@ -500,7 +499,7 @@ def _keep(
 ) -> None:
     """Insert this course's rows on a submission."""
     row = {"run": run.id, "learner": key[0], "assignment": key[1], "digest": digest}
-    common = row | {"recorded": _now()}
+    common = row | {"recorded": _now(), "number": scores.next_number(db)}
     rows = [common | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
     db.execute(NOTEBOOK.insert(), rows)
     if stored:

@@ -27,6 +27,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     event,
+    func,
     inspect,
     select,
     text,
@@ -80,14 +81,18 @@ def _of_a_notebook(name: str, *more: Column) -> Table:
     return table
 
 
+#: `number` counts what is recorded: clocks can be set back, so `recorded` tells no order.
 #: `result`: the NotebookResult as JSON, without outputs and verdicts (the notebook file and `passlab_score` have them).
 NOTEBOOK = _of_a_notebook(
     "passlab_notebook",
     Column("digest", Text, nullable=False),
     Column("recorded", DateTime, nullable=False),
     Column("result", Text, nullable=False),
+    Column("number", Integer, nullable=False),
 )
-#: `points`: the automatic score, NULL if a person has to grade. `verdict`: JSON, {} without a verdict.
+Index("passlab_notebook_number", NOTEBOOK.c.number)
+#: `points`: the automatic score, NULL if a person has to grade. `extra`: the extra credit that grading entered for
+#: nbgrader, NULL if a person's stands there. `verdict`: JSON, {} without a verdict.
 SCORE = _of_a_notebook(
     "passlab_score",
     Column("question", Text, primary_key=True),
@@ -98,7 +103,36 @@ SCORE = _of_a_notebook(
     Column("digest", Text, nullable=False),
     Column("verdict", Text, nullable=False),
     Column("error", Text, nullable=False),
+    Column("extra", Float),
 )
+
+
+#: Database → the order in which it was filled, for rows without a number: SQLite numbers them by itself.
+_FILLED = {"sqlite": "rowid", "postgresql": "recorded"}
+
+
+@event.listens_for(OWN, "before_create")
+def _upgrade(_: MetaData, db: Connection, **__: Any) -> None:
+    """Add the columns that an older database lacks."""
+    columns = {
+        table.name: {column["name"] for column in inspect(db).get_columns(table.name)}
+        for table in (NOTEBOOK, SCORE)
+        if inspect(db).has_table(table.name)
+    }
+    if "number" not in columns.get("passlab_notebook", {"number"}):
+        key = "run, learner, assignment, notebook"
+        numbered = f"SELECT {key}, row_number() OVER (ORDER BY {_FILLED[db.dialect.name]}) AS n FROM passlab_notebook"
+        db.execute(text("ALTER TABLE passlab_notebook ADD COLUMN number INTEGER NOT NULL DEFAULT 0"))
+        db.execute(
+            text(
+                f"UPDATE passlab_notebook SET number = o.n FROM ({numbered}) AS o WHERE "
+                + " AND ".join(f"passlab_notebook.{part} = o.{part}" for part in key.split(", "))
+            )
+        )
+        db.execute(text("CREATE INDEX passlab_notebook_number ON passlab_notebook (number)"))
+    if "extra" not in columns.get("passlab_score", {"extra"}):
+        db.execute(text("ALTER TABLE passlab_score ADD COLUMN extra FLOAT"))
+        db.execute(text("UPDATE passlab_score SET extra = points"))
 
 
 @event.listens_for(OWN, "after_create")
@@ -184,7 +218,7 @@ def _verdict(text: str) -> Verdict | None:
 def _latest(db: Connection, table: Table, learner: str | None = None, assignment: str | None = None) -> list[Row]:
     """Return the rows of one of our tables, for each submission from the run that recorded it last."""
     c = NOTEBOOK.c
-    runs = select(c.learner, c.assignment, c.run, c.recorded).distinct().order_by(c.recorded)
+    runs = select(c.learner, c.assignment, c.run, c.number).distinct().order_by(c.number)
     rows = select(table)
     if learner is not None:
         runs = runs.where(c.learner == learner, c.assignment == assignment)
@@ -305,6 +339,22 @@ def penalties(db: Connection) -> dict[Key, float]:
     return found
 
 
+def next_number(db: Connection) -> int:
+    """Return the number of what is recorded next."""
+    return (db.execute(select(func.max(NOTEBOOK.c.number))).scalar() or 0) + 1
+
+
+def automatic_extra(db: Connection, learner: str, assignment: str) -> dict[tuple[str, str], float | None]:
+    """Return (notebook, question) → the extra credit that the last grading of a notebook entered; None if it left a
+    person's."""
+    c, n = SCORE.c, NOTEBOOK.c
+    runs = select(n.run, func.max(n.number).label("number")).where(n.learner == learner, n.assignment == assignment)
+    last = runs.group_by(n.run).subquery()
+    query = select(c.notebook, c.question, c.extra).join(last, last.c.run == c.run)
+    query = query.where(c.learner == learner, c.assignment == assignment).order_by(last.c.number)
+    return {(row.notebook, row.question): row.extra for row in db.execute(query)}
+
+
 def latest(db: Connection, learner: str, assignment: str) -> list[Score]:
     """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
     return [
@@ -330,7 +380,7 @@ def handed_in(db: Connection, assignment: str, question: str) -> dict[str, list[
         select(c.learner, n.recorded, c.digest, c.points)
         .join(NOTEBOOK, (n.run == c.run) & (n.learner == c.learner) & (n.assignment == c.assignment))
         .where(n.notebook == c.notebook, c.assignment == assignment, c.question == question)
-        .order_by(n.recorded)
+        .order_by(n.number)
     )
     found: dict[str, dict[str, tuple]] = {}
     for row in db.execute(query):
@@ -343,7 +393,7 @@ def last_seed(db: Connection, assignment: str) -> int | None:
     """Return the seed of the run that graded this assignment last; None if none did."""
     c = NOTEBOOK.c
     query = select(RUN.c.seed).join(NOTEBOOK, c.run == RUN.c.id).where(c.assignment == assignment)
-    return db.execute(query.order_by(c.recorded.desc())).scalars().first()
+    return db.execute(query.order_by(c.number.desc())).scalars().first()
 
 
 def late(db: Connection, assignment: str) -> set[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -87,6 +89,20 @@ def test_files_for_canvas_and_moodle_lie_beside_the_grades(graded):
     assert {row[0]: row[-1] for row in canvas[2:]}["learner-0000"] == "9"
     with (graded / RUN / "moodle.csv").open(newline="") as lines:
         assert {row[0]: row[-1] for row in csv.reader(lines)}["learner-0000"] == "9"
+
+
+@pytest.mark.skipif(not shutil.which("faketime"), reason="sets the clock by faketime (Debian: apt install faketime)")
+def test_a_clock_that_was_ahead_once_is_not_believed(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "clock")
+    command = ["faketime", "+400 days", sys.executable, "-m", "passlab.cli", "grade", "class", "--seed", "1"]
+    ahead = subprocess.run(command, cwd=course, env=tiny.environment(course), capture_output=True, text=True)
+    assert ahead.returncode == 0, ahead.stderr
+    submit(course, "learner-0000", BAD)
+    now = passlab(course, "grade", "class", "--seed", "2")
+    assert now.returncode == 0, now.stderr
+    with (course / RUN / "grades.csv").open(newline="") as lines:
+        assert {row["seed"] for row in csv.DictReader(lines)} == {"2"}
+    assert passlab(course, "grade", "class", "--replay").returncode == 0
 
 
 WITHOUT = """

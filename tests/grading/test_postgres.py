@@ -71,6 +71,20 @@ def test_what_the_database_refuses_costs_one_submission(server, tmp_path):
         assert list(recorder.scores()) == [("ada", "ps1")] and total(recorder.scores()["ada", "ps1"]) == 13.5
 
 
+def test_an_older_gradebook_gets_the_columns_that_it_lacks(server, tmp_path):
+    config = books.make(tmp_path / "course", server.new())
+    with Recorder(config) as recorder:
+        for seed in (0, 1):
+            recorder.record(recorder.begin(seed), books.paper(config, "ada", ALL, seed=seed), "")
+        with recorder.engine.begin() as db:
+            db.exec_driver_sql("ALTER TABLE passlab_notebook DROP COLUMN number")
+            db.exec_driver_sql("ALTER TABLE passlab_score DROP COLUMN extra")
+    with Recorder(config) as recorder:
+        assert {score.seed for score in recorder.latest("ada", "ps1")} == {1}
+        recorder.record(recorder.begin(2), books.paper(config, "ada", ALL, seed=2), "")
+        assert {score.seed for score in recorder.latest("ada", "ps1")} == {2}
+
+
 def test_the_whole_flow_by_the_commands(server, course):
     url = server.new()
 

@@ -17,6 +17,7 @@ from traitlets.config import Config
 
 from autograder.engine.data import NotebookResult
 from autograder.grading import gradebook
+from autograder.grading import recorder as recording
 from autograder.grading.gradebook import Failed, convert
 from autograder.grading.intake import Submission
 from autograder.grading.recorder import Recorder, digest
@@ -235,6 +236,81 @@ def test_extra_credit_that_a_person_changed_stays(config):
         assert given(config) == (9.5, 37, 0, 5.5)
         found = {s.question: (s.points, s.auto) for s in recorder.preview(books.paper(config, "ada", {"bonus": 2}))}
         assert found["bonus"] == (5.5, 2)
+
+
+def give(config, extra: float | None) -> None:
+    """A person enters extra credit for ada's bonus."""
+    with Gradebook(config.CourseDirectory.db_url, "passlab") as book:
+        book.find_grade("bonus-check", "p2", "ps1", "ada").extra_credit = extra
+        book.db.commit()
+
+
+@pytest.mark.usefixtures("bonus")
+def test_extra_credit_that_a_person_gave_is_never_taken_for_automatic(config):
+    with Recorder(config) as recorder:
+        for seed, points in enumerate((3, 5.5, 5.5, 1)):  # 5.5, by chance, is what the person gave
+            recorder.record(recorder.begin(seed), books.paper(config, "ada", {"own": "E", "bonus": points}), "")
+            if seed == 0:
+                give(config, 5.5)
+        assert given(config)[3] == 5.5
+        give(config, None)
+        recorder.record(recorder.begin(9), books.paper(config, "ada", {"own": "E", "bonus": 2}), "")
+        assert given(config)[3] == 2, "a person who takes it back leaves it to the grader"
+
+
+#: The clock of one grading after the other, in days.
+CLOCKS = {"ahead once": (0, 400, 1, 2), "behind": (0, -400, -401, -300), "stands still": (0, 0, 0, 0)}
+
+
+@pytest.mark.usefixtures("bonus")
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_gradings_are_in_order_whatever_the_clock_says(config, monkeypatch, clock):
+    with Recorder(config) as recorder:
+        for seed, days in enumerate(CLOCKS[clock]):
+            monkeypatch.setattr(recording, "_now", lambda days=days: datetime(2030, 1, 1) + timedelta(days=days))
+            run = recorder.begin(seed)
+            paper = books.paper(config, "ada", {"one": seed, "own": "E", "bonus": 4 - seed}, seed=seed)
+            expected = {score.question: score.points for score in recorder.preview(paper)}
+            recorder.record(run, paper, str(seed))
+            recorder.finish(run)
+            assert given(config) == (4, 37, 0, 4 - seed), "extra credit is replaced, too"
+            found = {score.question: score.points for score in recorder.scores()["ada", "ps1"]}
+            assert found == expected and found["one"] == seed
+            assert {score.seed for score in recorder.latest("ada", "ps1")} == {seed}
+            entries = recorder.entries("ps1", "one")
+            assert entries.last_seed == seed
+            assert [digest for _, digest, _ in entries.handed_in["ada"]] == [str(n) for n in range(seed + 1)]
+
+
+@pytest.mark.usefixtures("bonus")
+def test_an_older_gradebook_is_put_in_the_order_in_which_it_was_filled(config, monkeypatch):
+    with Recorder(config) as recorder:
+        for seed, year in ((0, 2040), (1, 2030)):
+            monkeypatch.setattr(recording, "_now", lambda year=year: datetime(year, 1, 1))
+            recorder.record(recorder.begin(seed), books.paper(config, "ada", {"bonus": seed}, seed=seed), "")
+        with recorder.engine.begin() as db:
+            for order in (
+                "DROP INDEX passlab_notebook_number",
+                "ALTER TABLE passlab_notebook DROP COLUMN number",
+                "ALTER TABLE passlab_score DROP COLUMN extra",
+            ):
+                db.exec_driver_sql(order)
+    with Recorder(config) as recorder:
+        assert {score.seed for score in recorder.latest("ada", "ps1")} == {1}
+        recorder.record(recorder.begin(2), books.paper(config, "ada", {"bonus": 2}, seed=2), "")
+        assert given(config)[3] == 2 and {score.seed for score in recorder.latest("ada", "ps1")} == {2}
+
+
+@pytest.mark.usefixtures("bonus")
+def test_nbgrader_grades_one_notebook_after_the_other(config):
+    for seed, bonus in ((7, 3), (8, 1)):
+        paper = books.paper(config, "ada", {"one": 4, "own": "E", "bonus": bonus}, seed=seed)
+        stock(config, paper)
+        with Recorder(config) as recorder:
+            run = recorder.aside(seed)
+            for name, nb in sorted(paper.notebooks.items()):
+                recorder.note(run, "ada", nb, paper.results[name])
+        assert given(config)[3] == bonus
 
 
 @pytest.mark.usefixtures("bonus")
