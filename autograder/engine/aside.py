@@ -4,7 +4,7 @@
 
 Nothing bounds the time and memory of parsers: IPython's need minutes for 20 kB of question marks. Here such a text
 costs SECONDS and its own submission, while other threads go on. Nothing of the text is run. Arguments and value are
-JSON. Each thread has a process, which is started for its first call and again after one that was too much.
+JSON, or bytes. Each thread has a process, which is started for its first call and again after one that was too much.
 """
 
 from __future__ import annotations
@@ -46,32 +46,41 @@ class _Process:
         self.process.wait()
 
 
-def call(function: str, *arguments: Any) -> Any:
-    """Return the value of "module:function" for arguments of JSON, or None if it failed or exceeded a limit."""
+def call(function: str, *arguments: Any, data: bytes | None = None) -> Any:
+    """Return the value of "module:function" for arguments of JSON, or None if it failed or exceeded a limit.
+
+    data: bytes to pass as the last argument. A value of bytes is returned as bytes.
+    """
     if not hasattr(_mine, "process"):
         _mine.process = _Process()
     try:
         deadline = time.monotonic() + PATIENCE
-        send(_mine.process.sock, {"function": function, "arguments": arguments}, deadline=deadline)
-        return receive(_mine.process.sock, deadline)[0].get("value")
+        asked = {"function": function, "arguments": arguments, "data": data is not None}
+        send(_mine.process.sock, asked, data or b"", deadline=deadline)
+        head, payload = receive(_mine.process.sock, deadline)
     except (Gone, Late, Garbled):
         del _mine.process
         return None
+    return bytes(payload) if head.get("bytes") else head.get("value")
 
 
 def _serve(sock: socket.socket) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
-        asked, _ = receive(sock)
+        asked, payload = receive(sock)
         module, _, name = asked["function"].partition(":")
         function = getattr(import_module(module), name)
+        arguments = [*asked["arguments"], *([bytes(payload)] if asked["data"] else [])]
         resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_time()) + 1 + SECONDS, resource.RLIM_INFINITY))
         try:
-            value = function(*asked["arguments"])
+            value = function(*arguments)
         except Exception:
             value = None
-        send(sock, {"value": value})
+        if isinstance(value, bytes):
+            send(sock, {"bytes": True}, value)
+        else:
+            send(sock, {"value": value})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Take in submissions: find notebooks in the submitted folders, read them, and restore locked and missing cells.
+"""Take in submissions: find notebooks in the submitted folders, and restore locked and missing cells.
 
 Nothing here changes a submitted file or runs learner code.
 """
@@ -9,7 +9,6 @@ import ast
 import contextlib
 import copy
 import hashlib
-import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -22,10 +21,11 @@ from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
 from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
-from autograder.engine import aside, outputs
+from autograder.engine import aside
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
 from autograder.grading import files
 from autograder.grading.files import Damaged, read_text
+from autograder.grading.reading import read
 from passlab.notebook.cells import check_call
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
@@ -35,12 +35,6 @@ TIMESTAMP = "timestamp.txt"
 #: Marks the grader's verdict in a check cell's outputs.
 VERDICT = "application/vnd.passlab.verdict+json"
 
-#: Far more than any ordinary notebook of this course has.
-MAX_DEPTH = 100
-MAX_PARTS = 500_000  # values in the file: texts, numbers, lists, objects
-MAX_CELLS = 2_000
-MAX_SOURCE = 2**20  # characters of one cell
-MAX_SOURCES = 2 * MAX_SOURCE  # of all cells together: sent to a worker, each may take twelve bytes
 #: The most archives of one learner that are unpacked, and the most sentences about one learner.
 MAX_ARCHIVES = 20
 MAX_NOTES = 50
@@ -349,100 +343,6 @@ def _below(path: Path, learner: str) -> Path:
     """Return a path as the learner knows it: relative to the learner's folder if it is in there."""
     parts = path.parts
     return Path(*parts[parts.index(learner) + 1 :]) if learner in parts else Path(path.name)
-
-
-def read(path: Path) -> NotebookNode:
-    """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
-    try:
-        text = files.read_bytes(path, files.MAX_BYTES).decode("utf-8-sig")
-        if not text:
-            raise Damaged(f"{path.name} is empty.")
-        if text.count("{") + text.count("[") > MAX_PARTS:
-            raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} values; it was not read.")
-        data = json.loads(text)
-    except UnicodeDecodeError:
-        raise Damaged(f"{path.name} is not UTF-8 text, so it is not a notebook.") from None
-    except json.JSONDecodeError as error:
-        raise Damaged(f"{path.name} is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
-    except ValueError:
-        raise Damaged(f"{path.name} is damaged: it contains a number with thousands of digits.") from None
-    except RecursionError:
-        raise Damaged(f"{path.name} is nested too deeply to be a notebook.") from None
-    if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
-        raise Damaged(f"{path.name} is JSON, but not a notebook: it has no `nbformat`.")
-    if not 1 <= data["nbformat"] <= 4:
-        raise Damaged(f"{path.name} has notebook format {data['nbformat']}; 4 is the newest that can be read.")
-    parts, depth = _size(data)
-    if depth > MAX_DEPTH:
-        raise Damaged(f"{path.name} is nested too deeply to be a notebook.")
-    if parts > MAX_PARTS:  # written with a line for each
-        raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} values; it was not read.")
-    if data["nbformat"] < 4:
-        data = aside.call(f"{__name__}:upgrade", data)
-        if data is None:
-            raise Damaged(f"{path.name} has an old notebook format and cannot be converted; open it and save it again.")
-    try:
-        nb = nbformat.from_dict(data)
-        _normalise(nb)
-        _check_sizes(nb, path.name)
-        nbformat.validate(nb)
-        # Lone surrogates can be read from JSON, but not written.
-        nbformat.writes(nb).encode("utf-8")
-    except Damaged:
-        raise
-    except UnicodeEncodeError:
-        raise Damaged(f"{path.name} contains characters that are not valid text (lone surrogates).") from None
-    except Exception as error:
-        what = files.printable(str(error).strip().split("\n")[0])
-        raise Damaged(f"{path.name} is not a valid notebook ({type(error).__name__}: {what}).") from None
-    return nb
-
-
-def upgrade(data: dict) -> dict:
-    """Return a notebook of an older format as nbformat 4. A heading of level 10**10 becomes as many characters."""
-    return nbformat.reads(json.dumps(data), as_version=4)
-
-
-def _size(data: object) -> tuple[int, int]:
-    """Return how many values there are and how deep they are nested, without recursion: neither is bounded yet."""
-    level, parts, depth = [data], 0, 0
-    while level:
-        parts += len(level)
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        depth += bool(level)
-    return parts, depth
-
-
-def _check_sizes(nb: NotebookNode, name: str) -> None:
-    if len(nb.cells) > MAX_CELLS:
-        raise Damaged(f"{name} has {len(nb.cells):,} cells; the limit is {MAX_CELLS:,}.")
-    for number, cell in enumerate(nb.cells, 1):
-        if len(cell.source) > MAX_SOURCE:
-            raise Damaged(f"{name}: cell {number} has {len(cell.source):,} characters; the limit is {MAX_SOURCE:,}.")
-    if (total := sum(len(cell.source) for cell in nb.cells)) > MAX_SOURCES:
-        raise Damaged(f"{name} has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
-
-
-def _normalise(nb: NotebookNode) -> None:
-    """Repair small faults in place: keep only outputs that can be shown, make cell ids unique, join sources."""
-    nb.nbformat_minor = max(nb.get("nbformat_minor", 0), 5)
-    seen: set[str] = set()
-    for number, cell in enumerate(nb.cells):
-        cell.setdefault("metadata", NotebookNode())
-        if isinstance(cell.get("source"), list):
-            cell.source = "".join(cell.source)
-        if cell.cell_type == "code":
-            cell.outputs = [nbformat.from_dict(output) for output in outputs.from_file(cell.get("outputs"))]
-            cell.execution_count = None
-        name = cell.get("id")
-        if not isinstance(name, str) or name in seen or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
-            cell["id"] = f"submitted-{number}"
-        seen.add(cell.id)
 
 
 def _grade_id(cell: NotebookNode) -> str | None:

@@ -84,12 +84,17 @@ def _latest(paths: Iterable[Path]) -> str:
     return max(filter(when, texts), key=when, default="")
 
 
+def written(nb: NotebookNode) -> str:
+    """Return a notebook as the text of its file. `nbformat.writes` would validate it once more, for a message."""
+    return nbformat.v4.writes(nb) + "\n"
+
+
 def hand_over(paper: Paper, folder: Path) -> None:
     """Copy the submission to where nbgrader expects it, so that its commands and formgrader's buttons work."""
     target = folder / paper.submission.learner / paper.submission.assignment
     target.mkdir(parents=True, exist_ok=True)
     for name, nb in paper.notebooks.items():
-        (target / f"{name}.ipynb").write_text(nbformat.writes(nb), encoding="utf-8")
+        (target / f"{name}.ipynb").write_text(written(nb), encoding="utf-8")
     if paper.timestamp:
         (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
     elif target / TIMESTAMP not in paper.submission.times:  # of an earlier grading

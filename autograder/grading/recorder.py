@@ -25,7 +25,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
 from nbgrader.api import SubmittedNotebook, new_uuid
@@ -41,7 +40,7 @@ from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
 from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
 from autograder.grading.intake import TIMESTAMP, Submission
-from autograder.grading.paper import Marks, extra_credit, when
+from autograder.grading.paper import Marks, extra_credit, when, written
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
 
 if TYPE_CHECKING:
@@ -313,7 +312,7 @@ class Recorder:
     def _write_files(self, paper: Paper, pages: Mapping[str, str]) -> None:
         """Write the graded notebooks and the pages, each file atomically; other files in the folders are removed."""
         learner, assignment = paper.key
-        files = {f"{name}.ipynb": _text(nb) for name, nb in paper.notebooks.items()}
+        files = {f"{name}.ipynb": written(nb) for name, nb in paper.notebooks.items()}
         if when(paper.timestamp):
             files[TIMESTAMP] = paper.timestamp
         course = self.course
@@ -507,10 +506,6 @@ def _keep(
 
 
 # Files
-
-
-def _text(nb: NotebookNode) -> str:
-    return nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
 
 
 def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:

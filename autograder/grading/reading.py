@@ -1,0 +1,223 @@
+"""Read a submitted notebook: its bytes here, everything else aside, within a process's limits on time and memory.
+
+What comes back is of a fixed form: of each cell its type, id, text and nbgrader id, the outputs that can be shown, and
+the pictures that are attached to it. Nothing else of a notebook is used, so nothing else arrives: other metadata could
+only cost time, here and wherever the notebook is validated later.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import nbformat
+from msgspec import Meta, Struct
+from nbformat.notebooknode import NotebookNode
+
+from autograder.engine import aside, forms, outputs
+from autograder.grading import files
+from autograder.grading.files import Damaged
+from passlab.process.messages import Garbled
+
+#: Far more than any ordinary notebook of this course has.
+MAX_DEPTH = 100
+MAX_PARTS = 500_000  # values in the file: texts, numbers, lists, objects
+MAX_CELLS = 2_000
+MAX_SOURCE = 2**20  # characters of one cell
+MAX_SOURCES = 2 * MAX_SOURCE  # of all cells together: sent to a worker, each may take twelve bytes
+MAX_NAME = 1_000  # characters of a grade id, and of the name of an attachment
+MAX_LINES = 200  # of a traceback
+
+#: The types of attachments that are shown.
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
+
+_ID = r"^[a-zA-Z0-9_-]{1,64}$"
+
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Data = Annotated[str, Meta(max_length=files.MAX_BYTES)]
+
+
+class Cell(Struct):
+    cell_type: Literal["code", "markdown", "raw"]
+    id: Annotated[str, Meta(pattern=_ID)]
+    source: Annotated[str, Meta(max_length=MAX_SOURCE)]
+    grade_id: Name | None = None
+    outputs: Annotated[
+        list[forms.Stream | forms.Failed | forms.Display | forms.Result], Meta(max_length=forms.MOST_OUTPUTS)
+    ] = []
+    attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}
+
+
+class Notebook(Struct):
+    cells: Annotated[list[Cell], Meta(max_length=MAX_CELLS)]
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
+    made = aside.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
+    if isinstance(made, str):
+        raise Damaged(f"{path.name} {made}")
+    try:
+        return _notebook(forms.reader(Notebook)(made or b""))
+    except Garbled:
+        raise Damaged(
+            f"{path.name} was not read: that takes more than {aside.SECONDS} seconds or {aside.MEMORY // 2**30} GiB."
+        ) from None
+
+
+def _notebook(read: Notebook) -> NotebookNode:
+    cells = []
+    for cell in read.cells:
+        made = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
+        if cell.grade_id is not None:
+            made["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
+        if cell.cell_type == "code":
+            made |= {"execution_count": None, "outputs": msgspec.to_builtins(cell.outputs)}
+            for output in made["outputs"]:
+                if "data" in output:
+                    output["metadata"] = {}
+        elif cell.attachments:
+            made["attachments"] = cell.attachments
+        cells.append(made)
+    return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+
+
+# Aside
+
+
+class _Invalid(Exception):
+    """A file is not an ordinary notebook. The message continues a sentence that begins with its name."""
+
+
+def parsed(content: bytes) -> bytes | str:
+    """Return a submitted notebook as a message of the form Notebook, or the rest of a sentence on what is wrong."""
+    try:
+        return msgspec.json.encode({"cells": _cells(_document(content))})
+    except _Invalid as why:
+        return str(why)
+    except UnicodeEncodeError:  # lone surrogates can be read from JSON, but not written
+        return "contains characters that are not valid text (lone surrogates)."
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    """Return a notebook file as nbformat 4."""
+    try:
+        text = content.decode("utf-8-sig")
+        if not text:
+            raise _Invalid("is empty.")
+        if text.count("{") + text.count("[") > MAX_PARTS:
+            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+        data = json.loads(text)
+    except UnicodeDecodeError:
+        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
+    except json.JSONDecodeError as error:
+        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
+    except ValueError:
+        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
+    except RecursionError:
+        raise _Invalid("is nested too deeply to be a notebook.") from None
+    if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
+        raise _Invalid("is JSON, but not a notebook: it has no `nbformat`.")
+    if not 1 <= data["nbformat"] <= 4:
+        raise _Invalid(f"has notebook format {data['nbformat']}; 4 is the newest that can be read.")
+    parts, depth = _size(data)
+    if depth > MAX_DEPTH:
+        raise _Invalid("is nested too deeply to be a notebook.")
+    if parts > MAX_PARTS:  # written with a line for each
+        raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+    if data["nbformat"] < 4:
+        try:
+            data = nbformat.reads(text, as_version=4)
+        except Exception:  # a heading of level 10**10 becomes as many characters
+            raise _Invalid("has an old notebook format and cannot be converted; open it and save it again.") from None
+    return data
+
+
+def _size(data: object) -> tuple[int, int]:
+    """Return how many values there are and how deep they are nested, without recursion: neither is bounded yet."""
+    level, parts, depth = [data], 0, 0
+    while level:
+        parts += len(level)
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        depth += bool(level)
+    return parts, depth
+
+
+def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
+    cells = data.get("cells")
+    if not isinstance(cells, list):
+        raise _Invalid("is not a valid notebook: it has no list of cells.")
+    if len(cells) > MAX_CELLS:
+        raise _Invalid(f"has {len(cells):,} cells; the limit is {MAX_CELLS:,}.")
+    made: list[dict[str, Any]] = []
+    ids: set[str] = set()
+    for number, cell in enumerate(cells, 1):
+        kind = cell.get("cell_type") if isinstance(cell, dict) else None
+        if kind not in ("code", "markdown", "raw"):
+            raise _Invalid(f"is not a valid notebook: cell {number} is not a cell for code, Markdown or raw text.")
+        source = _text(cell.get("source"))
+        if source is None:
+            raise _Invalid(f"is not a valid notebook: the source of cell {number} is not text.")
+        if len(source) > MAX_SOURCE:
+            raise _Invalid(f"is too long: cell {number} has {len(source):,} characters; the limit is {MAX_SOURCE:,}.")
+        name = cell.get("id")
+        if not isinstance(name, str) or name in ids or not re.fullmatch(_ID, name):
+            name = next(free for at in itertools.count(len(made)) if (free := f"submitted-{at}") not in ids)
+        ids.add(name)
+        one = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
+        if kind == "code":
+            one["outputs"] = _outputs(cell)
+        else:
+            one["attachments"] = _attachments(cell)
+        made.append(one)
+    if (total := sum(len(cell["source"]) for cell in made)) > MAX_SOURCES:
+        raise _Invalid(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
+    return made
+
+
+def _text(value: object) -> str | None:
+    """Return a text of a notebook file, which may store it as a list of lines; None if it is not text."""
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "".join(value)
+    return value if isinstance(value, str) else None
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _grade_id(cell: dict[str, Any]) -> str | None:
+    meta = cell.get("metadata")
+    meta = meta.get("nbgrader") if isinstance(meta, dict) else None
+    name = meta.get("grade_id") if isinstance(meta, dict) else None
+    return _valid(name[:MAX_NAME]) if isinstance(name, str) else None
+
+
+def _outputs(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    made = outputs.from_file(cell.get("outputs"))
+    for output in made:
+        if output["output_type"] == "error":
+            del output["traceback"][MAX_LINES:]
+        output.pop("execution_count", None)  # cells are numbered as they run
+    return made
+
+
+def _attachments(cell: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the attached pictures: name → MIME type → data."""
+    attached = cell.get("attachments")
+    made: dict[str, dict[str, str]] = {}
+    for name, bundle in attached.items() if isinstance(attached, dict) else ():
+        if isinstance(bundle, dict) and len(name) <= MAX_NAME:
+            texts = {mime: _text(bundle.get(mime)) for mime in PICTURES}
+            if kept := {mime: _valid(text) for mime, text in texts.items() if text is not None}:
+                made[_valid(name)] = kept
+    return made
