@@ -341,7 +341,7 @@ def _session(
     ):
         from autograder.authoring import notebooks
         from autograder.grading.class_run import Session, by_day, flavours
-        from autograder.reports.feedback import feedback
+        from autograder.reports.feedback import draft
 
         if submissions is None and not scheduler:
             grader.expect(flavours(chosen))
@@ -367,7 +367,7 @@ def _session(
         if submissions is not None and not scheduler:
             grader.expect(flavours(by_day(work.tasks)))
         with _gradebook(chosen) as recorder, _bar(work) as advance:
-            work.session = Session(recorder, grader, source.COURSE / run / "submitted", feedback, advance, run_all)
+            work.session = Session(recorder, grader, source.COURSE / run / "submitted", draft, advance, run_all)
             yield work
 
 

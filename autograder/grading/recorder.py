@@ -46,8 +46,8 @@ from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score
 if TYPE_CHECKING:
     from autograder.grading.paper import Paper
 
-#: Renders the feedback on a notebook (`feedback.feedback`).
-Page = Callable[[NotebookNode, NotebookResult, Marks], str]
+#: Renders the feedback on a notebook; what it returns makes the page of the marks (`feedback.draft`).
+Page = Callable[[NotebookNode, NotebookResult], Callable[[Marks], str]]
 
 
 def digest(submission: Submission) -> str:
@@ -166,14 +166,12 @@ class Recorder:
         Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
         gradebook or the disk cannot be written.
         """
+        drafts = {name: page(nb, paper.results[name]) for name, nb in paper.notebooks.items()} if page else {}
         try:
             with self.engine.begin() as db:
                 self._write(db, run, paper, digest)
-                pages = {}
-                if page:
-                    marks = scores.marks(db, *paper.key)
-                    pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
-                self._write_files(paper, pages)
+                marks = scores.marks(db, *paper.key) if drafts else {}
+                self._write_files(paper, {name: draft(marks[name]) for name, draft in drafts.items()})
         except DBAPIError as error:
             reason = str(error.orig).strip().split("\n")[0]
             raise Failed(f"{', '.join(paper.key)}: the gradebook cannot be written: {reason}") from None

@@ -1,32 +1,36 @@
 """The learner's feedback: one page for one graded notebook, scores first, then the notebook as it ran.
 
 Everything in a notebook but the verdicts is untrusted. Source and printed text are shown as text; Markdown is rendered
-with its HTML escaped; pictures become data of an <img>, where nothing runs; other HTML goes into a sandboxed frame
-without scripts, which cannot reach the page around it. The page's content security policy (`templates/page.html`)
-forbids everything else a second time. Verdicts come from the verifier and are shown as they are, in panels that only
-grading makes.
+with its HTML escaped, aside, and shown as text where that takes too long; pictures become data of an <img>, where
+nothing runs; other HTML goes into a sandboxed frame without scripts, which cannot reach the page around it. The page's
+content security policy (`templates/page.html`) forbids everything else a second time. Verdicts come from the verifier
+and are shown as they are, in panels that only grading makes.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
+from autograder.engine import aside
 from autograder.engine.data import NotebookResult, Verdict, only_on_the_cpu
 from autograder.grading.paper import Marks, marks, question
+from autograder.reports import rendering
 from autograder.reports.pages import cut, page, plain
 
-#: Most characters of a cell to highlight, and to render once for a whole class.
-MOST_COLOURED, MOST_KEPT = 20_000, 10_000
-#: Most characters of a page to highlight and to render: rendering takes time that grows faster than a text does.
+#: Most characters of a page to highlight and to render.
 MOST_RENDERED = 200_000
+#: Most texts that are rendered once for a whole class, and most characters of the HTML of one.
+MOST_KNOWN, MOST_KEPT = 2_000, 50_000
+#: Most characters of attached pictures on a page: a text may show each of them many times.
+MOST_PICTURES = 32 * 2**20
 MOST_OUTPUTS = 200
 #: nbgrader's own comment on an unchanged answer.
 UNANSWERED = "No response."
@@ -36,20 +40,45 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _HIDDEN = re.compile(rf"^[ \t]*{HIDDEN_TESTS.begin}.*?(?:^[ \t]*{HIDDEN_TESTS.end}[^\n]*\n?|\Z)", re.S | re.M)
 _RUBRIC = re.compile(rf"^{RUBRIC.begin}.*?(?:^{RUBRIC.end}[^\n]*\n?|\Z)", re.S | re.M)
-_LINKS = ("https:", "http:", "mailto:", "#")
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 
 
 def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
     """Return the page for one notebook with its outputs. `given`: the final marks; default, automatic grading's."""
-    given = given or marks(nb, result)
-    left = MOST_RENDERED
+    return draft(nb, result)(given or marks(nb, result))
 
-    def within(render: Callable[..., Markup], text: str, *more: Any) -> Markup:
-        """Render a text, or show it as it is once the page has rendered enough."""
-        nonlocal left
-        left -= len(text)
-        return render(text, *more) if left >= 0 else Markup('<pre class="code">{}</pre>').format(cut(text))
+
+def draft(nb: NotebookNode, result: NotebookResult) -> Callable[[Marks], str]:
+    """Render the texts of one notebook with its outputs; return the function that makes the page of its final marks."""
+    parts = [_part(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)]
+    html = _rendered(text for part in parts for text in _texts(part))
+    return lambda given: _page(result, parts, given, html)
+
+
+def _page(result: NotebookResult, parts: list[_Part], given: Marks, html: Mapping[_Text, Markup | None]) -> str:
+    html = {**html, **_rendered(("markdown", _written(comment)) for comment in given.comments.values())}
+    left = MOST_PICTURES
+
+    def shown(kind: str, text: str) -> Markup:
+        made = html.get((kind, text))
+        if made is None:
+            made = Markup("<pre>{}</pre>" if kind == "markdown" else '<pre class="code">{}</pre>').format(cut(text))
+        return made
+
+    def text(source: str, attachments: Mapping[str, dict] | None = None) -> Markup:
+        """Return Markdown as HTML, with the pictures of its cell, which it may show many times, up to a limit."""
+
+        @cache
+        def picture(name: str) -> str:
+            return _picture((attachments or {}).get(name) or {})
+
+        def address(found: re.Match[str]) -> str:
+            nonlocal left
+            if left > 0:
+                left -= len(picture(found[1]))
+            return f'src="{picture(found[1]) if left > 0 else ""}"'
+
+        return Markup(_ATTACHED.sub(address, shown("markdown", _written(source))))
 
     return page(
         "feedback.html",
@@ -58,11 +87,12 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
         got=given.core + given.extra - given.late_penalty,
         on_cpu=[v.exercise for _, v in sorted(result.verdicts.items()) if only_on_the_cpu(v)],
         waiting=sum(mark.points is None for mark in given.points.values()),
-        parts=[_part(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
+        parts=parts,
+        plainly=any(made is None for made in html.values()),
         question=question,
-        code=lambda source: within(_code, plain(source)),
-        without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
-        text=lambda source, attachments=None: within(_text, _RUBRIC.sub("", plain(source)), attachments),
+        code=lambda source: shown("code", plain(source)) if source else Markup(),
+        without_hidden=_without_hidden,
+        text=text,
         picture=_picture,
         traceback=_traceback,
         UNANSWERED=UNANSWERED,
@@ -97,67 +127,55 @@ def _traceback(output: dict) -> str:
 
 # Text and code
 
-
-class _Tools(NamedTuple):
-    """What renders Markdown, splits Python into tokens, and formats them."""
-
-    render: Callable[[str], str]
-    lexer: Any
-    formatter: Any
+#: "code" or "markdown", and a text without control characters.
+_Text = tuple[str, str]
 
 
-@cache
-def _tools() -> _Tools:
-    import mistune
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
-    class Renderer(mistune.HTMLRenderer):
-        """Links lead to the web only. A picture that is not attached is one: loading it tells who reads the page."""
-
-        def image(self, text: str, url: str, title: str | None = None) -> str:
-            return (super().image if url.startswith("attachment:") else self.link)(text, url, title)
-
-        def link(self, text: str, url: str, title: str | None = None) -> str:
-            return super().link(text, url if url.lower().startswith(_LINKS) else "#", title)
-
-    renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
-    render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
-    return _Tools(render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
+def _without_hidden(source: str) -> str:
+    return _HIDDEN.sub("", plain(source)).rstrip()
 
 
-def _remember(render):
-    """Cache the results for short texts: the cells of a release are the same for a whole class."""
-    remembered = lru_cache(2_000)(render)
-    return lambda text: (remembered if len(text) <= MOST_KEPT else render)(text)
+def _written(source: str) -> str:
+    return _RUBRIC.sub("", plain(source))
 
 
-@_remember
-def _code(source: str) -> Markup:
-    if not source:
-        return Markup()
-    if len(source) > MOST_COLOURED:
-        return Markup('<pre class="code">{}</pre>').format(cut(source))
-    from pygments import highlight
-
-    tools = _tools()
-    return Markup(f'<pre class="code">{highlight(source, tools.lexer, tools.formatter)}</pre>')
-
-
-@_remember
-def _markdown(text: str) -> Markup:
-    if len(text) <= MOST_COLOURED:
-        try:
-            return Markup(_tools().render(text))
-        except Exception:  # the renderer failed on the text: it is shown as it is
-            pass
-    return Markup("<pre>{}</pre>").format(cut(text))
+def _texts(part: _Part) -> Iterator[_Text]:
+    """Yield what a cell shows as Markdown or as code, in the order of the page."""
+    source = part.cell.source
+    if part.kind in ("text", "written"):
+        yield "markdown", _written(source)
+        return
+    yield "code", plain(_without_hidden(source) if part.kind == "check" else source)
+    for output in part.cell.get("outputs", [])[:MOST_OUTPUTS]:
+        if text := (output.get("data") or {}).get("text/markdown"):
+            yield "markdown", _written(text)
 
 
-def _text(text: str, attachments: Mapping[str, dict] | None = None) -> Markup:
-    """Return Markdown as HTML, with the attachments of its cell inserted."""
-    made = _markdown(text)
-    return Markup(_ATTACHED.sub(lambda found: f'src="{_picture((attachments or {}).get(found[1]) or {})}"', made))
+#: Of short texts: the cells of a release are the same for a whole class.
+_known: dict[_Text, Markup] = {}
+
+
+def _rendered(texts: Iterable[_Text]) -> dict[_Text, Markup | None]:
+    """Return text → its HTML; None for one that is too long, or if all texts together took too much time or memory."""
+    wanted, left = dict.fromkeys(texts), MOST_RENDERED
+    todo: list[_Text] = []
+    for kind, text in wanted:
+        left -= len(text)
+        if known := _known.get((kind, text)):
+            wanted[kind, text] = known
+        elif left >= 0 and len(text) <= rendering.MOST_TEXT:
+            todo.append((kind, text))
+    if todo:
+        made = aside.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)
+        for (kind, text), html in zip(todo, made, strict=True):
+            if html is not None:
+                html = Markup(f'<pre class="code">{html}</pre>' if kind == "code" else html)
+                wanted[kind, text] = html
+                if len(html) <= MOST_KEPT:
+                    _known[kind, text] = html
+    while len(_known) > MOST_KNOWN:
+        del _known[next(iter(_known))]
+    return wanted
 
 
 # Outputs

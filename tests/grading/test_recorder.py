@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +20,7 @@ from traitlets.config import Config
 from autograder.engine.data import NotebookResult
 from autograder.grading import gradebook
 from autograder.grading import recorder as recording
-from autograder.grading.gradebook import Failed, convert
+from autograder.grading.gradebook import Failed, Stopped, convert
 from autograder.grading.intake import Submission
 from autograder.grading.recorder import Recorder, digest
 from autograder.grading.scores import RUN, differences
@@ -382,11 +384,11 @@ def test_files_are_those_of_the_last_grading(config):
     folder = Path(config.CourseDirectory.root, "run")
     with Recorder(config) as recorder:
         run = recorder.begin()
-        recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result, marks: "before")
+        recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result: lambda marks: "before")
         (folder / "autograded/ada/ps1/.p1.ipynb.1.tmp").write_text("half a")
         paper = books.paper(config, "ada", {"one": 3})
         recorder.record(
-            run, paper, "", lambda nb, result, m: f"{result.notebook} {m.points['one-check'][:2]} {m.comments}"
+            run, paper, "", lambda nb, result: lambda m: f"{result.notebook} {m.points['one-check'][:2]} {m.comments}"
         )
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)
@@ -410,6 +412,26 @@ def test_nothing_is_recorded_of_what_was_not_graded(config):
             recorder.record(run, strange, "")
         assert recorder.scores() == {} == recorder.digests(run)
     assert not Path(config.CourseDirectory.root, "run/autograded").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, Stopped), (errno.EDQUOT, Stopped), (errno.EROFS, Stopped), (errno.EACCES, Failed)],
+)
+def test_a_full_disk_stops_a_grading_and_a_file_alone_does_not(config, monkeypatch, number, kind):
+    def full(*_):
+        raise OSError(number, os.strerror(number), "/the/file")
+
+    with Recorder(config) as recorder:
+        run = recorder.begin()
+        monkeypatch.setattr(Path, "replace", full)
+        with pytest.raises(Failed, match=f"/the/file cannot be written: {os.strerror(number)}") as failure:
+            recorder.record(run, books.paper(config, "ada", ALL), "")
+        assert type(failure.value) is kind
+        monkeypatch.undo()
+        assert recorder.digests(run) == {} == recorder.scores() and recorder.begin() == run
+        recorder.record(run, books.paper(config, "ada", ALL), "")
+        assert list(recorder.scores()) == [("ada", "ps1")]
 
 
 def test_points_are_never_more_than_the_release_gives(config):

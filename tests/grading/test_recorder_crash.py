@@ -32,8 +32,8 @@ def points(learner: str, version: int) -> dict[str, float | str]:
     return mine | ({"six": 1.0} if draw.random() < 0.7 else {})
 
 
-def page(nb, result, marks) -> str:
-    return f"{sorted(marks.points.items())}\n" * 200
+def page(nb, result):
+    return lambda marks: f"{sorted(marks.points.items())}\n" * 200
 
 
 def grade(config, version: int) -> None:

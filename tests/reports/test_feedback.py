@@ -7,9 +7,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from markupsafe import Markup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from autograder.engine import aside
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.paper import Mark, Marks
 from autograder.reports import feedback as rendering
@@ -17,6 +17,7 @@ from autograder.reports.feedback import feedback
 from tests.support.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
+PLAINLY = "it is shown as it was written"
 PIXEL = base64.b64encode(
     base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 ).decode()
@@ -272,12 +273,73 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
 
 
 def test_a_page_renders_so_much_and_shows_the_rest_as_it_is(monkeypatch):
-    rendered = []
-    monkeypatch.setattr(rendering, "_markdown", lambda text: rendered.append(len(text)) or Markup("<p></p>"))
-    cells = [new_markdown_cell("**a" * 6_600, id=f"cell-{number}") for number in range(90)]
-    page = rendering.feedback(new_notebook(cells=cells), NotebookResult("ada", "day01", "graphs", 3))
-    assert sum(rendered) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
-    assert page.count("**a" * 6_600) == len(cells) - len(rendered)
+    sent = []
+    monkeypatch.setattr(aside, "call", lambda _, texts: sent.extend(texts) or ["<p></p>"] * len(texts))
+    cells = [new_markdown_cell("**a" * 6_600 + str(number), id=f"cell-{number}") for number in range(90)]
+    page = feedback(new_notebook(cells=cells), NotebookResult("ada", "day01", "graphs", 3))
+    assert sum(len(text) for _, text in sent) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
+    assert page.count("**a" * 6_600) == len(cells) - len(sent) and PLAINLY in page
+
+
+def colours(n: int) -> str:
+    """Code that Python's lexer goes through again and again."""
+    return "\n " * (n // 2)
+
+
+def test_what_takes_too_long_to_render_is_shown_as_it_was_written_and_the_page_says_so():
+    nb, result = make(answer=f"{colours(19_900)}x = '<b>'", markdown="## Dead *code*")
+    page = feedback(nb, result)
+    assert "x = &#39;&lt;b&gt;&#39;" in page and "## Dead *code*" in page and "4 of 11 points" in page
+    assert PLAINLY in page
+    nb.cells[1].source = "x = '<b>'"
+    page = feedback(nb, result)
+    assert PLAINLY not in page and '<span class="o">=</span>' in page and "<em>code</em>" in page
+
+
+#: Name → n → a text of about n characters that a renderer or a lexer may take long for.
+TEXTS = {
+    "lines": colours,
+    "spaces": lambda n: " " * n + "\n",
+    "backslashes": lambda n: "\\" * n,
+    "quotes": lambda n: '"' * n,
+    "words": lambda n: "word " * (n // 5),
+    "brackets": lambda n: "[" * n,
+    "links": lambda n: "[a](" * (n // 4),
+    "emphasis": lambda n: "*a_ " * (n // 4),
+    "dollars": lambda n: "$ $$ " * (n // 5),
+    "backticks": lambda n: "".join("`" * at + " " for at in range(int((2 * n) ** 0.5))),
+    "a table": lambda n: "|" * (n // 2) + "\n" + "|-" * (n // 4),
+    "entities": lambda n: "&a" * (n // 2),
+    "strings that do not end": lambda n: "f'{" * (n // 3),
+    "numbers": lambda n: "1" * n,
+    "decorators": lambda n: "@a." * (n // 3),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_page_costs_the_grader_in_proportion_to_its_text(name, monkeypatch):
+    """The least of three runs in this process. Rendering itself is aside, and has its own limits."""
+    monkeypatch.setattr(aside, "PATIENCE", 1.0)
+    spent = []
+    for n in (4_000, 16_000):
+        nb, result = make([], TEXTS[name](n), TEXTS[name](n))
+        nb.cells += [new_code_cell(f"{TEXTS[name](n)}#{number}") for number in range(5)]
+        feedback(nb, result)
+        runs = []
+        for _ in range(3):
+            start = time.process_time()
+            feedback(nb, result)
+            runs.append(time.process_time() - start)
+        spent.append(max(0.01, min(runs)))
+    assert spent[1] <= 4**1.2 * spent[0]
+
+
+def test_a_text_that_shows_a_picture_again_and_again_makes_no_huge_page(monkeypatch):
+    monkeypatch.setattr(rendering, "MOST_PICTURES", 300_000)
+    nb, result = make(markdown="![p](attachment:a.png)\n\n" * 100)
+    nb.cells[0].attachments = {"a.png": {"image/png": "A" * 100_000}}
+    page = feedback(nb, result)
+    assert 2 <= page.count("A" * 100_000) <= 3 and page.count('src=""') >= 97 and len(page) < 500_000
 
 
 def test_a_picture_from_elsewhere_is_a_link():
