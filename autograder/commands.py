@@ -21,15 +21,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from autograder.authoring import samples, source
+from autograder.grading import locks
 from autograder.grading.intake import Class, Damaged, Submission, collect
 
 if TYPE_CHECKING:
+    from autograder.engine.sandbox import Layer
     from autograder.grading.class_run import Grader, Paper, Session
     from autograder.grading.scores import Run
     from autograder.reports.exports import Learner
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
+#: What to do after grading that could not store everything.
+RESUME = "When that is mended, give the same command again: it grades what is left, on the same cases."
 
 
 def _fail(sentence: str) -> None:
@@ -162,15 +166,50 @@ def regrade(
         work.publish(run, time.perf_counter() - start, 0)
 
 
-def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
+def _place(submissions: Path | None) -> tuple[Path, str]:
     """Return the folder to grade, and the folder for the results, relative to the project."""
     if submissions is None:
-        if "PASSLAB_RUN" not in os.environ and not keep:  # the sample class gets a fresh gradebook every time
-            shutil.rmtree(source.COURSE / SAMPLES_RUN, ignore_errors=True)
         return source.COURSE / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
         _fail(f"{submissions} does not exist. Expected a folder in the layout learner/assignment/notebook.ipynb.")
     return submissions.resolve(), os.environ.get("PASSLAB_RUN", RUN)
+
+
+@contextlib.contextmanager
+def _results(folder: Path) -> Iterator[None]:
+    """Keep other gradings out of the folder for the results, and see to it that it can be written."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locks.only_grader(folder))
+            tempfile.TemporaryFile(dir=folder).close()
+        except locks.Taken as error:
+            _fail(str(error))
+        except OSError as error:
+            _fail(
+                f"The results cannot be written to {folder}: {error.strerror}. Name a folder that you can write, such "
+                "as PASSLAB_RUN=/home/you/results passlab grade …"
+            )
+        yield
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything from the folder for the results but its lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != locks.LOCK:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _storing() -> Iterator[None]:
+    """Turn an error of the disk into a failure that names the file. Raises Failed, or Stopped."""
+    from autograder.grading.gradebook import unwritten
+
+    try:
+        yield
+    except OSError as error:
+        raise unwritten(error) from None
 
 
 def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
@@ -252,7 +291,11 @@ class Work:
         return list(self.submissions.values())
 
     def publish(self, run: Run, seconds: float, before: int) -> None:
-        """Write grades and the report, and print the table. Exit with 1 if a submission could not be graded at all."""
+        """Write grades and the report, and print the table.
+
+        Exit with 1 if a submission could not be recorded, or if none could be graded. Raises Failed if the files cannot
+        be written, and Stopped if the gradebook cannot be read.
+        """
         from autograder.engine import sandbox
         from autograder.reports import exports, tables
         from autograder.reports.report import Facts, report
@@ -261,10 +304,11 @@ class Work:
         session, folder = self.session, source.COURSE / self.run
         scores = session.recorder.scores()
         rows = exports.rows(scores)
-        exports.write_grades(folder / "grades.csv", rows)
         penalties = session.recorder.penalties()
-        notes = exports.write_canvas(folder / "canvas.csv", rows, self.roster, penalties)
-        notes += exports.write_moodle(folder / "moodle.csv", rows, self.roster, penalties)
+        with _storing():
+            exports.write_grades(folder / "grades.csv", rows)
+            notes = exports.write_canvas(folder / "canvas.csv", rows, self.roster, penalties)
+            notes += exports.write_moodle(folder / "moodle.csv", rows, self.roster, penalties)
         failures = session.failures
         facts = Facts(
             when=f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -279,23 +323,39 @@ class Work:
             similar=similar(session.answers, tables.no_evidence(self.chosen)),
         )
         page = report(rows, session.recorder.results(), facts)
-        (folder / "report.html").write_text(page, encoding="utf-8")
-        session.recorder.finish(run)  # only now that the files exist: a killed run resumes and writes them
+        with _storing():
+            exports.write_text(folder / "report.html", page)
+        unrecorded = "recorded" in session.missed.values()
+        if not unrecorded and (session.recorded or not session.missed):
+            session.recorder.finish(run)  # only now that the files exist: a killed run resumes and writes them
         tables.show(self.found, self.submissions, scores, failures, self.chosen, self.known)
-        self._tail(len(self.submissions) - len(failures), seconds)
-        if len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
+        self._tail(seconds, facts.layers)
+        if unrecorded or len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)
 
-    def _tail(self, graded: int, seconds: float) -> None:
+    def _tail(self, seconds: float, layers: list[Layer]) -> None:
+        from passlab.judge.words import listed
+
         console = Console(soft_wrap=True, highlight=False)
-        handed_in, run = len(self.submissions), self.run
-        unread = f" ({handed_in - graded} could not be read)" if handed_in > graded else ""
-        console.print(f"Graded {graded} of {handed_in} submissions{unread} in {seconds:.0f} s.", markup=False)
+        handed_in, missed, run = len(self.submissions), self.session.missed, self.run
+        reasons = ", ".join(f"{n} could not be {what}" for what, n in sorted(Counter(missed.values()).items()))
+        graded = f"{handed_in - len(missed)} of {handed_in} submissions{f' ({reasons})' if reasons else ''}"
+        console.print(f"Graded {graded} in {seconds:.0f} s.", markup=False)
         console.print(f"Report:   {run}/report.html", markup=False)
         console.print(f"Grades:   {run}/grades.csv (and canvas.csv, moodle.csv for import)", markup=False)
         console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
         if self.run != RUN:
             console.print(f"In formgrader: PASSLAB_RUN={shlex.quote(run)} make lab", markup=False)
+        if "recorded" in missed.values():
+            console.print(f"Not everything is recorded. {RESUME}", markup=False)
+        if self.session.grader.unsafe:
+            lacking = listed([f"“{layer.name}”" for layer in layers if layer.needed and not layer.holds])
+            console.print(
+                f"WARNING: graded with --unsafe, without the whole sandbox{f' ({lacking})' if lacking else ''}. "
+                "Learners' code was not kept from this machine and its files: it could read hidden cases and other "
+                "learners' work, and change grades. Every page says so, too.",
+                markup=False,
+            )
 
 
 @contextlib.contextmanager
@@ -326,7 +386,8 @@ def _session(
             f"The path {source.ROOT if ':' in str(source.ROOT) else source.COURSE} contains a colon, which separates "
             "folders in Python's search path. Rename the folder, or move the project."
         )
-    folder, run = _place(submissions, keep)
+    folder, run = _place(submissions)
+    fresh = submissions is None and "PASSLAB_RUN" not in os.environ and not keep
     os.environ["PASSLAB_RUN"] = run
     if db:
         os.environ["PASSLAB_DB"] = db
@@ -336,13 +397,17 @@ def _session(
         _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
     writable_home()
     with (
+        _results(source.COURSE / run),
         tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
         from autograder.authoring import notebooks
         from autograder.grading.class_run import Session, by_day, flavours
+        from autograder.grading.gradebook import Failed
         from autograder.reports.feedback import draft
 
+        if fresh:  # the sample class gets a new gradebook every time
+            _clear(source.COURSE / run)
         if submissions is None and not scheduler:
             grader.expect(flavours(chosen))
         if release:
@@ -366,37 +431,36 @@ def _session(
             )
         if submissions is not None and not scheduler:
             grader.expect(flavours(by_day(work.tasks)))
-        with _gradebook(chosen) as recorder, _bar(work) as advance:
-            work.session = Session(recorder, grader, source.COURSE / run / "submitted", draft, advance, run_all)
-            yield work
+        try:
+            with _gradebook(chosen) as recorder, _bar(work) as advance:
+                work.session = Session(recorder, grader, source.COURSE / run / "submitted", draft, advance, run_all)
+                yield work
+        except Failed as error:
+            done = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."
+            _fail(f"Grading stopped. {error} {done} {RESUME}")
 
 
 @contextlib.contextmanager
 def _gradebook(chosen: list[str]):
     """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
-    from autograder.grading.gradebook import Failed, enter_release, place
+    from autograder.grading.gradebook import Failed, Stopped, enter_release, place
     from autograder.grading.recorder import Recorder
 
-    run = source.COURSE / os.environ["PASSLAB_RUN"]
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=run).close()
-    except OSError as error:
-        _fail(
-            f"The results cannot be written to {run}: {error.strerror}. Name a folder that you can write, such as "
-            "PASSLAB_RUN=/home/you/results passlab grade …"
-        )
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
     try:
         config = source.settings()
         recorder = Recorder(config)
+    except Stopped as error:
+        _fail(f"{error} Nothing was graded. {RESUME}")
     except (Failed, ValueError) as error:
         _fail(str(error))
     with recorder:
         try:
             enter_release(config, chosen)
+        except Stopped as error:
+            _fail(f"The questions cannot be entered into the gradebook. {error} Nothing was graded. {RESUME}")
         except Failed as error:
             _fail(
                 f"The questions cannot be entered into the gradebook: {error}. If the notebooks have changed "
@@ -470,7 +534,7 @@ def leaderboard(
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
         found = collect(graded, _known(), Path(scratch))
         tasks = [one for (_, assignment), one in sorted(found.submissions.items()) if assignment == day]
-        with _gradebook([day]) as recorder:
+        with _results(folder), _gradebook([day]) as recorder:
             handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:
             _fail(f"{graded} contains no submission of {day}.")

@@ -17,7 +17,7 @@ from typing import Protocol
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import Job, NotebookResult
 from autograder.grading import intake
-from autograder.grading.gradebook import Failed
+from autograder.grading.gradebook import Failed, Stopped, unwritten
 from autograder.grading.intake import Submission
 from autograder.grading.paper import Paper, hand_over, read
 from autograder.grading.recorder import Page, Recorder, digest
@@ -39,14 +39,17 @@ def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, ru
     """Read, run and judge one submission; its notebooks then hold outputs and points.
 
     run_all: also run the cells of the course that nothing graded depends on. Whatever goes wrong with one submission
-    (a bug here, a full disk) is noted in it, and the class goes on.
+    (a bug here) is noted in it, and the class goes on. Raises Stopped if a disk is full.
     """
     try:
         return _grade(submission, grader, seed, submitted, run_all)
     except Exception as error:
+        if isinstance(error, OSError) and isinstance(failure := unwritten(error), Stopped):
+            raise failure from None
         traceback.print_exc()
-        submission.notes.append(f"It could not be graded ({type(error).__name__}: {str(error)[:200]}).")
-        return Paper(submission)
+        note = f"It could not be graded ({type(error).__name__}: {str(error)[:200]})."
+        submission.notes.append(note)
+        return Paper(submission, error=note)
 
 
 def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool) -> Paper:
@@ -138,7 +141,9 @@ class Session:
 
     `submitted`: nbgrader's folder of that name. `page`: renders the feedback on a notebook. `advance`: called with each
     graded submission, or with None for one that this run had graded before. `run_all`: see `grade`. `failures`: reasons
-    why submissions are not in the gradebook. `answers`: (learner, question, source) of the answer cells.
+    why submissions are not in the gradebook. `missed`: what could not be done with these: they could not be "read",
+    "graded" or "recorded". `recorded`: how many this run has recorded. `answers`: (learner, question, source) of the
+    answer cells. Methods that grade or record raise Stopped where nothing can be stored.
     """
 
     recorder: Recorder
@@ -148,6 +153,8 @@ class Session:
     advance: Callable[[Paper | None], None] = lambda _: None
     run_all: bool = False
     failures: dict[Key, str] = field(default_factory=dict)
+    missed: dict[Key, str] = field(default_factory=dict)
+    recorded: int = 0
     answers: list[tuple[str, str, str]] = field(default_factory=list)
 
     def _papers(self, submissions: Iterable[Submission], seed_of: Callable[[Submission], int]) -> Iterator[Paper]:
@@ -155,7 +162,8 @@ class Session:
             self.advance(paper)
             self.answers += paper.answers()
             if paper.failure or not paper.notebooks:
-                self.failures[paper.key] = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
+                why = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
+                self._miss(paper.key, "graded" if paper.failure else "read", why)
             else:
                 yield paper
 
@@ -166,26 +174,33 @@ class Session:
             key = (submission.learner, submission.assignment)
             digests[key] = digest(submission)
             if done.get(key) == digests[key]:
-                with self._only(key):
+                with self._only(key, "read"):
                     self.answers += read(submission).answers()
+                self.recorded += 1
                 self.advance(None)
             else:
                 todo.append(submission)
         for paper in self._papers(todo, lambda _: run.seed):
             with self._only(paper.key):
                 self.recorder.record(run, paper, digests[paper.key], self.page)
+                self.recorded += 1
         return len(digests) - len(todo)
 
+    def _miss(self, key: Key, what: str, why: str) -> None:
+        self.missed[key], self.failures[key] = what, why
+
     @contextlib.contextmanager
-    def _only(self, key: Key) -> Iterator[None]:
+    def _only(self, key: Key, what: str = "recorded") -> Iterator[None]:
         """Note whatever goes wrong inside as the failure of this submission, and go on with the class."""
         try:
             yield
+        except Stopped:
+            raise
         except Failed as error:
-            self.failures[key] = str(error)
+            self._miss(key, what, str(error))
         except Exception as error:
             traceback.print_exc()
-            self.failures[key] = f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}"
+            self._miss(key, what, f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}")
 
     def _stored_seed(self, submission: Submission, otherwise: int) -> int:
         seeds = (score.seed for score in self.recorder.latest(submission.learner, submission.assignment))
@@ -216,3 +231,4 @@ class Session:
         for paper in papers:
             with self._only(paper.key):
                 self.recorder.record(run, paper, digest(paper.submission), self.page)
+                self.recorded += 1

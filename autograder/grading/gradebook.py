@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import logging
 import os
@@ -20,18 +21,66 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
 from nbgrader.exchange.default import release_feedback
-from sqlalchemy import Column, Connection, MetaData, String, Table, create_engine, inspect
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from traitlets.config import Config
+
+from autograder.grading import locks
 
 #: Database → its INSERT … ON CONFLICT, which SQLAlchemy has no common form of.
 INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
+#: So many seconds a gradebook may be locked by somebody else.
+WAIT = 60
+
+
 class Failed(Exception):
     """A step that involves nbgrader or its gradebook failed. The message names what failed and why."""
+
+
+class Stopped(Failed):
+    """The machine cannot store any results now: a disk is full, or the gradebook cannot be used.
+
+    What was stored before stays. The message names the thing and the reason.
+    """
+
+
+#: Errors of a disk that the next file will meet, too.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+
+
+def unwritten(error: OSError) -> Failed:
+    """Return the failure to write a file: Stopped if others cannot be written either."""
+    kind = Stopped if error.errno in _DISK else Failed
+    return kind(f"{error.filename or 'A file'} cannot be written: {error.strerror}.")
+
+
+def unusable(config: Config, error: DBAPIError) -> Failed:
+    """Return the failure of a transaction: Stopped, unless the gradebook only refused what was to be written."""
+    where, reason = place(config), str(error.orig).strip().split("\n")[0]
+    if _is_locked(error):
+        who = locks.holders(where) or "another process"
+        return Stopped(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.")
+    if isinstance(error, OperationalError):
+        return Stopped(f"The gradebook {where} cannot be used: {reason}.")
+    return Failed(f"the gradebook cannot be written: {reason}")
+
+
+def _is_locked(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+
+
+@contextlib.contextmanager
+def transaction(config: Config, engine: Engine) -> Iterator[Connection]:
+    """Provide a transaction; while the gradebook is locked, name who holds it. Raises Failed, and Stopped."""
+    try:
+        with locks.naming_holders(place(config), WAIT), engine.begin() as db:
+            yield db
+    except DBAPIError as error:
+        raise unusable(config, error) from None
 
 
 @contextlib.contextmanager
@@ -55,8 +104,8 @@ def database(run: Path) -> str:
     """
     given = os.environ.get("PASSLAB_DB", "")
     if not given:
-        # A second writer waits for the first, at most 60 s, instead of failing.
-        url = URL.create("sqlite", database=str(run / "gradebook.db"), query={"timeout": "60"})
+        # A second writer waits for the first instead of failing.
+        url = URL.create("sqlite", database=str(run / "gradebook.db"), query={"timeout": str(WAIT)})
         return url.render_as_string()
     expected = "expected postgresql://user:password@host/database or sqlite:////folder/gradebook.db"
     try:
@@ -113,7 +162,10 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
     try:
         converter.start()
     except NbGraderException:
-        raise Failed(last.reason()) from None
+        reason = last.reason()
+        if re.search(r"\((sqlite3|psycopg)\.", reason):  # not nbgrader's reason, but the database's
+            raise Stopped(f"The gradebook {place(config)} cannot be used: {reason}.") from None
+        raise Failed(reason) from None
     except Exception as error:
         raise Failed(f"{type(error).__name__}: {str(error)[:300]}") from None
     finally:
@@ -125,15 +177,15 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
     course = CourseDirectory(config=config)
     for attempt in range(5):
         try:
-            _note_version(course.db_url)
-            with Gradebook(course.db_url, course.course_id) as gradebook:
-                if more:
-                    more.create_all(gradebook.engine)
+            with locks.naming_holders(place(config), WAIT):
+                _note_version(course.db_url)
+                with Gradebook(course.db_url, course.course_id) as gradebook:
+                    if more:
+                        more.create_all(gradebook.engine)
             return
         except DBAPIError as error:  # another process may be creating the same tables: try again
-            if attempt == 4:
-                reason = str(error.orig).strip().split("\n")[0]
-                raise Failed(f"The gradebook {place(config)} cannot be used: {reason}") from None
+            if attempt == 4 or _is_locked(error):
+                raise unusable(config, error) from None
             time.sleep(0.1 * attempt)
 
 

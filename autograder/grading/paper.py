@@ -26,12 +26,16 @@ LONGEST = 50_000
 
 @dataclass
 class Paper:
-    """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time, if known."""
+    """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time, if known.
+
+    `error`: why it could not be graded.
+    """
 
     submission: Submission
     notebooks: dict[str, NotebookNode] = field(default_factory=dict)
     results: dict[str, NotebookResult] = field(default_factory=dict)
     timestamp: str = ""
+    error: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -39,7 +43,7 @@ class Paper:
 
     @property
     def failure(self) -> str:
-        return next((result.failure for result in self.results.values() if result.failure), "")
+        return self.error or next((result.failure for result in self.results.values() if result.failure), "")
 
     def answers(self) -> Iterator[tuple[str, str, str]]:
         """Yield (learner, question, source) of the answer cells; a digest for a long source: a class keeps them all."""

@@ -19,6 +19,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,14 +32,13 @@ from nbgrader.api import SubmittedNotebook, new_uuid
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import Connection, bindparam, create_engine, select
-from sqlalchemy.exc import DBAPIError
 from traitlets.config import Config
 
 from autograder.authoring.answers import SEED_BITS
 from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
-from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
+from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare, transaction, unwritten
 from autograder.grading.intake import TIMESTAMP, Submission
 from autograder.grading.paper import Marks, extra_credit, when, written
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
@@ -106,11 +106,12 @@ class Recorder:
 
     def __init__(self, config: Config):
         prepare(config, OWN)
+        self.config = config
         self.course = CourseDirectory(config=config)
         self.folder = str(Path(self.course.root, self.course.autograded_directory).resolve().parent)
         self.late = AssignLatePenalties(config=config)
         self.place = place(config)
-        self.engine = create_engine(self.course.db_url)
+        self.engine = create_engine(self.course.db_url, pool_pre_ping=True)  # a server may have been restarted
 
     def __enter__(self) -> Recorder:
         return self
@@ -121,12 +122,15 @@ class Recorder:
     def close(self) -> None:
         self.engine.dispose()
 
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return transaction(self.config, self.engine)
+
     # Runs
 
     def begin(self, seed: int | None = None) -> Run:
         """Return this folder's unfinished run, unless `seed` differs from its seed; otherwise start a new one."""
         unfinished = select(RUN).where(RUN.c.folder == self.folder, RUN.c.finished.is_(None))
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             there = db.execute(unfinished).one_or_none()
             if there and seed not in (None, there.seed):
                 db.execute(RUN.update().where(RUN.c.id == there.id).values(finished=_now()))
@@ -141,7 +145,7 @@ class Recorder:
     def aside(self, seed: int) -> Run:
         """Return a run for single submissions, which is finished from the start, so that it is never resumed."""
         run = Run(new_uuid(), seed, _now())
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             row = {"id": run.id, "folder": self.folder, "seed": seed, "started": run.started, "finished": run.started}
             db.execute(RUN.insert(), row)
         return run
@@ -149,13 +153,13 @@ class Recorder:
     def digests(self, run: Run) -> dict[Key, str]:
         """Return what this run has already recorded: (learner, assignment) → digest of the submission."""
         c = NOTEBOOK.c
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             rows = db.execute(select(c.learner, c.assignment, c.digest).where(c.run == run.id)).all()
         return {(row.learner, row.assignment): row.digest for row in rows}
 
     def finish(self, run: Run) -> None:
         """Mark a run as complete; the next one draws new cases."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             db.execute(RUN.update().where(RUN.c.id == run.id, RUN.c.finished.is_(None)).values(finished=_now()))
 
     # Writing
@@ -164,23 +168,20 @@ class Recorder:
         """Write a graded submission, all or nothing: its scores, its notebooks, and a feedback page for each.
 
         Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
-        gradebook or the disk cannot be written.
+        gradebook or a file cannot be written; Stopped, if no other can be written either.
         """
         drafts = {name: page(nb, paper.results[name]) for name, nb in paper.notebooks.items()} if page else {}
         try:
-            with self.engine.begin() as db:
+            with self._transaction() as db:
                 self._write(db, run, paper, digest)
                 marks = scores.marks(db, *paper.key) if drafts else {}
                 self._write_files(paper, {name: draft(marks[name]) for name, draft in drafts.items()})
-        except DBAPIError as error:
-            reason = str(error.orig).strip().split("\n")[0]
-            raise Failed(f"{', '.join(paper.key)}: the gradebook cannot be written: {reason}") from None
         except OSError as error:
-            raise Failed(f"{', '.join(paper.key)}: {error.filename} cannot be written: {error.strerror}") from None
+            raise unwritten(error) from None
 
     def note(self, run: Run, learner: str, nb: NotebookNode, result: NotebookResult) -> None:
         """Write the verdicts on a notebook whose grades nbgrader itself writes."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             cells = self._assignment(db, result.assignment).cells
             known = next(known for name, known in cells.values() if name == result.notebook)
             scored, _ = _assess(nb, result, known)
@@ -323,22 +324,22 @@ class Recorder:
 
     def scores(self) -> dict[Key, list[Score]]:
         """Return (learner, assignment) → the scores that count now, questions in the order of the notebooks."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             return scores.scores(db)
 
     def latest(self, learner: str, assignment: str) -> list[Score]:
         """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             return scores.latest(db, learner, assignment)
 
     def penalties(self) -> dict[Key, float]:
         """Return (learner, assignment) → points deducted for a late submission."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             return scores.penalties(db)
 
     def entries(self, assignment: str, question: str) -> Entries:
         """Return what a leaderboard needs to know about a question's submissions."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             return Entries(
                 scores.handed_in(db, assignment, question),
                 scores.late(db, assignment),
@@ -347,7 +348,7 @@ class Recorder:
 
     def results(self) -> list[NotebookResult]:
         """Return the latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
-        with self.engine.begin() as db:
+        with self._transaction() as db:
             return scores.results(db)
 
 

@@ -17,6 +17,7 @@ grade item; "-" means no grade. Moodle rejects the whole file if it does not kno
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import tempfile
@@ -129,17 +130,27 @@ def _number(value: float) -> str:
 
 
 def write(path: Path, lines: Iterable[Iterable[str]]) -> None:
-    """Write a file atomically: write a new file next to it, then rename that."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    """Write a table atomically."""
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(lines)
+    write_text(path, text.getvalue())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically: write a new file next to it, then rename that. An OSError names the file itself."""
     try:
-        with open(handle, "w", newline="", encoding="utf-8") as out:
-            csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(lines)
-        os.chmod(fresh, 0o666 & ~_umask())
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with open(handle, "w", newline="", encoding="utf-8") as out:
+                out.write(text)
+            os.chmod(fresh, 0o666 & ~_umask())
+            os.replace(fresh, path)
+        except BaseException:
+            os.unlink(fresh)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def _umask() -> int:

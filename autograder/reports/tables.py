@@ -87,8 +87,9 @@ def show(
             notes = [*found.notes.get(learner, ()), *submission.notes]
             mine = {score.question: score for score in scores.get((learner, assignment), ())}
             if (learner, assignment) in failures or not mine:
-                if not submission.notes:
-                    notes.append(f"Not graded: {failures.get((learner, assignment), 'nothing was recorded')}")
+                why = failures.get((learner, assignment), "nothing was recorded")
+                if why not in (" ".join(submission.notes), *submission.notes):
+                    notes.append(f"Not graded: {why}")
                 cells = ["–"] * (len(questions) + 1)
             else:
                 notes += [f"{score.question}: {score.error[:160]}" for score in mine.values() if score.error]

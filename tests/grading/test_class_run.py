@@ -1,12 +1,14 @@
 """A class is graded to its end, whatever happens to one submission."""
 
+import errno
 from types import SimpleNamespace
 
 import nbformat
+import pytest
 
 from autograder.engine.data import NotebookResult
 from autograder.grading import class_run
-from autograder.grading.gradebook import Failed
+from autograder.grading.gradebook import Failed, Stopped
 from autograder.grading.intake import Submission
 from autograder.grading.paper import Paper
 
@@ -29,6 +31,17 @@ def test_a_submission_that_cannot_be_graded_does_not_stop_the_class(tmp_path, mo
     assert papers.keys() == {"ada", "bob", "cleo"}
     assert papers["bob"].submission.notes == ["It could not be graded (SystemError: a bug)."]
     assert not papers["ada"].submission.notes and "a bug" in capsys.readouterr().err
+    assert papers["bob"].failure == papers["bob"].submission.notes[0] and not papers["ada"].failure
+
+
+def test_a_full_disk_is_no_fault_of_a_submission(tmp_path, monkeypatch):
+    def full(paper, submitted):
+        raise OSError(errno.ENOSPC, "No space left on device", "/run/submitted/ada")
+
+    monkeypatch.setattr(class_run, "read", Paper)
+    monkeypatch.setattr(class_run, "hand_over", full)
+    with pytest.raises(Stopped, match="/run/submitted/ada cannot be written: No space left on device"):
+        list(class_run.grade_all([Submission("ada", "day03")], Unused(), lambda _: 0, tmp_path))
 
 
 def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, monkeypatch, capsys):
@@ -55,8 +68,26 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
         (n, "day03") for n in ("bob", "cleo", "zoe")
     }
     assert session.failures["bob", "day03"] == "bob, day03: IndexError: a bug"
+    assert {key[0]: what for key, what in session.missed.items()} == {
+        "bob": "recorded",
+        "cleo": "recorded",
+        "zoe": "read",
+    }
+    assert session.recorded == 3, "zoe was recorded before"
     session.record([Paper(one) for one in class_[:4]], None)
     assert sorted(recorded) == ["ada", "ada", "dan", "dan"] and "a bug" in capsys.readouterr().err
+
+
+def test_a_gradebook_that_cannot_be_used_stops_the_class(tmp_path, monkeypatch):
+    def record(run, paper, *_):
+        raise Stopped("The gradebook is locked.")
+
+    monkeypatch.setattr(class_run, "grade", lambda submission, *_: Paper(submission, {"n": None}))
+    monkeypatch.setattr(Paper, "answers", lambda self: ())
+    session = class_run.Session(SimpleNamespace(digests=lambda run: {}, record=record), Unused(), tmp_path, page=None)
+    with pytest.raises(Stopped):
+        session.grade([Submission(name, "day03") for name in ("ada", "bob", "cleo", "dan")], SimpleNamespace(seed=0))
+    assert not session.failures and not session.recorded
 
 
 def test_a_submission_whose_compiler_has_started_goes_before_one_that_would_wait():

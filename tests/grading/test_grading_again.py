@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import sys
 
 import pytest
 
+from autograder.grading import locks
 from tests.support import tiny
 from tests.support.classes import BAD, GOOD, grades, hand_in, submit
 
@@ -105,6 +107,64 @@ def test_a_clock_that_was_ahead_once_is_not_believed(graded, tmp_path):
     assert passlab(course, "grade", "class", "--replay").returncode == 0
 
 
+#: A disk that is full when a file of that name is written.
+FULL = """
+import errno, os, sys
+from pathlib import Path
+name = sys.argv.pop(1)
+real = os.replace
+
+def replace(fresh, path, *more, **named):
+    if Path(path).name == name:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    real(fresh, path, *more, **named)
+
+os.replace = replace
+sys.argv[0] = "passlab"
+from passlab.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("name", "recorded"), [("grades.csv", 4), ("report.html", 4), ("tiny.ipynb", 0)])
+def test_after_a_full_disk_the_same_command_goes_on_with_the_same_cases(graded, tmp_path, name, recorded):
+    course = shutil.copytree(graded, tmp_path / "full")
+    shutil.rmtree(course / RUN)
+    stopped = tiny.run(course, "-c", FULL, name, "grade", "class", "--jobs", "1")
+    assert stopped.returncode == 1 and "Traceback" not in stopped.stderr, stopped.stderr
+    assert f"{name} cannot be written: No space left on device." in stopped.stderr
+    assert f"What is recorded stays: {recorded} of 4 submissions. When that is mended" in stopped.stderr
+    with sqlite3.connect(course / RUN / "gradebook.db") as db:
+        ((seed, finished),) = db.execute("SELECT seed, finished FROM passlab_run")
+    assert finished is None
+    again = passlab(course, "grade", "class")
+    assert again.returncode == 0 and seeds(course) == {seed}, again.stderr
+    assert ("Resumed: 4 submissions" in again.stdout) == (recorded == 4)
+    assert grades(course, RUN) == grades(graded, RUN)
+
+
+def test_what_could_not_be_recorded_is_said_and_tried_again(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "refused")
+    shutil.rmtree(course / RUN)
+    (course / RUN / "feedback").mkdir(parents=True)
+    (course / RUN / "feedback/learner-0002").touch()
+    first = passlab(course, "grade", "class")
+    assert first.returncode == 1 and "Graded 3 of 4 submissions (1 could not be recorded)" in first.stdout, first.stderr
+    assert first.stdout.splitlines()[-1].startswith("Not everything is recorded. When that is mended")
+    before = seeds(course)
+    (course / RUN / "feedback/learner-0002").unlink()
+    again = passlab(course, "grade", "class")
+    assert again.returncode == 0 and "Resumed: 3 submissions" in again.stdout and seeds(course) == before
+
+
+def test_two_gradings_into_one_folder_take_turns(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "two")
+    with locks.only_grader(course / RUN):
+        second = passlab(course, "grade", "class")
+    assert second.returncode == 1 and f"is in use: process {os.getpid()} (" in second.stderr
+    assert grades(course, RUN) == grades(graded, RUN)
+
+
 WITHOUT = """
 import sys
 from autograder.engine import sandbox
@@ -123,6 +183,9 @@ def test_without_a_whole_sandbox_grading_refuses_unless_told_and_then_every_page
     assert not (course / RUN / "grades.csv").exists()
     told = tiny.run(course, "-c", WITHOUT, "grade", "class", "--unsafe")
     assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines()[-1].startswith(
+        "WARNING: graded with --unsafe, without the whole sandbox. Learners' "
+    )
     assert grades(course, RUN) == grades(graded, RUN)
     pages = [course / RUN / "report.html", *(course / RUN / "feedback").rglob("*.html")]
     assert len(pages) == 5 and all("--unsafe" in page.read_text() for page in pages)
