@@ -894,7 +894,7 @@ def test_a_step_that_fails_is_named_with_its_reason_and_no_other(step, monkeypat
     assert lacking(found) == {layer} | untried
     assert "[Errno 18] Invalid cross-device link: '/the/place'" in found[layer].sentence and found[layer].tried
     for name in untried:
-        assert not found[name].tried and found[name].sentence == f"Could not be tried: see “{layer}”."
+        assert not found[name].tried and found[name].sentence == f"Could not be tried, because “{layer}” failed."
     said = " ".join(sandbox.missing())
     assert said.count("/the/place") == (1 if found[layer].needed else 0)
     assert {name for name in sandbox.LAYERS if f"“{name}”" in said} == {n for n in lacking(found) if found[n].needed}
@@ -964,7 +964,8 @@ def test_what_keeps_a_process_from_starting_is_named_and_the_rest_is_tried_witho
     assert lacking(found) == ({"bubblewrap", "own user", "rlimits"} if os.geteuid() == 0 else {"bubblewrap"})
     assert reason in found[layer].sentence and found[layer].tried
     for untried in lacking(found) - {layer}:
-        assert not found[untried].tried and found[untried].sentence == f"Could not be tried: see “{layer}”."
+        assert not found[untried].tried
+        assert found[untried].sentence == f"Could not be tried, because “{layer}” failed."
 
 
 @pytest.fixture(params=["a folder of its own", "a visible folder", "/dev"])
@@ -1000,6 +1001,32 @@ def test_where_nothing_starts_the_reason_is_given_once(no_bubblewrap, monkeypatc
     assert [name for name, one in found.items() if one.tried] in (["bubblewrap"], ["bubblewrap", "cgroup"])
     first, rest = sandbox.missing()
     assert "bwrap is not installed" in first and rest.count("could not be tried") == 1 and "“rlimits”" in rest
+    assert rest.endswith(": could not be tried, because “bubblewrap” failed.")
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        ("6.18.0-rc1", ""),
+        ("5.14", ""),
+        ("5.10.0-21-amd64", ". This layer needs Linux 5.14 or newer (this is 5.10.0-21-amd64)"),
+    ],
+)
+def test_a_kernel_that_is_new_enough_is_not_asked_for(monkeypatch, release, said):
+    monkeypatch.setattr(sandbox.platform, "release", lambda: release)
+    found = replaced(monkeypatch, "sandbox._rlimits", NOTHING)["rlimits"].sentence
+    assert found.endswith(f"a confined process could take more memory{said}.")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="what root is told")
+def test_root_is_not_told_to_be_root(monkeypatch):
+    change, _, _ = COMMANDS["the user cannot be changed"]
+    real = sandbox._bubblewrap
+    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *given: change(real(*given)))
+    monkeypatch.setattr(sandbox, "_no_cgroup", lambda: "there is none for this process")
+    found = {one.name: one.sentence for one in sandbox.layers()}
+    for layer in ("own user", "cgroup"):
+        assert "This layer needs " in found[layer] and "root" not in found[layer] and "apt" not in found[layer]
 
 
 def test_a_kernel_without_landlock_grades(monkeypatch):

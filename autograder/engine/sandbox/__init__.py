@@ -18,6 +18,7 @@ import mmap
 import os
 import platform
 import queue
+import re
 import resource
 import shutil
 import signal
@@ -490,12 +491,46 @@ class Layer:
 
 
 class _Row(NamedTuple):
-    """What is said about a layer: whether it is required, what it guarantees, the risk without it, what it needs."""
+    """What is said about a layer: whether it is required, what it guarantees, the risk without it, what it needs.
+
+    `needs`: a function where that depends on this machine, so that nothing is asked for that is here; "" if all is.
+    """
 
     needed: bool
     good: str
     risk: str
-    needs: str
+    needs: str | Callable[[], str]
+
+
+def _bubblewrap_needs() -> str:
+    leave = (
+        "leave to make namespaces, which a container has to be given (docker run --security-opt seccomp=unconfined "
+        "--cap-add SYS_ADMIN)"
+    )
+    return leave if shutil.which("bwrap") else "bubblewrap (Debian: apt install bubblewrap)"
+
+
+def _own_user_needs() -> str:
+    if os.geteuid() != 0:
+        return "root"
+    if not shutil.which("setpriv"):
+        return "setpriv (Debian: apt install util-linux)"
+    ids = " and ".join(map(str, USERS.values()))
+    return (
+        f"leave to become users {ids}, which a container or user namespace has to be given (CAP_SETUID and CAP_SETGID, "
+        "and these numbers in its map of users), and a project that others may read (chmod -R a+rX)"
+    )
+
+
+def _rlimits_needs() -> str:
+    version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+    return "" if version >= (5, 14) else f"Linux 5.14 or newer (this is {platform.release()})"
+
+
+def _cgroup_needs() -> str:
+    if os.geteuid() != 0:
+        return "root, or a separate control group (systemd-run --user --scope -p Delegate=yes passlab grade …)"
+    return "a control group that may be written, which a container has to be given (/sys/fs/cgroup, not read-only)"
 
 
 _USER_NAMESPACES = (
@@ -507,14 +542,13 @@ LAYERS: dict[str, _Row] = {
         True,
         "learner code sees the system, Python and lib/passlab without the judges of exercises; no network",
         "learner code could read hidden cases and use the network",
-        "bubblewrap (Debian: apt install bubblewrap) and, in a container, leave to make namespaces "
-        "(docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN)",
+        _bubblewrap_needs,
     ),
     "own user": _Row(
         True,
         f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, who own nothing",
         "learner code runs as you",
-        "root, setpriv (Debian: apt install util-linux), and a project that others may read (chmod -R a+rX)",
+        _own_user_needs,
     ),
     "namespaces": _Row(
         True,
@@ -538,7 +572,7 @@ LAYERS: dict[str, _Row] = {
         True,
         "memory, processes, open files and file sizes are limited",
         "learner code can use up all memory or all processes",
-        f"Linux 5.14 or newer (this is {platform.release()})",
+        _rlimits_needs,
     ),
     "own tmp": _Row(
         True,
@@ -550,7 +584,7 @@ LAYERS: dict[str, _Row] = {
         False,
         "memory and processes are limited for each submission as a whole",
         "memory is limited for each process of a submission, not for the submission as a whole",
-        "root, or a separate control group (systemd-run --user --scope -p Delegate=yes passlab grade …)",
+        _cgroup_needs,
     ),
 }
 #: layer → the layer without which it cannot be tried.
@@ -565,9 +599,10 @@ def layers() -> list[Layer]:
     for name, row in LAYERS.items():
         if name not in reasons:
             below = _BUILT_ON.get(name)
-            sentence = f"could not be tried: see “{below if reasons.get(below) else broken}”"
+            sentence = f"could not be tried, because “{below if reasons.get(below) else broken}” failed"
         elif reason := reasons[name]:
-            sentence = f"{row.risk}: {reason}. This layer needs {row.needs}"
+            needs = row.needs if isinstance(row.needs, str) else row.needs()
+            sentence = f"{row.risk}: {reason}{f'. This layer needs {needs}' if needs else ''}"
         else:
             sentence = row.good
         needed = row.needed and (name != "own user" or os.geteuid() == 0)
@@ -579,9 +614,16 @@ def layers() -> list[Layer]:
 def missing() -> list[str]:
     """Return a sentence for each required layer that does not hold on this machine, with the reason and the remedy."""
     lacking = [one for one in layers() if one.needed and not one.holds]
-    untried = ", ".join(f"“{one.name}”" for one in lacking if not one.tried)
     sentences = [f"The layer “{one.name}” is missing. {one.sentence}" for one in lacking if one.tried]
-    return [*sentences, f"Without that, these layers could not be tried: {untried}."] if untried else sentences
+    untried: dict[str, list[str]] = {}
+    for one in lacking:
+        if not one.tried:
+            untried.setdefault(one.sentence, []).append(f"“{one.name}”")
+    # Several that could not be tried for the same reason are one sentence.
+    return [
+        *sentences,
+        *(f"{', '.join(names)}: {sentence[0].lower()}{sentence[1:]}" for sentence, names in untried.items()),
+    ]
 
 
 def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
