@@ -52,6 +52,15 @@ class Stopped(Failed):
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Have an OSError name this file: that of a full disk names none, and others a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
 def unwritten(error: OSError) -> Failed:
     """Return the failure to write a file: Stopped if others cannot be written either."""
     kind = Stopped if error.errno in _DISK else Failed

@@ -17,6 +17,7 @@ from nbgrader import utils
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
+from autograder.grading.gradebook import writing
 from autograder.grading.intake import TIMESTAMP, Damaged, Submission
 from passlab import exercises
 
@@ -98,9 +99,11 @@ def hand_over(paper: Paper, folder: Path) -> None:
     target = folder / paper.submission.learner / paper.submission.assignment
     target.mkdir(parents=True, exist_ok=True)
     for name, nb in paper.notebooks.items():
-        (target / f"{name}.ipynb").write_text(written(nb), encoding="utf-8")
+        with writing(target / f"{name}.ipynb"):
+            (target / f"{name}.ipynb").write_text(written(nb), encoding="utf-8")
     if paper.timestamp:
-        (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
+        with writing(target / TIMESTAMP):
+            (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
     elif target / TIMESTAMP not in paper.submission.times:  # of an earlier grading
         (target / TIMESTAMP).unlink(missing_ok=True)
 

@@ -38,7 +38,17 @@ from autograder.authoring.answers import SEED_BITS
 from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
-from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare, transaction, unwritten
+from autograder.grading.gradebook import (
+    INSERT,
+    TABLES,
+    Failed,
+    add_learners,
+    place,
+    prepare,
+    transaction,
+    unwritten,
+    writing,
+)
 from autograder.grading.intake import TIMESTAMP, Submission
 from autograder.grading.paper import Marks, extra_credit, when, written
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
@@ -512,13 +522,14 @@ def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         fresh = folder / f".{name}.{os.getpid()}.tmp"
-        fresh.unlink(missing_ok=True)
-        with fresh.open("xb") as out:
-            out.write(text.encode("utf-8", "replace"))
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.chmod(mode)
-        fresh.replace(folder / name)
+        with writing(folder / name):
+            fresh.unlink(missing_ok=True)
+            with fresh.open("xb") as out:
+                out.write(text.encode("utf-8", "replace"))
+                out.flush()
+                os.fsync(out.fileno())
+            fresh.chmod(mode)
+            fresh.replace(folder / name)
     for left in folder.iterdir():
         if left.name not in files and not left.is_dir():
             left.unlink()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
 from autograder.grading.files import Damaged, read_text
+from autograder.grading.gradebook import writing
 from autograder.grading.scores import NOT_HANDED_IN, UNANSWERED
 from passlab.judge import VERDICTS
 
@@ -138,7 +139,7 @@ def write(path: Path, lines: Iterable[Iterable[str]]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically: write a new file next to it, then rename that. An OSError names the file itself."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
@@ -149,8 +150,6 @@ def write_text(path: Path, text: str) -> None:
         except BaseException:
             os.unlink(fresh)
             raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def _umask() -> int:

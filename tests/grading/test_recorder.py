@@ -420,12 +420,12 @@ def test_nothing_is_recorded_of_what_was_not_graded(config):
 )
 def test_a_full_disk_stops_a_grading_and_a_file_alone_does_not(config, monkeypatch, number, kind):
     def full(*_):
-        raise OSError(number, os.strerror(number), "/the/file")
+        raise OSError(number, os.strerror(number))  # as of a write, which knows no name
 
     with Recorder(config) as recorder:
         run = recorder.begin()
         monkeypatch.setattr(Path, "replace", full)
-        with pytest.raises(Failed, match=f"/the/file cannot be written: {os.strerror(number)}") as failure:
+        with pytest.raises(Failed, match=f"ada/ps1/p1.ipynb cannot be written: {os.strerror(number)}") as failure:
             recorder.record(run, books.paper(config, "ada", ALL), "")
         assert type(failure.value) is kind
         monkeypatch.undo()
