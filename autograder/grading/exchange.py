@@ -1,28 +1,28 @@
 """Collect from nbgrader's exchange what learners cannot forge; release feedback, whichever command wrote it.
 
 A submission in the exchange is a folder that its learner made: its name says whose it is and when it came, and it may
-contain links. nbgrader believes the name and follows the links with the rights of the instructor, who can read the
-solutions. The owner of a file and the time of its last change are the kernel's word, and are believed here.
+contain links, to itself too. nbgrader believes the name and follows the links, for ever, with the rights of the
+instructor, who can read the solutions. Here links are left out, and entries and bytes are counted while they are
+copied, the same share for each learner. The owner of a file and the time of its last change are the kernel's word, and
+are believed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
-import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback, release_feedback
 from nbgrader.utils import ignore_patterns, parse_utc
 
+from autograder.grading import files
+
 #: A clock's seconds between the name of a submission and its last file.
 COPYING = timedelta(minutes=2)
-
-
-class _Foreign(OSError):
-    """A file in a submission that is not the learner's, or no file."""
 
 
 class Collect(ExchangeCollect):
@@ -40,32 +40,30 @@ class Collect(ExchangeCollect):
             record["username"] = str(owner)
         return record
 
+    def copy_files(self):
+        folder = Path(self.coursedir.root)
+        self._share = files.shares(folder, len(self.src_records), 1000 * self.coursedir.max_dir_size)
+        super().copy_files()
+
     def do_copy(self, src, dest, log=None):
-        """Copy the files that belong to the owner of `src`. What cannot be copied is named in the log."""
-        owner, latest = os.lstat(src).st_uid, os.lstat(src).st_ctime
+        """Copy the regular files that belong to the owner of `src`. What is not copied is named in the log."""
+        folder = Path(src).parent.resolve() / Path(src).name
+        ignored = ignore_patterns(self.coursedir.ignore, self.coursedir.include, self.coursedir.max_file_size, self.log)
 
-        def copied(source, target):
-            nonlocal latest
-            # A link may take a file's place after any look at its name, so look at what has been opened.
-            with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_uid != owner or not stat.S_ISREG(found.st_mode):
-                    raise _Foreign(0, "it is not a file of the learner's", os.fspath(source))
-                latest = max(latest, found.st_ctime)
-                with open(target, "wb") as out:
-                    shutil.copyfileobj(file, out)
+        def skip(path: Path) -> bool:
+            return bool(ignored(str(folder / path.parent), [path.name]))
 
-        limit = 1000 * self.coursedir.max_dir_size
-        if self.get_size(src) > limit:
-            self.log.error("%s was not collected: it has more than %d bytes", src, limit)
-            return
-        ignore = ignore_patterns(self.coursedir.ignore, self.coursedir.include, self.coursedir.max_file_size, self.log)
         try:
-            shutil.copytree(src, dest, ignore=ignore, copy_function=copied)
-        except (shutil.Error, OSError) as error:
-            self.log.error("not all of %s was collected: %s", src, error)
-        if os.path.isdir(dest):
-            self._date(Path(dest), datetime.fromtimestamp(latest, UTC).replace(tzinfo=None))
+            notes, latest = files.copy(folder, Path(dest), self._share(), skip, os.lstat(folder).st_uid)
+        except files.Damaged as why:
+            self.log.error("%s was not collected: %s", src, why)
+            return
+        except files.Full as why:
+            shutil.rmtree(dest, ignore_errors=True)  # not half a submission
+            self.fail(f"{src} was not collected: {why}")
+        for note in notes:
+            self.log.error("%s: %s", src, note)
+        self._date(Path(dest), datetime.fromtimestamp(latest, UTC).replace(tzinfo=None))
 
     def _date(self, dest: Path, latest: datetime) -> None:
         """Let a submission that was changed after the time in its `timestamp.txt` count from its last change."""
@@ -90,6 +88,8 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
                 self.coursedir.submitted_directory, learner, self.coursedir.assignment_id
             )
             for name in ("timestamp.txt", "submission_secret.txt"):
-                if not (folder / name).exists() and Path(submitted, name).exists():
-                    shutil.copy(Path(submitted, name), folder)
+                if not (folder / name).exists():
+                    with contextlib.suppress(files.Damaged):
+                        text = files.read_bytes(Path(submitted, name), 1_000)
+                        (folder / name).write_bytes(text)
         super().copy_files()

@@ -1,4 +1,4 @@
-"""Read submitted files, which are not trusted: regular files only, no links, up to a limit; and archives of them."""
+"""Read, copy and unpack submitted files, which are not trusted: regular files only, no links, up to a limit."""
 
 from __future__ import annotations
 
@@ -6,30 +6,85 @@ import errno
 import gzip
 import os
 import re
+import shutil
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 MIB = 2**20
 #: Far more than any ordinary notebook of this course has.
 MAX_BYTES = 20 * MIB
-#: Limits for the archive of a class, and for the archive of one learner.
-CLASS_BYTES, CLASS_FILES = 8 * 1024 * MIB, 100_000
+#: The most bytes that are copied or unpacked of a class, and of one learner; and the most entries of one learner.
+CLASS_BYTES = 8 * 1024 * MIB
 LEARNER_BYTES, LEARNER_FILES = 100 * MIB, 2_000
+#: The bytes of a disk that stay free for others.
+RESERVE = 64 * MIB
+#: How many entries of a learner's folder are looked at, and how deep.
+ENTRIES, DEPTH = 50_000, 20
 
 _RATIO, _RATIO_FROM = 200, 4 * MIB  # text compresses to a tenth, seldom to a hundredth
 #: The largest table of contents of a zip archive: zipfile makes an object of half a kilobyte for every 50 bytes of it.
 _CONTENTS = 16 * MIB
 _CHUNK = 2**16
 _MOST_NOTES = 50
+TOO_MANY = "there are too many entries of this learner's."
 
 
 class Damaged(Exception):
     """A submitted file cannot be read. The message tells what is wrong with it."""
+
+
+class Full(Exception):
+    """The disk is full. The message continues a sentence, and says whose disk it is."""
+
+
+@dataclass
+class Share:
+    """The bytes and entries of one learner that are still read, whether or not they are kept. `limit`: of the bytes,
+    in words."""
+
+    bytes: int
+    entries: int
+    limit: str
+
+    def read(self, size: int) -> None:
+        """Count bytes. Raises _Refused if there are too many."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise _Refused(self.limit)
+
+
+def shares(folder: Path, learners: int, most: int = 0) -> Callable[[], Share]:
+    """Return a function that makes a learner's share of what may be written to a folder, the same for all of a class.
+
+    most: the most bytes of one learner, where LEARNER_BYTES does not hold. A small disk gives small shares, so no
+    learner takes what another one needs.
+    """
+    learners = max(learners, 1)
+    size, limit = min(most or LEARNER_BYTES, CLASS_BYTES // learners), "there are more than {} of this learner's."
+    free = max(shutil.disk_usage(folder).free - RESERVE, 0) // learners
+    if free < size:
+        size = free
+        limit = (
+            f"there are more than {{}} of this learner's, which is the share of each in what is free in {folder}. This "
+            "is the disk of who grades: make space there and try again."
+        )
+    said = limit.format(f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes")
+    return lambda: Share(size, LEARNER_FILES, said)
+
+
+def full(error: OSError, folder: Path) -> Full | None:
+    """Return what to tell if an error says that a disk is full."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return Full(f"there is no space left in {folder}. This is the disk of who grades: make space there and try again.")
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -38,18 +93,27 @@ def open_plain(path: Path) -> BinaryIO:
     Hard links are read: whoever made one could have copied the file, and refusing it would punish the owner of the
     other name.
     """
+    # O_NONBLOCK: opening a pipe without a writer must not block.
+    handle = _open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    about = os.fstat(handle)
+    if stat.S_ISREG(about.st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise Damaged(f"{path.name} is not a regular file (but a folder, a pipe or a device).")
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a path without following links anywhere in it. Raises Damaged."""
     path = Path(os.path.abspath(path))
     folder = None
     try:
         # Folder by folder, so that no part of the path can be replaced after it was checked.
         for part in path.parts[:-1]:
-            flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
-            inner = os.open(part, flags, dir_fd=folder)
+            inner = os.open(part, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             if folder is not None:
                 os.close(folder)
             folder = inner
-        # O_NONBLOCK: opening a pipe without a writer must not block.
-        handle = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
+        return os.open(path.name, flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise Damaged(f"{path.name} is a link, or is reached through one; links are not followed.") from None
@@ -57,11 +121,6 @@ def open_plain(path: Path) -> BinaryIO:
     finally:
         if folder is not None:
             os.close(folder)
-    about = os.fstat(handle)
-    if stat.S_ISREG(about.st_mode):
-        return os.fdopen(handle, "rb")
-    os.close(handle)
-    raise Damaged(f"{path.name} is not a regular file (but a folder, a pipe or a device).")
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -91,55 +150,165 @@ def printable(name: str) -> str:
     return name if len(name) <= 120 else f"{name[:60]}…{name[-50:]}"
 
 
-# Archives
-
-
 class _Refused(Exception):
     """An entry is skipped. The message completes a sentence that begins with its name."""
+
+
+class _Notes(list[str]):
+    """The first sentences about a folder or an archive: a learner chooses how many there would be."""
+
+    def add(self, sentence: str) -> None:
+        if len(self) < _MOST_NOTES:
+            self.append(sentence)
+        elif len(self) == _MOST_NOTES:
+            self.append(f"More entries were skipped; only the first {_MOST_NOTES} are listed.")
+
+
+# Folders
+
+
+class Walked(NamedTuple):
+    """An entry of a folder. `path`: relative to it; `about`: its own status, a link's for a link."""
+
+    path: Path
+    about: os.stat_result
+
+
+def walk(folder: Path, skip: Callable[[Path], bool]) -> Iterator[Walked]:
+    """Yield the first entries below a folder, the shallowest and of these notebooks first, without following links.
+
+    skip: whether to leave out an entry, and what is below it, by its path relative to the folder.
+    """
+    waiting, most = deque([Path()]), ENTRIES
+    while waiting and most > 0:
+        inside = waiting.popleft()
+        try:
+            handle = _open(folder / inside, os.O_RDONLY | os.O_DIRECTORY)
+        except Damaged:
+            continue
+        try:
+            with os.scandir(handle) as entries:
+                found = [Walked(inside / one.name, one.stat(follow_symlinks=False)) for one in islice(entries, most)]
+        except OSError:  # an entry is gone
+            continue
+        finally:
+            os.close(handle)
+        most -= len(found)
+        for one in sorted(found, key=lambda one: (one.path.suffix != ".ipynb", one.path)):
+            if not skip(one.path):
+                yield one
+                if stat.S_ISDIR(one.about.st_mode) and len(one.path.parts) < DEPTH:
+                    waiting.append(one.path)
+
+
+def copy(source: Path, target: Path, share: Share, skip: Callable[[Path], bool], owner: int) -> tuple[list[str], float]:
+    """Copy the regular files below a folder that belong to `owner`.
+
+    skip: as for `walk`. Return a sentence for each entry that was not copied, and the time at which the last one that
+    was copied had been changed. Raises Full, and Damaged for a folder that is a link.
+    """
+    os.close(_open(source, os.O_RDONLY | os.O_DIRECTORY))
+    target.mkdir(parents=True)
+    notes, latest = _Notes(), os.lstat(source).st_ctime
+    for path, about in walk(source, skip):
+        try:
+            if not (stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)):
+                raise _Refused("it is a link, a pipe or a device.")
+            share.entries -= 1
+            if share.entries < 0:
+                notes.add(f"{printable(str(path))} and what follows was not copied: {TOO_MANY}")
+                break
+            if stat.S_ISDIR(about.st_mode):
+                (target / path).mkdir()
+            else:
+                latest = max(latest, _copy(source / path, target / path, share, owner))
+        except (_Refused, Damaged) as why:
+            notes.add(f"{printable(str(path))} was not copied: {why}")
+    return notes, latest
+
+
+def _copy(source: Path, target: Path, share: Share, owner: int) -> float:
+    """Copy one file, and return the time at which it was changed."""
+    # Something else may have taken the file's place after any look at its name, so look at what has been opened.
+    with open_plain(source) as file:
+        about = os.fstat(file.fileno())
+        if about.st_uid != owner:
+            raise _Refused("it is not a file of the learner's.")
+        if about.st_size > share.bytes:
+            raise _Refused(share.limit)
+        _fill(target, _pieces(file), share.read)
+    return about.st_ctime
+
+
+def _fill(target: Path, pieces: Iterator[bytes], count: Callable[[int], None]) -> None:
+    """Write a new file; remove it if anything fails. count: called with the size of each piece. Raises Full."""
+    with target.open("xb") as out:
+        try:
+            for piece in pieces:
+                count(len(piece))
+                try:
+                    out.write(piece)
+                    out.flush()
+                except OSError as error:
+                    raise full(error, target.parent) or error from None
+        except BaseException:
+            target.unlink()
+            raise
+
+
+# Archives
 
 
 class _Stop(Exception):
     """Nothing more is read from an archive. The message completes a sentence that begins with its name."""
 
 
-def unpack(path: Path, into: Path, suffixes: tuple[str, ...], total: int, most: int) -> list[str]:
-    """Unpack the files of a .zip or .tar.gz whose names end in one of `suffixes` into an empty folder.
+#: The parts of an entry's path → what tells it from others of which only the first is unpacked; None: not wanted.
+Wanted = Callable[[list[str]], Hashable | None]
 
-    total: the most bytes to unpack. most: the most entries to read. Sizes are counted while reading, regardless of the
-    headers; nested archives are not unpacked. Return a sentence for each entry that was skipped. Raises Damaged if the
-    file is not an archive.
-    """
-    notes: list[str] = []
-    count = written = 0
-    taken: set[str] = set()
 
-    def note(sentence: str) -> None:
-        if len(notes) < _MOST_NOTES:
-            notes.append(f"{printable(path.name)}: {sentence}")
-        elif len(notes) == _MOST_NOTES:
-            notes.append(f"{printable(path.name)}: more entries were skipped; only the first {_MOST_NOTES} are listed.")
-
+def listed(path: Path) -> Iterator[list[str]]:
+    """Yield the parts of the paths in an archive that are valid. Raises Damaged."""
     with open_plain(path) as file:
         try:
-            for name, entry in (_zip_entries if path.suffix.lower() == ".zip" else _tar_entries)(file, path.name):
-                count += 1
-                if count > most:
-                    raise _Stop(f"it has more than {most:,} entries; the rest was not read.")
+            for name, _ in _entries(path)(file, path.name):
+                try:
+                    yield _parts(name)
+                except _Refused:
+                    continue
+        except _Stop:
+            return
+
+
+def unpack(path: Path, into: Path, wanted: Wanted, share_of: Callable[[list[str]], Share]) -> list[str]:
+    """Unpack the wanted files of a .zip or .tar.gz into an empty folder, of a zip the shallowest first.
+
+    share_of: the share that an entry counts against. Sizes are counted while reading, regardless of the headers, and of
+    files that are refused, too; nested archives are not unpacked. Return a sentence for each entry that was skipped.
+    Raises Damaged if the file is not an archive, and Full.
+    """
+    notes, taken = _Notes(), set()
+    with open_plain(path) as file:
+        try:
+            for name, entry in _entries(path)(file, path.name):
                 try:
                     parts = _parts(name)
                     entry.check()
-                    if not parts or not parts[-1].lower().endswith(suffixes):
+                    key = wanted(parts) if parts else None
+                    if key is None:
                         continue
-                    if (known := "/".join(parts).casefold()) in taken:
+                    share = share_of(parts)
+                    share.entries -= 1
+                    if share.entries < 0:
+                        raise _Refused(TOO_MANY)
+                    if key in taken:
                         raise _Refused("there are two files of this name; the first one was used.")
-                    taken.add(known)
-                    written += _write(entry, into.joinpath(*parts), min(MAX_BYTES, total - written))
+                    _write(entry, into.joinpath(*parts), share)
+                    taken.add(key)
                 except _Refused as why:
-                    note(f"{printable(name)} was skipped: {why}")
-                if written >= total:
-                    raise _Stop(f"it unpacks to more than {total // MIB} MiB; the rest was not read.")
+                    notes.add(f"{printable(path.name)}: {printable(name)} was skipped: {why}")
         except _Stop as why:
-            note(str(why))
+            notes.add(f"{printable(path.name)}: {why}")
     return notes
 
 
@@ -153,27 +322,29 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
-def _write(entry: _Entry, target: Path, limit: int) -> int:
-    """Write one entry and return its size in bytes. Raises _Refused if it has more than `limit`."""
-    size, out = 0, None
+def _write(entry: _Entry, target: Path, share: Share) -> None:
+    """Write one entry."""
+    size = 0
+    if share.bytes <= 0:
+        raise _Refused(share.limit)
+
+    def count(piece: int) -> None:
+        nonlocal size
+        size += piece
+        share.read(piece)
+        if size > MAX_BYTES:
+            raise _Refused(f"it unpacks to more than {MAX_BYTES / MIB:.0f} MiB.")
+        if size > _RATIO_FROM and size > _RATIO * entry.packed():
+            raise _Refused(f"it unpacks to more than {_RATIO} times its size.")
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        out = target.open("xb")
-        for chunk in entry.chunks():
-            size += len(chunk)
-            if size > limit:
-                raise _Refused(f"it unpacks to more than {limit / MIB:.0f} MiB.")
-            if size > _RATIO_FROM and size > _RATIO * entry.packed():
-                raise _Refused(f"it unpacks to more than {_RATIO} times its size.")
-            out.write(chunk)
-        out.close()
-        return size
+        _fill(target, entry.chunks(), count)
+    except (_Refused, _Stop, Full):
+        raise
     except Exception as error:
-        if out:
-            out.close()
-            target.unlink()
-        if isinstance(error, _Refused | _Stop):
-            raise
+        if isinstance(error, OSError) and (failure := full(error, target.parent)):
+            raise failure from None
         # For damaged entries, zipfile raises a dozen kinds of errors, and tarfile several more.
         raise _Refused(f"it cannot be unpacked ({printable(str(error)) or type(error).__name__}).") from None
 
@@ -200,13 +371,17 @@ class _Bounded:
         return self.file.read(min(size, _CONTENTS))
 
 
+def _entries(path: Path) -> Callable[[BinaryIO, str], Iterator[tuple[str, _Entry]]]:
+    return _zip_entries if path.suffix.lower() == ".zip" else _tar_entries
+
+
 def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
     try:
         archive = zipfile.ZipFile(_Bounded(file))
     except Exception as error:
         raise Damaged(f"{printable(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
     with archive:
-        for info in archive.infolist():
+        for info in sorted(archive.infolist(), key=lambda info: info.orig_filename.count("/")):
 
             def check(info=info):
                 kind = stat.S_IFMT(info.external_attr >> 16)
@@ -222,7 +397,7 @@ def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
                 with archive.open(info) as inner:
                     yield from _pieces(inner)
 
-            if not info.is_dir():
+            if not info.orig_filename.endswith("/"):
                 # `orig_filename` is the name in the archive, before zipfile truncates and normalizes it.
                 yield info.orig_filename, _Entry(check, chunks, lambda info=info: info.compress_size)
 

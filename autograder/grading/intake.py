@@ -12,9 +12,10 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from stat import S_ISDIR
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -43,6 +44,8 @@ MAX_NOTES = 50
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
+#: How the names of files end that are unpacked of the archive of a class.
+_HANDED_IN = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
 #: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
@@ -103,12 +106,10 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _handed_in(path: Path) -> list[Path]:
-    """Return all notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
-    found = []
-    for folder, below, names in os.walk(path):
-        below[:] = [b for b in below if not b.startswith(".") and b not in _LITTER]
-        found += [Path(folder) / n for n in names if n.endswith((".ipynb", ".zip")) and not n.startswith(".")]
-    return sorted(found, key=lambda p: (len(p.parts), p))
+    """Return the notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
+    found = files.walk(path, lambda inside: inside.name.startswith(".") or inside.name in _LITTER)
+    names = [one.path for one in found if one.path.name.endswith((".ipynb", ".zip")) and not S_ISDIR(one.about.st_mode)]
+    return [path / name for name in sorted(names, key=lambda name: (len(name.parts), name))]
 
 
 def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
@@ -190,24 +191,15 @@ def collect(
     """
     found = Class()
     if path.is_file():
-        path = _unpack_class(path, scratch, found)
+        path = _unpack_class(path, scratch, known, found)
     home = _class_folder(path.resolve(), known, found)
-    search = _Search(found, known, scratch)
-    folders = []
+    folders, flat, strays = [], [], []
     for folder in _folders(home):
         moodle = _MOODLE.fullmatch(folder.name)
         if folder.name in known:
             found.note("", f"{folder.name}/ is named like an assignment; a learner's folder was expected here.")
         elif not (moodle and moodle["what"] == "onlinetext"):  # typed into the browser
             folders.append(folder)
-    for folder, learner in _learners(folders, found, moodle_ids or {}, names or {}).items():
-        moodle = _MOODLE.fullmatch(folder.name)
-        if not moodle:
-            search.homes[learner] = folder
-        with found.only(learner):
-            if not search.below(learner, folder, as_expected=bool(moodle)):
-                found.note(learner, "There is no notebook in this folder.")
-    flat, strays = [], []
     for p in sorted(home.iterdir()):
         if p.is_symlink():
             found.note("", f"{files.printable(p.name)} is a link and was not followed.")
@@ -215,6 +207,14 @@ def collect(
             flat.append((p, canvas))
         elif p.suffix == ".ipynb":
             strays.append(p.name)
+    search = _Search(found, known, scratch, len(folders) + len({canvas["number"] for _, canvas in flat}))
+    for folder, learner in _learners(folders, found, moodle_ids or {}, names or {}).items():
+        moodle = _MOODLE.fullmatch(folder.name)
+        if not moodle:
+            search.homes[learner] = folder
+        with found.only(learner):
+            if not search.below(learner, folder, as_expected=bool(moodle)):
+                found.note(learner, "There is no notebook in this folder.")
     # The last of several attempts (graphs.ipynb, graphs-1.ipynb, …) counts, so it is filed first.
     for p, canvas in sorted(flat, key=lambda one: (_attempt(one[1]["file"]), one[0]), reverse=True):
         number = canvas["number"]
@@ -232,7 +232,7 @@ def _attempt(name: str) -> int:
     return int(again[1]) if again else 0
 
 
-def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
+def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], found: Class) -> Path:
     """Unpack the archive of a class and return its folder. Raises Damaged if the file is not an archive."""
     if not path.name.lower().endswith(_ARCHIVES):
         raise Damaged(
@@ -242,20 +242,57 @@ def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
         raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
-    suffixes = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
-    for note in files.unpack(path.resolve(), inside, suffixes, files.CLASS_BYTES, files.CLASS_FILES):
+    path = path.resolve()
+
+    def wanted(parts: list[str]) -> str | None:
+        return "/".join(parts).casefold() if parts[-1].lower().endswith(_HANDED_IN) else None
+
+    whose = _whose([parts for parts in files.listed(path) if parts and wanted(parts)], known)
+    learners = {*whose.values()}
+    share = files.shares(inside, len(learners))
+    left = {learner: share() for learner in learners}
+    try:
+        notes = files.unpack(path, inside, wanted, lambda parts: left[whose[tuple(parts)]])
+    except files.Full as why:
+        raise Damaged(f"{path.name} was not unpacked: {why}") from None
+    for note in notes:
         found.note("", note)
     return inside
+
+
+def _whose(paths: list[list[str]], known: Collection[str]) -> dict[tuple[str, ...], str]:
+    """Return path in the archive of a class → the folder of its learner, or the number that Canvas gave.
+
+    Learners' folders all lie as deep as the first of them: nobody can put a file above the own one.
+    """
+
+    def depth(path: list[str]) -> int | None:
+        for at, part in enumerate(path):
+            if part in known:
+                return max(at - 1, 0)
+            if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
+                return at
+        return None
+
+    depths = [at for at in map(depth, paths) if at is not None]
+    depths = depths or [max(len(path) - 2, 0) for path in paths if path[-1].endswith(".ipynb")]
+    level = min(depths, default=0)
+    whose = {}
+    for path in paths:
+        part = path[min(level, len(path) - 1)]
+        canvas = _CANVAS.fullmatch(part)
+        whose[tuple(path)] = canvas["number"] if canvas else part
+    return whose
 
 
 class _Search:
     """Searches learners' folders and files what it finds in a Class."""
 
-    def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None):
+    def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None, learners: int):
         self.found, self.known, self.scratch = found, known, scratch
-        #: Learner → their archives so far, and the bytes that may still be unpacked.
+        #: Learner → their archives so far, and what may still be unpacked of them.
         self.archives: Counter[str] = Counter()
-        self.left: dict[str, int] = defaultdict(lambda: files.LEARNER_BYTES)
+        self.left: dict[str, files.Share] = defaultdict(files.shares(scratch, learners)) if scratch else {}
         self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
         #: Learner → their folder, where its layout is nbgrader's: learner/assignment/timestamp.txt is the collection's.
         self.homes: dict[str, Path] = {}
@@ -288,17 +325,32 @@ class _Search:
             return
         into = self.scratch / f"learner-{self.archives.total()}"
         into.mkdir()
-        try:
-            for note in files.unpack(path, into, (".ipynb",), self.left[learner], files.LEARNER_FILES):
-                self.found.note(learner, note)
-        except Damaged as error:
-            self.found.note(learner, str(error))
-            return
-        self.left[learner] -= sum(unpacked.stat().st_size for unpacked in into.rglob("*.ipynb"))
-        if not self.below(learner, into, inside, archives=False):
-            self.found.note(learner, f"{inside}: there is no notebook in this archive.")
+        notebooks = 0
 
-    def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        def wanted(parts: list[str]) -> tuple[str, str] | None:
+            """Return the assignment and the name of a notebook that is still missing."""
+            nonlocal notebooks
+            if not parts[-1].endswith(".ipynb") or any(part.startswith(".") or part in _LITTER for part in parts):
+                return None
+            notebooks += 1
+            at = inside.joinpath(*map(files.printable, parts))
+            place = self._place(learner, at, as_expected=False)
+            return None if place is None or self._filed(learner, at, *place) else place
+
+        try:
+            for note in files.unpack(path, into, wanted, lambda _: self.left[learner]):
+                self.found.note(learner, note)
+        except Damaged as why:
+            self.found.note(learner, str(why))
+        except files.Full as why:
+            self.found.note(learner, f"{inside} was not unpacked: {why}")
+        else:
+            if not notebooks:
+                self.found.note(learner, f"{inside}: there is no notebook in this archive.")
+            self.below(learner, into, inside, archives=False)
+
+    def _place(self, learner: str, inside: Path, as_expected: bool) -> tuple[str, str] | None:
+        """Return the assignment and the name of a notebook; note it if there is none."""
         known, name = self.known, inside.stem
         if as_expected and name not in self.owner and _attempt(inside.name):
             name = name.rpartition("-")[0]
@@ -308,18 +360,30 @@ class _Search:
             if guess is None or (len(inside.parts) == 2 and (assignment or "").startswith("day")):
                 what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
                 self.found.note(learner, f"{inside}: unknown {what}. Expected one of {', '.join(sorted(known))}.")
-                return
+                return None
             assignment = guess
         if name not in known[assignment]:
             expected = ", ".join(sorted(f"{n}.ipynb" for n in known[assignment]))
             self.found.note(learner, f"{inside}: {assignment} has no notebook of that name. Expected: {expected}.")
+            return None
+        return assignment, name
+
+    def _filed(self, learner: str, inside: Path, assignment: str, name: str) -> bool:
+        """Return whether there is this notebook already; if so, note which one is graded."""
+        submission = self.found.submissions.get((learner, assignment))
+        if submission is None or name not in submission.notebooks:
+            return False
+        kept = submission.notebooks[name]
+        why = "is a later attempt" if _attempt(kept.name) else "is closer to the top"
+        submission.note(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
+        return True
+
+    def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        place = self._place(learner, inside, as_expected)
+        if place is None or self._filed(learner, inside, *place):
             return
+        assignment, name = place
         submission = self.found.submissions.setdefault((learner, assignment), Submission(learner, assignment))
-        if name in submission.notebooks:
-            kept = submission.notebooks[name]
-            why = "is a later attempt" if _attempt(kept.name) else "is closer to the top"
-            submission.note(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
-            return
         if not as_expected and inside.parts != (assignment, path.name):
             submission.note(f"Taken from {inside} (expected: {assignment}/{path.name}).")
         submission.notebooks[name] = path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import socket
@@ -23,9 +24,14 @@ def into(tmp_path):
     return folder
 
 
-def unpacked(path, into, suffixes=(".ipynb",), total=files.LEARNER_BYTES, most=files.LEARNER_FILES):
+def notebooks(parts):
+    return "/".join(parts).casefold() if parts[-1].lower().endswith(".ipynb") else None
+
+
+def unpacked(path, into, total=files.LEARNER_BYTES, most=files.LEARNER_FILES):
     """The notes, and what lies in the folder afterwards."""
-    notes = unpack(path, into, suffixes, total, most)
+    share = files.Share(total, most, "there are too many bytes.")
+    notes = unpack(path, into, notebooks, lambda _: share)
     return notes, sorted(str(p.relative_to(into)) for p in into.rglob("*") if not p.is_dir())
 
 
@@ -159,14 +165,98 @@ def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
 def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, monkeypatch):
     path = zipped(tmp_path / "hw.zip", {f"{number:02d}.ipynb": os.urandom(1000) for number in range(60)})
     notes, found = unpacked(path, into, total=3_000)
-    assert len(found) == 3 and notes == ["hw.zip: it unpacks to more than 0 MiB; the rest was not read."]
+    assert len(found) == 3 and notes[0] == "hw.zip: 03.ipynb was skipped: there are too many bytes."
     (again := tmp_path / "ten").mkdir()
     notes, found = unpacked(path, again, most=10)
-    assert len(found) == 10 and "more than 10 entries" in notes[-1]
+    assert len(found) == 10 and notes[0] == f"hw.zip: 10.ipynb was skipped: {files.TOO_MANY}"
     monkeypatch.setattr(files, "MAX_BYTES", 500)
     (again := tmp_path / "again").mkdir()
     notes, found = unpacked(path, again)
     assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are listed.")
+
+
+def test_what_is_refused_counts_too(tmp_path, into, monkeypatch):
+    monkeypatch.setattr(files, "MAX_BYTES", 500)
+    path = zipped(tmp_path / "hw.zip", {f"{number}.ipynb": bytes(1000) for number in range(5)} | {"z.ipynb": b"{}"})
+    notes, found = unpacked(path, into, total=3_000)
+    assert found == [] and notes[-1] == "hw.zip: z.ipynb was skipped: there are too many bytes."
+
+
+def test_of_a_zip_the_shallowest_file_comes_first_and_others_like_it_do_not_come(tmp_path, into):
+    path = zipped(tmp_path / "hw.zip", {"a/b/x.ipynb": "deep", "a/x.ipynb": "less", "x.ipynb": "top", "y.ipynb": "y"})
+    share = files.Share(3 + 1, 100, "there are too many bytes.")
+    notes = unpack(path, into, lambda parts: parts[-1], lambda _: share)
+    assert sorted(p.read_text() for p in into.rglob("*.ipynb")) == ["top", "y"] and len(notes) == 2
+
+
+def test_a_small_disk_is_shared_and_the_sentence_says_whose_it_is(tmp_path, monkeypatch):
+    usage = files.shutil.disk_usage(tmp_path)._replace(free=files.RESERVE + 30 * files.MIB)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
+    assert files.shares(tmp_path, 3)().bytes == 10 * files.MIB
+    assert f"10 MiB of this learner's, which is the share of each in what is free in {tmp_path}" in (
+        files.shares(tmp_path, 3)().limit
+    )
+    monkeypatch.undo()
+    assert files.shares(tmp_path, 1, 1_000)() == files.Share(
+        1_000, files.LEARNER_FILES, "there are more than 1,000 bytes of this learner's."
+    )
+
+
+def test_a_full_disk_is_no_fault_of_the_archive(tmp_path, into, monkeypatch):
+    path = zipped(tmp_path / "hw.zip", {"a.ipynb": "1"})
+
+    def nothing_left(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.Path, "open", nothing_left)
+    with pytest.raises(files.Full, match="This is the disk of who grades: make space there"):
+        unpacked(path, into)
+    assert not list(into.iterdir())
+
+
+# Folders
+
+
+def tree(folder, *paths):
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+
+
+def copied(source, target, **more):
+    """The notes, and what lies in the folder afterwards."""
+    share = files.Share(**({"bytes": 1_000, "entries": 100, "limit": "there are too many bytes."} | more))
+    notes, _ = files.copy(source, target, share, lambda path: path.name == "skipped", os.getuid())
+    return notes, sorted(str(p.relative_to(target)) for p in target.rglob("*") if not p.is_dir())
+
+
+def test_links_to_the_own_folder_and_pipes_are_not_copied(tmp_path):
+    tree(tmp_path / "from", "x.ipynb", "a/y.ipynb", "skipped/z.ipynb")
+    for name, target in (("again", "."), ("a/more", ".."), ("file", "x.ipynb"), ("far", "/etc"), ("gone", "nowhere")):
+        (tmp_path / "from" / name).symlink_to(target)
+    os.mkfifo(tmp_path / "from/pipe")
+    notes, found = copied(tmp_path / "from", tmp_path / "to")
+    assert found == ["a/y.ipynb", "x.ipynb"] and len(notes) == 6
+    assert "again was not copied: it is a link, a pipe or a device." in notes
+    with pytest.raises(Damaged, match="links are not followed"):
+        copied(tmp_path / "from/again", tmp_path / "again")
+
+
+def test_bytes_and_entries_are_counted_the_shallowest_first(tmp_path):
+    tree(tmp_path / "from", *(f"a{at}/b/c.txt" for at in range(30)), "x.ipynb", "y.ipynb")
+    notes, found = copied(tmp_path / "from", tmp_path / "few", entries=40)
+    assert found == ["x.ipynb", "y.ipynb"] and files.TOO_MANY in notes[-1]
+    (tmp_path / "from/a.bin").write_bytes(bytes(2_000))
+    notes, found = copied(tmp_path / "from", tmp_path / "small", bytes=20)
+    assert found == ["x.ipynb", "y.ipynb"] and notes[0] == "a.bin was not copied: there are too many bytes."
+    (tmp_path / "from/sparse").open("wb").truncate(2**40)
+    assert "sparse was not copied: there are too many bytes." in copied(tmp_path / "from", tmp_path / "sparse")[0]
+
+
+def test_a_folder_as_deep_as_may_be_is_copied_so_far(tmp_path):
+    tree(tmp_path / "from", "d/" * 150 + "x.ipynb", "x.ipynb")
+    assert copied(tmp_path / "from", tmp_path / "to") == ([], ["x.ipynb"])
+    assert len(list(files.walk(tmp_path / "from", lambda _: False))) == files.DEPTH + 1
 
 
 def test_encrypted_damaged_and_no_archive(tmp_path, into):
@@ -180,7 +270,7 @@ def test_encrypted_damaged_and_no_archive(tmp_path, into):
     for content in (b"", b"PK\3\4 nothing", data[: len(data) // 2]):
         path.write_bytes(content)
         with pytest.raises(Damaged, match="cannot be read as a zip archive"):
-            unpack(path, into, (".ipynb",), 10**6, 10)
+            unpacked(path, into)
 
 
 # Tar

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import shutil
 import zipfile
 from pathlib import PurePath
 
@@ -594,6 +595,70 @@ def test_a_class_in_one_zip_with_a_learners_zip_in_it(tmp_path):
     ]
     assert "class/../../evil/day01/graphs.ipynb was skipped" in said(found) and not (tmp_path / "evil").exists()
     assert "hw.zip is damaged" in said(found, "cyd")
+
+
+def test_only_what_is_filed_is_unpacked(tmp_path):
+    (scratch := tmp_path / "scratch").mkdir()
+    entries = {"deep/day01/graphs.ipynb": "{}", "day01/graphs.ipynb": "{}", "day01/other.ipynb": "{}"}
+    zipped(tmp_path / "class/ada/hw.zip", entries | {"graphs.ipynb": "{}", ".hidden/day02/passes.ipynb": "{}"})
+    found = collect(tmp_path / "class", KNOWN, scratch)
+    assert [path.relative_to(scratch).as_posix() for path in scratch.rglob("*.ipynb")] == ["learner-1/graphs.ipynb"]
+    assert list(found.submissions) == [("ada", "day01")]
+    assert "day01 has no notebook of that name" in said(found, "ada")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_learner_who_packs_too_much_for_a_small_disk_takes_nothing_from_the_next(tmp_path, monkeypatch, whole):
+    usage = shutil.disk_usage(tmp_path)._replace(free=files.RESERVE + 20_000)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
+    (scratch := tmp_path / "scratch").mkdir()
+    large = {f"{day}.ipynb": " " * 20_000 for day in ("day01/graphs", "day02/passes")}
+    zipped(tmp_path / "class/ada/hw.zip", large)
+    zipped(tmp_path / "class/bob/hw.zip", {"day01/graphs.ipynb": "{}"})
+    if whole:
+        entries = {f"class/ada/{name}": text for name, text in large.items()} | {"class/bob/day01/graphs.ipynb": "{}"}
+        found = collect(zipped(tmp_path / "class.zip", entries), KNOWN, scratch)
+        why = said(found)
+    else:
+        found = collect(tmp_path / "class", KNOWN, scratch)
+        why = said(found, "ada")
+    assert list(found.submissions) == [("bob", "day01")]
+    assert "the share of each in what is free" in why and "This is the disk of who grades" in why
+    assert "there is no notebook in this archive" not in why
+
+
+def test_a_full_disk_is_named_and_is_not_the_archives_fault(tmp_path, monkeypatch):
+    def nothing_left(*_):
+        raise files.Full("there is no space left in /tmp. This is the disk of who grades.")
+
+    monkeypatch.setattr(files, "_fill", nothing_left)
+    (scratch := tmp_path / "scratch").mkdir()
+    zipped(tmp_path / "class/ada/hw.zip", {"day01/graphs.ipynb": "{}"})
+    why = said(collect(tmp_path / "class", KNOWN, scratch), "ada")
+    assert why == "hw.zip was not unpacked: there is no space left in /tmp. This is the disk of who grades."
+    with pytest.raises(Damaged, match=r"class.zip was not unpacked: there is no space left in /tmp"):
+        collect(zipped(tmp_path / "class.zip", {"ada/day01/graphs.ipynb": "{}"}), KNOWN, scratch)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ("ada/day01/{}/graphs.ipynb", "bob/day01/graphs.ipynb"),
+        ("class/ada/day01/{}/graphs.ipynb", "class/bob/day01/graphs.ipynb"),
+        ("class/ada/{}/day01/graphs.ipynb", "class/bob/day01/graphs.ipynb"),
+        ("ada/{}/graphs.ipynb", "bob/graphs.ipynb"),
+        ("Ada A_12_assignsubmission_file/{}/graphs.ipynb", "Bob B_13_assignsubmission_file/graphs.ipynb"),
+        ("ada_12_{}_graphs.ipynb", "bob_13_4_graphs.ipynb"),
+    ],
+)
+def test_in_the_archive_of_a_class_one_learners_entries_leave_room_for_the_next(tmp_path, monkeypatch, mine, theirs):
+    monkeypatch.setattr(files, "LEARNER_FILES", 5)
+    (scratch := tmp_path / "scratch").mkdir()
+    entries = {mine.format(number): "{}" for number in range(20)}
+    path = zipped(tmp_path / "class.zip", {"__MACOSX/x": ""} | entries | {theirs: "{}", "roster.csv": ""})
+    found = collect(path, KNOWN, scratch)
+    assert len(list(scratch.rglob("*.ipynb"))) == 6, "five and one"
+    assert any(name.lower().startswith("bob") for name, _ in found.submissions)
 
 
 def test_without_a_place_to_unpack_archives_are_named(tmp_path):

@@ -182,6 +182,10 @@ def damaged(data: bytes, damage) -> bytes:
     return bytes(made)
 
 
+def as_notebook(parts: list[str]) -> str | None:
+    return "/".join(parts).casefold() if parts[-1].endswith(".ipynb") else None
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("suffix", "packed"), [(".zip", zipped), (".tar.gz", tarred)])
 def test_an_archive_is_unpacked_into_its_folder_or_is_damaged(suffix, packed):
@@ -198,7 +202,8 @@ def test_an_archive_is_unpacked_into_its_folder_or_is_damaged(suffix, packed):
                 data = gzip.compress(damaged(gzip.decompress(data), damage), 1)
             path.write_bytes(damaged(data, damage) if suffix == ".zip" else data)
             with contextlib.suppress(Damaged):
-                notes = unpack(path, into, (".ipynb",), total, most)
+                share = files.Share(total, most, "there are too many bytes.")
+                notes = unpack(path, into, as_notebook, lambda _: share)
                 assert len(notes) <= 52 and all(len(note) < 500 and note.isprintable() for note in notes)
             found = [p for p in Path(folder).rglob("*") if not p.is_dir()]
             assert all(p.is_file() and not p.is_symlink() and p.name.endswith(".ipynb") for p in found if p != path)

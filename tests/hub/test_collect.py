@@ -13,6 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 from traitlets.config import Config
 
+from autograder.grading import files as files_
 from autograder.grading.exchange import Collect, ReleaseFeedback
 from autograder.grading.gradebook import prepare
 from autograder.grading.late import DAY, LateDays
@@ -95,7 +96,42 @@ def test_a_link_to_a_file_of_the_instructors_is_not_followed(exchange, now, capl
     exchange(name(LEARNER.pw_name, now), files(now, **{"tiny.ipynb": foreign}))
     found = exchange.collect() / LEARNER.pw_name / "day00"
     assert "root" not in "".join(path.read_text() for path in found.iterdir())
-    assert "not a file of the learner's" in caplog.text
+    assert "tiny.ipynb was not copied: it is a link" in caplog.text
+
+
+def test_a_file_of_another_owner_is_not_collected(exchange, now, tmp_path, caplog):
+    if not hubs.is_root():
+        pytest.skip("only root can give a file away")
+    exchange(name(LEARNER.pw_name, now), files(now))
+    (folder,) = (tmp_path / "exchange/passlab/inbound").iterdir()
+    os.chown(folder / "tiny.ipynb", 0, 0)
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert not (found / "tiny.ipynb").exists() and "not a file of the learner's" in caplog.text
+
+
+def test_links_to_the_own_folder_end(exchange, now, caplog):
+    """Two of these made nbgrader's copy grow without end."""
+    links = {"again": Path("."), "and again": Path(".")}
+    exchange(name(LEARNER.pw_name, now), files(now, **links))
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert {path.name for path in found.rglob("*")} == {*files(now)}
+    assert "again was not copied: it is a link" in caplog.text
+
+
+def test_a_submission_that_is_a_link_is_not_collected(exchange, now, tmp_path, caplog):
+    inbound = tmp_path / "exchange/passlab/inbound"
+    (inbound / name(LEARNER.pw_name, now)).symlink_to("/etc/ssl")
+    found = exchange.collect()
+    assert not list(found.rglob("day00")) and "links are not followed" in caplog.text
+
+
+def test_what_is_too_much_is_left_out_and_the_notebook_stays(exchange, now, monkeypatch, caplog):
+    monkeypatch.setattr(files_, "LEARNER_FILES", 10)
+    more = {f"more {number:02}": "x" for number in range(20)}
+    exchange(name(LEARNER.pw_name, now), files(now, **more))
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (found / "tiny.ipynb").exists() and "too many entries" in caplog.text
+    assert len(list(found.iterdir())) == 11  # and the time
 
 
 def test_a_link_to_a_folder_of_the_instructors_gives_nothing(exchange, now):
