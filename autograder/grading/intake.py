@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -43,6 +44,9 @@ MAX_NOTES = 50
 #: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
+#: Jupyter's folder of older versions, which nobody means to hand in; other hidden folders with notebooks are named.
+CHECKPOINTS = ".ipynb_checkpoints"
+LEFT_OUT = "was left out, since its name begins with a dot: rename the folder to have it graded."
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: How the names of files end that are unpacked of the archive of a class.
 _HANDED_IN = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
@@ -110,6 +114,13 @@ def _handed_in(path: Path) -> list[Path]:
     found = files.walk(path, lambda inside: inside.name.startswith(".") or inside.name in _LITTER)
     names = [one.path for one in found if one.path.name.endswith((".ipynb", ".zip")) and not S_ISDIR(one.about.st_mode)]
     return [path / name for name in sorted(names, key=lambda name: (len(name.parts), name))]
+
+
+def _left_out(path: Path) -> list[str]:
+    """Return the folders in a folder that hold work and are left out, since their names begin with a dot."""
+    with os.scandir(path) as entries:
+        hidden = [one for one in islice(entries, files.ENTRIES) if one.name.startswith(".") and one.name != CHECKPOINTS]
+        return sorted(one.name for one in hidden if one.is_dir(follow_symlinks=False) and _handed_in(Path(one.path)))
 
 
 def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
@@ -208,6 +219,8 @@ def collect(
         elif p.suffix == ".ipynb":
             strays.append(p.name)
     search = _Search(found, known, scratch, len(folders) + len({canvas["number"] for _, canvas in flat}))
+    for name in _left_out(home):
+        found.note("", f"{files.printable(name)}/ {LEFT_OUT}")
     for folder, learner in _learners(folders, found, moodle_ids or {}, names or {}).items():
         moodle = _MOODLE.fullmatch(folder.name)
         if not moodle:
@@ -300,6 +313,8 @@ class _Search:
     def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
         """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
         paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
+        for name in _left_out(folder):
+            self.found.note(learner, f"{prefix / files.printable(name)}/ {LEFT_OUT}")
         for p in paths:
             self.file(learner, p, prefix.joinpath(*map(files.printable, p.relative_to(folder).parts)), as_expected)
         return bool(paths)
@@ -331,6 +346,8 @@ class _Search:
             """Return the assignment and the name of a notebook that is still missing."""
             nonlocal notebooks
             if not parts[-1].endswith(".ipynb") or any(part.startswith(".") or part in _LITTER for part in parts):
+                if len(parts) > 1 and parts[0][0] == "." and parts[0] != CHECKPOINTS and parts[-1].endswith(".ipynb"):
+                    self.found.note(learner, f"{inside / files.printable(parts[0])}/ {LEFT_OUT}")
                 return None
             notebooks += 1
             at = inside.joinpath(*map(files.printable, parts))

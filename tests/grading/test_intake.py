@@ -313,6 +313,25 @@ def test_odd_metadata_does_not_stop_the_repair(submitted, authored, meta):
     assert order(submitted) == order(authored)
 
 
+def test_a_folder_that_begins_with_a_dot_is_left_out_with_a_word(tmp_path):
+    found = taken(
+        tmp_path,
+        ".bob/day01/graphs.ipynb",
+        "ada/.day01/graphs.ipynb",
+        "ada/day02/passes.ipynb",
+        "ada/.ipynb_checkpoints/passes-checkpoint.ipynb",
+        ".git/config",
+    )
+    assert found.submissions.keys() == {("ada", "day02")}
+    sentence = "was left out, since its name begins with a dot: rename the folder to have it graded."
+    assert said(found) == f".bob/ {sentence}" and said(found, "ada") == f".day01/ {sentence}"
+    with zipfile.ZipFile(tmp_path / "ada/all.zip", "w") as archive:
+        archive.writestr(".day01/graphs.ipynb", "{}")
+    (tmp_path / "scratch").mkdir()
+    found = taken(tmp_path, scratch=tmp_path / "scratch")
+    assert f"all.zip/.day01/ {sentence}" in said(found, "ada")
+
+
 def test_unreadable_files_are_named(tmp_path):
     (tmp_path / "class/ada/day01").mkdir(parents=True)
     os.mkfifo(tmp_path / "class/ada/day01/graphs.ipynb")
