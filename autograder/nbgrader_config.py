@@ -41,12 +41,13 @@ c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints"
 c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()"}
 c.ClearMarkScheme.enforce_metadata = False  # a rubric stands above the answer, in a cell that gives no points itself
 c.GenerateAssignment.preprocessors = preprocessors.RELEASING
+c.Autograde.exporter_class = preprocessors.Submitted
 c.Autograde.sanitize_preprocessors = preprocessors.SANITIZING
 c.Autograde.autograde_preprocessors = preprocessors.GRADING
 c.GenerateFeedback.preprocessors = preprocessors.FEEDBACK
 # formgrader's pages and those of generate_feedback: what learners wrote neither runs nor loads there.
 c.HTMLExporter.preprocessors = [safe_html.SafeHTML]
-c.HTMLExporter.filters = {"markdown2html": safe_html.markdown}
+c.HTMLExporter.filters = safe_html.FILTERS
 c.HTMLExporter.sanitize_html = False  # it would also take the pictures from verdicts
 c.GenerateFeedback.exporter_class = safe_html.SafePage
 c.ExportApp.plugin_class = SafeCsv

@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbconvert.exporters import NotebookExporter
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
+from nbformat.v4 import new_notebook
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.preprocessors import (
     ClearHiddenTests,
@@ -48,7 +50,7 @@ class Stamp(NbGraderPreprocessor):
 
 
 class Repair(NbGraderPreprocessor):
-    """Accept a submission: reject what is not an ordinary notebook, and restore the cells and ids that it lost."""
+    """Read a submission: reject what is not an ordinary notebook, and restore the cells and ids that it lost."""
 
     def preprocess(self, nb, resources):
         place, file = resources["nbgrader"], resources["metadata"]
@@ -56,6 +58,15 @@ class Repair(NbGraderPreprocessor):
         for note in repair(nb, source_notebook(place["assignment"], place["notebook"])):
             self.log.warning("%s: %s", place["student"], note)
         return nb, resources
+
+
+class Submitted(NotebookExporter):
+    """Leave the reading of a submitted notebook to `Repair`: nbconvert would parse and validate it here."""
+
+    def from_file(self, file_stream, resources=None, **kw):
+        if any(isinstance(step, Repair) for step in self._preprocessors):
+            return self.from_notebook_node(new_notebook(), resources, **kw)
+        return super().from_file(file_stream, resources, **kw)
 
 
 @cache

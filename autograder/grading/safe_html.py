@@ -2,59 +2,38 @@
 
 These pages lie in the instructor's origin, where a script could act as the instructor. Markdown is cleaned after it has
 been rendered, outputs before; pictures are data of an <img>, where nothing runs; metadata that are not nbgrader's go.
+All of that is done aside; where it takes too long, the rest of the page is shown as text.
 """
 
 from __future__ import annotations
 
 import html
 import os
-import re
 from pathlib import Path
 
-from bleach import ALLOWED_TAGS, Cleaner
-from bleach.css_sanitizer import CSSSanitizer
 from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.filters import ansi2html, strip_ansi
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from traitlets import Bool
 
+from autograder.engine import aside
 from autograder.grading.intake import VERDICT
 
 #: Longer texts, in characters, are shown as text: rendering takes time that grows faster than they do.
 MOST_RENDERED = 20_000
-#: The most HTML of one output, and of a whole page its HTML and its Markdown, that is rendered; see `_weight`.
+#: The most HTML of one output, and of a whole page its HTML, Markdown and code, that is rendered; see `_weight`.
 MOST_HTML, MOST_PAGE = 100_000, 500_000
 
-_TAGS = {
-    *ALLOWED_TAGS, "p", "h1", "h2", "h3", "h4", "h5", "h6", "br", "hr", "pre", "div", "span", "img", "del", "sub",
-    "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "details", "summary", "dl", "dt", "dd", "sup",
-}  # fmt: skip
-_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
-#: The classes of highlighted code. Others are formgrader's: it does things when they are clicked.
-_CLASS = re.compile(r"highlight|[a-z][a-z0-9]?")
-
-
-def _allowed(tag: str, name: str, value: str) -> bool:
-    match tag, name:
-        case "img", "src":
-            return bool(_PICTURE.fullmatch(value))
-        case "a", "href":
-            return value.startswith(("https:", "http:", "mailto:", "#"))
-        case (("span" | "div" | "pre"), "class"):
-            return bool(_CLASS.fullmatch(value))
-    return name in ("alt", "title", "style", "align", "colspan", "rowspan", "start")
+#: The most escapes of a terminal in a text times its characters: nbconvert copies the rest of the text for each.
+MOST_COLOURED = 10**8
 
 
 def clean(text: str) -> str:
     """Return HTML without what runs, loads, or takes the place of the page around it."""
-    if _weight(text) > MOST_HTML:
-        return f"<p>{len(text):,} characters of HTML are not shown.</p>"
-    cleaner = Cleaner(
-        _TAGS, _allowed, ["http", "https", "mailto", "data"], strip_comments=True, css_sanitizer=CSSSanitizer()
-    )
-    return cleaner.clean(text)
+    made = aside.call("autograder.grading.cleaning:cleaned", text) if _weight(text) <= MOST_HTML else None
+    return f"<p>{len(text):,} characters of HTML are not shown.</p>" if made is None else made
 
 
 def _weight(text: str) -> int:
@@ -68,18 +47,41 @@ def _within(resources: dict, text: str) -> bool:
     return resources["passlab_rendered"] <= MOST_PAGE
 
 
+def _no_more(resources: dict) -> None:
+    """Render nothing more on a page on which one text took too long."""
+    resources["passlab_rendered"] = 2 * MOST_PAGE
+
+
 @pass_context
 def markdown(context, source: str) -> str:
     """Return Markdown as clean HTML: nbconvert's filter `markdown2html`."""
     attachments = context.get("cell", {}).get("attachments", {})
-    if len(source) <= MOST_RENDERED and _within(context.get("resources", {}), source):
-        try:
-            return clean(
-                MarkdownWithMath(renderer=IPythonRenderer(escape=False, attachments=attachments)).render(source)
-            )
-        except Exception:  # the renderer failed on the text: it is shown as it is
-            pass
+    if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
+        made = aside.call("autograder.grading.cleaning:rendered", source, attachments)
+        if made is not None:
+            return made
+        _no_more(resources)
     return f"<pre>{html.escape(source)}</pre>"
+
+
+@pass_context
+def highlight(context, source: str, language: str | None = None, metadata: dict | None = None) -> str:
+    """Return code as HTML: nbconvert's filter `highlight_code`."""
+    if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
+        made = aside.call("autograder.grading.cleaning:highlighted", source)
+        if made is not None:
+            return made
+        _no_more(resources)
+    return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
+
+
+def ansi(text: str) -> str:
+    """Return what was printed as HTML, with a terminal's colours: nbconvert's filter `ansi2html`."""
+    return ansi2html(text) if len(text) * text.count("\x1b") <= MOST_COLOURED else html.escape(strip_ansi(text))
+
+
+#: For nbconvert's pages.
+FILTERS = {"markdown2html": markdown, "highlight_code": highlight, "ansi2html": ansi}
 
 
 class SafeHTML(SanitizeHTML):

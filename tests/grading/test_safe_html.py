@@ -8,8 +8,9 @@ import re
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 
+from autograder.engine import aside
 from autograder.grading.intake import VERDICT
-from autograder.grading.safe_html import SafePage, clean, markdown
+from autograder.grading.safe_html import SafePage, ansi, clean, highlight, markdown
 from tests.support.pages import acts, nbgraders
 
 RUNS = [
@@ -108,3 +109,19 @@ def test_a_feedback_page_forbids_it_a_second_time():
 def test_much_html_and_much_markdown_take_no_time():
     assert "not shown" in clean("<b>" * 10**6)
     assert markdown({}, "[" * 10**6).startswith("<pre>")
+
+
+def test_what_takes_too_long_is_shown_as_text_and_nothing_more_is_rendered(monkeypatch):
+    monkeypatch.setattr(aside, "call", lambda function, *_: called.append(function))
+    called, context = [], {"resources": {}, "cell": {}}
+    assert highlight(context, "x < 1") == '<div class="highlight"><pre>x &lt; 1</pre></div>'
+    assert markdown(context, "*a* <b>") == "<pre>*a* &lt;b&gt;</pre>"
+    assert called == ["autograder.grading.cleaning:highlighted"]
+    assert "not shown" in clean("<b>a</b>")
+
+
+def test_code_and_colours_are_shown(body):
+    nb = new_notebook(cells=[new_code_cell("x = 1", outputs=[new_output("stream", text="\x1b[31mred\x1b[0m")])])
+    page = body(nb)
+    assert '<span class="n">x</span>' in page and "ansi-red-fg" in page
+    assert ansi("\x1b[31m<" * 20_000) == "&lt;" * 20_000

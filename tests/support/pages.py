@@ -7,7 +7,7 @@ from nbconvert.exporters import HTMLExporter
 from nbformat.notebooknode import NotebookNode
 from traitlets.config import Config
 
-from autograder.grading.safe_html import SafeHTML, markdown
+from autograder.grading.safe_html import FILTERS, SafeHTML
 
 _FORBIDDEN = {"script", "iframe", "object", "embed", "base", "form", "meta", "link", "style", "svg", "math", "button"}
 _FORBIDDEN |= {"input", "video", "audio", "area", "applet", "frame", "frameset", "template", "noscript", "portal"}
@@ -37,7 +37,7 @@ def nbgraders(nb: NotebookNode, kind: type[HTMLExporter] = HTMLExporter, **more)
     """A notebook as nbgrader's own commands and formgrader show it with this course's settings."""
     config = Config()
     config.HTMLExporter.preprocessors = [SafeHTML]
-    config.HTMLExporter.filters = {"markdown2html": markdown}
+    config.HTMLExporter.filters = FILTERS
     config.HTMLExporter.update(more)
     resources = {"metadata": {"name": "n"}, "nbgrader": {"notebook": "n"}, "base_url": "", "index": 0, "total": 1}
     return kind(config=config).from_notebook_node(nb, resources)[0]
