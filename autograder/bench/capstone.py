@@ -36,7 +36,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
     import torch
 
     from passlab.capstone import BASELINES, build, measure
-    from passlab.capstone.counting import keep_memory, seconds_by_turns
+    from passlab.capstone.comparing import keep_memory, seconds_by_turns
     from passlab.capstone.families import hidden
     from passlab.capstone.reference import compile
 
@@ -56,7 +56,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
         eager, mine = entry["eager"], entry["mine"]
         seen = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:-1])
         program = build(compiled, model.inputs, parallel=False)
-        took = seconds_by_turns({"eager": gm, "mine": program}, model.inputs, ROUNDS)
+        took = seconds_by_turns(compiled, gm, model.inputs, ROUNDS)
         own.append(statistics.quantiles(map(truediv, took["mine"], took["eager"])))
         low, ratio, high = own[-1]
         base = (

@@ -115,8 +115,8 @@ class AnswerRun:
 
 
 class Station:
-    """The processes of one flavour: a warm parent that forks workers, and a server that runs graphs for the verifier; a
-    verifier with a socket for each slot; and, for a TVM flavour, the builder that serves the verifier."""
+    """The processes of one flavour: a warm parent that forks workers; a verifier with a socket for each slot; a server
+    that runs graphs for it, and, for a compiler's flavour, a builder."""
 
     def __init__(self, flavour: str, slots: int, unsafe: bool, device: str = "cpu"):
         try:
@@ -127,9 +127,10 @@ class Station:
         self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         graphs, runs = socket.socketpair()
-        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe, device)
+        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs], unsafe, device)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
-        self.processes = [self.runner]
+        self.programs = _start("runner", "autograder.engine.runner.programs", flavour, [runs], unsafe, device)
+        self.processes = [self.runner, self.programs]
         if flavour in COMPILERS:
             asks, builder = socket.socketpair()
             self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)

@@ -1,16 +1,17 @@
 """Run the graphs that learners returned in disposable processes that know nothing.
 
 The verifier must not run what a learner's pass returned: operators of torch that do not check what they are given read
-and write anywhere in their process. So the engine's warm parent forks a server (`serve`) in the sandbox for learner
-code, which forks a child, confined like a worker, for each question. The verifier (`use`, `Disposable`) has the other
-end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs
-past this module.
+and write anywhere in their process. So the engine starts a server (`autograder.engine.runner.programs`) in the sandbox
+for learner code, which forks a child, confined like a worker, for each question. It is no fork of the process that
+workers are forks of: where something lies in memory there says nothing about here. The verifier (`use`, `Disposable`)
+has the other end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs past this module.
 
 On a GPU (`passlab grade --device cuda`) this project's own programs run here, too, in a process apart from the
 learner's graphs: the verifier itself never touches the GPU. Values come back on the CPU.
 
 What does a reply prove? The outputs are what the graph computed or pretended to compute: either way they come from the
 graph and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
+What a child spends is counted by the server.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import contextlib
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -33,25 +34,29 @@ from passlab.building.requests import Ended
 from passlab.fx import elsewhere
 from passlab.fx.elsewhere import Lost
 from passlab.fx.programs import Program, Run, Trace, preserve_state
+from passlab.judge import PATIENCE
 from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, Late, receive, send
-from passlab.process.server import Server, request
+from passlab.process.server import Child, Server, cpu_seconds, request
 
 #: Of one process, which runs the graphs of a question.
 LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
 #: The same on a GPU: the driver starts threads, and reserves far more addresses than there is memory.
 ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=60, processes=64)
-#: Seconds, by the clock, that a process may take to start, and that all graphs of a question may take.
-_START_SECONDS, SECONDS = 30.0, 60.0
+#: Seconds that a process may take to start, by the clock: the server may have to load first. Seconds of CPU time that
+#: all graphs of a question may take together.
+_START_SECONDS, SECONDS = 120.0, 60.0
 _MOST = 2**27
 _MOST_TEXT = 4_000
 
 # ── The server ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def serve(control: socket.socket) -> None:
-    """Serve requests until `control` is closed."""
+def serve(control: socket.socket, compiled: bool = False) -> None:
+    """Serve requests until `control` is closed. compiled: what compilers hand over is among them."""
     _rehearse()
+    if compiled:
+        _rehearse_compiled()
     settle()  # the process that this one was forked from has its memory in huge pages
     on_gpu = sandbox.device().startswith("cuda")
     limits = ON_GPU if on_gpu else LIMITS
@@ -66,19 +71,30 @@ def _rehearse() -> None:
         _ran([], {"program": gm, "args": (torch.ones(1, 2),), "seed": 0, **how})
 
 
+def _rehearse_compiled() -> None:
+    """Count and build a compiled model as a child does."""
+    from passlab import capstone
+
+    gm, inputs = fx.symbolic_trace(lambda x: torch.relu(x * 2)), (torch.ones(2, 2),)
+    capstone.examined(capstone.Compiled(gm, [["mul", "relu"]]), inputs, gm, rounds=1)
+
+
 def _answer(sock: socket.socket) -> NoReturn:
     """Run the graphs that come over the socket until it is closed."""
     send(sock, {"ready": True})
     programs: list[Program] = []
+    state: dict[str, Any] = {}
     while True:
         _, payload = receive(sock, None, _MOST)
         asked = wire.decode(bytes(payload))
-        send(sock, *(_call_confined(**asked) if "function" in asked else _ran(programs, asked)))
+        send(sock, *(_called(state, **asked) if "function" in asked else _ran(programs, asked)))
 
 
-def _call_confined(function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
-    """Call a function of `elsewhere.CONFINED`, and return its dictionary."""
+def _called(state: dict[str, Any], function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
+    """Call a function of `elsewhere.CONFINED` or of `elsewhere.STATEFUL`, and return its dictionary."""
     try:
+        if stateful := elsewhere.STATEFUL.get(function):
+            return {}, wire.encode(stateful(state, *arguments))
         return {}, wire.encode(elsewhere.CONFINED[function](*arguments))
     except (Exception, SystemExit) as error:
         return {"error": (type(error).__name__, str(error)[:_MOST_TEXT])}, wire.encode({})
@@ -139,7 +155,7 @@ _control: socket.socket | None = None
 _process: Disposable | None = None
 #: Runs this project's own programs where they do not run here, on a GPU: a process that no learner's graph has seen.
 _trusted: Disposable | None = None
-#: Seconds that this process may still wait for graphs; see `allow`.
+#: Seconds of CPU time that graphs may still take; see `allow`.
 _seconds_left = SECONDS
 #: How many runs so far gave no result: a crash, or time or memory that ran out.
 unsteady = 0
@@ -149,18 +165,41 @@ def use(control: socket.socket, device: str = "cpu") -> None:
     """Have the server at the other end of `control` run all returned graphs from now on, and all graphs on `device`."""
     global _control
     _control = control
-    elsewhere.use(_run, _call, device)
+    elsewhere.use(_run, _call, device, _Apart)
 
 
 def allow(seconds: float) -> None:
-    """Set the total seconds to wait for all graphs from now on; a graph beyond that has used up its time."""
+    """Set the CPU seconds that all graphs may take together from now on; one that comes after that is not run."""
     global _seconds_left
     _seconds_left = seconds
 
 
+@contextlib.contextmanager
+def _paying(process: Disposable) -> Iterator[float]:
+    """Provide the deadline for what a process is asked inside, and count what it spends. Raises Lost."""
+    global _seconds_left, unsteady
+    if _process is None:
+        elsewhere.refuse()
+    try:
+        if _seconds_left <= 0:
+            raise Lost("it was not run: the case before it had used up the time for all")
+        process.start()
+        before, start = process.seconds(), time.monotonic()
+        try:
+            yield start + PATIENCE * _seconds_left
+            _seconds_left -= process.seconds() - before
+        except Lost:
+            _seconds_left -= time.monotonic() - start
+            raise
+    except Lost:
+        unsteady += 1
+        process.close()
+        raise
+
+
 def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
     """Do what `Program.run` does, in the disposable process."""
-    global _seconds_left, _trusted, unsteady
+    global _trusted
     if _process is None:
         elsewhere.refuse()
     if device not in ("cpu", elsewhere.device()):
@@ -168,37 +207,37 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     process = _process
     if not program.elsewhere:
         process = _trusted = _trusted or Disposable()
-    start = time.monotonic()
     try:
-        if _seconds_left <= 0:
-            raise Lost(_OUT_OF_TIME)
-        return process.run(program, args, seed, how | {"device": device}, start + _seconds_left)
+        with _paying(process) as deadline:
+            return process.run(program, args, seed, how | {"device": device}, deadline)
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
-        unsteady += 1
-        process.close()
         return Run(error=lost, trace=Trace(program.graph))
-    finally:
-        _seconds_left -= time.monotonic() - start
 
 
 def _call(function: str, arguments: tuple) -> dict:
-    """Call a function of `elsewhere.CONFINED` in the disposable process. Raises Lost."""
-    global _seconds_left, unsteady
-    if _process is None:
-        elsewhere.refuse()
-    start = time.monotonic()
-    try:
-        if _seconds_left <= 0:
-            raise Lost(_OUT_OF_TIME)
-        return _process.call(function, arguments, start + _seconds_left)
-    except Lost:
-        unsteady += 1
-        _process.close()
-        raise
-    finally:
-        _seconds_left -= time.monotonic() - start
+    """Call a function of `elsewhere.CONFINED` in a process that has run nothing else. Raises Lost."""
+    with contextlib.closing(Disposable()) as process, _paying(process) as deadline:
+        return process.call(function, arguments, deadline)
+
+
+class _Apart(elsewhere.Process):
+    """A process that keeps something between calls."""
+
+    def __init__(self):
+        self.process = Disposable()
+
+    def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
+        with _paying(self.process) as deadline:
+            return self.process.call(elsewhere.name_of(function), arguments, deadline)
+
+    def seconds(self) -> float:
+        self.process.start()
+        return self.process.seconds()
+
+    def close(self) -> None:
+        self.process.close()
 
 
 class Disposable:
@@ -208,12 +247,24 @@ class Disposable:
     """
 
     def __init__(self):
-        self.sock: socket.socket | None = None
+        self.child: Child | None = None
         self.programs: list[Program] = []
 
     @property
     def running(self) -> bool:
-        return self.sock is not None
+        return self.child is not None
+
+    def start(self) -> None:
+        self.child = self.child or _connect()
+
+    def seconds(self) -> float:
+        """Return the CPU seconds that it has spent, by the server. Raises Lost."""
+        try:
+            return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
+        except Gone:
+            raise Lost("it ended the process that ran it") from None
+        except OSError:
+            raise Ended from None
 
     def __enter__(self) -> Disposable:
         global _process
@@ -225,17 +276,15 @@ class Disposable:
         _process = None
 
     def close(self) -> None:
-        if self.sock is not None:
-            self.sock.close()
-        self.sock, self.programs = None, []
+        if self.child is not None:
+            self.child.sock.close()
+        self.child, self.programs = None, []
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
         """Raises Lost, wire.Refused."""
         known = next((at for at, one in enumerate(self.programs) if one is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
         payload = wire.encode(asked)
-        if self.sock is None:
-            self.sock = _connect()
         if known is None:
             self.programs.append(program)
         return self._request(
@@ -248,14 +297,13 @@ class Disposable:
             payload = wire.encode({"function": function, "arguments": arguments})
         except wire.Refused as refused:
             raise Lost(str(refused)) from None
-        self.sock = self.sock or _connect()
         return self._request(payload, deadline, _read_dictionary)
 
     def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
         """Send a request, and return the checked reply. Raises Lost."""
         try:
-            send(self.sock, {}, payload, deadline=deadline)
-            head, value = receive(self.sock, deadline, _MOST, reader(GraphRan))
+            send(self.child.sock, {}, payload, deadline=deadline)
+            head, value = receive(self.child.sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
                 return read(head, wire.decode(bytes(value)))
         except Late:
@@ -273,13 +321,13 @@ _OUT_OF_TIME = "it used up its time"
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGFPE: "division by zero"}
 
 
-def _connect() -> socket.socket:
+def _connect() -> Child:
     for _ in range(2):
         with contextlib.suppress(OSError, Gone, Garbled):
-            sock, said = request(_control, time.monotonic() + _START_SECONDS)
+            child, said = request(_control, time.monotonic() + _START_SECONDS)
             if "ready" in said:
-                return sock
-            sock.close()
+                return child
+            child.sock.close()
     raise Ended
 
 

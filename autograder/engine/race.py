@@ -94,7 +94,7 @@ class Race:
         """Return the rows of one child, or None if it ended or was too slow."""
         until = time.monotonic() + MODEL_SECONDS
         try:
-            sock, _ = request(self.control, time.monotonic() + START_SECONDS)
+            (sock, _), _ = request(self.control, time.monotonic() + START_SECONDS)
         except (OSError, Gone, Garbled, Late):
             raise Broken("The process that races models did not start.") from None
         with sock:

@@ -59,4 +59,4 @@ def test_a_returned_model_is_examined_elsewhere(monkeypatch):
     for node in compiled.graph.graph.nodes:
         elsewhere.mark(node)
     assert examined(compiled, (X,)) == {"broken": "there"}
-    assert asked == ["passlab.capstone.counting.examined"] and asked[0] in elsewhere.CONFINED
+    assert asked == ["passlab.capstone.counting.counted"] and asked[0] in elsewhere.CONFINED

@@ -178,6 +178,7 @@ def test_a_kernel_that_cannot_be_started_gets_a_sentence(changed, sentence):
         ("v * 2", "tl", "uses tl by itself (line 8)"),
         ("v * 2", "triton.runtime", "uses triton.runtime (line 8)"),
         ("v * 2", "v.handle.data", "uses v.handle.data (line 8)"),
+        ("return v * 2", "tl.load = tl.store", "uses an assignment to tl.load (line 8)"),
         ("v * 2", "np.abs(v)", "uses np (line 8)"),
         ("v * 2", "TensorHandle(v, tl.int64)", "uses TensorHandle (line 8)"),
         ("v * 2", "tl.tensor(v, v.dtype)", "uses tl.tensor (line 8)"),

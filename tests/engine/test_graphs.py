@@ -25,7 +25,7 @@ from passlab.process.messages import send
 
 #: In an input: what to do instead of running the graph. (The process does not check what a graph does, so neither does
 #: this stand-in for an operator that goes astray.)
-CRASH, LOOP, FORGE, HALF = 1e9, 2e9, 3e9, 4e9
+CRASH, LOOP, FORGE, HALF, WAIT = 1e9, 2e9, 3e9, 4e9, 5e9
 
 
 def _astray(sock: socket.socket, honest):
@@ -35,6 +35,8 @@ def _astray(sock: socket.socket, honest):
             os.kill(os.getpid(), signal.SIGSEGV)
         if value == LOOP:
             time.sleep(60)
+        if value == WAIT:
+            time.sleep(1.5)
         if value == FORGE:
             send(sock[0], {"aliases": [["x", 1]]}, b"")
         if value == HALF:
@@ -78,6 +80,7 @@ def process(server, monkeypatch, request):
     for cls, name in ((fx.GraphModule, "recompile"), (fx.Interpreter, "run_node")):
         monkeypatch.setattr(cls, name, getattr(cls, name))
     monkeypatch.setattr(elsewhere, "_run", None)
+    monkeypatch.setattr(elsewhere, "_open", None)
     monkeypatch.setattr(elsewhere, "_device", "cpu")
     monkeypatch.setattr(graphs, "_trusted", None)
     graphs.use(server, request.param)
@@ -88,7 +91,7 @@ def process(server, monkeypatch, request):
     process.close()
     if graphs._trusted is not None:
         graphs._trusted.close()
-    elsewhere._run = None
+    elsewhere._run = elsewhere._open = None
 
 
 class Net(nn.Module):
@@ -236,8 +239,42 @@ def test_a_graph_that_goes_astray_gives_no_result_and_the_next_one_runs(process,
 
 def test_time_is_for_all_graphs_of_a_question(process):
     graphs.allow(0)
-    assert "used up its time" in str(Program(returned(net(False))).run(args()).error)
+    assert "it was not run" in str(Program(returned(net(False))).run(args()).error)
     assert not process.running
+
+
+def test_a_graph_pays_for_what_it_computes_and_not_for_what_others_do(process):
+    graphs.allow(1)
+    assert Program(returned(net(False))).run(args(WAIT)).error is None, "1.5 s went by, in which it computed nothing"
+    assert graphs._seconds_left > 0.5
+
+
+@elsewhere.stateful
+def spend(state: dict, seconds: float) -> dict:
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        pass
+    state["calls"] = state.get("calls", 0) + 1
+    return {"calls": state["calls"], "pid": os.getpid()}
+
+
+def test_a_process_of_ones_own_keeps_its_state_and_its_time_is_counted_outside(process):
+    with elsewhere.process_for(net()) as one, elsewhere.process_for(net()) as other:
+        before = one.seconds()
+        first, second = one.call(spend, 0.2), one.call(spend, 0.1)
+        assert (first["calls"], second["calls"], other.call(spend, 0.0)["calls"]) == (1, 2, 1)
+        assert len({first["pid"], other.call(spend, 0.0)["pid"], os.getpid()}) == 3
+        assert 0.3 <= one.seconds() - before < 1 and other.seconds() < 0.3
+        os.kill(first["pid"], signal.SIGSEGV)
+        with pytest.raises(elsewhere.Lost, match="ended the process"):
+            one.call(spend, 0.0)
+
+
+def test_where_programs_may_run_a_process_is_this_one():
+    with elsewhere.process_for(net()) as here:
+        before = here.seconds()
+        assert here.call(spend, 0.1)["calls"] == 1 and here.call(spend, 0.0)["calls"] == 2
+        assert here.seconds() - before >= 0.1
 
 
 # On a GPU: "cpu:0" stands in for one, as another name for where this machine computes.

@@ -1,10 +1,9 @@
 """A warm parent: a process that has imported what notebooks need, runs no learner code, and forks a worker for each.
 
-    python -m autograder.engine.runner.warm torch 5 6    (a flavour, and the numbers of two sockets)
+    python -m autograder.engine.runner.warm torch 5    (a flavour, and the number of a socket)
 
-The engine starts it in the sandbox and gives orders over the first socket: fork a worker (the worker's sockets come
-with the order), end a worker. It ends when the engine does. The second is for the server that runs graphs for the
-verifier (see `autograder.engine.graphs`): it is this process's first child, so that it is warm, too.
+The engine starts it in the sandbox and gives orders over the socket: fork a worker (the worker's sockets come with the
+order), end a worker. It ends when the engine does.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ import signal
 import socket
 import sys
 
-from autograder.engine import graphs, sandbox
-from autograder.engine.flavours import warm
+from autograder.engine import sandbox
+from autograder.engine.flavours import import_given, warm
 from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
-from passlab import exercises, given
 from passlab.notebook import ui
 from passlab.process.forking import collapse, settle
 
@@ -37,24 +35,11 @@ def end(pid: int) -> dict[str, float]:
     return {"cpu_seconds": used.ru_utime + used.ru_stime}
 
 
-def learn_exercises(flavour: str) -> None:
-    """Import what a flavour's exercises give. Their judges are not in this process, nor where it could read them."""
-    for day in exercises.days():
-        for exercise in exercises.of_day(day):
-            if exercise.flavour == flavour:
-                given.module(exercise.id)
-
-
-def main(flavour: str, control: socket.socket, runs: socket.socket) -> None:
+def main(flavour: str, control: socket.socket) -> None:
     warm(flavour)
-    learn_exercises(flavour)
+    import_given(flavour)
     settle()
     collapse()
-    if os.fork() == 0:
-        control.close()
-        graphs.serve(runs)
-        os._exit(0)
-    runs.close()
     shell = Shell()
     ui.templates()  # its files cannot be read where functions are closed
     linecache.clearcache()  # not in every worker that closes functions
@@ -86,4 +71,4 @@ def main(flavour: str, control: socket.socket, runs: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(socket.socket(fileno=int(number)) for number in sys.argv[2:]))
+    main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

@@ -190,11 +190,11 @@ def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
 
 def _request(control: socket.socket) -> socket.socket:
     """Return a new socket to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
-    ours, said = request(control, time.monotonic() + _START_SECONDS)
+    child, said = request(control, time.monotonic() + _START_SECONDS)
     if "unreachable" in said:
-        ours.close()
+        child.sock.close()
         raise Unreachable(said["unreachable"])
-    return ours
+    return child.sock
 
 
 def _give_up(flavour: str, control: socket.socket) -> None:

@@ -5,10 +5,11 @@
     counts(compiled, inputs)                     # launches, bytes moved, peak memory
     print(measure(gm, compiled, inputs))         # beside eager, torch.compile, TVM and the reference
 
-Reading order: `compiled` (what is handed over, and what is wrong with it), with `triton` (kernels as text) and
-`layouts` (how values are stored), `library` (groups that are one call of a library), `building` (the program),
-`counting`, `baselines` and `measuring` (the comparison); `reference` (the course's compiler, stage by stage) and
-`families` (models that no learner has seen).
+Reading order: `compiled` (what is handed over, and what is wrong with it), with `triton` (kernels as text, and
+`interpreter`, which runs them within bounds) and `layouts` (how values are stored), `library` (groups that are one call
+of a library), `building` (the program), `comparing` (the same function, and how fast), `counting`, `baselines` and
+`measuring` (beside others); `reference` (the course's compiler, stage by stage) and `families` (models that no learner
+has seen).
 """
 
 from passlab.capstone.baselines import BASELINES, Missing

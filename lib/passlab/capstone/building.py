@@ -13,8 +13,6 @@ entrance.
 
 from __future__ import annotations
 
-import copy
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +22,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.capstone import layouts, library, triton
 from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, with_shapes
 from passlab.capstone.triton import Triton
-from passlab.equivalence.values import EXACT, Tolerance, compare
 from passlab.fx.effects import effects, has_effects
 from passlab.fx.elsewhere import is_marked, refuse
 from passlab.fx.measure import note_kernel
@@ -53,8 +49,6 @@ class Group(nn.Module):
         self.gm, self.name = part, name
 
     def forward(self, *inputs: Any) -> Any:
-        if any(isinstance(x, FakeTensor) for x in inputs):
-            return tree_map_only(torch.Tensor, torch.clone, self.gm(*inputs))
         with _disable_current_modes():  # a mode that counts launches sees one
             made = self.gm(*inputs)
         note_kernel(self.name)
@@ -79,7 +73,7 @@ def grouped(
     another order is converted by a node of its own, with `_stored` after its name. Raises BadCompiled.
     """
     compiled = Compiled(graph, groups, layouts=layouts)
-    return _lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
+    return lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
 
 
 #: Makes the module of a group from its graph, its nodes, what a library has for it, and the node that it is listed by.
@@ -99,7 +93,7 @@ def _laid_out(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
     return with_shapes(after, inputs) if layouts.returned_as(after, gm) else after
 
 
-def _lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModule:
+def lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModule:
     """Return the graph with each group replaced by a call of the module that `make` returns for it."""
     gm = _laid_out(compiled, inputs)
     groups = compiled.groups
@@ -182,7 +176,7 @@ class _Step(nn.Module):
         return self.places[at].view(dtype).as_strided(shape, strides)
 
 
-class _TritonStep(_Step):
+class TritonStep(_Step):
     """A group whose kernel was handed over as Triton source."""
 
     kind = TRITON
@@ -321,14 +315,14 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
         if (kernel := compiled.kernels.get(head)) is not None and (interpret or device.type == "cuda"):
-            return _TritonStep(part, nodes[-1].name, head, kernel)
+            return TritonStep(part, nodes[-1].name, head, kernel)
         if found is not None and (call := library.call(found)) is not None:
             run, images = call
             return _Call(run, nodes[-1].meta["val"] if exact else None, images)
         knobs = Knobs(**compiled.schedules.get(head, {}))
         return _Step(part, nodes[-1].name, knobs if parallel else replace(knobs, parallel=False))
 
-    gm = _lower(compiled, inputs, make)
+    gm = lower(compiled, inputs, make)
     if not exact:
         _place(gm, steps, plan, inputs, device)
         for node in gm.graph.find_nodes(op="call_method", target="view"):  # a library may lay its result out otherwise
@@ -337,7 +331,7 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
     if plan is not None:
         gm = _reorder(gm, plan)
     gm.recompile()
-    with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
+    with torch.no_grad(), torch.random.fork_rng(devices=gpus(device)):
         state = {name: t.clone() for name, t in gm.state_dict().items()} if exact else None
         made = gm(*copy_inputs(inputs, str(device)))
         if state is not None:
@@ -346,11 +340,11 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
     return Program(gm, plan, inputs)
 
 
-def _gpus(device: torch.device) -> list[int]:
+def gpus(device: torch.device) -> list[int]:
     return list(range(torch.cuda.device_count())) if device.type == "cuda" else []
 
 
-def _check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
+def check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
     if why := triton.unfit(head, kernel) or triton.argument_misfit(head, kernel, part):
         raise BadCompiled(why)
 
@@ -360,10 +354,10 @@ def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
         if head in compiled.kernels:
-            _check_kernel(part, head, compiled.kernels[head])
+            check_kernel(part, head, compiled.kernels[head])
         return Group(part, nodes[-1].name)
 
-    return _lower(compiled, inputs, make)
+    return lower(compiled, inputs, make)
 
 
 def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | None = None) -> Plan | None:
@@ -452,95 +446,6 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
     if all(isinstance(leaf, fx.Node) for leaf in tree_leaves(output.args[0])):
         output.args = (fx.node.map_arg(output.args[0], restore),)
         gm.recompile()
-
-
-# ------------------------------------------------------------------------------------------------ the same function?
-
-#: What a kernel gets besides the values of a run. Of infinities, torch's own operators are of several minds.
-_SPECIAL = (1.0, math.nan, -2.0, 0.0, 0.5)
-
-
-class _TritonCheck(Group):
-    """A group that runs its Triton kernel, too, on what it gets and with NaN in it. `differs`: how, or ""."""
-
-    def __init__(self, part: fx.GraphModule, name: str, head: str, kernel: Triton):
-        super().__init__(part, name)
-        self.triton_step, self.differs = _TritonStep(part, name, head, kernel), ""
-
-    def forward(self, *inputs: Any) -> Any:
-        if not any(isinstance(x, FakeTensor) for x in inputs):
-            for given in (inputs, tree_map_only(torch.Tensor, _special, inputs)):
-                self.differs = self.differs or self._compare(given)
-        return super().forward(*inputs)
-
-    def _compare(self, inputs: tuple) -> str:
-        given = tree_map_only(torch.Tensor, torch.clone, inputs)
-        expected, found = self.gm(*inputs), self.triton_step(*given)
-        if compare(inputs, given, EXACT):
-            return f"The Triton kernel of {self.triton_step.head} writes into a tensor that it only reads."
-        dtype = next((t.dtype for t in tree_leaves(expected) if t.is_floating_point()), torch.float32)
-        differences = compare(expected, found, Tolerance.of(dtype, len(self.gm.graph.nodes)), "its result")
-        if not differences:
-            return ""
-        text = differences[0].sentence.replace(" before and ", " by torch and ").replace(" after", " by the kernel")
-        return f"The Triton kernel of {self.triton_step.head} computes something else than its group: {text}."
-
-
-def _special(x: torch.Tensor) -> torch.Tensor:
-    if not x.is_floating_point():
-        return x
-    numbers = torch.tensor(_SPECIAL, dtype=x.dtype, device=x.device)
-    return numbers[torch.arange(x.numel(), device=x.device) % len(_SPECIAL)].reshape(x.shape)
-
-
-#: How far a program on a GPU may be from its graph: torch lets convolutions round to ten bits there.
-_ON_GPU = Tolerance(2**-10)
-
-
-def differing(compiled: Compiled, inputs: Sequence[Any]) -> str:
-    """Return how kernels and layouts compute something else than the graph, or "". Raises BadCompiled.
-
-    Each group with a kernel runs both ways, where Triton can run it: on a GPU, or by its interpreter. On a GPU the
-    program is built and compared, too.
-    """
-    device, compared = device_of(inputs), []
-    if not compiled.kernels and not compiled.layouts and device.type == "cpu":
-        return ""
-    left = triton.MOST_PROGRAMS
-
-    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
-        nonlocal left
-        kernel = compiled.kernels.get(head)
-        if kernel is None or not triton.runs_on(device):
-            return Group(part, nodes[-1].name)
-        _check_kernel(part, head, kernel)
-        if device.type == "cpu":
-            values = [node.meta.get("val") for node in part.graph.nodes]
-            if kernel.programs > left or any(getattr(value, "dtype", None) == torch.bfloat16 for value in values):
-                return Group(part, nodes[-1].name)
-            left -= kernel.programs
-        compared.append(_TritonCheck(part, nodes[-1].name, head, kernel))
-        return compared[-1]
-
-    graph, own = copy.deepcopy(compiled.graph), copy.deepcopy(compiled.graph)  # a run may write into their buffers
-    expected, found = (_seed_and_call(gm, inputs) for gm in (graph, _lower(replace(compiled, graph=own), inputs, make)))
-    if told := next((one.differs for one in compared if one.differs), ""):
-        return told
-    exact = Tolerance.of(torch.float32, len(graph.graph.nodes))
-    if compiled.layouts and (differences := compare(expected, found, exact if device.type == "cpu" else _ON_GPU)):
-        return f"With its layouts the program returns something else than its graph: {differences[0].sentence}."
-    if device.type == "cuda" and (
-        differences := compare(expected, _seed_and_call(build(compiled, inputs), inputs), _ON_GPU)
-    ):
-        return f"On {device} the program returns something else than its graph: {differences[0].sentence}."
-    return ""
-
-
-def _seed_and_call(call: Callable, inputs: Sequence[Any]) -> Any:
-    device = device_of(inputs)
-    with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
-        torch.manual_seed(0)
-        return call(*copy_inputs(tuple(inputs), str(device)))
 
 
 # ------------------------------------------------------------------------------------------------ straight-line code

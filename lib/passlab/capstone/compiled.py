@@ -176,13 +176,20 @@ def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[S
     return why_not
 
 
-def same_outputs(before: fx.GraphModule, compiled: Compiled, inputs: Sequence[Any]) -> str | None:
-    """Return which output has another shape or dtype than before, or None. Runs neither: only shapes matter."""
-    pairs = [with_shapes(gm, inputs).graph.find_nodes(op="output")[0].args[0] for gm in (before, compiled.graph)]
-    old, new = ([n.meta["val"] for n in tree_leaves(p) if isinstance(n, fx.Node)] for p in pairs)
-    for place, (a, b) in enumerate(zip(tree_leaves(old), tree_leaves(new), strict=False)):
-        told = [(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for v in (a, b) if isinstance(v, torch.Tensor)]
-        if len(told) == 2 and told[0] != told[1]:
-            (shape, dtype), (shape_now, dtype_now) = told
-            return f"Output {place} was {dtype} of shape {shape}, and is now {dtype_now} of shape {shape_now}."
+def output_types(gm: fx.GraphModule, inputs: Sequence[Any]) -> list:
+    """Return the shape and the dtype of each output of a graph, and None for what is no tensor. It does not run."""
+    (output,) = with_shapes(gm, inputs).graph.find_nodes(op="output")
+    values = (n.meta["val"] for n in tree_leaves(output.args[0]) if isinstance(n, fx.Node))
+    return [
+        [list(v.shape), str(v.dtype).removeprefix("torch.")] if isinstance(v, torch.Tensor) else None for v in values
+    ]
+
+
+def other_outputs(compiled: Compiled, inputs: Sequence[Any], types: list) -> str | None:
+    """Return which output has another shape or dtype than `types` says (see `output_types`), or None."""
+    for place, (old, new) in enumerate(zip(types, output_types(compiled.graph, inputs), strict=False)):
+        if old and new and old != new:
+            (shape, dtype), (shape_now, dtype_now) = old, new
+            now = f"{dtype_now} of shape {tuple(shape_now)}"
+            return f"Output {place} was {dtype} of shape {tuple(shape)}, and is now {now}."
     return None

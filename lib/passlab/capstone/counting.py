@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
-from passlab.capstone.building import build, device_of, differing, plan_of, steps_of
-from passlab.capstone.compiled import BadCompiled, Compiled, on, same_outputs
-from passlab.fx.effects import has_effects
+from passlab.capstone.building import device_of, plan_of, steps_of
+from passlab.capstone.comparing import differing, seconds_by_turns
+from passlab.capstone.compiled import BadCompiled, Compiled, on, other_outputs, output_types
 from passlab.fx.elsewhere import confined
+from passlab.fx.measure import traffic
 from passlab.fx.programs import Program, copy_inputs, to_device
-from passlab.measure import bytes_moved, launches, peak_memory
+from passlab.measure import launches, peak_memory
 from passlab.memory.buffers import lower_bound, peak_step
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan
-from passlab.process.clock import cpu_time
 
 #: A compiled model's peak may be so much of the model's own, and so many bytes more.
 SHARE_OF_PEAK, ROOM = 1.1, 4096
-#: Settings of glibc's mallopt, from <malloc.h>.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 @dataclass(frozen=True)
@@ -41,23 +39,52 @@ class Counts:
         return asdict(self)
 
 
-def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
+def counts(compiled: Compiled, inputs: Sequence[Any], may_run: bool = True) -> Counts:
     """Return what a compiled model costs on such inputs. Nothing is built; a group is one launch. Raises BadCompiled.
 
-    A model that was not compiled is `Compiled(gm)`. One that is on a GPU is counted in a copy on the CPU: a group is
-    one launch there, too, though a library may start several kernels in its call.
+    Nothing runs, either: the graph is followed with tensors that have a shape and no data. Only where a size depends on
+    numbers does it run, if it `may_run`. A model that was not compiled is `Compiled(gm)`. One that is on a GPU is
+    counted in a copy on the CPU: a group is one launch there, too, though a library may start several kernels in its
+    call.
     """
     if device_of(inputs).type != "cpu":
         compiled, inputs = on("cpu", compiled), to_device(tuple(inputs), "cpu")
     gm = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs, gm)
-    if has_effects(compiled.graph.graph):
-        gm = copy.deepcopy(gm)  # a run may write into its buffers
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        shapes = tree_map_only(torch.Tensor, mode.from_tensor, tuple(inputs))
+        return _counts(_without_data(copy.deepcopy(gm), mode.from_tensor), plan, lambda: shapes)
+    except Exception as error:  # whatever an operation asks of data that there is none of
+        if not may_run:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise BadCompiled(f"What the graph costs depends on numbers, and cannot be counted: {said}") from error
+    return _counts(copy.deepcopy(gm), plan, lambda: copy_inputs(tuple(inputs)))  # a run may write into its buffers
+
+
+def _counts(gm: fx.GraphModule, plan: Plan | None, inputs: Callable[[], tuple]) -> Counts:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        started = launches(gm, *copy_inputs(tuple(inputs)))
-        traffic = bytes_moved(gm, *copy_inputs(tuple(inputs)))
-        peak = plan.arena if plan is not None else peak_memory(gm, *copy_inputs(tuple(inputs)))
-    return Counts(int(started), int(traffic), int(peak))
+        started = launches(gm, *inputs())
+        moved = sum(traffic(gm, *inputs()).values())
+        peak = plan.arena if plan is not None else peak_memory(gm, *inputs())
+    return Counts(int(started), moved, int(peak))
+
+
+def _without_data(gm: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tensor]) -> fx.GraphModule:
+    """Replace every parameter, buffer and constant of a graph by a tensor without data."""
+    made: dict[int, torch.Tensor] = {}  # a tensor in two places stays one
+
+    def replaced(t: torch.Tensor) -> torch.Tensor:
+        return made.setdefault(id(t), fake(t.detach()))
+
+    for module in gm.modules():
+        for home in (module._parameters, module._buffers, vars(module)):
+            for name, value in home.items():
+                if isinstance(value, nn.Parameter):
+                    home[name] = nn.Parameter(replaced(value), requires_grad=False)
+                elif isinstance(value, torch.Tensor):
+                    home[name] = replaced(value)
+    return gm
 
 
 def peak_sentence(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
@@ -89,7 +116,6 @@ def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, mos
     return f"{told} allowed. {where}".strip()
 
 
-@confined
 def examined(
     compiled: Compiled,
     inputs: Sequence[Any],
@@ -103,82 +129,39 @@ def examined(
     "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts compute something
     else than its graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: what the model needs, and may
     need (`allowed`). With `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are
-    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless that
-    names another or is on a GPU already.
+    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless the
+    inputs are on a GPU already.
+
+    What is counted is counted where nothing of it ran; see `passlab.capstone.comparing` for the rest. Raises Lost.
     """
+    found = counted(compiled, inputs, output_types(before, inputs) if before is not None else None, memory)
+    if found.get("broken") != "":
+        return found
+    if device != "cpu" and Program(compiled.graph).run(tuple(inputs), device=device).error is not None:
+        device = "cpu"
     try:
-        if why := same_outputs(before, compiled, inputs) if before is not None else None:
-            return {"broken": why}
-        found: dict[str, Any] = {"broken": "", **counts(compiled, inputs).to_json()}
-        if memory is not None and (why := too_much(compiled, found["peak"], inputs, *memory)):
-            return {"broken": why}
-        here = device_of(inputs).type == "cpu"
-        if here and device != "cpu" and Program(compiled.graph).run(inputs, device=device).error is None:
-            compiled, inputs = on(device, compiled), to_device(tuple(inputs), device)
-            before = to_device(copy.deepcopy(before), device)
-        found["differs"] = differing(compiled, inputs)
-        if rounds:
-            keep_memory()
-            calls = {"eager": before, "mine": build(compiled, inputs, parallel=False)}
-            found |= seconds_by_turns(calls, inputs, rounds)
+        found |= {"differs": differing(compiled, inputs, device)}
+        if rounds and not found["differs"]:
+            found |= seconds_by_turns(compiled, before, inputs, rounds)
     except BadCompiled as error:
         return {"broken": str(error)}
     return found
 
 
-def keep_memory() -> None:
-    """Let this process keep the memory that it frees, where its C library can.
+@confined
+def counted(
+    compiled: Compiled, inputs: Sequence[Any], types: list | None = None, memory: tuple[int, int] | None = None
+) -> dict:
+    """Return "broken" or the counts of `examined`. The graph is followed with tensors without data; nothing runs.
 
-    Otherwise glibc gives the memory of large tensors back, or not, depending on what was freed earlier, and eager's
-    time varies threefold with the faults of new pages.
+    types: those of the outputs of the model's own graph (`output_types`).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD) if mallopt else ():
-        mallopt(setting, 2**30)
-
-
-@contextlib.contextmanager
-def one_thread():
-    """Let torch use one thread: several wait for each other on a busy machine, and waiting costs CPU time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def seconds_by_turns(calls: Mapping[str, Callable], inputs: Sequence[Any], rounds: int) -> dict[str, list[float]]:
-    """Return name → seconds per call in each round; in a round each function has its turn.
-
-    On the CPU they are seconds of CPU time, on a GPU those between two events of its stream.
-    """
-    device = device_of(inputs)
-    took = _gpu_seconds if device.type == "cuda" else _cpu_seconds
-    inputs, times, counts_of = copy_inputs(tuple(inputs), str(device)), {name: [] for name in calls}, {}
-    with torch.no_grad(), one_thread():
-        for name, call in calls.items():
-            for _ in range(3):
-                call(*inputs)
-            counts_of[name] = max(1, int(2e-3 / max(took(call, inputs, 1), 1e-6)))
-        for _ in range(rounds):
-            for name, call in calls.items():
-                times[name].append(took(call, inputs, counts_of[name]))
-    return times
-
-
-def _cpu_seconds(call: Callable, inputs: Sequence[Any], count: int) -> float:
-    start = cpu_time()
-    for _ in range(count):
-        call(*inputs)
-    return (cpu_time() - start) / count
-
-
-def _gpu_seconds(call: Callable, inputs: Sequence[Any], count: int) -> float:
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    for _ in range(count):
-        call(*inputs)
-    last.record()
-    last.synchronize()
-    return first.elapsed_time(last) / 1e3 / count
+        if why := other_outputs(compiled, inputs, types) if types is not None else None:
+            return {"broken": why}
+        found = counts(compiled, inputs, may_run=False)
+        if memory is not None and (why := too_much(compiled, found.peak, inputs, *memory)):
+            return {"broken": why}
+    except BadCompiled as error:
+        return {"broken": str(error)}
+    return {"broken": "", **found.to_json()}

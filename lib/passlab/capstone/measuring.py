@@ -14,8 +14,9 @@ from typing import Any
 from torch import fx
 
 from passlab.capstone.baselines import BASELINES, Missing
-from passlab.capstone.building import build, differing
-from passlab.capstone.compiled import BadCompiled, Compiled, on, same_outputs, wrong
+from passlab.capstone.building import build
+from passlab.capstone.comparing import differing
+from passlab.capstone.compiled import BadCompiled, Compiled, on, other_outputs, output_types, wrong
 from passlab.capstone.counting import counts
 from passlab.equivalence import equivalent
 from passlab.fx.programs import copy_inputs
@@ -96,7 +97,7 @@ def measure(
     copies of them run.
     """
     inputs = tuple(inputs)
-    reason = wrong(gm, compiled) or same_outputs(gm, compiled, inputs)
+    reason = wrong(gm, compiled) or other_outputs(compiled, inputs, output_types(gm, inputs))
     if not reason:
         found = equivalent(gm, compiled.graph, inputs)
         reason = "" if found.ok else found.reason

@@ -159,6 +159,8 @@ def _beyond_triton(function: ast.FunctionDef, functions: Collection[str]) -> str
             told = f"{part.id} by itself"
         elif isinstance(part, ast.Attribute) and not _is_known(part, id(part) in before_a_dot):
             told = ast.unparse(part)[:60]
+        elif isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            told = f"an assignment to {ast.unparse(part)[:60]}"
         if told:
             return f"{told} (line {getattr(part, 'lineno', function.lineno)})"
     return None

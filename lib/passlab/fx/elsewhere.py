@@ -15,17 +15,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from torch import fx, nn
+
+from passlab.process.clock import cpu_time
 
 _MARK = "elsewhere"
 _run: Callable | None = None
 _device = "cpu"
 _call: Callable | None = None
+_open: Callable[[], Process] | None = None
 #: name → a function that may be asked about a returned program: see `confined`
 CONFINED: dict[str, Callable] = {}
+#: name → a function that a `Process` may be asked to call: see `stateful`
+STATEFUL: dict[str, Callable] = {}
 _trusting = False
 
 
@@ -37,18 +42,41 @@ class Lost(Exception):
     """A program gave no result: the process that ran it crashed, or used up its time or memory."""
 
 
-def use(run: Callable, call: Callable | None = None, device: str = "cpu") -> None:
+class Process:
+    """A process that keeps something between calls. This one stands for it where programs may run here."""
+
+    def __init__(self):
+        self.state: dict[str, Any] = {}
+
+    def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
+        """Return what a `stateful` function returns there. Raises Lost."""
+        return function(self.state, *arguments)
+
+    def seconds(self) -> float:
+        """Return the seconds of CPU time that the process has spent. Raises Lost."""
+        return cpu_time()
+
+    def close(self) -> None:
+        """End the process."""
+
+
+def use(
+    run: Callable,
+    call: Callable | None = None,
+    device: str = "cpu",
+    open_process: Callable[[], Process] | None = None,
+) -> None:
     """Run marked programs by `run` from now on; its arguments and its result are those of `Program.run`.
 
-    call(name, arguments): call a function of `CONFINED` in the other process.
+    call(name, arguments): call a function of `CONFINED` in a fresh process. open_process(): see `process_for`.
     device: where to compare programs whose tensors are on the CPU. If that is not "cpu", `run` runs all programs there.
     """
-    global _run, _call, _device
+    global _run, _call, _device, _open
     _device = device
     if _run is None:
         fx.GraphModule.recompile = _guarded_compiler(fx.GraphModule.recompile)
         fx.Interpreter.run_node = _guarded_interpreter(fx.Interpreter.run_node)
-    _run, _call = run, call
+    _run, _call, _open = run, call, open_process
 
 
 def confined(function: Callable[..., dict]) -> Callable[..., dict]:
@@ -57,7 +85,7 @@ def confined(function: Callable[..., dict]) -> Callable[..., dict]:
     That argument is a record with a field `graph`; all arguments, and the dictionary that it returns, travel. The reply
     is a claim of a process that the program may have taken over. Raises Lost if there is none.
     """
-    name = f"{function.__module__}.{function.__qualname__}"
+    name = name_of(function)
     CONFINED[name] = function
 
     @functools.wraps(function)
@@ -67,6 +95,27 @@ def confined(function: Callable[..., dict]) -> Callable[..., dict]:
         return _call(name, (compiled, *arguments)) if _call is not None else refuse()
 
     return called
+
+
+def stateful(function: Callable[..., dict]) -> Callable[..., dict]:
+    """Declare a function that a `Process` may call: its first argument is a dictionary that the process keeps."""
+    STATEFUL[name_of(function)] = function
+    return function
+
+
+def name_of(function: Callable) -> str:
+    """Return the name under which a function is declared."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@contextmanager
+def process_for(program: Any) -> Iterator[Process]:
+    """Provide a process for one program: a fresh one where `use` was called, which holds nothing else."""
+    if _open is None:
+        yield refuse() if is_marked(program) else Process()
+        return
+    with closing(_open()) as process:
+        yield process
 
 
 @contextmanager

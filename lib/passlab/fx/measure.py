@@ -53,6 +53,8 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func.namespace == "prim":  # a tensor without data is asked for its device
+            return func(*args, **kwargs)
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
             with self:  # under inference_mode composite operations arrive whole: take them apart, as happens elsewhere
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
@@ -196,7 +198,8 @@ class _Traffic(torch.fx.Interpreter):
         return result
 
 
-def _traffic(gm: torch.fx.GraphModule, *inputs) -> dict[str, int]:
+def traffic(gm: torch.fx.GraphModule, *inputs) -> dict[str, int]:
+    """Return node → bytes that it reads and writes in a run: see `passlab.measure.bytes_moved`."""
     interpreter = _Traffic(gm)
     interpreter.run(*inputs)
     return interpreter.bytes_of
@@ -205,7 +208,7 @@ def _traffic(gm: torch.fx.GraphModule, *inputs) -> dict[str, int]:
 def bytes_moved(program: Any, *inputs) -> Measured:
     """Sum the bytes that the nodes of a torch graph read and write: see `passlab.measure.bytes_moved`."""
     gm, inputs = _torch_graph(program, inputs)
-    moved = _run(gm, inputs, "bytes_moved", _traffic)
+    moved = _run(gm, inputs, "bytes_moved", traffic)
     return Measured(sum(moved.values()), "bytes moved", detail=moved)
 
 

@@ -1,10 +1,13 @@
 """A server that forks a child for each request, over sockets that clients pass to it.
 
     Server(control, fork, answer).serve()             # until `control` is closed
-    sock, said = request(control, deadline)           # the other end: a new child, and the first thing it says
+    child, said = request(control, deadline)          # the other end: a new child, and the first thing it says
+    cpu_seconds(control, child, deadline)             # what that child has spent so far, by the kernel
 
 A client sends one byte over `control` and with it the socket that its child will use. Closing that ends the child.
-When a child has ended, its socket says how: {"ended": exit code, "said": the last that it printed}.
+When a child has ended, its socket says how: {"ended": exit code, "said": the last that it printed}. The server numbers
+its children, and tells each client the number of its own before the child exists; what a child has spent is read by the
+server, so no child has a say in it.
 """
 
 from __future__ import annotations
@@ -14,28 +17,56 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from passlab.process.messages import Gone, receive, send
+from passlab.process.messages import Gone, Late, receive, send
 
 #: Most bytes kept of a child's standard error.
 _MOST_OUTPUT = 2**14
+#: What a client orders: a new child; the CPU time of one, whose number follows.
+_FORK, _TIME = b"+", b"t"
+_NUMBER, _SECONDS = struct.Struct("q"), struct.Struct("d")
 
 
-def request(control: socket.socket, deadline: float) -> tuple[socket.socket, dict[str, Any]]:
-    """Return a new socket to a fresh child, and the child's first message. Raises Gone, Late, Garbled, OSError."""
+class Child(NamedTuple):
+    """A child of a server, seen by its client. `number`: what the server calls it."""
+
+    sock: socket.socket
+    number: int
+
+
+def request(control: socket.socket, deadline: float) -> tuple[Child, dict[str, Any]]:
+    """Return a fresh child, and its first message. Raises Gone, Late, Garbled, OSError."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:
-            socket.send_fds(control, [b"+"], [theirs.fileno()])
+            socket.send_fds(control, [_FORK], [theirs.fileno()])
+        number = receive(ours, deadline)[0]["number"]
         said, _ = receive(ours, deadline)
     except BaseException:
         ours.close()
         raise
-    return ours, said
+    return Child(ours, number), said
+
+
+def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
+    """Return the CPU seconds that all threads of a child have spent. Raises Gone, Late, OSError."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            socket.send_fds(control, [_TIME + _NUMBER.pack(child.number)], [theirs.fileno()])
+        ours.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            answer = ours.recv(_SECONDS.size)
+        except TimeoutError:
+            raise Late("the server did not tell a child's CPU time") from None
+    if len(answer) != _SECONDS.size:
+        raise Gone("the child has ended")
+    return _SECONDS.unpack(answer)[0]
 
 
 @dataclass(eq=False)
@@ -44,6 +75,7 @@ class _Child:
     prints; its end of file tells that the child has ended."""
 
     pid: int
+    number: int
     sock: socket.socket
     noise: int
     output: bytes = b""
@@ -65,6 +97,7 @@ class Server:
     ):
         self.control, self.fork, self.answer, self.telling = control, fork, answer, telling
         self.children: dict[int, _Child] = {}
+        self.number = 0
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
 
@@ -74,15 +107,28 @@ class Server:
                 if fd in self.children:
                     self._read_output(self.children[fd], fd)
                 elif fd == self.control.fileno():
-                    data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
-                    if not data:
+                    order, fds, _, _ = socket.recv_fds(self.control, 1, 1)
+                    if not order:
                         for child in set(self.children.values()):
                             self._finish(child)
                         return
-                    for sock in fds:
-                        self._start(socket.socket(fileno=sock))
+                    for sock in map(lambda fd: socket.socket(fileno=fd), fds):
+                        if order == _TIME:
+                            self._tell_time(*_NUMBER.unpack(self.control.recv(_NUMBER.size)), sock)
+                        else:
+                            self._start(sock)
+
+    def _tell_time(self, number: int, sock: socket.socket) -> None:
+        """Send the CPU time of the child with this number, or nothing if there is none."""
+        with sock, contextlib.suppress(OSError):
+            pid = next((child.pid for child in self.children.values() if child.number == number), 0)
+            if pid:
+                sock.sendall(_SECONDS.pack(time.clock_gettime(_clock_of(pid))))
 
     def _start(self, sock: socket.socket) -> None:
+        self.number += 1
+        with contextlib.suppress(Gone, TimeoutError):
+            send(sock, {"number": self.number}, deadline=time.monotonic() + 1)
         noise, theirs = os.pipe()
         try:
             pid = self.fork([sock.fileno(), theirs])
@@ -94,7 +140,7 @@ class Server:
         if pid == 0:
             _work(sock, theirs, self.answer)
         os.close(theirs)
-        self.children[noise] = self.children[sock.fileno()] = _Child(pid, sock, noise)
+        self.children[noise] = self.children[sock.fileno()] = _Child(pid, self.number, sock, noise)
         self.poll.register(noise, select.POLLIN)
         self.poll.register(sock, 0)  # a hang-up is reported for any mask
 
@@ -117,6 +163,11 @@ class Server:
         with contextlib.suppress(Gone, TimeoutError):
             send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
         child.sock.close()
+
+
+def _clock_of(pid: int) -> int:
+    """Return the clock that counts the CPU time of a process: its number as in clock_getcpuclockid(3) of Linux."""
+    return (~pid << 3) | 2
 
 
 def _work(sock: socket.socket, noise: int, answer: Callable[[socket.socket], None]) -> None:

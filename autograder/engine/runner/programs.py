@@ -1,0 +1,31 @@
+"""The server that runs returned graphs for the verifier: see `autograder.engine.graphs`.
+
+    python -m autograder.engine.runner.programs relax 5      (a flavour, and the socket of its requests)
+
+Nothing is forked of it but children that run one question's graphs. A flavour of a compiler seldom has any, so its
+server loads what it needs when the first request is there.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+
+def main(flavour: str, number: str) -> None:
+    control = socket.socket(fileno=int(number))
+    if flavour != "torch" and not control.recv(1, socket.MSG_PEEK):
+        return
+    from autograder.engine import graphs
+    from autograder.engine.flavours import import_given, warm
+    from passlab.process.forking import collapse, settle
+
+    warm(flavour, notebooks=False)
+    import_given(flavour)  # a graph may hold modules of these classes
+    settle()
+    collapse()
+    graphs.serve(control, compiled=flavour == "relax")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
