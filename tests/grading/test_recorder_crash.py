@@ -88,11 +88,11 @@ def survives(config, version: int, step: int | None, seconds: float | None) -> b
 
 
 def state(config) -> tuple:
-    """Return all that grading stores, except ids and times."""
+    """Return all that grading stores, except ids, times, and the order in which it came."""
     own = []
     with Recorder(config) as recorder, recorder.engine.connect() as db:
         for table in (NOTEBOOK, SCORE):
-            columns = [column for column in table.c if column.name not in ("run", "recorded", "result")]
+            columns = [column for column in table.c if column.name not in ("run", "recorded", "number", "result")]
             own.append(sorted((tuple(row) for row in db.execute(select(*columns))), key=str))
         runs = [(row.seed, row.finished is not None) for row in db.execute(select(RUN))]
     root = Path(config.CourseDirectory.root, "run")
