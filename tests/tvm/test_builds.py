@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -13,7 +15,9 @@ import numpy as np
 import pytest
 
 from passlab.building import requests
-from passlab.process.messages import send
+from passlab.building.arrays import flat, spec
+from passlab.process.messages import receive, send
+from passlab.process.server import Server
 from tests.support.flavours import FLAVOURS, checked, each_flavour
 
 EQUAL = """equals torch|built once, run twice|timed, each run|as data|of float64|of float32|of float16|of bfloat16
@@ -197,9 +201,78 @@ def _answering(control: socket.socket, answer) -> None:
             if not data:
                 return
             with socket.socket(fileno=fds[0]) as sock:
+                send(sock, {"number": 1})
                 send(sock, {"ready": True})
                 if answers:
                     send(sock, answers.pop())
+
+
+def _by_turns(sock: socket.socket, hidden: str) -> None:
+    """A child whose module takes 5 ms for a run, and 20 ms where it hopes that they do not count."""
+    send(sock, {"ready": True})
+    text = bytes(receive(sock)[1][:4])
+    send(sock, {"stage": "run"})
+    out = np.ones(4, np.float32)
+    while True:
+        asked, _ = receive(sock)
+        what = asked["do"]
+        _spend(0.02 if text == b"mine" and what == hidden else 0.005 if what == "run" else 0)
+        replies = {
+            "run": {"seconds": 0.0},
+            "give": {"outputs": [spec(out)]},
+            "tell": {"kernels": [], "allocations": None},
+        }
+        send(sock, replies.get(what, {}), *([flat(out)] if what == "give" else []))
+
+
+def _spend(seconds: float) -> None:
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        pass
+
+
+@pytest.mark.parametrize(("hidden", "least"), [("", 0.005), ("take", 0.02), ("run", 0.02), ("give", 0.02)])
+def test_what_a_timed_module_spends_counts_wherever_it_spends_it(hidden, least):
+    control, other = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        Server(other, lambda keep: os.fork(), lambda sock: _by_turns(sock, hidden)).serve()
+        os._exit(0)
+    other.close()
+    requests.use("relax", control)
+    values = np.ones(4, np.float32)
+    head = {"do": "run", "text": 4, "params": {}, "inputs": [[spec(values)]] * 5, "target": "llvm", "beside": [5]}
+    built = requests.ask("relax", head | {"timed": True, "repeats": 0}, [b"mine", b"other", *[values] * 5], 30.0)
+    requests.end("relax")
+    os.waitpid(pid, 0)
+    assert built.error == "" and len(built.times) == 5 and len(built.beside) == 1
+    assert least <= statistics.median(built.times) < least + 0.01
+    assert 0.005 <= statistics.median(built.beside[0].times) < 0.015
+
+
+def test_a_request_is_limited_in_cpu_time_and_not_by_the_clock(monkeypatch):
+    """One that waits two of its seconds, since the machine is busy, is not lost."""
+    control, other = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+
+        def answer(sock: socket.socket) -> None:
+            send(sock, {"ready": True})
+            receive(sock)
+            time.sleep(2)
+            whole = {"kernels": [], "times": [], "beside": [], "allocations": None, "stage": "", "error": ""}
+            send(sock, whole | {"outputs": []})
+
+        Server(other, lambda keep: os.fork(), answer).serve()
+        os._exit(0)
+    other.close()
+    requests.use("relax", control)
+    built = requests.ask("relax", {"inputs": []}, [], 1.0)
+    requests.end("relax")
+    os.waitpid(pid, 0)
+    assert built.ok
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ from passlab.notebook import ui
 from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, receive, send
 
-#: Judging one question takes seconds; only a hostile value takes longer. Time for modules is counted separately.
+#: Judging one question takes seconds of CPU time; only a hostile value takes longer. Graphs and modules run elsewhere,
+#: and pay for themselves.
 MOST_SECONDS = 30
 MOST_MEMORY = 4 * 2**30
 MOST_FINDINGS = 100_000
@@ -126,7 +127,7 @@ class Verifier:
             return
         request.pipe, theirs = socket.socketpair()
         patience = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
-        request.deadline = time.monotonic() + sum(patience)
+        request.deadline = time.monotonic() + PATIENCE * sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
             for sock in [key.fileobj for key in self.select.get_map().values()]:
@@ -140,6 +141,7 @@ class Verifier:
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
             most = _limit_memory()
+            _limit_time(MOST_SECONDS * len(request.waiting[0]))
             verdicts, fresh = {}, []
             misconceptions = Misconceptions(self.mistakes, request.searching)
             for at in request.waiting[0]:
@@ -191,7 +193,7 @@ class Verifier:
 
 
 def _for_modules(question: dict[str, Any]) -> float:
-    """Return the seconds, by the clock, that building and running modules may take, all cases together."""
+    """Return the CPU seconds that building and running modules may take, all cases together."""
     exercise = exercises.find(question["exercise"])
     if exercise.flavour not in COMPILERS:
         return 0.0
@@ -203,6 +205,11 @@ def _limit_memory() -> int:
     most = address_space_mib() * 2**20 + MOST_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     return most
+
+
+def _limit_time(seconds: int) -> None:
+    """Limit this process's CPU time: at the end of it the kernel kills it."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def _peak() -> int:

@@ -7,8 +7,10 @@ A helper process for each compiler starts at the first use and stays. For every 
 runs and replies over the request's socket: a crash, too much memory or an endless loop costs that request only. Modules
 travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
 
-A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; times and kernel
-names are claims, to be trusted as far as the module is.
+A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; kernel names and
+the times of `repeats` are claims, to be trusted as far as the module is. Where a verdict depends on the time (`timed`),
+each module has a process of its own, and the server reads from the kernel what it spends. Limits are on CPU time as
+well; by the clock, a request may take `PATIENCE` times as long.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ import atexit
 import contextlib
 import math
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +38,19 @@ from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
-from passlab.process.messages import Gone, receive, send
-from passlab.process.server import request
+from passlab.process.messages import Gone, Late, receive, send
+from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
 __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
 
 MEMORY_GIB = 4
 #: Seconds a helper may take to load its compiler and accept a request.
 _START_SECONDS = 120.0
+#: A limit is on CPU time; by the clock a request may take this many times as long.
+PATIENCE = 4
+#: What a timed module may spend on taking its inputs and giving its outputs beyond what those beside it do, in seconds
+#: and as a share of theirs. More counts as part of its run: it could compute there.
+_SPARE, _SHARE = 0.5e-3, 1.5
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
 _MOST_TEXT = 300
@@ -77,7 +87,7 @@ _helpers: dict[str, tuple[socket.socket, subprocess.Popen | None]] = {}
 _lock = threading.RLock()
 
 
-#: Seconds of builds and runs that this process may still wait for; see `allow`.
+#: CPU seconds that builds and runs may still take; see `allow`.
 _seconds_left = math.inf
 #: How many results so far were of the moment: times, or none because time or memory ran out.
 unsteady = 0
@@ -93,7 +103,7 @@ def use(flavour: str, control: socket.socket) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Set the total seconds to wait for all modules from now on; a module beyond that has timed out."""
+    """Set the CPU seconds that all modules may take together from now on; a module beyond that has timed out."""
     global _seconds_left
     _seconds_left = seconds
 
@@ -174,6 +184,7 @@ _targets: dict[str, tuple[str, ...]] = {}
 
 
 def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+    talk = _ask_in_turns if head.get("timed") else _ask_once
     name = cache.key(flavour, head, parts)
     if name and (known := cache.load(name)):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
@@ -181,20 +192,19 @@ def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     for _ in range(2):
         control = _control(flavour)
         try:
-            with _request(control) as sock:
-                return _talk(flavour, control, sock, head, parts, seconds, name)
+            return talk(flavour, control, head, parts, seconds, name)
         except (OSError, Gone):  # killed, or out of memory
             _give_up(flavour, control)
     return Built([], "The process that builds modules ended twice. Try again.", "crash")
 
 
-def _request(control: socket.socket) -> socket.socket:
-    """Return a new socket to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
+def _request(control: socket.socket) -> Child:
+    """Return a child that is ready for a request. Raises Gone, OSError, Unreachable."""
     child, said = request(control, time.monotonic() + _START_SECONDS)
     if "unreachable" in said:
         child.sock.close()
         raise Unreachable(said["unreachable"])
-    return child.sock
+    return child
 
 
 def _give_up(flavour: str, control: socket.socket) -> None:
@@ -206,44 +216,172 @@ def _give_up(flavour: str, control: socket.socket) -> None:
             end(flavour)
 
 
-def _talk(
-    flavour: str, control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str
-) -> Built:
-    """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
-    global _seconds_left
-    who = registry.compiler(flavour).who
-    stage, start, seconds = "build", time.monotonic(), min(seconds, _seconds_left)
-    deadline = start + seconds
-    try:
+class _Stopped(Exception):
+    """A request has failed: the message says why. `stage`: see `Built`."""
+
+    def __init__(self, message: str, stage: str):
+        super().__init__(message)
+        self.stage = stage
+
+
+class _Talk:
+    """A child that builds and runs a module for one request, within its time. Closing it ends the child."""
+
+    def __init__(self, flavour: str, control: socket.socket, seconds: float):
+        self.flavour, self.control, self.seconds = flavour, control, min(seconds, _seconds_left)
+        self.child, self.stage = _request(control), "build"
+        self.start, self.spent = time.monotonic(), 0.0
+
+    def close(self) -> None:
+        global _seconds_left
+        self.child.sock.close()
+        _seconds_left -= self.spent
+
+    @property
+    def deadline(self) -> float:
+        return self.start + PATIENCE * self.seconds
+
+    def cpu(self) -> float:
+        """Return the CPU seconds that the child has spent; by the clock where the system does not tell, or no more."""
+        with contextlib.suppress(Gone, OSError):
+            self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS)
+        if math.isnan(self.spent):
+            self.spent = time.monotonic() - self.start
+        return self.spent
+
+    def send(self, head: dict, *parts: Any) -> None:
         with contextlib.suppress(Gone):  # the cause is read next
-            send(sock, head, *map(flat, parts), deadline=deadline)
+            send(self.child.sock, head, *parts, deadline=self.deadline)
+
+    def receive(self) -> tuple[dict, memoryview]:
+        """Return the next message that is no news of a stage. Raises _Stopped for a failure."""
         while True:
-            said, payload = receive(sock, deadline, MOST_TENSORS)
+            try:
+                self._wait()
+                said, payload = receive(self.child.sock, self.deadline, MOST_TENSORS)
+            except TimeoutError:
+                raise _Stopped(self._late(), "timeout") from None
             if "ended" in said:
-                return Built([], _exit_message(who, stage, said["ended"], _text(said["said"])), "crash")
-            if "error" in said:
-                built = _parse_reply(said, payload, head)
-                if name and built.ok:
-                    cache.store(name, said, payload)
-                return built
-            stage = "run" if said["stage"] == "run" else "build"
-    except TimeoutError:
-        doing = "The module was still running" if stage == "run" else f"{who} was still building the module"
-        return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
+                who = registry.compiler(self.flavour).who
+                raise _Stopped(_exit_message(who, self.stage, said["ended"], _text(said["said"])), "crash")
+            if "error" in said and (error := _text(said["error"])):
+                if said["stage"] not in ("build", "run"):
+                    raise ValueError(said["stage"])
+                raise _Stopped(error, said["stage"])
+            if "error" in said or "stage" not in said:
+                return said, payload
+            self.stage = "run" if said["stage"] == "run" else "build"
+
+    def _wait(self) -> None:
+        """Wait for a message. Raises Late once the child has used up its seconds, or PATIENCE times as many went by."""
+        while not select.select([self.child.sock], [], [], max(0.0, min(self.seconds - self.spent, 60.0)) + 0.01)[0]:
+            if self.cpu() >= self.seconds or time.monotonic() > self.deadline:
+                raise Late("it used up its time")
+
+    def _late(self) -> str:
+        who = registry.compiler(self.flavour).who
+        doing = "The module was still running" if self.stage == "run" else f"{who} was still building the module"
+        return f"{doing} after {max(self.seconds, 0):.3g} s."
+
+
+@contextlib.contextmanager
+def _told(control: socket.socket) -> Iterator[None]:
+    """Raise _Stopped for what a module has made up. Raises what `_request` does if it was the helper that ended."""
+    try:
+        yield
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        _request(control).close()  # raises if it was the helper that ended
-        return Built([], "The module wrote into the connection of the process that ran it.", "crash")
-    finally:
-        _seconds_left -= time.monotonic() - start
+        _request(control).sock.close()
+        message = "The module wrote into the connection of the process that ran it."
+        raise _Stopped(message, "crash") from None
+
+
+def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
+    """Make one request. name: of its entry in the cache."""
+    try:
+        with contextlib.closing(_Talk(flavour, control, seconds)) as talk, _told(control):
+            talk.send(head, *map(flat, parts))
+            said, payload = talk.receive()
+            built = _parse_reply(said, payload, head)
+            talk.cpu()
+    except _Stopped as stopped:
+        return Built([], str(stopped), stopped.stage)
+    if name and built.ok:
+        cache.store(name, said, payload)
+    return built
+
+
+def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
+    """Build a module and those beside it, each in a process of its own, and run them by turns on each input.
+
+    Inputs are taken before and outputs are read after the time that counts, which is what the process spends on a run.
+    """
+    texts, rest = parts[: 1 + len(head["beside"])], parts[1 + len(head["beside"]) :]
+    params, given, at = rest[: len(head["params"])], [], len(head["params"])
+    for specs in head["inputs"]:
+        given.append(rest[at : at + len(specs)])
+        at += len(specs)
+    own = head | {"inputs": [], "beside": []}
+    plain = own | {"params": {}, "pipeline": None}
+    try:
+        with contextlib.ExitStack() as stack, _told(control):
+            sides = []
+            for text, (one, bound) in zip(texts, [(own, params), *[(plain, [])] * len(head["beside"])], strict=True):
+                side = stack.enter_context(contextlib.closing(_Side(flavour, control, seconds)))
+                side.send(one | {"text": len(text)}, text, *map(flat, bound))
+                sides.append(side)
+            for side in sides:
+                side.ask({"do": "wait"})
+            for specs, values in zip(head["inputs"], given, strict=True):
+                for side in sides:
+                    side.run(specs, values)
+            built = [side.built() for side in sides]
+    except _Stopped as stopped:
+        return Built([], str(stopped), stopped.stage)
+    times = list(built[0].times)
+    for at in range(len(times)) if sides[1:] else ():
+        most = _SHARE * max(side.aside[at] for side in sides[1:]) + _SPARE
+        times[at] += max(0.0, sides[0].aside[at] - most)
+    return replace(built[0], times=tuple(times), beside=tuple(built[1:]))
+
+
+class _Side(_Talk):
+    """A module that is timed. `times`: of each run; `aside`: what was spent on taking inputs and giving outputs."""
+
+    def __init__(self, flavour: str, control: socket.socket, seconds: float):
+        super().__init__(flavour, control, seconds)
+        self.outputs: list[list[np.ndarray]] = []
+        self.times: list[float] = []
+        self.aside: list[float] = []
+
+    def ask(self, head: dict, *parts: Any) -> tuple[dict, memoryview]:
+        self.send(head, *parts)
+        return self.receive()
+
+    def run(self, specs: list, values: list) -> None:
+        marks = [self.cpu()]
+        self.ask({"do": "take", "inputs": specs}, *map(flat, values))
+        marks.append(self.cpu())
+        seconds = float(self.ask({"do": "run"})[0]["seconds"])
+        marks.append(self.cpu())
+        said, payload = self.ask({"do": "give"})
+        outputs, left = arrays(said["outputs"], payload)
+        if left:
+            raise ValueError("Expected the outputs of a run, and nothing else.")
+        marks.append(self.cpu())
+        take, run, give = (after - before for before, after in pairwise(marks))
+        self.outputs.append(outputs)
+        self.times.append(run if TELLS_TIME else seconds)
+        self.aside.append(take + give)
+
+    def built(self) -> Built:
+        said, _ = self.ask({"do": "tell"})
+        kernels, count = tuple(_text(name) for name in said["kernels"]), said["allocations"]
+        allocations = None if count is None else (int(count[0]), int(count[1]))
+        return Built(self.outputs, "", "", kernels, tuple(self.times), (), allocations)
 
 
 def _parse_reply(said: dict, payload: memoryview, head: dict) -> Built:
     """Parse a reply. Untrusted: the module itself may have written it. Raises ValueError, TypeError, KeyError."""
-    error, stage = _text(said["error"]), said["stage"]
-    if error:
-        if stage not in ("build", "run"):
-            raise ValueError(stage)
-        return Built([], error, stage)
     built, payload = _ran(said, payload, head)
     beside = []
     for other in said["beside"]:

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -66,17 +66,17 @@ def answer(
             found, payload = arrays(specs, payload)
             given.append(found)
         send(sock, {"stage": "build"})
-        plain = head | {"pipeline": None}
-        others = [own.build(read(text), {}, plain) for text in texts[1:]]
         program = own.build(read(texts[0]), dict(zip(head["params"], params, strict=True)), head)
         stage = "run"
         send(sock, {"stage": "run"})
         if head["threads"]:
             own.use_threads(head["threads"])
-        # The module runs first: no memory that it is given holds the others' results for these inputs.
-        ran = [[_run(own, one, values) for one in (program, *others)] for values in given]
-        said, allocations = _report(program, given, [runs[0] for runs in ran], head)
-        beside = [_report(one, given, [runs[at] for runs in ran], head)[0] for at, one in enumerate(others, 1)]
+        if head["timed"]:
+            _run_by_turns(sock, own, program)
+            return
+        ran = [own.outputs(program.call(values)()) for values in given]
+        kernels, allocations = program.trace(given[0]) if given else ((), None)
+        times = _times(program, given[0], head["repeats"]) if given else []
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
@@ -88,35 +88,37 @@ def answer(
             why = f"{own.who} cannot {stage} the module: {own.why(error) or type(error).__name__}."
         send(sock, {"error": why, "stage": stage})
     else:
-        reply = said | {"error": "", "stage": "", "beside": beside, "allocations": allocations}
-        send(sock, reply, *(flat(array) for runs in zip(*ran, strict=True) for run in runs for array in run.outputs))
+        outputs = [[spec(array) for array in arrays] for arrays in ran]
+        reply = {"outputs": outputs, "kernels": list(kernels), "times": times, "allocations": allocations}
+        send(sock, reply | {"error": "", "stage": "", "beside": []}, *(flat(array) for run in ran for array in run))
 
 
-class _Run(NamedTuple):
-    """One run's outputs, flat, and its seconds of CPU time: what all threads of this process spent."""
+def _run_by_turns(sock: socket.socket, own: Compiler, program: Executor) -> None:
+    """Run a program when the other end says so, which looks at the clock between its messages.
 
-    outputs: list[np.ndarray]
-    seconds: float
-
-
-def _report(program: Executor, given: list, ran: list[_Run], head: dict) -> tuple[dict, list[int] | None]:
-    """Return what a reply says of a module's runs on the inputs, and the count and bytes of its allocations."""
-    kernels, allocations = program.trace(given[0]) if given else ((), None)
-    if head["timed"]:
-        times = [run.seconds for run in ran]
-    else:
-        times = _times(program, given[0], head["repeats"]) if given else []
-    outputs = [[spec(array) for array in run.outputs] for run in ran]
-    return {"outputs": outputs, "kernels": list(kernels), "times": times}, allocations
-
-
-def _run(own: Compiler, program: Executor, values: list[np.ndarray]) -> _Run:
-    """Run a module once. Inputs are copied and outputs read outside of the clock."""
-    call = program.call(values)
-    start = cpu_time()
-    result = call()
-    seconds = cpu_time() - start
-    return _Run(own.outputs(result), seconds)
+    A run's inputs are copied before it, and its outputs are read after it.
+    """
+    values: list[np.ndarray] = []
+    call, made = None, None
+    while True:
+        asked, payload = receive(sock, None, MOST_TENSORS)
+        match asked["do"]:
+            case "wait":
+                send(sock, {})
+            case "take":
+                values, _ = arrays(asked["inputs"], payload)
+                call = program.call(values)
+                send(sock, {})
+            case "run":
+                start = cpu_time()
+                made = call()
+                send(sock, {"seconds": cpu_time() - start})
+            case "give":
+                outputs = own.outputs(made)
+                send(sock, {"outputs": [spec(array) for array in outputs]}, *map(flat, outputs))
+            case _:
+                kernels, allocations = program.trace(values) if values else ((), None)
+                send(sock, {"kernels": list(kernels), "allocations": allocations})
 
 
 def _times(program: Executor, values: list[np.ndarray], repeats: int) -> list[float]:

@@ -13,11 +13,13 @@ server, so no child has a say in it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ from typing import Any, NamedTuple
 
 from passlab.process.messages import Gone, Late, receive, send
 
+#: Whether the system tells a process what its children spend while they run.
+TELLS_TIME = sys.platform == "linux"
 #: Most bytes kept of a child's standard error.
 _MOST_OUTPUT = 2**14
 #: What a client orders: a new child; the CPU time of one, whose number follows.
@@ -54,7 +58,10 @@ def request(control: socket.socket, deadline: float) -> tuple[Child, dict[str, A
 
 
 def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
-    """Return the CPU seconds that all threads of a child have spent. Raises Gone, Late, OSError."""
+    """Return the CPU seconds that all threads of a child have spent; NaN where the system does not tell.
+
+    Raises Gone, Late, OSError.
+    """
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -123,7 +130,7 @@ class Server:
         with sock, contextlib.suppress(OSError):
             pid = next((child.pid for child in self.children.values() if child.number == number), 0)
             if pid:
-                sock.sendall(_SECONDS.pack(time.clock_gettime(_clock_of(pid))))
+                sock.sendall(_SECONDS.pack(time.clock_gettime(_clock_of(pid)) if TELLS_TIME else math.nan))
 
     def _start(self, sock: socket.socket) -> None:
         self.number += 1
