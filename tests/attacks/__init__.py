@@ -14,6 +14,7 @@ from tests.attacks import (
     escaping,
     exhausting,
     graphs,
+    growing,
     importing,
     malformed,
     mlir,
@@ -29,7 +30,7 @@ from tests.attacks.attack import Attack, harmful
 
 _MODULES = (
     *(patching, reading, signalling, writing, escaping, packing, showing),
-    *(exhausting, crashing, malformed, data, claiming, importing, nesting, graphs, mlir, compiled),
+    *(exhausting, growing, crashing, malformed, data, claiming, importing, nesting, graphs, mlir, compiled),
 )
 
 #: Kind → its attacks.
