@@ -15,7 +15,6 @@ EXERCISES = (
         points={"valid": 1, "did": 2, "spared": 1},
         difficulty=1,
         minutes=30,
-        seconds=2.0,
         hints=(
             "There are two questions for each node: which kind is it, and how many bytes does its value take? Write a "
             "small function for each. The opcode, node.op, tells you how to read the target.",
@@ -174,7 +173,6 @@ EXERCISES = (
         points={"valid": 1, "did": 3, "spared": 2},
         difficulty=2,
         minutes=35,
-        seconds=2.0,
         stretch=True,
         hints=(
             "relay.analysis.post_order_visit(module['main'], look) calls look(e) exactly once for every expression, "

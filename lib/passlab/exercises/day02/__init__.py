@@ -167,7 +167,6 @@ EXERCISES = (
         points=PASS_POINTS,
         difficulty=3,
         minutes=35,
-        seconds=2.0,
         stretch=True,
         hints=(
             "visit_call_ receives every call and returns its replacement. Begin with call = "

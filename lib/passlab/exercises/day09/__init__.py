@@ -14,7 +14,6 @@ EXERCISES = (
         points={"valid": 1, "did": 2, "same": 3, "spared": 2, "cost": 1},
         difficulty=2,
         minutes=30,
-        seconds=2.0,
         hints=(
             "Begin with the operands: in0, in1, …, out0. zip them with op.indexing_maps.data; attr.data.results are "
             "the expressions of a map, and str(expr) writes one down, with floordiv and mod where Python has // and %.",
