@@ -22,6 +22,7 @@ import os
 import select
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -48,9 +49,9 @@ MEMORY_GIB = 4
 _START_SECONDS = 120.0
 #: A limit is on CPU time; by the clock a request may take this many times as long.
 PATIENCE = 4
-#: What a timed module may spend on taking its inputs and giving its outputs beyond what those beside it do, in seconds
-#: and as a share of theirs. More counts as part of its run: it could compute there.
-_SPARE, _SHARE = 0.5e-3, 1.5
+#: What a timed module may spend on taking its inputs and giving its outputs, in seconds and as a share of what those
+#: beside it do. More counts as part of its run, for it could compute there; as much is a neighbour on the core.
+_SPARE, _SHARE = 1e-3, 2.0
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
 _MOST_TEXT = 300
@@ -337,11 +338,11 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
             built = [side.built() for side in sides]
     except _Stopped as stopped:
         return Built([], str(stopped), stopped.stage)
-    times = list(built[0].times)
-    for at in range(len(times)) if sides[1:] else ():
-        most = _SHARE * max(side.aside[at] for side in sides[1:]) + _SPARE
-        times[at] += max(0.0, sides[0].aside[at] - most)
-    return replace(built[0], times=tuple(times), beside=tuple(built[1:]))
+    more = 0.0
+    if sides[1:] and given:
+        own, *others = (statistics.median(side.aside) for side in sides)
+        more = max(0.0, own - _SHARE * max(others) - _SPARE)
+    return replace(built[0], times=tuple(took + more for took in built[0].times), beside=tuple(built[1:]))
 
 
 class _Side(_Talk):
