@@ -20,7 +20,7 @@ import importlib
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -28,12 +28,14 @@ from typing import Any
 
 from autograder.authoring.source import COURSE, answer_of
 from passlab import exercises
-from passlab.judge import VERDICTS, Case, Judgement, judge
+from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, judge, judge_outcome
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
 
 #: A seed that cannot be guessed, by trying all of them, from what an answer sees of hidden cases.
 SEED_BITS = 128
+#: How many cases are drawn to find one in which there is something to do.
+DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,30 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
         path = module_name(exercise.id).replace(".", "/")
         raise KeyError(f"{exercise.id} has no hidden cases. Write hidden(seed) in {path}.py.")
     return list(hidden(seed))
+
+
+def unchanged(first: Any, *_: Any) -> Any:
+    """Return the first argument as it is: an answer that does nothing, and so must earn nothing."""
+    return first
+
+
+def something_to_do(exercise_id: str, draw: Callable[[], Case]) -> Case:
+    """Return the first drawn case in which there is something to do: its program, left as it is, loses `did`.
+
+    If `DRAWS` cases have none, the last one is returned, and is not about `did`: no answer can earn it there.
+    """
+    exercise = exercises.find(exercise_id)
+    for _ in range(DRAWS):
+        case = draw()
+        if not _done_already(exercise, case):
+            return case
+    return replace(case, about=tuple(v for v in case.about or exercise.points if v != "did"))
+
+
+def _done_already(exercise: Exercise, case: Case) -> bool:
+    """Return whether a case's program, left as it is, keeps `did`. The program is not run."""
+    found = judge_outcome(exercise, replace(case, about=("did",)), Outcome("ok", unchanged(*case.build())))
+    return all(finding.ok for finding in found)
 
 
 def equivalent_mutants(exercise_id: str) -> dict[tuple[str, str], str]:

@@ -5,8 +5,36 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from autograder.authoring.answers import DRAWS, something_to_do
+from passlab.fx.cases import case, graph, most
 from tests.support import tiny
+
+
+def tanhs(number):
+    """A case of day03.cse: the program has this many equal calls, of which one should be left."""
+    program = graph(lambda m, x: sum(torch.tanh(x) for _ in range(number)), (2, 3))
+    return case(f"{number} calls", program, did=[most("tanh", 1, "Once is enough.")])
+
+
+def test_a_case_is_drawn_until_there_is_something_to_do_in_it():
+    numbers = iter([1, 1, 3, 2])
+    assert something_to_do("day03.cse", lambda: tanhs(next(numbers))).name == "3 calls"
+    assert next(numbers) == 2
+
+
+def test_where_there_is_never_anything_to_do_nothing_is_asked():
+    drawn = []
+
+    def draw():
+        drawn.append(tanhs(1))
+        return drawn[-1]
+
+    found = something_to_do("day03.cse", draw)
+    assert len(drawn) == DRAWS and found.about == ("valid", "same")
+    assert (found.build, found.expect) == (drawn[-1].build, drawn[-1].expect)
+
 
 SHOUT = "autograder/answers/day00/shout.py"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from autograder.authoring.answers import hidden_cases
+from autograder.authoring.answers import hidden_cases, unchanged, verdict
 from passlab import exercises
 from passlab.exercises.day03.pipeline import wiring
 from passlab.judge import judge
@@ -55,6 +55,23 @@ def given_an_error(exercise_id: str) -> tuple[float, str]:
 def test_an_answer_that_raises_is_quoted(exercise_id, apart):
     points, said = apart(exercise_id, given_an_error, exercise_id)
     assert points == 0 and "LookupError" in said and "no such thing" in said
+
+
+#: Exercises that had cases with nothing to do in them → a seed on which an answer that did nothing earned points.
+IDLE = {
+    "day02.fuse-silu": 0, "day03.cse": 0, "day03.constant-folding": 0, "day03.dce": 1, "day03.simplify": 0,
+    "day07.batchnorm": 1, "day07.cse": 2, "day07.relu-to-clip": 0, "day08.port": 1, "day09.loops": 0, "day10.tvm": 0,
+}  # fmt: skip
+
+
+def points_for_nothing(exercise_id: str, seed: int) -> tuple[float, list[str]]:
+    result = verdict(exercise_id, unchanged, seed)
+    return result.points, [finding.case for finding in result.findings if finding.verdict == "did" and finding.ok]
+
+
+@pytest.mark.parametrize("exercise_id", IDLE)
+def test_an_answer_that_does_nothing_earns_nothing(exercise_id, apart):
+    assert apart(exercise_id, points_for_nothing, exercise_id, IDLE[exercise_id]) == (0, [])
 
 
 def drawn(exercise_id: str, seed: int) -> list[list[str]]:

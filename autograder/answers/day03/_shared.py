@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import fx
 
-from autograder.authoring.answers import reference
+from autograder.authoring.answers import reference, something_to_do
 from passlab import models, random_graph, trace
 from passlab.fx.cases import case, live, nodes
+from passlab.judge import Case
 
 Build = Callable[[], fx.GraphModule]
 
@@ -23,11 +25,15 @@ def zoo(name: str) -> Build:
 def generated(name: str, rng: random.Random, number: int, size: int, why: str, dead: bool = False, **features: Any):
     """Return random graphs that must get as small as the reference makes them, and others that are written into."""
     answer = reference(f"day03.{name}")
-    for i in range(number):
+
+    def draw(title: str) -> Case:
         build = _drawn(rng, size, **features)
         after = answer(build())
         limit = len(after.graph.nodes) if dead else len(live(after))
-        yield case(f"generated, number {i + 1}", build, did=[nodes(limit, why, dead=dead)])
+        return case(title, build, did=[nodes(limit, why, dead=dead)])
+
+    for i in range(number):
+        yield something_to_do(f"day03.{name}", partial(draw, f"generated, number {i + 1}"))
     # A dropout draws in the order of memory, which a right rewrite of what it reads may change.
     draws = name in ("dce", "cse")
     for i in range(2):

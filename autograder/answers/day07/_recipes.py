@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
-from autograder.authoring.answers import reference
+from autograder.authoring.answers import reference, something_to_do
 from passlab.judge import Case
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
@@ -54,12 +55,17 @@ def fewest(limit: int, why: str) -> Expectation:
     return law
 
 
-def generated(name: str, builds: list[Callable[[], tvm.IRModule]], why: str, **more: list[Expectation]) -> list[Case]:
+def generated(
+    name: str, draw: Callable[[], Callable[[], tvm.IRModule]], why: str, **more: list[Expectation]
+) -> list[Case]:
+    """Return two modules, built by what `draw()` returns, that must get as small as the reference makes them."""
     answer = reference(f"day07.{name}")
-    return [
-        case(f"generated, number {i + 1}", build, did=[fewest(counts(answer(build())).total(), why)], **more)
-        for i, build in enumerate(builds)
-    ]
+
+    def drawn(i: int) -> Case:
+        build = draw()
+        return case(f"generated, number {i + 1}", build, did=[fewest(counts(answer(build())).total(), why)], **more)
+
+    return [something_to_do(f"day07.{name}", partial(drawn, i)) for i in range(2)]
 
 
 def with_helper(body: Callable, helper: Callable) -> Callable[[], tvm.IRModule]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab.exercises.day07._shared import clip_case, conv
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.exercises.day07.relu_to_clip import instruction
@@ -93,18 +94,17 @@ def hidden(seed: int) -> list[Case]:
         zero = relay.Function([y], relu(y)).with_attr("Primitive", tvm.tir.IntImm("int32", 0))
         return zero(x) + relay.Function([z], relu(conv(z)))(x)
 
-    images = [random_images(rng.randrange(10**6)) for _ in range(4)]
+    def images(i: int) -> Case:
+        build = random_images(rng.randrange(10**6))
+        return clip_case(f"generated, number {i + 1}", build, "did", "spared", run=i < 1)
+
+    def of_any_kind(i: int) -> Case:
+        build = generated(rng, 20, "conv", "diamond", "pointwise", "outputs")
+        return clip_case(f"generated, of any kind, number {i + 1}", build, "did", "spared", run=False)
+
     return [
-        *(clip_case(f"generated, number {i + 1}", build, "did", "spared", run=i < 1) for i, build in enumerate(images)),
-        *(
-            clip_case(
-                f"generated, of any kind, number {i + 1}",
-                generated(rng, 20, "conv", "diamond", "pointwise", "outputs"),
-                *("did", "spared"),
-                run=False,
-            )
-            for i in range(2)
-        ),
+        *(something_to_do("day07.relu-to-clip", partial(images, i)) for i in range(4)),
+        *(something_to_do("day07.relu-to-clip", partial(of_any_kind, i)) for i in range(2)),
         clip_case("channels last", program(nhwc, (1, 6, 6, 4)), "did"),
         clip_case("read by tuples", program(in_tuples, SHAPE), "did", "spared"),
         clip_case("two relus of one convolution", program(two_relus, SHAPE), "spared", run=False),

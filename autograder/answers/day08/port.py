@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from autograder.answers.day08._shared import Build, alive, generated
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab import models
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
 from passlab.judge import Case
@@ -81,13 +82,21 @@ def hidden(seed: int) -> list[Case]:
         return builder.get()
 
     both = ("did", "spared")
+
+    def drawn(i: int) -> Case:
+        return case(f"drawn, number {i + 1}", convolutions(rng.randrange(10**6)), *both, run=not i)
+
+    def of_any_kind() -> Case:
+        features = ("conv", "pointwise", "diamond", "tuples", "outputs")
+        return case("generated", generated(rng, 14, *features), *both, run=False)
+
     return [
         case("two relus of one conv", module(two_relus, IMAGE, WEIGHT), *both, run=False),
         case("a call of a function in between", module(no_operator, IMAGE, WEIGHT, helper=helper), *both),
         case("two dataflow blocks", two_blocks, *both),
         case("odd attributes", module(attributes, IMAGE, WEIGHT), *both),
-        *(case(f"drawn, number {i + 1}", convolutions(rng.randrange(10**6)), *both, run=not i) for i in range(3)),
-        case("generated", generated(rng, 14, "conv", "pointwise", "diamond", "tuples", "outputs"), *both, run=False),
+        *(something_to_do("day08.port", partial(drawn, i)) for i in range(3)),
+        something_to_do("day08.port", of_any_kind),
         case("a model of the zoo", zoo("residual"), *both),
     ]
 
