@@ -1,7 +1,7 @@
 """Prove the checks: run every exercise's reference, stub, wrong and right answers on visible and hidden cases.
 
-The proof holds when reference and right answers have all points, the stub has none, and every wrong answer loses the
-verdict that its misconception breaks.
+The proof holds when reference and right answers have all points, the stub has none, nor has an answer that returns its
+first argument unchanged, and every wrong answer loses the verdict that its misconception breaks.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
         return "must have all points"
     if kind == "stub" and (full.points or full.attempted):
         return "must have no points, as not attempted"
+    if kind == "unchanged" and full.points:
+        done = {f.case: None for f in full.findings if f.verdict == "did" and f.ok}
+        return f"must have no points: it does nothing, and keeps 'did' on {', '.join(map(repr, done))}"
     if kind == "wrong" and full.ok:
         return "survives: it has all points"
     if kind == "wrong" and should not in lost:
@@ -111,6 +114,7 @@ def _put(
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
     yield "stub", answers.stub(exercise_id)  # first, so that the imports do not count towards the reference's times
     yield "reference", answers.reference(exercise_id)
+    yield "unchanged", answers.unchanged
     for answer in answers.load(exercise_id):
         yield answer.mark.kind, answer
 
@@ -125,8 +129,8 @@ def prove(
     """Return the kill table of one exercise. Never raises: an exception becomes a problem of the proof.
 
     `judge`: a replacement for `passlab.judge.judge`, with the same arguments. `seeds`: on how many seeds, from `seed`
-    on, the reference and the right answers must have all points. `brief`: see `_put`; by default for exercises whose
-    programs have to be built, which takes seconds.
+    on, the reference and the right answers must have all points, and an answer that does nothing none. `brief`: see
+    `_put`; by default for exercises whose programs have to be built, which takes seconds.
     """
     exercise = exercises.find(exercise_id)
     brief = exercise.flavour != "torch" if brief is None else brief
@@ -161,13 +165,19 @@ def prove(
 def losses(
     exercise: Exercise, seed: int, right: Iterable[Any], judge: Callable[..., Judgement] = judge
 ) -> Iterator[str]:
-    """Yield a sentence for each of these right answers that loses a point on the hidden cases of a seed."""
+    """Yield a sentence for each of these right answers that loses a point on the hidden cases of a seed.
+
+    And one, if an answer that does nothing has points there.
+    """
     cases = answers.hidden_cases(exercise.id, seed)
     for answer in right:
         result = judge(exercise, answer, cases)
         if found := result.failure:  # a verdict that no hidden case is about is earned on the visible ones
             name = getattr(answer, "__name__", "the reference")
             yield f"seed {seed}: {name} is right, but loses {found.verdict} on {found.case!r}: {found.message}"
+    idle = judge(exercise, answers.unchanged, cases)
+    if why := _problem("unchanged", None, idle, idle):
+        yield f"seed {seed}: unchanged {why}"
 
 
 def _keep_builds() -> None:

@@ -84,6 +84,8 @@ class WireJudge:
 def refusals(exercise_id: str, seeds: Sequence[int], all_answers: bool = False) -> list[str]:
     """Return a sentence for each right answer that loses a point on the hidden cases of one of these seeds.
 
+    And one for each seed on which an answer that does nothing has points.
+
     The reference is put to every seed, the other right answers to the first only, unless `all_answers`.
     """
     exercise = exercises.find(exercise_id)

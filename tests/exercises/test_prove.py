@@ -10,13 +10,16 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from autograder.authoring import answers, mutants
 from autograder.authoring.answers import run_seed
+from autograder.authoring.prove import prove
 from autograder.authoring.source import ROOT
 from autograder.proofs import imports, ledger
 from autograder.proofs.wire import refusals
 from passlab import exercises
+from passlab.fx.cases import case, graph, nodes
 from tests.support import tiny
 from tests.support.amounts import DRAW, DRAWN_EXERCISES, FULL, NEW_SEEDS, SEEDS
 from tests.support.proofs import assert_proved
@@ -90,6 +93,21 @@ def test_a_right_answer_that_is_refused_is_named_with_its_seed(monkeypatch):
     assert said and all(sentence.startswith("seed 8: ") and "is right, but loses" in sentence for sentence in said)
 
 
+def test_points_for_nothing_are_named_with_seed_and_case(monkeypatch):
+    hidden = answers.hidden_cases
+
+    def idle(exercise_id, seed):
+        dead = graph(lambda m, x: torch.tanh(x), (2, 3))
+        more = [case("nothing is dead", dead, did=[nodes(3, "It is unused.")])] if seed == 8 else []
+        return [*hidden(exercise_id, seed), *more]
+
+    monkeypatch.setattr(answers, "hidden_cases", idle)
+    [said] = refusals("day03.dce", [7, 8])
+    assert said == "seed 8: unchanged must have no points: it does nothing, and keeps 'did' on 'nothing is dead'"
+    [row] = [row for row in prove("day03.dce", 8).rows if row.problem]
+    assert (row.name, row.kind) == ("unchanged", "unchanged") and row.points and "'nothing is dead'" in row.problem
+
+
 ANSWERS = """
 from autograder.authoring.answers import right, wrong
 
@@ -140,6 +158,7 @@ def proof(course):
     [
         ("reference", 3, ""),
         ("stub", 0, ""),
+        ("unchanged", 0, ""),
         ("adds_two", 1, ""),
         ("nothing", 0, ""),
         ("blamed", 0, "must lose 'spared', but it loses did"),
