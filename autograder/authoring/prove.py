@@ -106,7 +106,8 @@ def _put(
         note=note,
         message=full.failure.message if full.failure else "",
         seconds=round(seen.seconds + unseen.seconds, 3),
-        problem=_problem(kind, should, seen, full),
+        problem=_problem(kind, should, seen, full)
+        or ", ".join(f"the case {name!r} cannot be built" for name in seen.unbuilt + unseen.unbuilt),
     )
     return _Result(row, seen.seconds, unseen.seconds)
 
@@ -172,6 +173,7 @@ def losses(
     cases = answers.hidden_cases(exercise.id, seed)
     for answer in right:
         result = judge(exercise, answer, cases)
+        yield from (f"seed {seed}: the case {name!r} cannot be built" for name in result.unbuilt)
         if found := result.failure:  # a verdict that no hidden case is about is earned on the visible ones
             name = getattr(answer, "__name__", "the reference")
             yield f"seed {seed}: {name} is right, but loses {found.verdict} on {found.case!r}: {found.message}"

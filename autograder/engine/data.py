@@ -73,6 +73,7 @@ class Verdict:
 
     `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing if the
     case is a visible one. `misconception`: one line, or "". `devices`: where the graphs ran that `same` compares.
+    `unbuilt`: the names of cases that could not be built, and so cost nothing; only instructors see them.
     """
 
     exercise: str
@@ -89,6 +90,7 @@ class Verdict:
     seconds: float = 0.0  # wall time of the answer, all test cases together
     cases: list[CaseResult] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
+    unbuilt: list[str] = field(default_factory=list)
 
 
 @dataclass

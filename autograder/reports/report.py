@@ -100,6 +100,7 @@ def report(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts)
         unsafe=facts.unsafe or any(result.unsafe for result in results),
         facts=facts,
         similar=facts.similar,
+        unbuilt=_unbuilt(results),
         notes=sorted((who, sentences) for who, sentences in facts.notes.items() if sentences),
         questions=list(_questions(rows, results)),
         charts=[_chart(name, [p for (_, of), p in got.items() if of == name], worth[name]) for name in assignments],
@@ -125,6 +126,12 @@ def _compared(results: Sequence[NotebookResult], gpu: bool) -> list[str]:
     """Return the exercises whose functions were compared on a GPU, or on the CPU only."""
     verdicts = [verdict for result in results for verdict in result.verdicts.values() if verdict.devices]
     return sorted({verdict.exercise for verdict in verdicts if only_on_the_cpu(verdict) is not gpu})
+
+
+def _unbuilt(results: Sequence[NotebookResult]) -> list[tuple[str, int, str]]:
+    """Return exercise, seed and name of the cases that could not be built."""
+    verdicts = [verdict for result in results for verdict in result.verdicts.values()]
+    return sorted({(verdict.exercise, verdict.seed, name) for verdict in verdicts for name in verdict.unbuilt})
 
 
 def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterator[_Question]:

@@ -43,7 +43,7 @@ def judge(case, value):
 
 
 EXERCISE = Exercise(
-    "day00.twice", "Twice", {"did": 2.0, "spared": 1.0}, 1, 2, ("one",), cases=lambda: CASES, judge=judge
+    "day00.twice", "Twice", {"did": 2.0, "spared": 1.0}, 1, 2, ("one",), cases=lambda: CASES[:2], judge=judge
 )
 
 
@@ -51,7 +51,7 @@ EXERCISE = Exercise(
 def exercise():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verdicts.exercises, "find", lambda name: EXERCISE)
-        patch.setattr(verdicts, "cases_of", lambda name, seed: (CASES, 2))
+        patch.setattr(verdicts, "hidden_cases", lambda name, seed: CASES[2:])
         yield
 
 
@@ -169,3 +169,21 @@ def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):
     ours.close()
     os.wait()
     assert [(verdict.points, verdict.crash) for verdict in found] == [(1.0, ""), (1.0, "")]
+
+
+def test_a_hidden_case_that_cannot_be_built_costs_nothing_and_is_named_to_instructors_only(monkeypatch, capsys):
+    def build():
+        raise ValueError("high <= 0")
+
+    hidden = [Case("broken", build), *CASES[2:]]
+    monkeypatch.setattr(verdicts, "hidden_cases", lambda name, seed: hidden)
+    verdicts.prepared.cache_clear()
+    try:
+        assert [case.name for case in verdicts.cases_of(EXERCISE.id, 3)[0]] == [case.name for case in CASES]
+        assert len(verdicts.payloads(EXERCISE.id, 3)) == 4
+        found = verdict(*VISIBLE, ok(2469134), ok(-2))
+        assert found.points == 3 and found.unbuilt == ["broken"] and "broken" not in found.text + found.html
+        assert "high <= 0" in capsys.readouterr().err
+        assert verdict(*VISIBLE, ok(5), ok(-2)).points < 3
+    finally:
+        verdicts.prepared.cache_clear()

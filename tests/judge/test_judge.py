@@ -306,3 +306,26 @@ def test_a_compilers_error_is_told_with_the_learners_own_line(said, told):
     of_tvm = replace(exercise(), flavour="relax")
     error = run(of_tvm, as_tvm_raises(said), of_tvm.cases()[0]).error
     assert error.startswith("It raised ValueError" + told) and "of <lambda>)" in error and ".cc" not in error
+
+
+def unbuildable():
+    raise ValueError("high <= 0")
+
+
+def test_a_case_that_cannot_be_built_is_left_out_and_costs_nothing():
+    cases = [Case("broken", unbuildable), Case("sound", lambda: (traced(),))]
+    found = judge(exercise(), good, cases)
+    assert found.ok and found.unbuilt == ["broken"] and "1 case of the course could not be built" in found.notes[0]
+    assert not judge(exercise(), lambda gm: gm, cases).ok, "the other case still counts"
+    assert not judge(exercise(), lambda gm: unbuildable(), cases).points, "what an answer raises is its own"
+
+
+def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_stub():
+    cases = [Case("sound", lambda: (traced(),), ("valid", "did")), Case("broken", unbuildable, ("same",))]
+
+    def stub(gm):
+        raise NotImplementedError
+
+    assert judge(exercise(), good, cases).ok
+    assert not judge(exercise(), stub, cases[::-1]).attempted
+    assert not judge(exercise(), stub, cases[::-1]).points

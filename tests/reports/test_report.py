@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from autograder.engine.data import NotebookResult, Verdict
 from autograder.reports import pages
 from autograder.reports.exports import Row, rows
 from autograder.reports.report import Facts, report
@@ -151,3 +152,11 @@ def test_what_a_template_does_not_call_safe_is_escaped():
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_class_is_the_same_for_the_same_seed(size):
     assert synthetic.make(size, 7) == synthetic.make(size, 7) != synthetic.make(size, 8)
+
+
+def test_cases_that_could_not_be_built_are_named_once():
+    verdict = Verdict("day03.dce", 8, 8, 7, unbuilt=["very long"])
+    results = [NotebookResult(who, "day03", "graphs", 7, verdicts={1: verdict}) for who in ("ada", "bob")]
+    page = text(report(some(), results, Facts()))
+    assert page.count("day03.dce, seed 7: very long") == 1 and "no points" in page
+    assert "Cases left out" not in report(some(), [], Facts())

@@ -64,6 +64,11 @@ def test_two_hundred_seeds_are_well_typed_and_varied(ir):
     assert len(shapes) > 20 and len(seen) > 30
 
 
+@each_flavour
+def test_no_slice_leaves_an_empty_dimension_from_which_nothing_can_be_taken(ir):
+    ir.check(ir.make(567, 12, ("views", "reduce")))
+
+
 def texts(flavour: str) -> str:
     """Prints of some modules."""
     make = getattr(import_module(f"passlab.{flavour}.generate"), f"random_{flavour}")

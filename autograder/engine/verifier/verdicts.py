@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -74,18 +75,45 @@ def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
     )
 
 
+class Prepared(NamedTuple):
+    """The cases of an exercise, the visible ones first, each with its packed arguments.
+
+    `unbuilt`: the cases that cannot be built or packed. No answer has run yet, so that is never an answer's doing.
+    """
+
+    cases: list[Case]
+    visible: int
+    payloads: list[bytes]
+    unbuilt: list[Case]
+
+
 @cache
+def prepared(exercise_id: str, seed: int) -> Prepared:
+    """Return the cases of an exercise."""
+    found = Prepared([], 0, [], [])
+    for hidden, some in enumerate((exercises.find(exercise_id).cases(), hidden_cases(exercise_id, seed))):
+        for case in some:
+            build = Prebuilt(case.build)
+            try:
+                found.payloads.append(wire.encode(tuple(build.ahead())))
+            except Exception:
+                traceback.print_exc()
+                found.unbuilt.append(case)
+            else:
+                found.cases.append(replace(case, build=build))
+        found = found if hidden else found._replace(visible=len(found.cases))
+    return found
+
+
 def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
     """Return the visible and then the hidden cases of an exercise, and the number of visible ones."""
-    visible = list(exercises.find(exercise_id).cases())
-    cases = [*visible, *hidden_cases(exercise_id, seed)]
-    return [replace(case, build=Prebuilt(case.build)) for case in cases], len(visible)
+    found = prepared(exercise_id, seed)
+    return found.cases, found.visible
 
 
-@cache
 def payloads(exercise_id: str, seed: int) -> list[bytes]:
     """Return the packed arguments of every case."""
-    return [wire.encode(tuple(case.build.ahead())) for case in cases_of(exercise_id, seed)[0]]
+    return prepared(exercise_id, seed).payloads
 
 
 @cache
@@ -139,7 +167,7 @@ class Question:
 
     def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, CaseFindings]):
         self.exercise, self.seed = exercises.find(exercise), seed
-        self.cases, self.visible = cases_of(exercise, seed)
+        self.cases, self.visible, _, self.unbuilt = prepared(exercise, seed)
         self.heads, self.values = heads, values
         self.kept, self.fresh = kept, {}
         self.by_case: list[CaseFindings] = []
@@ -151,7 +179,9 @@ class Question:
             return self._verdict(misconceptions)
 
     def _verdict(self, misconceptions: Misconceptions) -> Verdict:
-        result = conclude(self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings)
+        result = conclude(
+            self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings, self.unbuilt
+        )
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.by_case)]
         drawn = self._picture(result)
         card = report(for_learner(result, self.cases[: self.visible]), draw=lambda _: drawn)
@@ -172,6 +202,7 @@ class Question:
             crash=crash,
             cases=cases,
             devices=self._devices(),
+            unbuilt=result.unbuilt,
         )
 
     def _devices(self) -> list[str]:

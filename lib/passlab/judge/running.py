@@ -21,6 +21,7 @@ from passlab.graph.registry import compiler
 from passlab.judge.closing import Closed, reopen
 from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.words import plural
 from passlab.process.telling import reason
 
 
@@ -191,7 +192,25 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
     if why := unfit(exercise, answer):
         return Judgement(exercise, [Finding("did", False, why)])
     cases = exercise.cases() if cases is None else cases
-    return conclude(exercise, cases, (run(exercise, answer, case) for case in cases))
+    return conclude(exercise, cases, (_run_if_built(exercise, answer, case) for case in cases))
+
+
+def _run_if_built(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
+    """Run an answer on a case; where the case's own `build` raises, the outcome is that, whatever the answer did.
+
+    Grading does not ask this of a process that runs answers: there, an answer could make `build` fail.
+    """
+    broken: list[str] = []
+
+    def build() -> tuple:
+        try:
+            return case.build()
+        except Exception as error:
+            broken.append(f"{type(error).__name__}: {reason(error)}")
+            raise
+
+    outcome = run(exercise, answer, replace(case, build=build))
+    return Outcome("unbuilt", error=broken[0]) if broken else outcome
 
 
 def conclude(
@@ -199,26 +218,39 @@ def conclude(
     cases: Sequence[Case],
     outcomes: Iterable[Outcome],
     findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
+    unbuilt: Sequence[Case] = (),
 ) -> Judgement:
     """Return the judgement of all cases. `outcomes`: in their order; it may end early, after a crash.
 
     Stops taking outcomes after a stub or a timeout. Whatever the cases without an outcome are about is lost: a verdict
-    is earned only where every case that is about it was judged.
+    is earned only where every case that is about it was judged. A case that cannot be built is the course's fault and
+    costs nothing: it is left out. `unbuilt`: those that were left out of `cases` before.
     """
     start = time.perf_counter()
     result = Judgement(exercise)
-    printed, in_place, judged = 0, False, 0
+    printed, in_place, judged, out = 0, False, 0, list(unbuilt)
     for case, outcome in zip(cases, outcomes, strict=False):
         printed += outcome.printed
         in_place |= outcome.in_place
         judged += 1
-        if outcome.status == "stub" and judged == 1:
+        if outcome.status == "unbuilt":
+            out.append(case)
+            continue
+        if outcome.status == "stub" and not result.findings:
             result.attempted = False
             result.findings.append(Finding("did", False, outcome.error, case.name))
             break
         result.findings += findings(exercise, case, outcome)
         if outcome.status in ("stub", "timeout"):
             break
+    result.unbuilt = [case.name for case in out]
+    if out and result.attempted:
+        kept = [case for case in cases if not any(case is one for one in out)]
+        free = [v for v in exercise.points if not any(case.asks(v) for case in kept)]
+        result.findings += [Finding(v, True, case=case.name) for case in out for v in free if case.asks(v)]
+        result.notes.append(
+            f"{plural(len(out), 'case')} of the course could not be built and cost{'s' * (len(out) == 1)} no points."
+        )
     left = cases[judged:]
     result.findings += [Finding(v, False, case=case.name) for case in left for v in exercise.points if case.asks(v)]
     if left and result.attempted:

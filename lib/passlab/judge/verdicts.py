@@ -42,7 +42,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an answer on one case. `status`: ok, stub, raised, timeout.
+    """The result of an answer on one case. `status`: ok, stub, raised, timeout; unbuilt: the case has no arguments.
 
     `in_place`: the value is one of the arguments, edited.
     """
@@ -149,13 +149,14 @@ class Written:
 
 @dataclass
 class Judgement:
-    """All findings on one answer, and the resulting points."""
+    """All findings on one answer, and the resulting points. `unbuilt`: cases left out, as their `build` raises."""
 
     exercise: Exercise
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     attempted: bool = True
     seconds: float = 0.0
+    unbuilt: list[str] = field(default_factory=list)
 
     @property
     def verdicts(self) -> dict[str, bool]:

@@ -374,7 +374,7 @@ def view(b: Builder) -> None:
         lambda: b.op("transpose", x, axes=None),
         lambda: b.op("squeeze", b.op("expand_dims", x, axis=rng.choice((0, 1, -1)))),
         lambda: b.op("reverse", x, axis=rng.choice((0, last))),
-        lambda: b.slice(x, last, rng.choice((0, 1)), x.shape[-1], rng.choice((1, 2))),
+        lambda: b.slice(x, last, min(rng.choice((0, 1)), x.shape[-1] - 1), x.shape[-1], rng.choice((1, 2))),
         lambda: b.take(x, b.const(b.numbers.integers(0, x.shape[0], 3), "int32"), 0),
         lambda: b.take(x, b.const(b.numbers.integers(0, x.shape[-1], 3), "int32"), last),
         lambda: b.join([x, rng.choice([x, b.pick(shape=x.shape) or x]), x][: rng.choice((2, 3))], rng.choice((0, -1))),
