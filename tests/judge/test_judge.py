@@ -5,12 +5,16 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import fx, nn
 
+from autograder.authoring import answers
+from autograder.engine import wire
+from passlab import exercises
 from passlab.fx.judge import judge_pass, rebuild, validate
-from passlab.judge import Case, Exercise, Finding, judge, run, running
+from passlab.judge import Case, Exercise, Finding, judge, plain_numbers, run, running
 
 
 class Net(nn.Module):
@@ -329,3 +333,45 @@ def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_s
     assert judge(exercise(), good, cases).ok
     assert not judge(exercise(), stub, cases[::-1]).attempted
     assert not judge(exercise(), stub, cases[::-1]).points
+
+
+@pytest.mark.parametrize(
+    "given, plain",
+    [
+        (np.int64(3), 3),
+        (np.float64(0.5), 0.5),
+        (np.float32(0.5), 0.5),
+        (np.bool_(True), True),
+        ([1, (np.int32(2), {"a": np.int64(3), np.int8(4): {np.uint8(5)}})], [1, (2, {"a": 3, 4: {5}})]),
+    ],
+)
+def test_numpys_numbers_reach_the_judge_as_pythons(given, plain):
+    def types(value):
+        if isinstance(value, dict):
+            return [(types(k), types(v)) for k, v in value.items()]
+        return [types(v) for v in value] if isinstance(value, list | tuple | set) else type(value)
+
+    value = run(exercise(), lambda gm: given, exercise().cases()[0]).value
+    assert value == plain and types(value) == types(plain)
+    assert types(wire.decode(wire.encode(given))) == types(plain), "as in grading"
+
+
+def test_a_value_without_numpys_numbers_is_the_answers_own_object():
+    knot = [1]
+    knot.append(knot)
+    for value in ([1, (2, "x")], {"a": [True]}, knot):
+        assert plain_numbers(value) is value
+
+
+@pytest.mark.parametrize("exercise_id", ["day01.count-kinds", "day05.coalescing", "day06.constants", "day06.ranges"])
+def test_the_references_numbers_may_be_numpys(exercise_id):
+    def numpys(value):
+        if type(value) in (int, float):
+            return np.asarray(value)[()]
+        if type(value) is dict:
+            return {numpys(k): numpys(v) for k, v in value.items()}
+        return type(value)(map(numpys, value)) if type(value) in (list, tuple, set, frozenset) else value
+
+    reference = answers.reference(exercise_id)
+    found = judge(exercises.find(exercise_id), lambda *args: numpys(reference(*args)))
+    assert found.ok, found.failure

@@ -1,8 +1,8 @@
 """The judge: run an answer on cases and say which of five laws it kept.
 
-Reading order: verdicts (the vocabulary), running, expect (the laws of a pass), words (for messages), travel (which
-objects may leave the process that ran an answer), state (what an answer changes in the process and must not), closing
-(functions that an answer may not call).
+Reading order: verdicts (the vocabulary), running, expect (the laws of a pass), words (for messages), scalars (NumPy's
+numbers), travel (which objects may leave the process that ran an answer), state (what an answer changes in the process
+and must not), closing (functions that an answer may not call).
 """
 
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
@@ -18,6 +18,7 @@ from passlab.judge.running import (
     time_limit,
     unfit,
 )
+from passlab.judge.scalars import plain_numbers, scalar
 from passlab.judge.travel import function_travels, module_travels, record
 from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, Written, call_answer
 from passlab.judge.words import and_more, listed, plural, shown, times
@@ -49,9 +50,11 @@ __all__ = [
     "module_travels",
     "out_of_time",
     "pass_judge",
+    "plain_numbers",
     "plural",
     "record",
     "run",
+    "scalar",
     "shown",
     "time_limit",
     "times",

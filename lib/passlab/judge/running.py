@@ -19,6 +19,7 @@ from typing import Any
 
 from passlab.graph.registry import compiler
 from passlab.judge.closing import Closed, reopen
+from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
@@ -140,7 +141,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         ):
             warnings.simplefilter("ignore")
             with answer_limit(exercise.seconds):
-                return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
+                return outcome("ok", plain_numbers((exercise.call or call_answer)(answer, replace(case, build=build))))
     except NotImplementedError as error:
         if str(error):
             said = f"It raised NotImplementedError: {error}{_where(error)}."

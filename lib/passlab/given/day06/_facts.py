@@ -7,11 +7,12 @@ from typing import Any
 
 # Programs are records that travel: this import declares them.
 from passlab.dataflow import Program  # noqa: F401
-from passlab.judge import Case
+from passlab.judge import Case, scalar
 
 
 def plain(value: Any) -> Any:
     """Return a fact as plain data: a set becomes a sorted tuple; what is no data, the first characters of its repr."""
+    value = scalar(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, set | frozenset):
@@ -19,7 +20,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(map(plain, value))
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else f"{key!r:.60}": plain(item) for key, item in value.items()}
+        return {key if isinstance(key, str) else f"{scalar(key)!r:.60}": plain(item) for key, item in value.items()}
     return f"{value!r:.60}"
 
 

@@ -1,0 +1,54 @@
+"""NumPy's numbers as Python's own: `np.int64(3)` is the integer 3, `np.float64(0.5)` a float, `np.bool_(True)` a bool.
+
+What an answer returns passes through here before a judge sees it, so that judges may ask `type(x) is int`. Grading's
+wire does the same on its way. (NumPy's strings are of type str already.)
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from typing import Any
+
+from passlab.judge.travel import RECORDS
+
+#: Values nested more deeply are left as they are: some contain themselves.
+DEPTH = 60
+
+
+def scalar(value: Any) -> Any:
+    """Return a number of NumPy as Python's; anything else as it is."""
+    numpy = sys.modules.get("numpy")  # without it there is none of its numbers
+    return value.item() if numpy is not None and isinstance(value, (numpy.number, numpy.bool_)) else value
+
+
+def plain_numbers(value: Any, depth: int = 0) -> Any:
+    """Return a value with `scalar` of all that its lists, tuples, sets, dicts and records hold.
+
+    Containers without a number of NumPy are returned themselves; none is edited.
+    """
+    kind = type(value)
+    if depth > DEPTH or kind in (int, float, bool, str):
+        return value
+    if kind in (list, tuple, set, frozenset):
+        found = [plain_numbers(one, depth + 1) for one in value]
+        return value if all(a is b for a, b in zip(value, found, strict=True)) else kind(found)
+    if kind is dict:
+        pairs = [(plain_numbers(key, depth + 1), plain_numbers(one, depth + 1)) for key, one in value.items()]
+        same = all(a is c and b is d for (a, b), (c, d) in zip(value.items(), pairs, strict=True))
+        return value if same else dict(pairs)
+    if RECORDS.get(kind.__name__) is kind:
+        return _record(value, depth)
+    return scalar(value)
+
+
+def _record(value: Any, depth: int) -> Any:
+    fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    found = {name: plain_numbers(one, depth + 1) for name, one in fields.items()}
+    changed = {name: one for name, one in found.items() if one is not fields[name]}
+    if changed:
+        value = copy.copy(value)
+        for name, one in changed.items():
+            object.__setattr__(value, name, one)  # a record may be frozen
+    return value
