@@ -507,6 +507,19 @@ def test_rms_neither_overflows_nor_counts_nonfinite_values():
     assert rms(torch.zeros(3)) == 0 and rms(torch.tensor([math.nan])) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_folded_weight_is_compared_no_more_finely_than_it_can_be_stored(dtype, thorough):
+    model = conv_bn().to(dtype)
+    folded = fold(model).to(dtype)
+    before, inputs = traced(model), (IMAGE.to(dtype),)
+    assert (same := equivalent(before, traced(folded), inputs, thorough=thorough)), same.reason
+    for name, part in folded[0].named_parameters():
+        wrong = copy.deepcopy(folded)
+        wrong[0].get_parameter(name).data = part.data * (1.5 if dtype == torch.bfloat16 else 1.05)
+        assert not equivalent(before, traced(wrong), inputs, thorough=thorough), name
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_ulps(dtype):
     one, zero = torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)

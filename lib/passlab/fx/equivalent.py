@@ -12,7 +12,7 @@ from a wrong rewrite.
    are the mathematics of the program and not an accident of float32: `x*0 -> 0` and `x/x -> 1` are caught, a fold is
    not. Float64 also lowers the tolerance to about 1e-14, so that a forgotten eps of 1e-5 is seen. Where `after` holds
    float constants that `before` has not (a folded weight, rounded once), or the graph itself names a dtype, the unit
-   stays the program's own.
+   stays the program's own; so, too, where a program in bfloat16 is fed float32.
 2. inf - inf inside a sum (matmul, convolution, mean, softmax, ...) depends on its order. Where one program gives NaN
    and the other inf, and the first node at which they part is such a sum, that decides nothing. (Fused attention skips
    rows without a finite score: there no value decides where `before` gives NaN or inf.)
@@ -302,7 +302,7 @@ class _Search:
     def _tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
         """Return the tolerance of a trial, and the dtype whose rounding it allows for."""
         dtype, steps = trial.dtype or self.native or torch.float32, self.depth
-        if dtype == torch.float64 and self.native is not None:  # rule 1
+        if self.native is not None and torch.finfo(dtype).eps < torch.finfo(self.native).eps:  # rule 1
             if self.names_dtype:
                 dtype = self.native
             elif self.constants:
