@@ -305,8 +305,8 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     Out: no law that holds can be applied any more, also not to what another law left. The replaced nodes are gone;
          operands that are no longer used may stay, for DCE.
     Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a number, not a tensor. A call with
-         options (alpha=2, rounding_mode="floor") is another op. Values that the program writes into
-         (`passlab.fx.effects.written`) are not touched.
+         options (alpha=2, rounding_mode="floor") is another op; an option that is None or False is none. Values that
+         the program writes into (`passlab.fx.effects.written`) are not touched.
 
     Example:  a = x * 1.0;  b = relu(relu(a));  return b + 0.0     becomes     b = relu(x);  return b + 0.0
               (the last law does not hold: for -0.0 the sum is +0.0).

@@ -126,7 +126,7 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
          `tvm.tir.max_value(dtype).value` (so inf is cut off, which this chip does not have). All else is as it was:
          main keeps its attributes, and takes and gives what it took and gave.
     Read: by a call (of an operator or of a function), by a tuple, by main itself that returns it.
-    Stays: functions that are Primitive already are instructions; what is inside belongs to them.
+    Stays: functions that are Primitive already (not Primitive=0) are instructions; what is inside belongs to them.
 
     Example:  c = conv2d(x, w);  return (relu(c), relu(x))   becomes   f = fn (data, weight, Composite=…) {…}
                                                                         return (f(x, w), clip(x, 0, 3.40282e+38))
