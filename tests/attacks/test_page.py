@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from autograder.authoring.source import ROOT
-from tests.attacks import CORPUS
+from tests.attacks import CORPUS, test_kernels
 
 PAGE = (ROOT / "autograder/SECURITY.md").read_text(encoding="utf-8")
 WALLS = PAGE.split("## The walls")[1].split("\n## ")[0].strip().split("\n\n")
@@ -28,3 +28,9 @@ def test_every_kind_of_attack_has_its_wall():
 def test_the_readme_and_the_page_for_instructors_lead_there():
     assert "(autograder/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "(../autograder/SECURITY.md)" in (ROOT / "docs/teaching.md").read_text(encoding="utf-8")
+
+
+def test_the_honesty_figure_counts_what_is_tried():
+    figure = re.search(r"Of (\d+) attempts .*? (\d+)\s+submissions of (\d+) kinds .*? (\d+) texts", PAGE, re.S)
+    submissions, texts = sum(map(len, CORPUS.values())), len(test_kernels.ATTACKS)
+    assert [int(n) for n in figure.groups()] == [submissions + texts, submissions, len(CORPUS), texts]
