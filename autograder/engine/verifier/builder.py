@@ -9,10 +9,9 @@ reads one module with the checks of its IR (`Compiler.parse_untrusted`), builds 
 
 What does a reply prove? The outputs are what the module computed or pretended to compute: either way they come from the
 module and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
-A module that returns the right outputs for inputs it cannot know computes them. Times, names of kernels and allocations
-are claims of a process that the module may have taken over. So a judge counts whatever it can in the returned module;
-where a question is about speed itself, a module that skilfully writes out of bounds can win that verdict, and nothing
-else.
+A module that returns the right outputs for inputs it cannot know computes them. Names of kernels and allocations are
+claims of a process that the module may have taken over: a judge counts whatever it can in the returned module. Where a
+question is about speed, the module and the one beside it have a child each, and the time is what the kernel says of it.
 """
 
 from __future__ import annotations

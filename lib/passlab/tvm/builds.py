@@ -74,12 +74,13 @@ def run_module(
     instead, for a verdict that depends on it; see below. threads: per kernel, 0 for one per core. seconds: limit for
     everything, once TVM is loaded.
 
-    Where `timed`, `times[i]` is the CPU time that all threads of the process spent on the run that made `outputs[i]`:
-    other programs do not add to it, a second core does not shorten it. Copying is not part of it. Whoever passes
-    different inputs for each run and compares all outputs leaves nothing to a kernel that skips work done before.
-    beside: modules of the same signature to compare with, built by TVM's default pipeline. Each runs in the same
-    process, right after each run that is timed and on the same inputs: `beside[k].times[i]` and `times[i]` meet the
-    machine in the same moment. (A neighbour on the core can make one slower than a second later, to less than half.)
+    Where `timed`, `times[i]` is the CPU time that all threads of the module's process spent on the run that made
+    `outputs[i]`, as the kernel counts it: other programs do not add to it, a second core does not shorten it. Copying
+    is not part of it. Whoever passes different inputs for each run and compares all outputs leaves nothing to a kernel
+    that skips work done before. beside: modules of the same signature to compare with, built by TVM's default pipeline.
+    Each has a process of its own and runs right after each run that is timed, on the same inputs: `beside[k].times[i]`
+    and `times[i]` meet the machine in the same moment. (A neighbour on the core can make one slower than a second
+    later, to less than half.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises ValueError for another pipeline, and Unreachable where that TVM cannot be used on this machine.
