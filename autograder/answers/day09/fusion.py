@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.dialects.linalg.ops import GenericOp, YieldOp
@@ -10,7 +11,7 @@ from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab.exercises.day09.fusion import BOTH, ROW, TURNED, Node, fusion_case, program
 from passlab.judge import Case
 
@@ -182,7 +183,11 @@ def hidden(seed: int) -> list[Case]:
             "spared",
         ),
     ]
-    return fixed + [fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared") for i in range(8)]
+
+    def draw(i: int) -> Case:
+        return fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared")
+
+    return fixed + [something_to_do("day09.fusion", partial(draw, i)) for i in range(8)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
