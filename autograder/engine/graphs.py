@@ -52,11 +52,9 @@ _MOST_TEXT = 4_000
 # ── The server ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def serve(control: socket.socket, compiled: bool = False) -> None:
-    """Serve requests until `control` is closed. compiled: what compilers hand over is among them."""
+def serve(control: socket.socket) -> None:
+    """Serve requests until `control` is closed."""
     _rehearse()
-    if compiled:
-        _rehearse_compiled()
     settle()  # the process that this one was forked from has its memory in huge pages
     on_gpu = sandbox.device().startswith("cuda")
     limits = ON_GPU if on_gpu else LIMITS
@@ -69,14 +67,6 @@ def _rehearse() -> None:
     for traced in (False, True):
         how = {"dtype": torch.float64, "device": "cpu", "jitter": 0.0, "training": False, "traced": traced}
         _ran([], {"program": gm, "args": (torch.ones(1, 2),), "seed": 0, **how})
-
-
-def _rehearse_compiled() -> None:
-    """Count and build a compiled model as a child does."""
-    from passlab import capstone
-
-    gm, inputs = fx.symbolic_trace(lambda x: torch.relu(x * 2)), (torch.ones(2, 2),)
-    capstone.examined(capstone.Compiled(gm, [["mul", "relu"]]), inputs, gm, rounds=1)
 
 
 def _answer(sock: socket.socket) -> NoReturn:
