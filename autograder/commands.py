@@ -176,8 +176,13 @@ def _place(submissions: Path | None) -> tuple[Path, str]:
 
 
 @contextlib.contextmanager
-def _results(folder: Path) -> Iterator[None]:
-    """Keep other gradings out of the folder for the results, and see to it that it can be written."""
+def _results(folder: Path, sample: bool = False) -> Iterator[None]:
+    """Keep other gradings out of the folder for the results, and see to it that it can be written.
+
+    sample: it is that of the sample class, which lies in the project as well.
+    """
+    named = "Name a folder that you can write, such as PASSLAB_RUN=/home/you/results passlab grade …"
+    remedy = "Copy the project to a folder that you can write." if sample else named
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locks.only_grader(folder))
@@ -185,10 +190,7 @@ def _results(folder: Path) -> Iterator[None]:
         except locks.Taken as error:
             _fail(str(error))
         except OSError as error:
-            _fail(
-                f"The results cannot be written to {folder}: {error.strerror}. Name a folder that you can write, such "
-                "as PASSLAB_RUN=/home/you/results passlab grade …"
-            )
+            _fail(f"The results cannot be written to {folder}: {error.strerror}. {remedy}")
         yield
 
 
@@ -397,7 +399,7 @@ def _session(
         _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
     writable_home()
     with (
-        _results(source.COURSE / run),
+        _results(source.COURSE / run, submissions is None),
         tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
