@@ -6,6 +6,7 @@ import math
 import operator
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import Build, zoo
-from autograder.authoring.answers import edited, reference, right
+from autograder.authoring.answers import edited, reference, right, something_to_do
 from passlab import random_graph
 from passlab.exercises.day03.gelu import gelus, made, none_made
 from passlab.fx.cases import call, case, graph, nodes
@@ -159,16 +160,19 @@ def hidden(seed: int) -> list[Case]:
         for i, state in enumerate(states(5))
     ]
     answer = reference("day03.gelu")
-    for i in range(3):
+
+    def draw(title: str) -> Case:
         which = rng.randrange(10**6)
 
-        def build(which: int = which) -> fx.GraphModule:
+        def build() -> fx.GraphModule:
             return random_graph(which, 60, only=("gelu", "pointwise"))
 
         erf, tanh = (len(found) for found in gelus(answer(build())).values())
-        cases.append(case(f"generated, number {i + 1}", build, did=[made(erf, tanh, order)]))
+        return case(title, build, did=[made(erf, tanh, order)])
+
     return [
         *cases,
+        *(something_to_do("day03.gelu", partial(draw, f"generated, number {i + 1}")) for i in range(3)),
         case("GPT", zoo("gpt"), did=[made(0, 1, "The block's MLP has the tanh form.")]),
         case(
             "half of it is read elsewhere",
