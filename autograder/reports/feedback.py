@@ -76,7 +76,8 @@ def _page(result: NotebookResult, parts: list[_Part], given: Marks, html: Mappin
             nonlocal left
             if left > 0:
                 left -= len(picture(found[1]))
-            return f'src="{picture(found[1]) if left > 0 else ""}"'
+            # Without an address there is no `src`: an empty one would stand for the page itself.
+            return f'src="{picture(found[1])}"' if left > 0 and picture(found[1]) else ""
 
         return Markup(_ATTACHED.sub(address, shown("markdown", _written(source))))
 
