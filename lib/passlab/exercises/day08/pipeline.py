@@ -23,7 +23,7 @@ from passlab.tvm import builds
 #: The required speedup over TVM's default pipeline. Both get one thread: a second core may be busy.
 FASTER = 4.0
 #: The share of it that is enough: a run of a small model takes 50 µs, and the time of each side holds some 20 µs more.
-ENOUGH = 0.7
+ENOUGH = 0.9
 
 
 @dataclass(frozen=True)
