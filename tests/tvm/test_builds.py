@@ -208,7 +208,7 @@ def _answering(control: socket.socket, answer) -> None:
 
 
 def _by_turns(sock: socket.socket, hidden: str) -> None:
-    """A child whose module takes 5 ms for a run, and 20 ms where it hopes that they do not count."""
+    """A child whose module takes 5 ms for a run, or 25 ms where it hopes that they do not count."""
     send(sock, {"ready": True})
     text = bytes(receive(sock)[1][:4])
     send(sock, {"stage": "run"})
@@ -216,9 +216,10 @@ def _by_turns(sock: socket.socket, hidden: str) -> None:
     while True:
         asked, _ = receive(sock)
         what = asked["do"]
-        _spend(0.02 if text == b"mine" and what == hidden else 0.005 if what == "run" else 0)
+        start, lies = time.process_time(), text == b"mine" and what == hidden
+        _spend(0.025 if lies else 0.005 if what == "run" else 0)
         replies = {
-            "run": {"seconds": 0.0},
+            "run": {"seconds": 0.0 if lies else time.process_time() - start},
             "give": {"outputs": [spec(out)]},
             "tell": {"kernels": [], "allocations": None},
         }

@@ -314,8 +314,8 @@ def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, sec
 def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
     """Build a module and those beside it, each in a process of its own, and run them by turns on each input.
 
-    Inputs are taken before and outputs are read after the time that counts, which is what the process spends on a run,
-    less what an empty message costs the modules beside it.
+    Inputs are taken before and outputs are read after the time that counts. That is what the module's process says of a
+    run, but no less than what the kernel counts there, less what the messages cost the modules beside it.
     """
     texts, rest = parts[: 1 + len(head["beside"])], parts[1 + len(head["beside"]) :]
     params, given, at = rest[: len(head["params"])], [], len(head["params"])
@@ -340,25 +340,25 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
     except _Stopped as stopped:
         return Built([], str(stopped), stopped.stage)
     if not sides[1:] or not given:
-        return built[0]
+        return replace(built[0], times=tuple(map(sum, zip(built[0].times, sides[0].messages, strict=True))))
     own, *others = (statistics.median(side.aside) for side in sides)
     more = max(0.0, own - _SHARE * max(others) - _SPARE)
-    message = min(statistics.median(side.idle) for side in sides[1:])
-    times = [[max(took - message, took / 100) for took in one.times] for one in built]
-    beside = [replace(one, times=tuple(took)) for one, took in zip(built[1:], times[1:], strict=True)]
-    return replace(built[0], times=tuple(took + more for took in times[0]), beside=tuple(beside))
+    message = max(statistics.median(side.messages) for side in sides[1:])
+    spent = zip(built[0].times, sides[0].messages, strict=True)
+    times = tuple(max(claim, claim + besides - message) + more for claim, besides in spent)
+    return replace(built[0], times=times, beside=tuple(built[1:]))
 
 
 class _Side(_Talk):
-    """A module that is timed. `times`: of each run. `aside`: what was spent on taking inputs and giving outputs, and
-    `idle` on a message that asks for nothing."""
+    """A module that is timed. `times`: what it says of each run. `messages`: what was spent around it besides, and
+    `aside` on taking inputs and giving outputs."""
 
     def __init__(self, flavour: str, control: socket.socket, seconds: float):
         super().__init__(flavour, control, seconds)
         self.outputs: list[list[np.ndarray]] = []
         self.times: list[float] = []
         self.aside: list[float] = []
-        self.idle: list[float] = []
+        self.messages: list[float] = []
 
     def ask(self, head: dict, *parts: Any) -> tuple[dict, memoryview]:
         self.send(head, *parts)
@@ -368,8 +368,6 @@ class _Side(_Talk):
         marks = [self.cpu()]
         self.ask({"do": "take", "inputs": specs}, *map(flat, values))
         marks.append(self.cpu())
-        self.ask({"do": "wait"})
-        marks.append(self.cpu())
         seconds = float(self.ask({"do": "run"})[0]["seconds"])
         marks.append(self.cpu())
         said, payload = self.ask({"do": "give"})
@@ -377,11 +375,11 @@ class _Side(_Talk):
         if left:
             raise ValueError("Expected the outputs of a run, and nothing else.")
         marks.append(self.cpu())
-        take, idle, run, give = (after - before for before, after in pairwise(marks))
+        take, run, give = (after - before for before, after in pairwise(marks))
         self.outputs.append(outputs)
-        self.times.append(run if TELLS_TIME else seconds)
-        self.idle.append(idle)
-        self.aside.append(take + idle + give)
+        self.times.append(seconds)
+        self.messages.append(run - seconds if TELLS_TIME else 0.0)
+        self.aside.append(take + give)
 
     def built(self) -> Built:
         said, _ = self.ask({"do": "tell"})

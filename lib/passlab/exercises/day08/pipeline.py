@@ -22,8 +22,6 @@ from passlab.tvm import builds
 
 #: The required speedup over TVM's default pipeline. Both get one thread: a second core may be busy.
 FASTER = 4.0
-#: The share of it that is enough: a run of a small model takes 50 µs, and the time of each side holds some 20 µs more.
-ENOUGH = 0.9
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if broken:
         return
     model = task.model()
-    mine, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [ENOUGH * task.faster])
+    mine, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [task.faster])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
@@ -83,8 +81,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     (ratio,) = ratios
     slow = f"On one thread it takes {seconds(took)}, TVM's default pipeline {seconds(took * ratio)}: "
     slow += f"{ratio:.1f} times as fast; at least {task.faster:g} times is required."
-    fast = ratio >= ENOUGH * task.faster
-    yield Finding("cost", fast, "" if fast else slow)
+    yield Finding("cost", ratio >= task.faster, "" if ratio >= task.faster else slow)
 
 
 def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[Built, str]:
