@@ -39,6 +39,7 @@ from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
+from passlab.process.clock import PATIENCE
 from passlab.process.messages import Gone, Late, receive, send
 from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
@@ -47,8 +48,6 @@ __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
 MEMORY_GIB = 4
 #: Seconds a helper may take to load its compiler and accept a request.
 _START_SECONDS = 120.0
-#: A limit is on CPU time; by the clock a request may take this many times as long.
-PATIENCE = 4
 #: What a timed module may spend on taking its inputs and giving its outputs, in seconds and as a share of what those
 #: beside it do. More counts as part of its run, for it could compute there; as much is a neighbour on the core.
 _SPARE, _SHARE = 1e-3, 2.0

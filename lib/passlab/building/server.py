@@ -56,17 +56,14 @@ def answer(
     if "cuda" not in head["target"]:
         limit()
     try:
-        texts = []
-        for size in (head["text"], *head["beside"]):
-            texts.append(str(payload[:size], "utf-8"))
-            payload = payload[size:]
+        text, payload = str(payload[: head["text"]], "utf-8"), payload[head["text"] :]
         params, payload = arrays(head["params"].values(), payload)
         given = []
         for specs in head["inputs"]:
             found, payload = arrays(specs, payload)
             given.append(found)
         send(sock, {"stage": "build"})
-        program = own.build(read(texts[0]), dict(zip(head["params"], params, strict=True)), head)
+        program = own.build(read(text), dict(zip(head["params"], params, strict=True)), head)
         stage = "run"
         send(sock, {"stage": "run"})
         if head["threads"]:

@@ -23,6 +23,7 @@ from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
+from passlab.process.clock import PATIENCE
 from passlab.process.telling import reason
 
 
@@ -47,10 +48,6 @@ class OutOfTime(BaseException):
     """
 
     times = 0
-
-
-#: A limit is on CPU time, which other programs do not use up; by the clock, an answer may take this many times as long.
-PATIENCE = 4
 
 
 @contextlib.contextmanager

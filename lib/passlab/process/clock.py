@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import resource
 
+#: A limit is on CPU time, which other programs do not use up; by the clock, what is limited may take this many times as
+#: long.
+PATIENCE = 4
+
 
 def cpu_time() -> float:
     """Return the seconds of CPU time that all threads of this process have spent.
