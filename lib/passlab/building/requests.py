@@ -48,9 +48,10 @@ __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
 MEMORY_GIB = 4
 #: Seconds a helper may take to load its compiler and accept a request.
 _START_SECONDS = 120.0
-#: What a timed module may spend on taking its inputs and giving its outputs, in seconds and as a share of what those
-#: beside it do. More counts as part of its run, for it could compute there; as much is a neighbour on the core.
-_SPARE, _SHARE = 1e-3, 2.0
+#: What a timed module may spend beside its runs, as a share of what those beside it do and in seconds: on taking inputs
+#: and giving outputs, and on messages. More counts as part of its run, for it could compute there; as much is a
+#: neighbour on the core.
+_SHARE, _SPARE, _SPARE_OF_MESSAGES = 2.0, 1e-3, 1e-4
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
 _MOST_TEXT = 300
@@ -314,7 +315,7 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
     """Build a module and those beside it, each in a process of its own, and run them by turns on each input.
 
     Inputs are taken before and outputs are read after the time that counts. That is what the module's process says of a
-    run, but no less than what the kernel counts there, less what the messages cost the modules beside it.
+    run, but no less than what the kernel counts there, less what messages may cost by those of the modules beside it.
     """
     texts, rest = parts[: 1 + len(head["beside"])], parts[1 + len(head["beside"]) :]
     params, given, at = rest[: len(head["params"])], [], len(head["params"])
@@ -332,8 +333,9 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
                 sides.append(side)
             for side in sides:
                 side.ask({"do": "wait"})
-            for specs, values in zip(head["inputs"], given, strict=True):
-                for side in sides:
+            for at, (specs, values) in enumerate(zip(head["inputs"], given, strict=True)):
+                first = at % len(sides)  # who begins finds colder caches
+                for side in (*sides[first:], *sides[:first]):
                     side.run(specs, values)
             built = [side.built() for side in sides]
     except _Stopped as stopped:
@@ -342,7 +344,7 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
         return replace(built[0], times=tuple(map(sum, zip(built[0].times, sides[0].messages, strict=True))))
     own, *others = (statistics.median(side.aside) for side in sides)
     more = max(0.0, own - _SHARE * max(others) - _SPARE)
-    message = max(statistics.median(side.messages) for side in sides[1:])
+    message = _SHARE * max(statistics.median(side.messages) for side in sides[1:]) + _SPARE_OF_MESSAGES
     spent = zip(built[0].times, sides[0].messages, strict=True)
     times = tuple(max(claim, claim + besides - message) + more for claim, besides in spent)
     return replace(built[0], times=times, beside=tuple(built[1:]))
