@@ -201,7 +201,7 @@ large = random_program(1, 1000, shuffle=True)
 stored = [block.name for block in large.blocks]
 visits = {
     "rounds, as stored": round_robin(large, AVAILABLE, stored).visits,
-    "worklist, as stored": solve(large, AVAILABLE, stored, most=1000).visits,
+    "worklist, as stored": solve(large, AVAILABLE, stored, max_visits=1000).visits,
     "rounds, reverse post-order": round_robin(large, AVAILABLE).visits,
     "worklist, reverse post-order": solve(large, AVAILABLE).visits,
 }

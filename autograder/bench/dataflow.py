@@ -37,7 +37,7 @@ def dataflow(largest: int) -> Iterator[Figure | str]:
         yield at_most(PART, f"{name}: visits per block, {count} blocks", visits, 3, "")
 
         mine, quick = seconds(lambda p=small, a=analysis: solve(p, a))
-        rounds, slow = seconds(lambda p=small, a=analysis, o=stored: round_robin(p, a, o, most=10_000), 1)
+        rounds, slow = seconds(lambda p=small, a=analysis, o=stored: round_robin(p, a, o, max_visits=10_000), 1)
         assert (mine.before, mine.after) == (rounds.before, rounds.after)
         ordered = round_robin(small, analysis).visits
         visits = f"{mine.visits / len(stored):.3g} visits per block; {ordered / len(stored):.3g} by rounds in reverse"

@@ -79,7 +79,7 @@ def solver(program: Program, analysis: Analysis) -> tuple[dict, dict, list[str]]
          `successors(program)`, `predecessors(program)` and `reverse_postorder(program, direction)` are given.
     Out: the facts at the starts of the blocks, by name; those at their ends; the names of the blocks visited, in order.
     Not to be called: passlab.dataflow.solver.solve, passlab.dataflow.solver.round_robin,
-    passlab.dataflow.solver.Replay.
+    passlab.dataflow.solver.FixpointState.
 
     Example:  liveness of `entry: y = neg x; return y` with the parameter x:
               ({"entry": frozenset({"x"})}, {"entry": frozenset()}, ["entry"])

@@ -34,7 +34,7 @@ EXERCISES = (
         closed=(
             "passlab.dataflow.solver.solve",
             "passlab.dataflow.solver.round_robin",
-            "passlab.dataflow.solver.Replay",
+            "passlab.dataflow.solver.FixpointState",
         ),
     ),
     Exercise(
