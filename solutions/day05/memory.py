@@ -135,8 +135,8 @@ def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
          alignment: a power of two; all offsets are multiples of it.
     Out: name → offset, an int that is not negative.
     Not to be called: passlab.memory.allocate.first_fit, passlab.memory.allocate.best_fit,
-         passlab.memory.allocate.colouring, passlab.memory.search.lowest_first, passlab.memory.search.search,
-         passlab.memory.exact.exact.
+         passlab.memory.allocate.colouring, passlab.memory._fast.place, passlab.memory.search.lowest_first,
+         passlab.memory.search.search, passlab.memory.exact.exact.
 
     Example:  offsets([Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 2, 4, 20)], 16) can be
               {"b": 0, "a": 64, "c": 64}: a and c do not meet.
@@ -326,7 +326,7 @@ def cache(loops: dict[str, int], accesses: list[dict], cache: dict[str, int]) ->
          a miss.
     Out: (an order with the fewest misses, {order: misses} for all orders). An order is a string of the names of all
          loops, the outermost first.
-    Not to be called: passlab.memory.cache.hits, passlab.memory.cache.misses, passlab.memory.cache._hits.
+    Not to be called: passlab.memory.cache.hits, passlab.memory.cache.misses.
 
     Example:  cache(**EXAMPLE) is ("ij", {"ij": 16, "ji": 128}).
     """

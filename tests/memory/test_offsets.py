@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from autograder.bench.memory import additions
+from passlab.memory import _fast
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
 from passlab.memory.buffers import (
     MINIMALLOC,
@@ -55,6 +56,24 @@ def test_every_plan_is_one(name, alignment):
         offsets = PLANNERS[name](buffers, alignment)
         assert problem(buffers, offsets, alignment) is None
         assert height(buffers, offsets) >= lower_bound(buffers)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("alignment", [1, 16])
+def test_the_fast_planner_gives_the_same_offsets(name, alignment):
+    rng = random.Random(6)
+    for _ in range(150):
+        buffers = drawn(rng, rng.randint(0, 14))
+        for best, fit in ((False, first_fit), (True, best_fit)):
+            assert _fast.place(buffers, ORDERS[name], alignment, best) == fit(buffers, ORDERS[name], alignment)
+
+
+def test_many_buffers_are_placed_by_the_fast_planner(monkeypatch):
+    buffers = drawn(random.Random(8), 40)
+    plans = [fit(buffers) for fit in (first_fit, best_fit)]
+    monkeypatch.setattr("passlab.memory.allocate.MANY", 39)
+    monkeypatch.setattr("passlab.memory.allocate.gaps", None)
+    assert [fit(buffers) for fit in (first_fit, best_fit)] == plans
 
 
 def test_overlaps_are_those_of_every_pair_and_every_byte():

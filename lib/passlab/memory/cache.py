@@ -14,6 +14,7 @@ sets only; where a set is full, the line that was used least recently goes (LRU)
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -76,48 +77,30 @@ class Cache:
 
 
 def hits(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> np.ndarray:
-    """Return for each access of `size` bytes, in order, whether all of it is in the cache, which is empty at first.
+    """Return for each access of `size` bytes, in order, whether all of it is in the cache, which starts empty.
 
-    Sets do not see each other. So the accesses are sorted by set, and step k makes the k-th access of every set at
-    once: ten million accesses take seconds. Raises ValueError for an address below 0, or an access longer than a line.
+    Raises ValueError for an address below 0, or an access longer than a line.
     """
     addresses = np.asarray(addresses, dtype=np.int64)
     if (below := np.flatnonzero(addresses < 0)).size:
         raise ValueError(f"Access {below[0]} is to address {addresses[below[0]]}: addresses start at 0.")
     if not 1 <= size <= cache.line:
         raise ValueError(f"An access has 1 to {cache.line} bytes, the length of a line; got {size}.")
+    sets: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(cache.sets)]  # lines, least recently used first
+
+    def hit(line: int) -> bool:
+        ways = sets[line % cache.sets]
+        if line in ways:
+            ways.move_to_end(line)
+            return True
+        ways[line] = None
+        if len(ways) > cache.ways:
+            ways.popitem(last=False)
+        return False
+
     first, last = addresses // cache.line, (addresses + size - 1) // cache.line
-    if (cut := first != last).any():  # an access across the edge of a line touches two lines
-        lines = np.stack([first, last], axis=1).ravel()[np.stack([np.ones_like(cut), cut], axis=1).ravel()]
-        found = _hits(lines, cache)
-        starts = np.cumsum(1 + cut) - (1 + cut)
-        return found[starts] & found[starts + cut]
-    return _hits(first, cache)
-
-
-def _hits(lines: np.ndarray, cache: Cache) -> np.ndarray:
-    found = np.ones(len(lines), dtype=bool)
-    order = np.argsort(lines % cache.sets, kind="stable")
-    mine = lines[order]
-    changes = np.flatnonzero(np.diff(mine, prepend=-1))  # the same line again in the same set is a hit
-    order, mine = order[changes], mine[changes]
-    counts = np.bincount(mine % cache.sets, minlength=cache.sets)
-    begins = np.cumsum(counts) - counts
-    busy = np.argsort(-counts, kind="stable")  # the sets with accesses left come first
-    left = np.searchsorted(-counts[busy], -np.arange(counts.max(initial=0)), side="left")
-    held = np.full((cache.sets, cache.ways), -1, dtype=np.int64)  # lines of each set, the latest first
-    place = np.arange(cache.ways)
-    for k, number in enumerate(left):
-        at = begins[busy[:number]] + k
-        line, rows = mine[at], held[:number]
-        same = rows == line[:, None]
-        hit = same.any(axis=1)
-        found[order[at]] = hit
-        where = np.where(hit, same.argmax(axis=1), cache.ways - 1)
-        moved = np.empty_like(rows)
-        moved[:, 0], moved[:, 1:] = line, rows[:, :-1]
-        held[:number] = np.where(place <= where[:, None], moved, rows)
-    return found
+    pairs = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([hit(a) if a == b else hit(a) & hit(b) for a, b in pairs], dtype=bool)
 
 
 def misses(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> int:
