@@ -337,8 +337,8 @@ held = [
 gpt = tasks_of(exported.graph_module, *(inputs[0] if value is None else value for value in held))
 given = [task.name for task in gpt]
 found = best_order(gpt)
-print(f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; no order is below {found.bound:,}")
-assert found.bound == found.peak < peak(gpt, given)
+print(f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; no order is below {found.lower_bound:,}")
+assert found.lower_bound == found.peak < peak(gpt, given)
 over_time({"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)}, title="A small GPT, forward")
 
 # %% [markdown]

@@ -73,11 +73,11 @@ def orders() -> Iterator[Figure | str]:
             tasks = tasks_from(row.build(), row.inputs())
             found, given = best_order(tasks), peak(tasks, [task.name for task in tasks])
             count += 1
-            proved += found.peak == found.bound
+            proved += found.peak == found.lower_bound
             shares.append(found.peak / given)
-            if found.peak < given or found.peak > found.bound:
+            if found.peak < given or found.peak > found.lower_bound:
                 seen = f"{found.peak / given:.3f} of torch's"
-                told = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.bound:,}"
+                told = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.lower_bound:,}"
                 yield Figure(PART, f"order, {name}, {kind}: peak", seen, told, value=found.peak / given)
     yield at_least(PART, "order: zoo graphs whose peak is proved the lowest", proved, count - 2, "", f"of {count}")
     mean = sum(shares) / len(shares)

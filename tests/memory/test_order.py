@@ -40,7 +40,7 @@ def lowest(tasks):
 def test_no_order_beats_the_search_and_the_bound_is_below(seed):
     tasks = drawn(random.Random(seed), 6, as_tree=False)
     best, found = lowest(tasks), search(tasks)
-    assert found.peak == found.bound == best == peak(tasks, found.order)
+    assert found.peak == found.lower_bound == best == peak(tasks, found.order)
     assert lower_bound(tasks) <= best <= peak(tasks, beam(tasks, 1))
     assert best_order(tasks).peak == best
 
@@ -75,7 +75,7 @@ def test_a_search_that_is_cut_short_still_gives_a_bound():
     bound = search(tasks, 1)
     assert isinstance(bound, int) and lower_bound(tasks) <= bound <= best.peak
     found = best_order(tasks, states=1, width=4)
-    assert found.bound <= best.peak <= found.peak == peak(tasks, found.order)
+    assert found.lower_bound <= best.peak <= found.peak == peak(tasks, found.order)
 
 
 def test_only_trees_have_a_postorder():

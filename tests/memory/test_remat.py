@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from passlab.memory.remat import greedy, least_budget, optimum, over, rematerialise, shortest
+from passlab.memory.remat import greedy, optimum, over, rematerialise, shortest
 from passlab.memory.tasks import BadOrder, Task, peak, usage, work
 
 
@@ -81,13 +81,6 @@ def test_a_budget_that_suffices_repeats_nothing():
     for way in (shortest, optimum, greedy):
         assert sorted(way(tasks, order, peak(tasks, order))) == sorted(order)
         assert work(tasks, way(tasks, order, peak(tasks, order) - 1)) > work(tasks, order)
-
-
-def test_the_least_budget_is_the_least():
-    tasks = chain(random.Random(2), 3)
-    order = [task.name for task in tasks]
-    least = least_budget(tasks, order)
-    assert shortest(tasks, order, least) and shortest(tasks, order, least - 1) is None
 
 
 def test_outputs_are_there_at_the_end():
