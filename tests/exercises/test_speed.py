@@ -38,6 +38,13 @@ def test_one_that_is_far_too_slow_is_not_looked_at_again():
     assert _speed.pace(looks(((1.0,), (0.9,), "")), [2.0]).ratios == (0.9,)
 
 
+def test_on_a_busy_machine_a_look_that_is_far_too_slow_does_not_decide():
+    busy = ((2.0,) * 4, (1.0, 1.0, 2.0, 2.0), "")
+    quiet = ((1.0,) * 4, (2.0,) * 4, "")
+    assert _speed.pace(looks(busy, busy, busy, busy, quiet), [2.0]).ratios == (2.0,)
+    assert _speed.pace(looks(*[busy] * _speed.BUSY_LOOKS), [2.0]).ratios == (0.75,)  # and then it is slow
+
+
 def test_the_worst_of_several_ratios_decides():
     def both(first, second):
         return Built([], times=(1.0,), beside=tuple(Built([], times=(time,)) for time in (first, second))), ""
