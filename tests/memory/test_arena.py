@@ -146,7 +146,7 @@ def test_plans_that_are_none(change, sentence):
 def test_a_misaligned_place_names_the_node_unchecked_too():
     gm, x = graph(small, (2, 3))(), torch.ones(2, 3)
     plan = replace(planned(gm, x), offsets={"relu": 2})
-    with pytest.raises(BadPlan, match=r"Byte 2 of the arena is no place for relu, of torch\.float32: align it to 4"):
+    with pytest.raises(BadPlan, match=r"relu, of torch\.float32, cannot start at byte 2 of the arena: align it to 4"):
         run(gm, plan, x, checked=False)
 
 

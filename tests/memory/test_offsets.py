@@ -243,10 +243,10 @@ class Views(torch.nn.Module):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("view", "view lies in x, which is an input: it is the caller's memory, and has no offset in the arena."),
+        ("view", "view is in x, which is an input: it is the caller's memory, and has no offset in the arena."),
         ("x", "x is an input: it is the caller's memory, and has no offset in the arena."),
         ("w", "w is a parameter: it is the caller's memory, and has no offset in the arena."),
-        ("t", "t lies in the memory of add: only add has an offset."),
+        ("t", "t is in the memory of add: only add has an offset."),
     ],
 )
 def test_a_value_in_memory_of_another_has_no_offset(name, sentence):
