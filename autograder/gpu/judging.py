@@ -26,8 +26,8 @@ from autograder.authoring.prove import prove
 from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job, each
 from passlab import exercises
+from passlab.equivalence.trials import example_inputs
 from passlab.fx.programs import RUNS, Program, to_device
-from passlab.fx.trials import example_inputs
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
 
 PART = "judging"

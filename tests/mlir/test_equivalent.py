@@ -48,7 +48,7 @@ def test_a_difference_names_the_trial_and_the_operation(chain, old, new, kind, p
 def test_a_missing_result_and_a_missing_return_are_told(chain):
     two = CHAIN.replace("-> tensor<4x8xf32> {\n  %e", "-> (tensor<4x8xf32>, tensor<4x8xf32>) {\n  %e")
     two = two.replace("return %relu : tensor<4x8xf32>", "return %relu, %sum : tensor<4x8xf32>, tensor<4x8xf32>")
-    assert "1 output before and 2 outputs after" in equivalent(chain, parse(two)).reason
+    assert "1 output before and 2 after" in equivalent(chain, parse(two)).reason
     with pytest.raises(ValueError, match="does the pass end with a return"):
         equivalent(chain, None)
 

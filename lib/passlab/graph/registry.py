@@ -8,7 +8,7 @@ for that IR:
 
     compiler     COMPILER, a `passlab.building.compiler.Compiler`: for the packages in `COMPILERS`
     reader       read(value, *inputs) -> Graph
-    equivalent   equivalent(before, after, inputs, **options) -> Equivalence; one side may be torch's
+    equivalent   equivalent(before, after, inputs, options) -> Equivalence; one side may be torch's
     measure      launches(value, *inputs), bytes_moved(value, *inputs), cost(value, *inputs)
     generate     random programs
     shrink       shrink(value, fails, budget) -> a smaller value

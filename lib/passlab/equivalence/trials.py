@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from passlab.equivalence.values import dtype_name
+
 #: trial name → opening words of its message
 TRIALS = {
     "given": "On the example inputs",
@@ -56,8 +58,6 @@ class Trial:
     @property
     def title(self) -> str:
         """The trial's name with its particulars: "double (float64, train mode)"."""
-        from passlab.equivalence.values import dtype_name
-
         extra = [dtype_name(t) for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor)]
         extra = list(dict.fromkeys(extra)) + [f"{self.mode} mode"] * bool(self.mode)
         extra += [self.device] * (self.device != "cpu")
@@ -65,8 +65,6 @@ class Trial:
 
     @property
     def phrase(self) -> str:
-        from passlab.equivalence.values import dtype_name
-
         where = [dtype_name(torch.empty(0, dtype=self.dtype))] if self.dtype else []
         where += [f"{self.mode} mode"] * bool(self.mode) + [self.device] * (self.device != "cpu")
         return TRIALS[self.name] + (f" ({', '.join(where)})" if where else "")
@@ -156,7 +154,19 @@ class Trials:
 
     def make(self, name: str) -> Iterable[Trial]:
         """Yield the trials called `name`; each is made on demand."""
-        yield from getattr(self, "_" + name.replace(" ", "_"))()
+        makers = {
+            "given": self._given,
+            "double": self._double,
+            "extreme": self._extreme,
+            "nonfinite": self._nonfinite,
+            "structured": self._structured,
+            "sizes": self._sizes,
+            "half": self._half,
+            "same tensor": self._same_tensor,
+            "ordinary": self._ordinary,
+            "float16": self._float16,
+        }
+        yield from makers[name]()
 
     def _given(self) -> Iterable[Trial]:
         for args in self.examples:
