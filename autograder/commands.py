@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from autograder.authoring import samples, source
 from autograder.grading import locks
 from autograder.grading.intake import Class, Damaged, Submission, collect
+from passlab.notebook import built
 
 if TYPE_CHECKING:
     from autograder.engine.sandbox import Layer
@@ -414,6 +415,8 @@ def _session(
             grader.expect(flavours(chosen))
         if release:
             _print_written(notebooks.build())
+        elif not built.sources(source.COURSE):  # a new clone
+            notebooks.build(lessons=False)
         if submissions is None:
             try:
                 samples.build()
@@ -450,7 +453,7 @@ def _gradebook(chosen: list[str]):
     from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
-        _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
+        _fail(f"{', '.join(stale)}: not built from the .py file of the same name. Run `passlab release` first.")
     try:
         config = source.settings()
         recorder = Recorder(config)

@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import torch
 
+from autograder.authoring import fresh
 from tests.support import amounts, changed, long, schedule, tiny
 
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
@@ -51,6 +52,8 @@ def pytest_configure(config):
     hypothesis.settings.register_profile("passlab", max_examples=amounts.EXAMPLES, deadline=None, derandomize=True)
     hypothesis.settings.load_profile("passlab")
     if not hasattr(config, "workerinput"):
+        for line in fresh.build():  # the notebooks that version control does not have
+            print(line)
         config.pluginmanager.register(schedule.Progress(config))
         named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
         whole = config.getoption("tvm") == "none" and not named  # no other run has long files

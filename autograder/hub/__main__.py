@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from autograder.authoring import fresh
 from autograder.grading.intake import Damaged
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
@@ -53,6 +54,8 @@ def prepare(roster: Path | None) -> list[str]:
     if new:
         notes.append(f"New accounts: {', '.join(one.id for one in new)}.")
     notes.append(f"Passwords are in {accounts.folder() / 'accounts.csv'}, which only root can read.")
+    if not fresh.is_fresh():
+        notes.append("The exercises are older than their sources: run `make notebooks` as yourself.")
     if len(accounts.read()) == 1:
         notes.append("There is no learner yet: make hub ROSTER=roster.csv, with the columns id and section.")
     return notes

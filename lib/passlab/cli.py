@@ -136,12 +136,12 @@ def lab(
     browser: bool = typer.Option(True, help="Open a browser window."),
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
-    """Copy new lessons and exercises into work/ and open the course in JupyterLab."""
-    from passlab.notebook.workspace import prepare, writable_home
+    """Build the exercises, copy what is new into work/, and open the course in JupyterLab."""
+    from passlab.notebook.workspace import build, prepare, writable_home
 
     home = _course()
     writable_home()
-    for line in prepare(home):
+    for line in (*build(), *prepare(home)):
         console.print(line, markup=False, soft_wrap=True)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
     start = "work/course/index.ipynb"  # a course of one's own may have none

@@ -5,19 +5,21 @@ exercises/day03/optimizations.ipynb    → work/day03/optimizations.ipynb
 
 A copy carries in its metadata a digest of its text and code as they were copied (`passlab.copied`). As long as they
 still have it, whatever was run and saved, a newer release takes the place of the copy. `python -m
-passlab.notebook.workspace` makes the copies, and says which.
+passlab.notebook.workspace` has the exercises built, makes the copies, and says which.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from passlab.notebook import clone
+from passlab.notebook import built, clone
 from passlab.notebook.project import root as course_root
 
 _LINK = re.compile(r"""(\]\(|(?:src|href)=")(?![a-z]+:|[#/])([^)"\s#]+)""")
@@ -106,6 +108,19 @@ def _beside(nb: dict, target: Path) -> Path | None:
     return beside
 
 
+def build() -> list[str]:
+    """Have the exercises built that are missing or outdated. Return lines to be shown.
+
+    What builds them is the instructor's part of the project, which names itself in the group `passlab.builds`. Learners
+    who do not have it were given the exercises.
+    """
+    lines = []
+    for point in entry_points(group="passlab.builds"):
+        with contextlib.suppress(ModuleNotFoundError):
+            lines += point.load()()
+    return lines
+
+
 def prepare(root: Path) -> list[str]:
     """Copy the lessons and exercises that are not in `root/work` yet, and bring newer releases of the others.
 
@@ -114,7 +129,7 @@ def prepare(root: Path) -> list[str]:
     copies = {path: root / "work/course" / path.name for path in sorted(root.glob("course/*.ipynb"))}
     exercises = sorted(root.glob("exercises/day*/*.ipynb"))
     copies |= {path: root / "work" / path.parent.name / path.name for path in exercises}
-    changed = {root / path for path in clone.modified(root)}
+    changed = {root / path for path in (*clone.modified(root), *built.saved(root))}
     fresh, replaced, notes = [], [], []
     for source, target in copies.items():
         name = str(target.relative_to(root))
@@ -160,5 +175,5 @@ def writable_home() -> None:
 
 
 if __name__ == "__main__":
-    for line in prepare(course_root()):
+    for line in (*build(), *prepare(course_root())):
         print(line)
