@@ -217,8 +217,8 @@ def constants(program: Program) -> dict[str, dict[str, int] | None]:
     In:  a program; its operations are those of `OPS`, and `const` and `print`.
     Out: for each block, by name: the variables that are known at its start with their values, or None if no run gets
          there. It is the most that the rules allow: a loop is no reason to give up.
-    Not to be called: passlab.dataflow.analyses.constants_after, passlab.dataflow.analyses.same_constants,
-    passlab.dataflow.analyses.taken.
+    Not to be called: passlab.dataflow.analyses.constants_after, passlab.dataflow.analyses.common_constants,
+    passlab.dataflow.analyses.constants_on_edge.
 
     Example:  `entry: c = const 1; branch c yes no`, `yes: return c`, `no: return c` gives
               {"entry": {}, "yes": {"c": 1}, "no": None}.
@@ -288,8 +288,8 @@ def gvn(program: Program) -> list[tuple[str, int, str]]:
     In:  a program; its operations are those of `OPS`, and `const` and `print`.
     Out: (block, number of the instruction in it, from 0, a variable that holds the result before the instruction), once
          for each redundant operation. A constant, a copy or a print is no operation.
-    Not to be called: passlab.dataflow.equations.redundant, passlab.dataflow.equations.assigned,
-    passlab.dataflow.equations.equations_after.
+    Not to be called: passlab.dataflow.equations.redundant,
+    passlab.dataflow.equations.equations_after_instruction, passlab.dataflow.equations.equations_after.
 
     Example:  `entry: a = add x y; b = copy x; c = add y b; return c` gives [("entry", 2, "a")].
     """

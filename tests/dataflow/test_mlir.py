@@ -38,5 +38,5 @@ def test_a_switch_has_too_many_ways():
     ^c:
       return %x : i32
     }"""
-    with pytest.raises(ValueError, match="bb0 goes on in 3 blocks"):
+    with pytest.raises(ValueError, match="bb0 has 3 successors"):
         blocks(parse(text))

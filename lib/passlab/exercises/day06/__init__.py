@@ -81,8 +81,8 @@ EXERCISES = (
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.analyses.constants_after",
-            "passlab.dataflow.analyses.same_constants",
-            "passlab.dataflow.analyses.taken",
+            "passlab.dataflow.analyses.common_constants",
+            "passlab.dataflow.analyses.constants_on_edge",
         ),
     ),
     Exercise(
@@ -110,7 +110,7 @@ EXERCISES = (
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.equations.redundant",
-            "passlab.dataflow.equations.assigned",
+            "passlab.dataflow.equations.equations_after_instruction",
             "passlab.dataflow.equations.equations_after",
         ),
     ),
