@@ -27,6 +27,7 @@ from autograder.bench import (
     fusion,
     fusion_cost,
     grading,
+    house,
     hub,
     memory,
     memory_more,
@@ -62,6 +63,7 @@ PARTS = {
     "wafer-mapping": wafer_mapping.wafer_mapping,
     "hub": hub.hub,
     "book": book.book,
+    "house": house.house,
     "capstone": capstone.capstone,
 }
 

@@ -108,7 +108,7 @@ def _answers(learner: int) -> dict[str, str]:
     }
 
 
-def _course(folder: Path, learners: int) -> Path:
+def small_course(folder: Path, learners: int) -> Path:
     course = tiny_fx.make(folder / "course")
     built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     if built.returncode:
@@ -182,7 +182,7 @@ def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list
 def grading(largest: int) -> Iterator[Any]:
     """Measure the engine on a class, against stock nbgrader on 18 of its submissions."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
-        course = _course(Path(scratch), SEVERAL)
+        course = small_course(Path(scratch), SEVERAL)
         yield "the engine, 20 and 140 notebooks"
         few, many = _drive(course, 20), _drive(course, 140)
         cpu = (many["cpu"] - few["cpu"]) / 120
@@ -339,7 +339,7 @@ def load(largest: int) -> Iterator[Any]:
     """Grade a thousand submissions in one run: none may be lost, and the grader's memory must not grow."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         yield f"writing {LOAD} submissions"
-        course = _course(Path(scratch), LOAD)
+        course = small_course(Path(scratch), LOAD)
         yield f"grading {LOAD} submissions"
         took, sizes = _command(course, "autograder/run")
         with (course / "autograder/run/grades.csv").open(newline="") as lines:
