@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from passlab.relax.loops import blocks, reduces
+from passlab.relax.cpu import blocks, reduces
 
 if TYPE_CHECKING:
     import tvm
