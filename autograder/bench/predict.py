@@ -75,13 +75,13 @@ def times() -> Iterator[Figure | str]:
 
 def now() -> Iterator[Figure | str]:
     """Operators of small networks by a model fitted to drawn networks; all of them timed now, on this machine."""
-    from passlab.dataflow.predict import drawn, fit, measure, roofline, score, without
+    from passlab.dataflow.predict import fit, measure, random_network, roofline, score, without
     from passlab.measure.machine import measure_machine
 
     yield "timing small networks"
     machine = measure_machine.__wrapped__()  # measured now, not what it has cached
     new = [row for name, shape in SMALL.items() for row in measure(name, models.ZOO[name].build(), shape)]
-    rows = [row for number in range(DRAWN) for row in measure(f"drawn{number}", *drawn(number), rounds=10)]
+    rows = [row for number in range(DRAWN) for row in measure(f"drawn{number}", *random_network(number), rounds=10)]
     old, true = without(rows, new), [row.seconds for row in new]
     fitted, alone = score(fit(old, machine)(new), true), score(roofline(new, machine), true)
     base = f"roofline alone: {alone}; fitted to {len(old)} operators of {DRAWN} drawn networks"

@@ -115,7 +115,7 @@ def test_no_other_form_of_an_operation_leaves_its_range(model, size):
     ("model", "said"),
     [
         (nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), "with the padding reflect"),
-        (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm that is training"),
+        (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm in training mode"),
         (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), "with the mode bicubic"),
         (lambda x: F.softmax(x), "with no dim"),
         (lambda x: F.leaky_relu(x, -1.0), "with the slope"),
