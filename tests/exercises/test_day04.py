@@ -156,7 +156,8 @@ def chains_that_differ(seeds):
 
 def groups_that_differ(seeds):
     from autograder.answers.day04.groups import random_program
-    from passlab.exercises.day04.groups import in_post_order, operations, right_groups
+    from passlab.exercises.day04.groups import operations, right_groups
+    from passlab.relay.translate import in_post_order
 
     answer, wrong, groups, number = answers.reference("day04.groups"), [], 0, 0
     for seed in seeds:
@@ -172,9 +173,9 @@ def groups_that_differ(seeds):
 def patterns_that_differ():
     from autograder.answers.day04.groups import random_program
     from passlab.exercises.day04.groups import cases as groups_cases
-    from passlab.exercises.day04.groups import in_post_order, to_relay
     from passlab.fx.patterns import canonical, pattern
     from passlab.relay.groups import calls
+    from passlab.relay.translate import in_post_order, to_relay
 
     differ, seen = {}, set()
     by_hand = [case for case in hidden_cases("day04.groups", 0) if not case.name.startswith(("generated", "very long"))]
@@ -200,8 +201,8 @@ def groups_by_hand():
 def untranslated():
     import torch
 
-    from passlab.exercises.day04.groups import to_relay
     from passlab.fx.cases import graph
+    from passlab.relay.translate import to_relay
 
     try:
         to_relay(graph(lambda m, x: torch.erfinv(x), (2, 3))())
