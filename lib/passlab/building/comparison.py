@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,8 +24,6 @@ from passlab.equivalence.values import Difference, Errors, Tolerance, beyond_rou
 from passlab.fx.equivalent import depth
 from passlab.fx.programs import Program
 
-_PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
-
 
 class ModuleTrial(NamedTuple):
     """Inputs of one kind, and the target to run on ("cpu": there is only this one)."""
@@ -36,14 +34,10 @@ class ModuleTrial(NamedTuple):
 
     @property
     def title(self) -> str:
-        return self.kind + self._where
+        return self.kind + self.where
 
     @property
-    def phrase(self) -> str:
-        return _PHRASES[self.kind] + self._where
-
-    @property
-    def _where(self) -> str:
+    def where(self) -> str:
         return "" if self.device == "cpu" else f" ({self.device})"
 
 
@@ -129,7 +123,21 @@ class Expected(NamedTuple):
 
 
 class ModuleComparison(Comparison):
-    """Two sides and the inputs to run them on, as (kind, inputs)."""
+    """Two sides and the inputs to run them on, as (kind, inputs). An IR may word the messages in its own way."""
+
+    #: kind of inputs → the first words of a message
+    phrases: ClassVar[dict[str, str]] = {
+        **TRIALS,
+        "ordinary": "On random inputs",
+        "structured": "On inputs that are a ramp",
+    }
+    #: how a message calls the second module
+    second = "after"
+    #: where to look: at an operation that only `after` has, or at one that only `before` has
+    look = (
+        "Look at {id} of after, {op}: no operation before has its value.",
+        "Look for {id} of before, {op}: no operation after has its value.",
+    )
 
     def __init__(
         self,
@@ -190,7 +198,7 @@ class ModuleComparison(Comparison):
 
     def differences(self, trial: ModuleTrial, old: Expected, new: Any, errors: Errors) -> list[Difference]:
         if isinstance(new, Failure):
-            return [Difference(f"after {new}", "error")]
+            return [Difference(f"{self.second} {new}", "error")]
         if len(old.outputs) != len(new):
             return [Difference(f"there {_outputs(len(old.outputs))} before and {len(new)} after")]
         return self.beyond_rounding(old.outputs, new, errors, old.nudged)
@@ -210,7 +218,7 @@ class ModuleComparison(Comparison):
         if difference.part == "error":
             return difference.sentence
         explained = f"; rounding explains {self.tolerance.rtol:.1e} of its size" * (difference.bad is not None)
-        return f"{trial.phrase}, {difference.sentence}{explained}."
+        return f"{self.phrases[trial.kind]}{trial.where}, {difference.sentence}{explained}."
 
     def locate(self, result: Equivalence, trial: ModuleTrial, difference: Difference) -> None:
         """Note the modules, and the first operation of `after` whose value `before` does not compute."""
@@ -237,10 +245,10 @@ class ModuleComparison(Comparison):
         known = [tensor(x) for x in inputs]
         for id, op, value in new:
             if not any(agree(other, value, self.tolerance) for other in (*(v.tensor for v in old), *known)):
-                return id, f"Look at {id} of after, {op}: no operation before has its value."
+                return id, self.look[0].format(id=id, op=op)
         for id, op, value in reversed(old):
             if not any(agree(value, other, self.tolerance) for other in (*(v.tensor for v in new), *known)):
-                return id, f"Look for {id} of before, {op}: no operation after has its value."
+                return id, self.look[1].format(id=id, op=op)
         return None
 
 

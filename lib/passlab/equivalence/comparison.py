@@ -17,16 +17,13 @@ from passlab.equivalence.values import Difference, Errors, Tolerance
 
 
 class Trial(Protocol):
-    """One tuple of inputs for both programs. `title`: its name in a report; `phrase`: the first words of a message."""
+    """One tuple of inputs for both programs. `title`: its name in a report."""
 
     args: tuple
     device: str
 
     @property
     def title(self) -> str: ...
-
-    @property
-    def phrase(self) -> str: ...
 
 
 class Comparison:
@@ -64,7 +61,8 @@ class Comparison:
         return True
 
     def sentence(self, trial: Any, difference: Difference) -> str:
-        return f"{trial.phrase}, {difference.sentence}."
+        """Return the reason to report."""
+        raise NotImplementedError
 
     def locate(self, result: Equivalence, trial: Any, difference: Difference) -> None:
         """Note in the result the graphs, and where they diverge."""

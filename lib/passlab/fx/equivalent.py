@@ -409,6 +409,9 @@ class _Comparison(Comparison):
             return Program(fx.GraphModule(nn.Module(), graph))
         return None
 
+    def sentence(self, trial: Trial, difference: Difference) -> str:
+        return f"{trial.phrase}, {difference.sentence}."
+
     def locate(self, result: Equivalence, trial: Trial, difference: Difference) -> None:
         if not locating():
             return

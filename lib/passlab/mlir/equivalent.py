@@ -11,7 +11,7 @@ sizes. `passlab.building.comparison` says how rounding is told from a difference
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -65,7 +65,16 @@ def equivalent_modules(
         raise ValueError("equivalent: one side must be a module of MLIR.")
     kinds = ALL_KINDS if kinds is None else kinds
     trials = _inputs_of(modules[0], seed, kinds) if inputs is None else inputs_like(inputs, seed, kinds)
-    return ModuleComparison(*sides, trials, Options(seed, atol, rtol), locate=locate).run()
+    return _Comparison(*sides, trials, Options(seed, atol, rtol), locate=locate).run()
+
+
+class _Comparison(ModuleComparison):
+    phrases: ClassVar[dict[str, str]] = {
+        **ModuleComparison.phrases,
+        "given": "On the given inputs",
+        "extreme": "On edge values (0, -0, tiny and huge numbers)",
+    }
+    second = "`after`"
 
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = ("ordinary",)) -> list[tuple[np.ndarray, ...]]:

@@ -212,6 +212,10 @@ class _Comparison(ModuleComparison):
     before: _Module | _Torch
     after: _Module | _Torch
     reference: Callable | None = None
+    look = (
+        "Look at {id}, {op}: no call before has its value.",
+        "Look for {id} of before, {op}: no call after has its value.",
+    )
 
     def expected(self, inputs: list[tuple], target: str) -> list[Expected]:
         """Return the outputs of `before`, all from one build: TVM takes long to build, and little to run."""
