@@ -135,13 +135,13 @@ def test_what_is_too_much_is_left_out_and_said():
     picture = plot(many, arrows, violated=(("S", (49, 58)), ("S", (49, 59))))
     shown = len(points(picture.svg))
     assert POINTS / 2 < shown <= POINTS and len(tips(picture.svg, "S[")) <= shown + ARROWS
-    for said in (f"{shown} of 3,000 points", f"Drawn are {ARROWS} of", "S[49, 58] and S[49, 59], is not among"):
+    for said in (f"{shown} of 3,000 points", f"The picture shows {ARROWS} of", "S[49, 58] and S[49, 59], is not among"):
         assert said in picture.note and said.split()[0] in picture.svg
 
 
 def test_slices_are_limited():
     deep = plot({("S", (i, j, k)): (i, j, k) for i in range(40) for j in range(2) for k in range(2)})
-    assert f"Drawn are {PANELS} of 40 slices." in deep.note and len(points(deep.svg)) == PANELS * 4
+    assert f"The picture shows {PANELS} of 40 slices." in deep.note and len(points(deep.svg)) == PANELS * 4
 
 
 def test_no_points_are_an_error_that_says_so():

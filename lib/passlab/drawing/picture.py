@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 import shutil
 import subprocess
@@ -141,6 +142,27 @@ def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
 
     svg = re.sub(r'<svg( xmlns:xlink="[^"]*"|) width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
     return svg.replace(">", f"><title>{name}</title>", 1).strip()
+
+
+def element(tag: str, *content: str, **attributes: Any) -> str:
+    """Return an element of SVG, as in element("text", "x", font_size=9). Content is markup; None omits an attribute."""
+    words = [tag]
+    for name, value in attributes.items():
+        if value is not None:
+            text = f"{round(value, 2):g}" if isinstance(value, float) else escape(value)
+            words.append(f'{name.rstrip("_").replace("_", "-")}="{text}"')
+    return f"<{' '.join(words)}>{''.join(content)}</{tag}>" if content else f"<{' '.join(words)}/>"
+
+
+def canvas(width: float, height: float, title: str, *content: str, **attributes: Any) -> str:
+    """Return a drawing as SVG on white that adapts to the width of its page."""
+    width, height, name = math.ceil(width), math.ceil(height), title or NAMELESS
+    style = f"width:100%;max-width:{width}px;min-width:{min(width, 320)}px;height:auto"
+    attributes |= {"viewBox": f"0 0 {width} {height}", "width": width, "height": height, "font_family": FONT}
+    background = element("rect", width=width, height=height, fill="#fff")
+    content = (element("title", escape(name)), background, *content)
+    look = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": name, "style": style}
+    return element("svg", *content, **look, **attributes)
 
 
 def escape(text: Any) -> str:

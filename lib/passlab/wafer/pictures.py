@@ -29,7 +29,7 @@ def draw_placements(pieces: Pieces, plans: Mapping[str, np.ndarray], machine: Ma
         f"{name}: {traffic(pieces, cores, machine) / total:.2f} hops a word": owners(pieces, cores, machine)
         for name, cores in plans.items()
     }
-    return placements(drawn, [o.name for o in pieces.operations], title or "Who lies where")
+    return placements(drawn, [o.name for o in pieces.operations], title or "Placement")
 
 
 def draw_load(pieces: Pieces, cores: np.ndarray, machine: Machine, title: str = "") -> Plot:
