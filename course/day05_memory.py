@@ -39,7 +39,15 @@ from passlab.drawing import arena, arenas, gantt
 from passlab.drawing.picture import size
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
 from passlab.memory.arena import bit_equal, run
-from passlab.memory.buffers import MINIMALLOC, BadPlan, Buffer, height, instance, lower_bound, overlaps
+from passlab.memory.buffers import (
+    MINIMALLOC,
+    BadPlan,
+    Buffer,
+    height,
+    instance,
+    lower_bound,
+    overlaps,
+)
 from passlab.memory.exact import exact
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan, planned
@@ -80,7 +88,9 @@ for storage in storages(small, x):
 # %%
 for buffer in liveness(small, x):
     print(buffer)
-assert next(b for b in liveness(small, x) if b.name == "relu").upper > 5, "its view is read at the end"
+assert next(b for b in liveness(small, x) if b.name == "relu").upper > 5, (
+    "its view is read at the end"
+)
 
 # %% [markdown]
 # `upper` is the step after the last one, as in Python's `range`: a buffer that ends where another begins does not meet
@@ -98,7 +108,10 @@ gantt(buffers, "A U-Net, forward")
 
 # %%
 total, bound = sum(b.size for b in buffers), lower_bound(buffers)
-print(f"{len(buffers)} buffers have {size(total)} together; at most {size(bound)} are live at once")
+print(
+    f"{len(buffers)} buffers have {size(total)} together; "
+    f"at most {size(bound)} are live at once"
+)
 assert bound < total / 5
 
 # %% [markdown]
@@ -120,7 +133,9 @@ arena(buffers, offsets, "A U-Net, first fit by size")
 
 # %%
 slot = slots(buffers)
-print(f"{max(slot.values()) + 1} slots: {size(height(buffers, colouring(buffers, 64)))}")
+print(
+    f"{max(slot.values()) + 1} slots: {size(height(buffers, colouring(buffers, 64)))}"
+)
 print(f"offsets: {size(height(buffers, offsets))}")
 
 # %% [markdown]
@@ -140,16 +155,28 @@ def over(buffers, offsets):
 hard = {letter: instance(letter) for letter in MINIMALLOC}
 print("   " + "".join(f"{name:>10}" for name in [*ORDERS, "best fit", "colouring"]))
 for letter, made in hard.items():
-    plans = [first_fit(made, key) for key in ORDERS.values()] + [best_fit(made), colouring(made)]
+    plans = [first_fit(made, key) for key in ORDERS.values()] + [
+        best_fit(made),
+        colouring(made),
+    ]
     print(f"{letter}  " + "".join(f"{over(made, plan):10.2f}" for plan in plans))
 
 # %% [markdown]
 # Largest first is far above the bound everywhere, and yet it is best for most of them:
 
 # %%
-largest, begun = ({n: over(made, first_fit(made, ORDERS[by])) for n, made in hard.items()} for by in ("size", "start"))
-print(f"largest first: {min(largest.values()) - 1:.0%} to {max(largest.values()) - 1:.0%} too much")
-print("better in the order in which they begin:", *[letter for letter in hard if begun[letter] < largest[letter]])
+largest, begun = (
+    {n: over(made, first_fit(made, ORDERS[by])) for n, made in hard.items()}
+    for by in ("size", "start")
+)
+print(
+    f"largest first: {min(largest.values()) - 1:.0%} to "
+    f"{max(largest.values()) - 1:.0%} too much"
+)
+print(
+    "better in the order in which they begin:",
+    *[letter for letter in hard if begun[letter] < largest[letter]],
+)
 
 # %% [markdown]
 # No order is best everywhere, so a planner tries several.
@@ -161,7 +188,12 @@ print("better in the order in which they begin:", *[letter for letter in hard if
 # %%
 print("   " + "".join(f"{name:>10}" for name in ORDERS))
 for letter, made in hard.items():
-    print(f"{letter}  " + "".join(f"{over(made, lowest_first(made, key)):10.2f}" for key in ORDERS.values()))
+    print(
+        f"{letter}  "
+        + "".join(
+            f"{over(made, lowest_first(made, key)):10.2f}" for key in ORDERS.values()
+        )
+    )
 assert all(over(made, lowest_first(made)) < 1.3 for made in hard.values())
 
 # %% [markdown]
@@ -171,7 +203,9 @@ assert all(over(made, lowest_first(made)) < 1.3 for made in hard.values())
 # %%
 F = hard["F"]
 found = search(F, tries=2000)
-arenas(F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "MiniMalloc's F")
+arenas(
+    F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "MiniMalloc's F"
+)
 
 # %% [markdown]
 # ## Exact
@@ -180,11 +214,23 @@ arenas(F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "Mini
 # constraint solver can prove the answer where the instance is small:
 
 # %%
-sizes = [(0, 1, 2), (0, 2, 2), (1, 3, 1), (1, 4, 1), (2, 3, 1), (2, 4, 1), (3, 5, 2), (4, 5, 2)]
-puzzle = [Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)]
+sizes = [
+    (0, 1, 2),
+    (0, 2, 2),
+    (1, 3, 1),
+    (1, 4, 1),
+    (2, 3, 1),
+    (2, 4, 1),
+    (3, 5, 2),
+    (4, 5, 2),
+]
+puzzle = [
+    Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)
+]
 proved = exact(puzzle)
 print(
-    f"at most {lower_bound(puzzle)} bytes are live at once, and the smallest arena has {proved.arena} ({proved.status})"
+    f"at most {lower_bound(puzzle)} bytes are live at once, "
+    f"and the smallest arena has {proved.arena} ({proved.status})"
 )
 assert proved.status == "optimal" and proved.arena > lower_bound(puzzle)
 arena(puzzle, proved.offsets, "The smallest arena for eight buffers")
@@ -207,7 +253,10 @@ arena(puzzle, proved.offsets, "The smallest arena for eight buffers")
 # %%
 plan = planned(unet, *inputs, allocate=search)
 result = run(unet, plan, *inputs)
-print(f"{size(plan.arena)}, all bits as without a plan: {bit_equal(result, unet(*inputs))}")
+print(
+    f"{size(plan.arena)}, all bits as without a plan: "
+    f"{bit_equal(result, unet(*inputs))}"
+)
 assert bit_equal(result, unet(*inputs))
 
 # %% [markdown]
@@ -215,7 +264,11 @@ assert bit_equal(result, unet(*inputs))
 
 # %%
 high = max(buffers, key=lambda b: plan.offsets[b.name])
-broken = Plan(plan.order, plan.offsets | {high.name: plan.offsets[high.name] - high.size // 4}, plan.arena)
+broken = Plan(
+    plan.order,
+    plan.offsets | {high.name: plan.offsets[high.name] - high.size // 4},
+    plan.arena,
+)
 try:
     run(unet, broken, *inputs)
     raise AssertionError("this plan should be refused")
@@ -252,10 +305,17 @@ gantt(trained, "A U-Net, training")
 # enough any more:
 
 # %%
-plans = {"first fit by size": first_fit(trained, alignment=64), "search": search(trained, alignment=64, tries=300)}
+plans = {
+    "first fit by size": first_fit(trained, alignment=64),
+    "search": search(trained, alignment=64, tries=300),
+}
 for name, offsets in plans.items():
     print(f"{name:18} {over(trained, offsets):.3f}")
-plan = Plan(tuple(node.name for node in training.graph.nodes), plans["search"], height(trained, plans["search"]))
+plan = Plan(
+    tuple(node.name for node in training.graph.nodes),
+    plans["search"],
+    height(trained, plans["search"]),
+)
 assert bit_equal(run(training, plan, *given), training(*given))
 arenas(trained, plans, "A U-Net in training")
 
@@ -294,7 +354,12 @@ expression = [Task(name, size=1) for name in "abcde"] + [
     Task("all", ("a+b", "c·d+e"), 1),
 ]
 written = [task.name for task in expression]
-print(peak(expression, written), "→", peak(expression, postorder(expression)), " ".join(postorder(expression)))
+print(
+    peak(expression, written),
+    "→",
+    peak(expression, postorder(expression)),
+    " ".join(postorder(expression)),
+)
 assert peak(expression, postorder(expression)) < peak(expression, written)
 
 # %% [markdown]
@@ -317,7 +382,10 @@ turns = [
 orders = {"one by one": postorder(turns), "in turns (Liu)": liu(turns)}
 for name, found in orders.items():
     print(f"{name:<15}{peak(turns, found):3}  {' '.join(found)}")
-over_time({name: usage(turns, found) for name, found in orders.items()}, title="Two orders of one tree")
+over_time(
+    {name: usage(turns, found) for name, found in orders.items()},
+    title="Two orders of one tree",
+)
 
 # %% [markdown]
 # Liu's idea of 1987: cut the order of a subtree at its valleys. Here `big, small` is a segment that climbs to 21 and
@@ -332,14 +400,23 @@ over_time({name: usage(turns, found) for name, found in orders.items()}, title="
 model, inputs = models.ZOO["gpt"].build(), models.ZOO["gpt"].inputs()
 exported = torch.export.export(model, inputs).run_decompositions()
 held = [
-    exported.state_dict.get(s.target, exported.constants.get(s.target)) for s in exported.graph_signature.input_specs
+    exported.state_dict.get(s.target, exported.constants.get(s.target))
+    for s in exported.graph_signature.input_specs
 ]
-gpt = tasks_of(exported.graph_module, *(inputs[0] if value is None else value for value in held))
+gpt = tasks_of(
+    exported.graph_module, *(inputs[0] if value is None else value for value in held)
+)
 given = [task.name for task in gpt]
 found = best_order(gpt)
-print(f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; no order is below {found.lower_bound:,}")
+print(
+    f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; "
+    f"no order is below {found.lower_bound:,}"
+)
 assert found.lower_bound == found.peak < peak(gpt, given)
-over_time({"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)}, title="A small GPT, forward")
+over_time(
+    {"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)},
+    title="A small GPT, forward",
+)
 
 # %% [markdown]
 # Views have no size of their own, and whoever reads a view keeps alive what it looks at. The search stops with a proof:
@@ -354,9 +431,12 @@ from passlab.memory.remat import greedy, optimum
 from passlab.memory.tasks import work
 
 n = 6
-training = [Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 3) for i in range(n)]
+training = [
+    Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 3) for i in range(n)
+]
 training += [
-    Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), 2, cost=2 + i % 3) for i in reversed(range(n))
+    Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), 2, cost=2 + i % 3)
+    for i in reversed(range(n))
 ]
 order = [task.name for task in training]
 print(peak(training, order), "bytes, of which one result is", training[0].size)
@@ -386,7 +466,9 @@ for share in range(95, 40, -6):
     for name, way in (("the optimum", optimum), ("greedy", greedy)):
         if (schedule := way(training, order, budget)) is not None:
             points[name].append((budget, work(training, schedule)))
-assert all(least <= other for (_, least), (_, other) in zip(*points.values(), strict=False))
+assert all(
+    least <= other for (_, least), (_, other) in zip(*points.values(), strict=False)
+)
 tradeoff(points, work(training, order), title="Each byte less costs work")
 
 # %% [markdown]
@@ -403,8 +485,17 @@ from passlab.measure.machine import measure_machine
 from passlab.memory.layout import Edge, Layouts, choose, every, tree
 
 machine = measure_machine()
-conv, relu = {"NCHW": 9e-4, "NHWC": 4e-4, "NCHW8c": 3e-4}, {"NCHW": 1e-4, "NHWC": 1.1e-4, "NCHW8c": 1.2e-4}
-operations = {"conv1": conv, "relu1": relu, "conv2": conv, "relu2": relu, "resize": {"NCHW": 2e-4, "NHWC": 3e-4}}
+conv, relu = (
+    {"NCHW": 9e-4, "NHWC": 4e-4, "NCHW8c": 3e-4},
+    {"NCHW": 1e-4, "NHWC": 1.1e-4, "NCHW8c": 1.2e-4},
+)
+operations = {
+    "conv1": conv,
+    "relu1": relu,
+    "conv2": conv,
+    "relu2": relu,
+    "resize": {"NCHW": 2e-4, "NHWC": 3e-4},
+}
 operations |= {"conv3": conv, "flatten": {"NCHW": 1e-5}}
 names = list(operations)
 edges = tuple(Edge(a, b, 2**20) for a, b in pairwise(names))
@@ -413,7 +504,10 @@ choice = tree(network)
 print(f"converting 1 MiB: {network.convert(2**20) * 1e6:.0f} µs")
 print(", ".join(f"{name} {layout}" for name, layout in choice.items()))
 fastest = {name: min(times, key=times.get) for name, times in operations.items()}
-print(f"each its fastest: {network.seconds(fastest) * 1e6:.0f} µs, together: {network.seconds(choice) * 1e6:.0f} µs")
+print(
+    f"each its fastest: {network.seconds(fastest) * 1e6:.0f} µs, together: "
+    f"{network.seconds(choice) * 1e6:.0f} µs"
+)
 assert math.isclose(network.seconds(choice), network.seconds(every(network)))
 
 # %% [markdown]
@@ -428,12 +522,25 @@ assert math.isclose(network.seconds(choice), network.seconds(every(network)))
 rng = random.Random(0)
 factors = []
 for _ in range(40):
-    some = {f"o{i}": {layout: rng.uniform(1, 9) for layout in ("a", "b", "c")} for i in range(7)}
-    pairs = [(f"o{i}", f"o{j}") for i in range(7) for j in range(i + 1, 7) if rng.random() < 0.6]
-    graph = Layouts(some, tuple(Edge(a, b, rng.randint(0, 5)) for a, b in pairs), bandwidth=2.0)
+    some = {
+        f"o{i}": {layout: rng.uniform(1, 9) for layout in ("a", "b", "c")}
+        for i in range(7)
+    }
+    pairs = [
+        (f"o{i}", f"o{j}")
+        for i in range(7)
+        for j in range(i + 1, 7)
+        if rng.random() < 0.6
+    ]
+    graph = Layouts(
+        some, tuple(Edge(a, b, rng.randint(0, 5)) for a, b in pairs), bandwidth=2.0
+    )
     factors.append(graph.seconds(choose(graph)) / graph.seconds(every(graph)))
 best = sum(factor < 1 + 1e-9 for factor in factors)
-print(f"{best} of {len(factors)} are the best, the worst takes {max(factors):.3f} times as long")
+print(
+    f"{best} of {len(factors)} are the best, "
+    f"the worst takes {max(factors):.3f} times as long"
+)
 assert max(factors) < 1.1
 
 # %% [markdown]
@@ -466,7 +573,10 @@ patterns = {
 }
 for name, addresses in patterns.items():
     asked = transactions(addresses)
-    print(f"{name:<17}{len(asked.sectors):3} sectors{len(asked.lines):4} lines  {asked.used:5.0%} used")
+    print(
+        f"{name:<17}{len(asked.sectors):3} sectors{len(asked.lines):4} lines  "
+        f"{asked.used:5.0%} used"
+    )
 
 # %% [markdown]
 # ## Caches and the order of loops
@@ -483,7 +593,13 @@ matrix = Nest("A[i][j] = 1", {"i": 12, "j": 16}, {"A": (12, 16)})
 def shown(order):
     touched = matrix.addresses(order)
     cells = [divmod(int(at) // matrix.size, 16) for at in touched]
-    return sweep(cells, hits(touched, matrix.size, tiny), (12, 16), tiny.line // matrix.size, f"loops {order}")
+    return sweep(
+        cells,
+        hits(touched, matrix.size, tiny),
+        (12, 16),
+        tiny.line // matrix.size,
+        f"loops {order}",
+    )
 
 
 shown("ij")
@@ -501,25 +617,39 @@ shown("ji")
 from passlab.memory import cachegrind
 
 first_level = Cache(sets=16, ways=4, line=64)
-product = Nest("C[i][j] += A[i][k] * B[k][j]", dict.fromkeys("ijk", 72), {name: (72, 72) for name in "ABC"})
-predicted = {order: misses(product.addresses(order), product.size, first_level) for order in ("ijk", "ikj", "jki")}
+product = Nest(
+    "C[i][j] += A[i][k] * B[k][j]",
+    dict.fromkeys("ijk", 72),
+    {name: (72, 72) for name in "ABC"},
+)
+predicted = {
+    order: misses(product.addresses(order), product.size, first_level)
+    for order in ("ijk", "ikj", "jki")
+}
 for order, count in predicted.items():
     if said := cachegrind.missing():
         print(f"{order}: {count:,} predicted. {said}")
     else:
         seen = cachegrind.counted(product, order, first_level)
-        print(f"{order}: {count:,} predicted, {seen:,} counted, {count / seen - 1:+.2%}")
+        print(
+            f"{order}: {count:,} predicted, {seen:,} counted, {count / seen - 1:+.2%}"
+        )
         assert abs(count / seen - 1) < 0.02
 
 # %% [markdown]
 # And the time? Larger matrices, the caches of this machine, and processor time:
 
 # %%
-large = Nest(product.body, dict.fromkeys("ijk", 400), {name: (400, 400) for name in "ABC"})
+large = Nest(
+    product.body, dict.fromkeys("ijk", 400), {name: (400, 400) for name in "ABC"}
+)
 if not cachegrind.missing():
     taken = {order: cachegrind.seconds(large, order) for order in predicted}
     for order, time_ in taken.items():
-        print(f"{order}: {time_ * 1e3:.0f} ms, {time_ / min(taken.values()):.1f} times the fastest")
+        print(
+            f"{order}: {time_ * 1e3:.0f} ms, "
+            f"{time_ / min(taken.values()):.1f} times the fastest"
+        )
 
 # %% [markdown]
 # With `j` innermost, `B` and `C` are touched along their lines. With `k` innermost, each turn is in another line of

@@ -89,7 +89,9 @@ def stablehlo():
     from jax import lax
 
     def halve(x, n):
-        return lax.fori_loop(0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x)
+        return lax.fori_loop(
+            0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x
+        )
 
     return jax.jit(halve).lower(1, 1).as_text()
 
@@ -151,7 +153,9 @@ def nothing(program):
     return frozenset()
 
 
-liveness = Analysis("liveness", "backward", nothing, nothing, frozenset.union, live_before)
+liveness = Analysis(
+    "liveness", "backward", nothing, nothing, frozenset.union, live_before
+)
 live = solve(count, liveness)
 assert live.before == solve(count, LIVENESS).before
 flow(count, live, title="What is live on each edge")
@@ -280,7 +284,10 @@ join:
 done:
   return s
 """)
-paths, fixpoint = over_all_paths(differ, CONSTANTS)["done"], solve(differ, CONSTANTS).before["done"]
+paths, fixpoint = (
+    over_all_paths(differ, CONSTANTS)["done"],
+    solve(differ, CONSTANTS).before["done"],
+)
 print("over all paths", paths, "  fixpoint", fixpoint)
 assert paths == {"s": 3} and fixpoint == {}
 flow(differ, solve(differ, CONSTANTS))
@@ -365,7 +372,10 @@ join:
 """)
 for block, found in redundant(equal).items():
     for i, holding in found.items():
-        print(f"{block}: `{equal[block].instructions[i]}` is already in {', '.join(holding)}")
+        print(
+            f"{block}: `{equal[block].instructions[i]}` is already in "
+            f"{', '.join(holding)}"
+        )
 assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 
 # %% [markdown]
@@ -453,7 +463,10 @@ counter = overflow(energy, everything, span)
 print(counter)
 assert overflow(energy, safe, span) is None
 exact = energy(*counter.inputs)
-print("planned, largest error:", float((run(energy, safe, *counter.inputs) - exact).detach().abs().max()))
+print(
+    "planned, largest error:",
+    float((run(energy, safe, *counter.inputs) - exact).detach().abs().max()),
+)
 
 # %% [markdown]
 # ## Symbolic shapes
@@ -480,7 +493,12 @@ print("shape of x:", list(x.meta["val"].shape))
 print("ranges:", program.range_constraints)
 for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
     named = dict(zip("bchw", shape, strict=True))
-    print(shape, sizes.accepts(named), runs(program.module(), [shape]), runs(unet, [shape]))
+    print(
+        shape,
+        sizes.accepts(named),
+        runs(program.module(), [shape]),
+        runs(unet, [shape]),
+    )
     assert sizes.accepts(named) == runs(unet, [shape])
 
 # %% [markdown]
@@ -493,7 +511,12 @@ convnet = models.ZOO["convnet"].build()
 ours = shapes(fx.symbolic_trace(convnet), {"x": ("b", "c", "h", "w")})
 theirs = exported(convnet, models.ZOO["convnet"].inputs()).module()
 small = (2, 3, 32, 5)
-print("the network:", runs(convnet, [small]), " ours:", ours.accepts(dict(zip("bchw", small, strict=True))))
+print(
+    "the network:",
+    runs(convnet, [small]),
+    " ours:",
+    ours.accepts(dict(zip("bchw", small, strict=True))),
+)
 try:
     theirs(torch.zeros(small))
 except Exception as error:
@@ -513,7 +536,9 @@ rows, machine = load(), load_machine()
 new = [row for row in rows if row.model == "vit"]
 times = [row.seconds for row in new]
 print(machine)
-print(len(rows), "operators; roofline on the ViT:", score(roofline(new, machine), times))
+print(
+    len(rows), "operators; roofline on the ViT:", score(roofline(new, machine), times)
+)
 
 # %% [markdown]
 # The roofline is a bound, and most operators are far from it. How far depends on their kind and size, and that can be
@@ -524,7 +549,8 @@ old = [row for row in rows if row.model != "vit"]
 fitted = fit(old, machine)
 print("fitted, ViT not seen:", score(fitted(new), times))
 scatter(
-    {"roofline": (roofline(new, machine), times), "fitted": (fitted(new), times)}, title="A ViT that was not measured"
+    {"roofline": (roofline(new, machine), times), "fitted": (fitted(new), times)},
+    title="A ViT that was not measured",
 )
 
 # %% [markdown]
@@ -538,8 +564,12 @@ limit = sorted(row.flops for row in rows)[len(rows) * 3 // 4]
 small_ones = fit([row for row in rows if row.flops <= limit], machine)
 inside = [row for row in new if row.flops <= limit]
 beyond = [row for row in rows if row.flops > 4 * limit]
-print("as large as measured:", score(small_ones(inside), [row.seconds for row in inside]))
-print("larger than measured:", score(small_ones(beyond), [row.seconds for row in beyond]))
+print(
+    "as large as measured:", score(small_ones(inside), [row.seconds for row in inside])
+)
+print(
+    "larger than measured:", score(small_ones(beyond), [row.seconds for row in beyond])
+)
 
 # %% [markdown]
 # Trees repeat the last factor that they have seen. And a table is of one machine: here are a few operators timed now,
@@ -550,7 +580,10 @@ from passlab.dataflow.predict import measure
 
 live = list(measure("mlp", models.ZOO["mlp"].build(), (256, 16), rounds=20))
 for row, guess in zip(live, fitted(live), strict=True):
-    print(f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, predicted {guess * 1e6:7.1f} µs")
+    print(
+        f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, "
+        f"predicted {guess * 1e6:7.1f} µs"
+    )
 
 # %% [markdown]
 # ## Key takeaways

@@ -29,7 +29,18 @@ import torch
 from torch import nn
 
 from passlab import diff, draw, equivalent, timed, trace
-from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, groupable, grouped, measure, wrong
+from passlab.capstone import (
+    BadCompiled,
+    Compiled,
+    Triton,
+    build,
+    counts,
+    examined,
+    groupable,
+    grouped,
+    measure,
+    wrong,
+)
 from passlab.capstone.baselines import BASELINES
 from passlab.capstone.reference import STAGES
 from passlab.capstone.triton import runs_on
@@ -47,10 +58,15 @@ from passlab.drawing import waterfall
 class Everything(nn.Module):
     def __init__(self, width=16, wide=64):
         super().__init__()
-        self.convs = nn.ModuleList(nn.Conv2d(i, width, 3, padding=1, bias=False) for i in (3, width, width))
+        self.convs = nn.ModuleList(
+            nn.Conv2d(i, width, 3, padding=1, bias=False) for i in (3, width, width)
+        )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(3))
         self.left, self.right = nn.Conv2d(width, wide, 1), nn.Conv2d(width, wide, 1)
-        self.head, self.scale = nn.Linear(2 * wide, 10), nn.Parameter(torch.rand(width, 1, 1))
+        self.head, self.scale = (
+            nn.Linear(2 * wide, 10),
+            nn.Parameter(torch.rand(width, 1, 1)),
+        )
 
     def forward(self, x):
         start = torch.relu(self.norms[0](self.convs[0](x)))
@@ -97,7 +113,12 @@ counts(nothing, (x,))
 
 # %%
 why_not = groupable(gm, (x,))
-for groups in ([["norms_2", "add", "relu_2"]], [["convs_0", "relu"]], [["sigmoid", "sigmoid_1"]], [["left", "mean"]]):
+for groups in (
+    [["norms_2", "add", "relu_2"]],
+    [["convs_0", "relu"]],
+    [["sigmoid", "sigmoid_1"]],
+    [["left", "mean"]],
+):
     print(groups, "→", why_not(groups))
 
 # %% [markdown]
@@ -105,7 +126,11 @@ for groups in ([["norms_2", "add", "relu_2"]], [["convs_0", "relu"]], [["sigmoid
 # outside.)
 
 # %%
-chain = [node.name for node in gm.graph.nodes if node.name in ("mul_1", "sigmoid", "mul_2", "sigmoid_1", "add_2")]
+chain = [
+    node.name
+    for node in gm.graph.nodes
+    if node.name in ("mul_1", "sigmoid", "mul_2", "sigmoid_1", "add_2")
+]
 by_hand = Compiled(gm, groups=[chain], schedules={chain[0]: {"vector": 16}})
 program = build(by_hand, (x,))
 print(chain, counts(by_hand, (x,)), sep="\n")
@@ -135,7 +160,13 @@ def scaled(x, scale, out, elements, area, BLOCK: tl.constexpr):
     tl.store(out + at, tl.load(x + at, mask=inside) * factor, mask=inside)
 """
 area, elements = 64 * 64, 16 * 64 * 64
-kernel = Triton(TEXT, "scaled", ["relu_2", "add_1", "mul_1"], [16], {"elements": elements, "area": area, "BLOCK": 4096})
+kernel = Triton(
+    TEXT,
+    "scaled",
+    ["relu_2", "add_1", "mul_1"],
+    [16],
+    {"elements": elements, "area": area, "BLOCK": 4096},
+)
 as_text = Compiled(gm, [["mul_1"]], kernels={"mul_1": kernel})
 for why in (wrong(gm, as_text), examined(as_text, (x,), gm)["differs"]):
     print(why or "fine")
@@ -151,7 +182,11 @@ print(examined(replace(as_text, kernels={"mul_1": less}), (x,), gm)["differs"])
 
 # %%
 last_channels = [0, 2, 3, 1]
-choices = {"by rule": {}, "channels last": {"x": last_channels}, "as it comes": {"x": [0, 1, 2, 3]}}
+choices = {
+    "by rule": {},
+    "channels last": {"x": last_channels},
+    "as it comes": {"x": [0, 1, 2, 3]},
+}
 stored = {name: Compiled(gm, layouts=layouts) for name, layouts in choices.items()}
 for name, compiled in stored.items():
     print(f"{name:14} {counts(compiled, (x,))}")
@@ -189,7 +224,9 @@ waterfall("Kernels started", {name: each.launches for name, each in cost.items()
 # write:
 
 # %%
-waterfall("Bytes read and written", {name: each.bytes for name, each in cost.items()}, "B")
+waterfall(
+    "Bytes read and written", {name: each.bytes for name, each in cost.items()}, "B"
+)
 
 # %% [markdown]
 # The order is the same and the shares are not: a batch norm reads and writes a whole feature map, a constant is small.
@@ -238,7 +275,10 @@ for _ in range(30):
     fresh(x)
     calls.append(perf_counter() - start)
 first, *rest = (1e3 * seconds for seconds in calls)
-print(f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, largest {max(rest):.2f} ms")
+print(
+    f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, "
+    f"largest {max(rest):.2f} ms"
+)
 
 # %% [markdown]
 # **One after the other**: whoever is timed while something else runs loses. `timed` lets all candidates take turns in
@@ -304,7 +344,13 @@ for compiled in (
 # that in one go. Two baselines are left out here because they take a minute: `torch.compile`, and TVM's default.
 
 # %%
-entry = measure(gm, last, (x,), {name: BASELINES[name] for name in ("eager", "reference")}, "everything")
+entry = measure(
+    gm,
+    last,
+    (x,),
+    {name: BASELINES[name] for name in ("eager", "reference")},
+    "everything",
+)
 assert entry.equivalent
 entry
 
@@ -326,7 +372,7 @@ from math import prod
 
 
 def mean_speedup(ratios):
-    """Geometric mean of how many times as fast as eager, from times as shares of eager's."""
+    """Geometric mean of the speed-ups over eager, from times as shares of eager's."""
     return prod(1 / ratio for ratio in ratios) ** (1 / len(ratios))
 
 

@@ -67,21 +67,21 @@ equivalent(before, after)
 # | 11 | [Beyond one chip](day11_wafer.ipynb) | [Place, reduce, scale](../work/day11/wafer.ipynb) |
 # | 12 | [A compiler of your own](day12_capstone.ipynb) | [Everything in one compiler](../work/day12/capstone.ipynb) |
 #
-# In minutes, core + stretch, for somebody who knows Python and a little PyTorch:
+# In minutes, core + stretch, if you know Python and a little PyTorch:
 #
 # | day | lesson | exercises |
 # |---|---|---|
-# | 1 | 75 + 5 | 80 + 200 |
+# | 1 | 70 + 5 | 80 + 195 |
 # | 2 | 65 + 25 | 70 + 240 |
-# | 3 | 70 + 10 | 80 + 310 |
-# | 4 | 70 + 70 | 55 + 470 |
+# | 3 | 70 + 10 | 80 + 295 |
+# | 4 | 70 + 70 | 55 + 455 |
 # | 5 | 75 + 5 | 80 + 195 |
 # | 6 | 70 + 5 | 85 + 240 |
 # | 7 | 70 + 30 | 70 + 330 |
-# | 8 | 70 + 20 | 85 + 160 |
+# | 8 | 70 + 20 | 80 + 160 |
 # | 9 | 75 + 40 | 90 + 275 |
-# | 10 | 70 + 20 | 85 + 180 |
-# | 11 | 70 + 10 | 90 + 155 |
+# | 10 | 70 + 20 | 75 + 180 |
+# | 11 | 70 + 10 | 85 + 145 |
 # | 12 | 65 | 90 + 45 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:

@@ -11,7 +11,10 @@ is stretch: its heading says so, and its points are extra credit.
 
 from __future__ import annotations
 
+import io
+import math
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +31,7 @@ STRETCH = " · stretch"
 _HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
 _RUBRIC = re.compile(rf"^# {source.RUBRIC.begin}.*?^# {source.RUBRIC.end}", re.M | re.S)
 _NUMBER = re.compile(r"\d+")
+_BLANK = (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 class Section(NamedTuple):
@@ -61,7 +65,24 @@ def _words(text: str) -> int:
 
 
 def _lines(text: str) -> int:
-    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
+    """Return the lines of a cell without comments, as they are where a line has 120 columns, however it is wrapped."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError:  # a magic
+        return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
+    count = columns = breaks = last = 0
+    for token in tokens:
+        if token.type in _BLANK:
+            continue
+        if token.type == tokenize.NEWLINE:
+            count += breaks + 1 if breaks else math.ceil((columns + 8) / 120)
+            columns = breaks = 0
+        elif token.start[0] != token.end[0]:  # lines of text
+            breaks += token.end[0] - token.start[0]
+        elif token.start[0] != last:
+            columns += len(token.line.strip()) + 1
+        last = token.end[0]
+    return count
 
 
 def lesson(path: Path, stretch: bool = False) -> int:

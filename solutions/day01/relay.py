@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: an exercise in Relay
 #
-# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. It has a separate
+# One question: number 8 of the day. It is stretch, about 30 minutes: harder, and for extra credit. It has a separate
 # notebook because a process can hold only one TVM, and this one holds that of Relay (0.17). The lesson is
 # [day01_graphs.ipynb](../../course/day01_graphs.ipynb), the other seven questions are in [graphs.ipynb](graphs.ipynb).
 # If Relay is not available on your machine, the first cell tells you; then skip this notebook. For each test case an

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 3 · Graph-level optimizations: exercises
 #
-# Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch: harder,
+# Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 295 minutes, is stretch: harder,
 # and for extra credit. Read the lesson first: [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

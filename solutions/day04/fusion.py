@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 4 · Fusion: exercises
 #
-# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 395 minutes, is stretch: harder, and
+# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

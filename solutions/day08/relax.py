@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 8 · TVM today: exercises
 #
-# Six questions. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch: harder, and
+# Six questions. The core is questions 2 and 4, about 80 minutes; the rest, about 160 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 10 · The polyhedral model: exercises
 #
-# Seven questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch: harder,
+# Seven questions. The core is questions 1, 2 and 3, about 75 minutes; the rest, about 180 minutes, is stretch: harder,
 # and for extra credit. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 11 · Beyond one chip: exercises
 #
-# Seven questions. The core is questions 1, 3 and 4, about 90 minutes; the rest, about 155 minutes, is stretch: harder, and
+# Seven questions. The core is questions 1, 3 and 4, about 85 minutes; the rest, about 145 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day11_wafer.ipynb](../../course/day11_wafer.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

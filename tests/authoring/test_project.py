@@ -18,7 +18,7 @@ from autograder.authoring import answers, notebooks, samples, source
 from autograder.authoring.source import ROOT, blank
 from autograder.engine.flavours import FLAVOURS
 from passlab import exercises
-from passlab.notebook.cells import cells
+from passlab.notebook.cells import Cell, cells
 from tests.support import tiny
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -322,6 +322,26 @@ def test_the_search_for_broken_links_can_fail():
 
 
 # Limits
+
+
+def code_cells(text: str) -> list[Cell]:
+    return [cell for cell in cells(text) if not cell.markdown]
+
+
+def too_wide(text: str) -> list[str]:
+    """Return the lines of code that JupyterLab cuts in a window of 1280 pixels, and the web book."""
+    return [line for cell in code_cells(text) for line in cell.text.split("\n") if len(line) > 88]
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_code_fits_its_cell_and_is_all_there_is_in_it(path):
+    assert too_wide(path.read_text()) == []
+    assert [line for cell in code_cells(path.read_text()) for line in re.findall("^# #+ .*", cell.text, re.M)] == []
+
+
+def test_the_search_for_wide_lines_can_fail():
+    assert too_wide(f"# %%\nx = '{'a' * 82}'\n# %% [markdown]\n# {'a' * 118}\n") == []
+    assert len(too_wide(f"# %%\nx = '{'a' * 83}'\n")) == 1
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)

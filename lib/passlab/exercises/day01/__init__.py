@@ -172,7 +172,7 @@ EXERCISES = (
         title="Read a Relay module",
         points={"valid": 1, "did": 3, "spared": 2},
         difficulty=2,
-        minutes=35,
+        minutes=30,
         stretch=True,
         hints=(
             "relay.analysis.post_order_visit(module['main'], look) calls look(e) exactly once for every expression, "

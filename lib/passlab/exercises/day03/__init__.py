@@ -73,7 +73,7 @@ EXERCISES = (
         title="Algebraic simplification",
         points={"valid": 1, "same": 3, "did": 4, "spared": 4},
         difficulty=4,
-        minutes=100,
+        minutes=85,
         stretch=True,
         hints=(
             "Make the table first: (op, test, replacement), one row for each law. The tests need to answer three "

@@ -147,7 +147,7 @@ EXERCISES = (
         title="From a group to a kernel",
         points={"valid": 1, "same": 4, "did": 2, "spared": 1, "cost": 2},
         difficulty=4,
-        minutes=85,
+        minutes=75,
         stretch=True,
         hints=(
             "Walk the graph once, in its order: a placeholder becomes a load, a call becomes one line that stores "
@@ -199,7 +199,7 @@ EXERCISES = (
         title="What fusion saves",
         points={"valid": 1, "did": 4, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=40,
+        minutes=35,
         stretch=True,
         hints=(
             "Make one list of kernels first: before, each call is a kernel of one; after, the groups, and a kernel "

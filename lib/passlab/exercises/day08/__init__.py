@@ -35,7 +35,7 @@ EXERCISES = (
         title="Fusing by pattern, with a check",
         points={"valid": 1, "same": 1, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=45,
+        minutes=40,
         hints=(
             "is_op('relax.add')(value, bias) is the pattern of a call, with a pattern for every operand; wildcard() "
             "matches anything. The operands of add and multiply match in either order. Keep the patterns of the parts "

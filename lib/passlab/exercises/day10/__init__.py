@@ -13,7 +13,7 @@ EXERCISES = (
         title="Domains and accesses",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=2,
-        minutes=40,
+        minutes=35,
         hints=(
             "Walk the nest with three lists that grow on the way down: the enclosing iterators, the conditions that "
             "hold there, and the time. At a statement all three are complete, and the rest is assembling text: '[N] "
@@ -39,7 +39,7 @@ EXERCISES = (
         title="Dependences",
         points={"valid": 1, "did": 4, "spared": 4},
         difficulty=3,
-        minutes=30,
+        minutes=25,
         hints=(
             "Begin with execution order: schedule.lex_lt_union_map(schedule) holds the pairs of instances of which "
             "the first has the smaller time. Restrict the schedule to the domain first.",
@@ -123,7 +123,7 @@ EXERCISES = (
         title="From a schedule to a loop nest",
         points={"valid": 1, "same": 3, "did": 5},
         difficulty=3,
-        minutes=60,
+        minutes=55,
         stretch=True,
         hints=(
             "Write two recursive functions: one for nodes, which returns statements, and one for expressions. Both "
@@ -175,7 +175,7 @@ EXERCISES = (
         title="The same order in TVM",
         points={"valid": 1, "same": 1, "did": 4, "spared": 3},
         difficulty=3,
-        minutes=45,
+        minutes=50,
         stretch=True,
         hints=(
             "Read the schedule as a list of (variable, n): floor(v/n), and v alone with n = 1. isl helps: "

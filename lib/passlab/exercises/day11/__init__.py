@@ -13,7 +13,7 @@ EXERCISES = (
         title="Five numbers",
         points={"valid": 1, "did": 3, "same": 3, "cost": 1},
         difficulty=2,
-        minutes=35,
+        minutes=30,
         hints=(
             "Three of the numbers are sums or counts over messages, one at a time. For distance and depth, a message "
             "needs those of the messages that it waits for or streams: ask for them first.",
@@ -36,7 +36,7 @@ EXERCISES = (
         title="A place for everything",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=30,
+        minutes=25,
         stretch=True,
         hints=(
             "How many bytes does each core of a p × q rectangle hold? Write that function first. For the window only "
@@ -166,7 +166,7 @@ EXERCISES = (
         title="Where it bends",
         points={"valid": 1, "same": 4, "did": 3, "cost": 1},
         difficulty=3,
-        minutes=40,
+        minutes=35,
         stretch=True,
         hints=(
             "Write one function for the three parts of an iteration, given the block b and the side p. Strong scaling "
