@@ -33,7 +33,7 @@ from passlab.fx.elsewhere import is_marked, refuse
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs
-from passlab.kernels import Kernel, cut, steps
+from passlab.kernels import Kernel, execution_order, extract_group
 from passlab.kernels.primitives import Unsupported, state
 from passlab.kernels.schedule import Knobs
 from passlab.memory.buffers import BadPlan
@@ -104,11 +104,11 @@ def lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModu
         if node not in where and not effects(node) and library.match(gm, [node]):
             where[node], alone = alone, alone + 1
     made, new, held = fx.Graph(), {}, {}
-    for step in steps(gm.graph, where):
+    for step in execution_order(gm.graph, where):
         if step[0] not in where:
             new[step[0]] = made.node_copy(step[0], new.__getitem__)
             continue
-        part, found = cut(gm, step), library.match(gm, step)
+        part, found = extract_group(gm, step), library.match(gm, step)
         name = f"step_{len(held)}"
         held[name] = make(part, step, found, groups[where[step[0]]][0] if where[step[0]] < len(groups) else "")
         results = [nodes[name] for name in part.meta["outputs_of"]]

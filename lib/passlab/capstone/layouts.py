@@ -14,7 +14,6 @@ said. Kernels that read down a column, and a GPU's convolutions, are other cases
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from passlab.fx.effects import effects, written
 from passlab.fx.nodes import attribute
+from passlab.graph.names import did_you_mean
 
 Layouts = Mapping[str, Sequence[int]]
 
@@ -49,8 +49,7 @@ def malformed(gm: fx.GraphModule, layouts: object) -> str | None:
     known = {node.name for node in gm.graph.nodes if node.op != "output"} | _parameters(gm)
     for name, order in layouts.items():
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, 2, 0.5)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            hint = did_you_mean(str(name), known)
             return f"There is a layout for {str(name)[:60]!r}, which is no value and no parameter of the graph.{hint}"
         fits = isinstance(order, list) and all(type(dim) is int for dim in order)
         if not fits or sorted(order) != list(range(len(order))):

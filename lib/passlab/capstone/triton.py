@@ -203,7 +203,10 @@ def _call_misfit(head: str, kernel: Triton, parameters: ast.arguments) -> str | 
 
 
 def argument_misfit(head: str, kernel: Triton, part: fx.GraphModule) -> str | None:
-    """Return how a kernel's arguments do not fit its group, or None. part: the group, by `passlab.kernels.cut`."""
+    """Return how a kernel's arguments do not fit its group, or None.
+
+    part: the group, by `passlab.kernels.extract_group`.
+    """
     reads, made, held = part.meta["inputs_of"], part.meta["outputs_of"], list(state(part))
     for name in kernel.arguments:
         if name not in (*reads, *made, *held):
