@@ -247,7 +247,7 @@ def test_a_dot_that_hangs_or_fails_gives_text_and_a_sentence(monkeypatch, tmp_pa
     fake.write_text(f'#!/bin/sh\nexec sh -c "exec {script}"\n' if "sleep" in script else f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
     monkeypatch.setattr(picture.shutil, "which", lambda _: str(fake))
-    monkeypatch.setattr(picture, "PATIENCE", 1)
+    monkeypatch.setattr(picture, "WAIT_SECONDS", 1)
     made = draw(SMALL)
     assert made.svg == "" and said in made.note and "a = relu(x)" in made.html
 

@@ -85,7 +85,7 @@ def test_transactions_of_a_warp():
         (lambda: Nest("A[i] = A[k]", {"i": 2}, {"A": (4,)}), "'k' is not a sum of loops and numbers; the loops are i"),
         (lambda: Nest("A[i] = B[i]", {"i": 2}, {"A": (4,)}), r"B\[i\] is not an access: the arrays are A"),
         (lambda: Nest("A[i] = 1", {"i": 2}, {"A": (4, 4)}), r"A\[i\]: A has the shape \(4, 4\)"),
-        (lambda: warp([None] * 32), "No lane asks for anything"),
+        (lambda: warp([None] * 32), "No lane is active"),
         (lambda: sweep([(0, 0)], [], (1, 1), 8), "There are 1 accesses and 0 hits or misses"),
         (lambda: sweep([(0, 2)], [True], (1, 2), 8), "is outside of a matrix of 1 × 2"),
         (lambda: over_time({}), "There is no curve to draw"),
@@ -121,7 +121,7 @@ def test_without_valgrind_there_is_a_sentence(monkeypatch):
 
 def test_pictures_draw_and_tell(tmp_path):
     load = warp([4 * lane for lane in range(32)], title="neighbours")
-    assert "neighbours: 4 sectors in 1 line, 100% of the bytes wanted" in load.text
+    assert "neighbours: 4 sectors in 1 line, 100% of the bytes in use" in load.text
     assert "byte     32  ████████  lanes 8–15" in load.text and "<svg" in load.svg
     assert "1 sector in 1 line" in warp([0] * 32).text
     assert "and 32 more sectors" not in warp([64 * lane for lane in range(32)]).text
