@@ -422,7 +422,7 @@ over_time(
 # Views have no size of their own, and whoever reads a view keeps alive what it looks at. The search stops with a proof:
 # it takes sets in the order of their peaks, so the peak of the set at hand is a bound for every order.
 #
-# ## Run it again
+# ## Rematerialisation
 #
 # Training keeps what the way back will read. Here are six steps forward and six back, where step `b3` reads `f3`:
 

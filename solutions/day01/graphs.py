@@ -47,9 +47,9 @@ progress("day01")
 # %% [markdown]
 # ## 1 · Count nodes by kind
 #
-# The first question about a graph: what is in it? A network that is half shape nodes will gain from other passes
-# than one that is all compute. In torch.fx a node calls a function, a method or a module, so the same operation comes
-# in three forms, and what tells them apart is `node.op` together with `node.target`.
+# The first question about a graph: what does it contain? A network of which half the nodes are shape nodes gains from
+# other passes than one of compute nodes only. In torch.fx a node calls a function, a method or a module, so the same
+# operation has three forms; `node.op` and `node.target` tell which.
 
 # %%
 attention = models.ZOO["attention"]
@@ -125,9 +125,9 @@ check("day01.count-kinds", count_kinds)
 # ## 2 · Find the residual edges · stretch
 #
 # `x + f(x)`: the value of `x` takes two paths, and both end in the same addition. The direct one is the residual edge.
-# It is what lets networks be deep, and it costs: `x` must stay in memory while `f` runs, and no pass may change what
-# makes `x` as if `f` were its only user. So a compiler has to find them all, in any graph. Below are two, which are
-# easy to spot by eye.
+# It makes deep networks trainable, at a price: `x` must stay in memory while `f` runs, and no pass may change the
+# producer of `x` as if `f` were its only user. So a compiler has to find all of them, in any graph. The graph below has
+# two, which are easy to see.
 
 
 # %%
@@ -151,8 +151,9 @@ draw(trace(TwoBlocks().eval(), torch.randn(2, 4)), mark=("add", "add_1"))
 # - a longer path leads from a to b as well, through at least one more node, and every node on it, a included, carries
 #   tensors. (A node that carries a number, such as `x.size(0)`, has no `node.meta["tensor_meta"]`.)
 #
-# This is about the graph, not about intentions: `x + 0.04 * x**3` has a residual edge too. Three look-alikes have
-# none: `x * sigmoid(x)`, `cat([x, f(x)])`, and `f(x) + g(x)`, where the paths fork and join without a direct edge.
+# The definition is about the graph, not about intentions: `x + 0.04 * x**3` has a residual edge too. Three similar
+# graphs have none: `x * sigmoid(x)`, `cat([x, f(x)])`, and `f(x) + g(x)`, where the paths fork and join without a
+# direct edge.
 
 
 # %%
@@ -187,8 +188,8 @@ check("day01.residual-edges", residual_edges)
 # %% [markdown]
 # ## 3 · Depth, levels, and what may run in parallel
 #
-# With enough cores a graph takes as long as its longest chain, whatever else is in it. How long is that chain, and
-# which nodes could run at the same time? In the network below `b` has nothing to wait for except `x`.
+# With enough cores a graph takes as long as its longest chain. How long is that chain, and which nodes could run at the
+# same time? In the network below `b` waits only for `x`.
 
 
 # %%
@@ -202,10 +203,10 @@ class Branches(nn.Module):
 draw(trace(Branches(), torch.randn(2, 4)))
 
 # %% [markdown]
-# A **working node** is any node except placeholders, get_attr and output. Its **level** is 0 when it reads no
-# working node, else 1 + the largest level among the working nodes that it reads. The **depth** of the graph is its
-# number of levels. Two working nodes **may run in parallel** when neither needs the other's result, directly or
-# through other nodes. (Nothing in these graphs works in place, so the edges tell everything.)
+# A **working node** is any node except placeholders, get_attr and output. Its **level** is 0 when it reads no working
+# node, else 1 + the largest level among the working nodes that it reads. The **depth** of the graph is its number of
+# levels. Two working nodes **may run in parallel** when neither needs the other's result, directly or through other
+# nodes. (These graphs have no in-place operations, so the edges determine everything.)
 
 
 # %%
@@ -250,10 +251,10 @@ check("day01.levels", levels)
 # %% [markdown]
 # ## 4 · Match FX nodes with ONNX nodes · stretch
 #
-# An exporter does not translate node by node. It merges what it can compute beforehand, splits what the other IR has no
-# operator for, and drops what does nothing. If you are looking for a slow or wrong layer in an exported model, you have
-# to find the way back. Here is a residual block, then what `torch.onnx.export` makes of it, and the names of its ONNX
-# nodes.
+# An exporter does not translate node by node. It merges operations that it can combine beforehand, splits those that
+# the other IR has no operator for, and drops those without effect. To find a slow or wrong layer in an exported model,
+# you have to map its nodes back. Here is a residual block, then the result of `torch.onnx.export`, and the names of its
+# ONNX nodes.
 
 
 # %%
@@ -278,7 +279,7 @@ draw(exported)
 [(node.name, node.op_type) for node in exported.model_proto.graph.node]
 
 # %% [markdown]
-# What may happen to an operation of these blocks (all in eval mode):
+# An operation of these blocks (all in eval mode) can become:
 #
 # | torch.fx | ONNX | word |
 # |---|---|---|
@@ -361,10 +362,10 @@ check("day01.match-onnx", match_onnx)
 # %% [markdown]
 # ## 5 · Swap ReLU for LeakyReLU
 #
-# The first exercise that changes a graph. A ReLU unit whose input is always negative never learns again; LeakyReLU lets
-# a little through (Maas, Hannun, Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013).
-# Swapping one for the other in a finished model sounds like search and replace. The picture shows three ReLUs, and two
-# nodes that only look like one.
+# This is the first exercise that changes a graph. A ReLU unit whose input is always negative never learns again;
+# LeakyReLU passes a fraction of it (Maas, Hannun, Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models,
+# ICML 2013). Swapping one for the other in a finished model sounds like search and replace. The picture shows three
+# ReLUs, and two nodes that only look like one.
 
 
 # %%
@@ -380,7 +381,7 @@ class Mixed(nn.Module):
 draw(trace(Mixed(), torch.randn(2, 4)), mark=("act", "relu", "relu_1"))
 
 # %% [markdown]
-# A ReLU is one of these, and nothing else is:
+# A ReLU is one of these and nothing else:
 #
 # | form | which |
 # |---|---|
@@ -428,17 +429,17 @@ check("day01.swap-relu", swap_relu)
 # %% [markdown]
 # ## 6 · Shapes and dtypes without data · stretch
 #
-# Every plan a compiler makes needs shapes and dtypes: memory, tiles, layouts. Running the model to find them would be
-# cheating, and for a model of 64 GiB it would be slow cheating. Tensors on the `meta` device have a shape, a dtype and
-# no elements, and torch's operations work on them.
+# A compiler needs shapes and dtypes for every plan: memory, tiles, layouts. To find them by running the model would be
+# cheating, and slow for a model of 64 GiB. Tensors on the `meta` device have a shape, a dtype and no elements, and
+# torch's operations work on them.
 
 # %%
 a, b = torch.empty(100_000, 200_000, device="meta"), torch.empty(200_000, 3, dtype=torch.float32, device="meta")
 print((a @ b).shape, (a > 0).dtype, (torch.empty(4, dtype=torch.int64, device="meta") / 2).dtype)
 
 # %% [markdown]
-# Your propagation knows these operations and no others. Where it meets another one it must not guess: it stops and
-# names the node. It does the same where shapes do not fit, since torch's own message does not say where.
+# Your propagation supports these operations and no others. At any other operation it must not guess: it stops and names
+# the node. It does the same where shapes do not fit, since torch's own message does not name the node.
 
 # %%
 FUNCTIONS = {
@@ -502,9 +503,9 @@ check("day01.propagate", propagate)
 # %% [markdown]
 # ## 7 · Straight-line Python to SSA · stretch
 #
-# Why did every graph so far have a fresh name for every value, when the Python code had not? Because something renamed
-# them. Tracing does it in passing; a compiler that reads source code has to do it as a pass, and on straight-line code
-# it is a short one. Watch torch.fx do it: three different `x` in the code, three nodes in the picture.
+# Every graph so far had a new name for every value, although the Python code did not. Tracing renames values as a side
+# effect; a compiler that reads source code needs a pass for it, and for straight-line code it is a short one. Watch
+# torch.fx do it: three different `x` in the code, three nodes in the picture.
 
 
 # %%
@@ -520,9 +521,9 @@ draw(trace(Reuse(), torch.randn(2), torch.randn(2)))
 
 # %% [markdown]
 # Your pass works on the source text. The language: one assignment in a line, `name = expression`, `a, b = …` (also
-# nested, also `a = b = …`), or augmented, `name op= expression`; expressions of names, numbers, strings, tuples,
-# `+ - * / // %`, calls with keywords, fields (`box.x`) and subscripts (`row[0]`). Values are numbers, which cannot be
-# changed in place. A name that is read before it is assigned comes in from outside; functions do too.
+# nested, also `a = b = …`), or augmented, `name op= expression`; expressions of names, numbers, strings, tuples, `+ - *
+# / // %`, calls with keywords, fields (`box.x`) and subscripts (`row[0]`). Values are numbers, which cannot be changed
+# in place. A name that is read before it is assigned is an input from outside; so are functions.
 
 
 # %%
@@ -578,8 +579,8 @@ check("day01.to-ssa", to_ssa)
 # %% [markdown]
 # ## How far you are
 #
-# With the last one done you have read graphs, compared them across IRs, rewritten one, and made one out of text. Day 2
-# takes the rewriting apart: what a pass is, and how to prove that it changed nothing.
+# You have now read graphs, compared them across IRs, rewritten one, and made one from text. Day 2 is about the
+# rewriting: what a pass is, and how to prove that it preserves the function.
 
 # %%
 progress("day01")

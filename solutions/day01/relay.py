@@ -37,8 +37,8 @@ progress("day01")
 # %% [markdown]
 # ## 8 · Read a Relay module · stretch
 #
-# Before a pass changes a module, it has to read it. A function of Relay is an expression that holds its operands,
-# which hold theirs; an expression that two others use is shared, not copied. There is no list of nodes:
+# Before a pass changes a module, it has to read it. A Relay function is an expression that refers to its operands,
+# which refer to theirs; an expression that two others use is shared, not copied. There is no list of nodes:
 # `relay.analysis.post_order_visit(expression, look)` walks them for you and calls `look` once for each expression.
 #
 # | expression | what it is | what it reads |

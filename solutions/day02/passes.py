@@ -47,11 +47,11 @@ progress("day02")
 # %% [markdown]
 # ## 1 · A post-order visitor
 #
-# An analysis needs the results of the operands before it can say something about a node. torch.fx keeps its node list
-# in such an order; most IRs keep only the edges. So here the walk starts at a root and knows nothing but operands. Any
-# order in which operands come before users will do.
+# An analysis needs the results for the operands before it can handle a node. torch.fx keeps its node list in such an
+# order; most IRs have only the edges. So here the walk starts at a root and follows operands. Any order in which
+# operands come before users is correct.
 #
-# Three things go wrong in first versions: a node that is used twice is visited twice (and its operands four times), a
+# First versions often make three mistakes: a node that is used twice is visited twice (and its operands four times), a
 # deep network hits Python's recursion limit, and unused nodes are visited too.
 
 
@@ -95,7 +95,7 @@ def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
 check("day02.visitor", visit)
 
 # %% [markdown]
-# Once it works, a few callbacks are an analysis. These spell out what the last node of a small network computes:
+# With the visitor, a few callbacks make an analysis. These print the formula of the last node of a small network:
 
 # %%
 with suppress(Exception):  # shows nothing before `visit` is written
@@ -110,14 +110,14 @@ with suppress(Exception):  # shows nothing before `visit` is written
 # ## 2 · Fuse conv2d and relu
 #
 # A convolution followed by a ReLU writes its whole result to memory, only for the ReLU to read it back. Every compiler
-# fuses the two. `passlab.fx.ops` has both fused forms, with the operands that the plain ones have:
+# fuses the two. `passlab.fx.ops` has both fused forms, with the operands of the unfused ones:
 #
 # | in the graph | becomes |
 # |---|---|
 # | an `nn.Conv2d` module and a ReLU | a `ConvReLU2d` module, made as `nn.Conv2d` is: channels, kernel size, stride, … |
 # | `F.conv2d(x, weight, …)` and a ReLU | `conv2d_relu(x, weight, …)` |
 #
-# Most of the work is in what must *not* be lost or touched.
+# Most of the work is to keep every attribute, and to leave other nodes alone.
 
 
 # %%
@@ -183,7 +183,7 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
 check("day02.fuse-conv-relu", fuse_conv_relu)
 
 # %% [markdown]
-# What your pass does to one step of a U-Net. Two convolutions end in a ReLU; the third one does not:
+# Your pass on one step of a U-Net. A ReLU follows two of its convolutions, but not the third:
 
 # %%
 with suppress(Exception):  # shows nothing before `fuse_conv_relu` is written
@@ -195,14 +195,14 @@ with suppress(Exception):  # shows nothing before `fuse_conv_relu` is written
 # ## 3 · Fold batch norm into the convolution · stretch
 #
 # In evaluation mode a batch norm multiplies each channel by a number and adds another one. A convolution is linear, so
-# both numbers fit into its weights: one operation less, nothing lost. With running mean μ, running variance σ², and the
-# batch norm's own weight γ and bias β,
+# both numbers can be moved into its weights, which saves an operation. With running mean μ, running variance σ², and
+# the batch norm's own weight γ and bias β,
 #
 # $$\frac{(W * x + b) - \mu}{\sqrt{\sigma^2 + \varepsilon}}\,\gamma + \beta \;=\; (sW) * x + (s(b - \mu) + \beta),
 # \qquad s = \frac{\gamma}{\sqrt{\sigma^2 + \varepsilon}}$$
 #
-# Mind the model that the graph was traced from. A graph shares its modules with it, so a pass that scales `conv.weight`
-# in place ruins the model for everyone else.
+# Do not change the model that the graph was traced from. The graph shares its modules, so a pass that scales
+# `conv.weight` in place ruins the model for its other users.
 
 
 # %%
@@ -265,7 +265,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
 check("day02.fold-batchnorm", fold_batchnorm)
 
 # %% [markdown]
-# The two passes belong together: only when the batch norm is gone does the ReLU stand right behind the convolution.
+# The two passes belong together: only after the batch norm is removed does the ReLU follow the convolution directly.
 
 # %%
 with suppress(Exception):  # shows nothing before both passes are written
@@ -278,8 +278,8 @@ with suppress(Exception):  # shows nothing before both passes are written
 # ## 4 · A pass manager that names the culprit · stretch
 #
 # With twenty passes in a row, a broken graph shows up far from the pass that broke it. A manager verifies the graph
-# after every pass, and so it can name the culprit. It also hands out the facts that passes need. A fact that was
-# computed once is kept, until a pass runs that does not promise to preserve it.
+# after every pass, and so it can name the culprit. It also provides the facts that passes need. It computes each fact
+# once and keeps it until a pass runs that does not promise to preserve it.
 #
 # A pass is described by `passlab.fx.manager.Pass`:
 
@@ -368,8 +368,9 @@ with suppress(Exception):  # shows nothing before the manager and both passes ar
 # %% [markdown]
 # ## 5 · Are two programs the same function? · stretch
 #
-# The question behind every check in this course. Running both on random numbers is the start; the rest is knowing what
-# to compare, and how closely. `float16` has 11 bits and `float64` has 53: one tolerance for both is wrong for one.
+# Every check in this course asks this question. The first step is to run both on random numbers; then you have to
+# decide what to compare, and how closely. `float16` has 11 bits and `float64` has 53: one tolerance for both is wrong
+# for one.
 #
 # `passlab.equivalent` does this and more. Here you write your own, and the next exercise uses it.
 
@@ -463,10 +464,10 @@ with suppress(Exception):  # shows nothing before both are written
 # ## 6 · Eight planted passes: which attribute got lost? · stretch
 #
 # Eight people wrote exercise 2. For each you get a graph before and after: a stack of `nn.Conv2d` with `nn.ReLU`, and
-# what the pass made of it. Some lost an attribute. Not every attribute that *looks* different makes a difference, so
-# comparing lists of attributes convicts the innocent. Use your `equivalent`.
+# the result of the pass. Some lost an attribute. Not every attribute that *looks* different changes the result, so a
+# comparison of attributes would blame correct passes. Use your `equivalent`.
 #
-# This is what pass D did. It lost the padding mode. Does it matter?
+# Pass D lost the padding mode. Does it matter?
 
 # %%
 before, after, image = find("day02.lost-attribute").cases()[3].build()
@@ -524,8 +525,8 @@ check("day02.lost-attribute", lost_attribute)
 # %% [markdown]
 # ## 7 · Break six wrong passes · stretch
 #
-# Now the other way round. Here are six passes that somebody would merge after a quick look. Each matches, rewrites and
-# cleans up correctly; each takes something for granted. Find it, and prove it with a graph.
+# Now the reverse. These are six passes that a hasty review would accept. Each matches, rewrites and cleans up
+# correctly, but each makes an unjustified assumption. Find it, and prove it with a graph.
 
 # %%
 for suspect in SUSPECTS.values():
@@ -580,4 +581,4 @@ with suppress(Exception):  # shows nothing before `counterexample` is written
         display(draw(counterexample(name)[0], title=f"{name} breaks this"))
 
 # %% [markdown]
-# Tomorrow each pass makes a graph cheaper. You will want your visitor, your manager and, more than both, your doubts.
+# Tomorrow each pass makes a graph cheaper. You will need your visitor, your manager, and above all your doubts.

@@ -36,13 +36,13 @@ progress("day02")
 # %% [markdown]
 # ## 8 · The same pass in Relax · stretch
 #
-# In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, and what is
-# different:
+# In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, with these
+# differences:
 #
-# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) says
-#   what becomes of a call. Operands come before users, so their replacements are already known.
+# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) returns
+#   the replacement of a call. Operands come before users, so their replacements are already known.
 # - An operand is a **variable**. `self.lookup_binding(variable)` gives the expression that it is bound to.
-# - A module holds **several functions**, and the pass is about all of them that are `relax.Function`.
+# - A module has **several functions**, and the pass applies to each that is a `relax.Function`.
 # - An unused binding does not disappear by itself: clean-up is a separate pass.
 
 

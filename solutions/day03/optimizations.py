@@ -19,8 +19,8 @@
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a hint, three for
-# each question. A pass may edit the graph it gets and return it. Pictures stay away until there is an answer. For each
-# test case an answer has five seconds of computing time, unless its text says otherwise.
+# each question. A pass may edit the graph it gets and return it. Pictures appear once there is an answer. For each test
+# case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import copy
@@ -51,7 +51,8 @@ progress("day03")
 # ## Before you start: what a node does besides computing
 #
 # Whether a node may be computed earlier, once instead of twice, or not at all depends on its side effects. torch knows
-# them; `passlab.fx.effects` asks it. You are free to use these two, in any exercise of today:
+# its operators' effects, and `passlab.fx.effects` looks them up. You may use these two functions in every exercise of
+# today:
 
 
 # %%
@@ -68,7 +69,7 @@ for node in noisy.graph.nodes:
     print(f"{node.name:<8} effects: {', '.join(effects(node)) or '-':<10} its memory is written: {node in memory}")
 
 # %% [markdown]
-# `add_` writes through a view, so it is `relu`'s memory that changes. What the words mean:
+# `add_` writes through a view, so the memory of `relu` changes. The words mean:
 
 # %%
 EFFECTS
@@ -76,9 +77,9 @@ EFFECTS
 # %% [markdown]
 # ## 1 · Constant folding · stretch
 #
-# Weights are transposed, scales are rooted and halved at every call, though they are the same at every call. Python
-# arithmetic is gone before the graph exists; what is left to fold are expressions over parameters, buffers and the
-# shapes of both.
+# Every call transposes weights and computes roots of scales, although they are the same at every call. Python
+# arithmetic is gone before the graph exists; expressions over parameters, buffers and their shapes are left to be
+# folded.
 
 
 # %%
@@ -166,8 +167,8 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · Dead code elimination
 #
-# The shortest pass of all, and the one that is wrong most often: that a value is unused says nothing about what
-# computing it does. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
+# This is the shortest pass, and the one that is wrong most often: a value may be unused, and its computation may still
+# have an effect. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
 
 
 # %%
@@ -214,8 +215,8 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · Common subexpression elimination
 #
-# Number the values: walk the graph once, give every node a key that says what it computes, and the second node with a
-# key is the first one (Cocke 1970; *hash-consing* where the table makes the nodes). All the care goes into the key.
+# Number the values: walk the graph once, give every node a key for its computation, and replace the second node with a
+# key by the first (Cocke 1970; *hash-consing* if the table creates the nodes). The difficulty is in the key.
 
 
 # %%
@@ -468,9 +469,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 5 · The pipeline
 #
-# One pass makes work for another: folding leaves equal constants, CSE leaves `where(c, y, y)`, and everything leaves
-# dead nodes. So passes run in sweeps until a whole sweep changes nothing, a *fixpoint*. In which order? For a handful
-# of passes one can simply try them all. `passlab.fx.stages` has small passes for that: each knows a law or two.
+# One pass creates work for another: folding leaves equal constants, CSE leaves `where(c, y, y)`, and everything leaves
+# dead nodes. So passes run in sweeps until a whole sweep changes nothing, a *fixpoint*. In which order? For a few
+# passes you can try them all. `passlab.fx.stages` has small passes for that: each applies a law or two.
 
 # %%
 for name, stage in STAGES.items():
@@ -518,7 +519,7 @@ check("day03.pipeline", pipeline)
 
 
 # %% [markdown]
-# A model with one target for each of your own four passes, and the best order for them:
+# A model with one target for each of your four passes, and their best order:
 
 
 # %%
@@ -543,14 +544,15 @@ with suppress(Exception):
 # %% [markdown]
 # ## 6 · A GELU matcher · stretch
 #
-# GELU is the Gaussian's way to gate (Hendrycks and Gimpel, arXiv 1606.08415), and models write it out in two forms:
+# GELU multiplies x by the Gaussian's distribution function (Hendrycks and Gimpel, arXiv 1606.08415), and models write
+# it in two forms:
 #
 # - `0.5 * x * (1 + erf(x / √2))`, which is `F.gelu(x)`;
 # - `0.5 * x * (1 + tanh(√(2/π) * (x + 0.044715 * x³)))`, which is `F.gelu(x, approximate="tanh")`, and differs from the
 #   first by up to 5e-4: it must not become plain gelu.
 #
-# Spelled out, no two code bases agree: halves in front or behind, `x / √2` or `0.7071… * x`, `x**3` or `x * x * x`. A
-# matcher that follows one spelling misses the rest; one that is loose about constants fires on what is not GELU.
+# Every code base spells it differently: halves in front or behind, `x / √2` or `0.7071… * x`, `x**3` or `x * x * x`. A
+# matcher for one spelling misses the others; one that is careless about constants matches formulas that are not GELU.
 
 
 # %%
@@ -670,7 +672,7 @@ def around(gate, up):
 check("day03.gelu", match_gelu)
 
 # %% [markdown]
-# The zoo's GPT block writes its GELU out. Found?
+# The zoo's GPT block spells out its GELU. Does your pass find it?
 
 # %%
 with suppress(Exception):
@@ -681,13 +683,13 @@ with suppress(Exception):
 # %% [markdown]
 # ## 7 · Channels last · stretch
 #
-# Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the rest of the
-# world want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so
-# the layout is propagated: `relu` and its like take either and give what they got. Where should the borders run? The
-# rules are data, in `passlab.fx.layout`:
+# Convolutions are faster on images with NHWC order in memory (`torch.channels_last`); flattening and other code need
+# NCHW. Every conversion copies the image. A pair of conversions around each convolution costs more than it gains, so
+# the layout is propagated: `relu` and similar operations accept either layout and keep it. Where are the best borders?
+# The rules are data, in `passlab.fx.layout`:
 #
-# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; a node that takes any must get all its images in *one* layout, which
-#   is also its result's;
+# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; a node that accepts any must get all its images in *one* layout,
+#   which its result then has;
 # - inputs and outputs of the program are NCHW; weights do not count (`is_image(node)` is false for them);
 # - `x.to(memory_format=torch.channels_last)` converts to NHWC, `torch.contiguous_format` back to NCHW.
 
@@ -754,10 +756,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 8 · The other way round · stretch
 #
-# To understand what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps:
-# `fold`, `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one
-# node. For one sweep, put in a target for each. For more, what a stage removes has to lay open the next one's target:
-# after `cse` has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
+# To understand what a pass needs, write a program for it. Four stages of `passlab.fx.stages` run in sweeps: `fold`,
+# `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one node. For
+# one sweep, include a target for each. For more, each removal has to expose the target of the next stage: only after
+# `cse` has merged `a` and `b` can `simplify` handle `where(c, a, b)`.
 
 
 # %%

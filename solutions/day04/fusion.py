@@ -53,9 +53,8 @@ progress("day04")
 # ## 1 · Chains of element-wise operations
 #
 # Five element-wise operations in a row read and write the tensor five times; as one kernel, once. Which of them can be
-# put together? Here a kernel has *one* result, the value of its last node. What is in the middle is never written to
-# memory, so no other node may use it. (Kernels with several results exist: torch.compile makes them, TVM's FuseOps does
-# not.)
+# combined? Here a kernel has *one* result, the value of its last node. The other values are never written to memory, so
+# no node outside may use them. (Kernels with several results exist: torch.compile makes them, TVM's FuseOps does not.)
 
 
 # %%
@@ -95,7 +94,7 @@ check("day04.chains", chains)
 
 
 # %% [markdown]
-# A GELU written out: your groups framed, and as kernels that run.
+# A GELU, spelled out: your groups in frames, and as kernels that run.
 
 
 # %%
@@ -111,9 +110,9 @@ with suppress(Exception):
 # ## 2 · May this group be one kernel?
 #
 # A kernel starts when all its inputs are ready, and its results are ready when it ends. So a group must be *convex*: no
-# path may lead out of it and back into it. Memory counts, too: a node that reads what another one overwrites has to
-# stay on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from
-# `passlab.fx.effects`) lists the nodes that must run before a node for that reason; for most nodes it is empty.
+# path may lead out of it and back into it. Memory counts, too: a node that reads memory which another one overwrites
+# has to stay on its side of the write, although neither reads the other's value. `memory_order(graph)[node]` (from
+# `passlab.fx.effects`) lists the nodes that must run before a node for this reason; for most nodes the list is empty.
 
 
 # %%
@@ -157,7 +156,7 @@ check("day04.convex", obstacle)
 
 
 # %% [markdown]
-# Softmax written out. Each pair of its operations, and the obstacle:
+# Softmax, spelled out: each pair of its operations, and the obstacle:
 
 
 # %%
@@ -176,13 +175,13 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · Linear, bias and activation · stretch
 #
-# A matrix product is followed by a sum and an activation in every layer of every transformer. Each of the two reads and
-# writes the whole result again, for one addition and one function of a number. Libraries have one kernel for all three
-# (an *epilogue* of the product, in the words of cuBLASLt and CUTLASS); here it is `passlab.fx.ops.linear_act`:
+# In every layer of every transformer, a sum and an activation follow a matrix product. Each of them reads and writes
+# the whole result again, for one addition or one function of each number. Libraries have one kernel for all three (an
+# *epilogue* of the product, in the words of cuBLASLt and CUTLASS); here it is `passlab.fx.ops.linear_act`:
 #
 #     linear_act(x, weight, bias, "relu")      # or "gelu", "gelu_tanh", "silu"; weight is (outputs, inputs)
 #
-# The formula is short, and its spellings are many.
+# The formula is short, but it has many spellings.
 
 
 # %%
@@ -333,7 +332,7 @@ check("day04.linear-act", fuse_linear_act)
 
 # %% [markdown]
 # The second half of a transformer's block, with GELU as a module. The addition at the end reads the second layer's
-# value without an activation: that layer stays.
+# value without an activation, so that layer stays.
 
 
 # %%
@@ -354,13 +353,13 @@ with suppress(Exception):
 # ## 4 · Attention · stretch
 #
 # Between the two products there is a tokens × tokens matrix, the one value in a transformer that grows with the square
-# of the text length. `F.scaled_dot_product_attention` works through it piece by piece and never has it in memory as a
-# whole (FlashAttention: Dao et al., NeurIPS 2022; for q, k and v of four dimensions). Two things to know about the op:
+# of the text length. `F.scaled_dot_product_attention` processes it piece by piece and never has all of it in memory
+# (FlashAttention: Dao et al., NeurIPS 2022; for q, k and v of four dimensions). Two properties of the op matter:
 #
 # - without `scale=` it divides by the root of the head's width; where the program has no scale, pass `scale=1.0`;
 # - a boolean `attn_mask` is true where to **look**; the mask of `masked_fill` is true where not to.
 #
-# And a row in which everything is masked has no largest score: written out, it is 0 / 0. The op gives zeros there.
+# And a fully masked row has no largest score: the spelled-out program computes 0 / 0. The op gives zeros there.
 
 # %%
 q = torch.randn(1, 1, 512, 16)
@@ -375,7 +374,7 @@ by_op = F.scaled_dot_product_attention(q, q, q, attn_mask=~blind, scale=1.0)
 assert by_hand.isnan().all() and (by_op == 0).all()
 
 # %% [markdown]
-# So the law promises a value only where the program has one: where the program gives NaN or infinity, the op may give
+# So the law holds only where the program has a value: where the program gives NaN or infinity, the op may give
 # anything.
 
 
@@ -600,7 +599,7 @@ def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
 check("day04.attention", fuse_attention)
 
 # %% [markdown]
-# The block of GPT-2 in the zoo writes its attention out. After your pass the matrix of scores is gone:
+# The block of GPT-2 in the zoo spells out its attention. After your pass the matrix of scores is gone:
 
 # %%
 with suppress(Exception):
@@ -612,10 +611,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 5 · From a group to a kernel · stretch
 #
-# A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
-# y = exp(x) · exp(x), with exp computed once: a value that is used twice goes into a buffer of one element, which
-# becomes a register. An expression that appears in two places is computed in both. After thirty lines like x = x * x
-# that is 2³⁰ times, and TVM visits them all: the check then reports that your answer was still running.
+# Now turn a group into a kernel. TensorIR is TVM's language for kernels: buffers, loops, stores. Here is y = exp(x) ·
+# exp(x), with exp computed once: a value that is used twice is stored in a buffer of one element, which becomes a
+# register. An expression that appears in two places is computed in both. After thirty lines like x = x * x it appears
+# 2³⁰ times, and TVM visits each: the check then reports that your answer was still running.
 
 # %%
 TIR = tvm.tirx
@@ -633,8 +632,8 @@ square = TIR.PrimFunc([given, made], TIR.For(i, 0, 4, TIR.ForKind.SERIAL, TIR.Se
 print(square)
 
 # %% [markdown]
-# An element of a buffer is an expression, and so is everything made of it: `a + b`, `-a`, `a > b` (operands of one
-# type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`,
+# An element of a buffer is an expression, and so is every combination of expressions: `a + b`, `-a`, `a > b` (operands
+# of one type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`,
 # `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`, `TIR.And(p, q)`, `TIR.Or(p, q)`, `TIR.Not(p)`. A buffer without
 # dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
 #
@@ -642,11 +641,11 @@ print(square)
 # there is read at 0. **Types**: the result's is in `node.meta["tensor_meta"].dtype`, but a comparison works in the type
 # of its operands (`torch.result_type`), and `n < 0.5` of integers is not a comparison with 0. Both operands are rounded
 # to that type before they are compared, even a number: next to float16, 0.1 is `torch.tensor(0.1,
-# dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels
-# do, and what TVM expects. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum propagate it;
-# `TIR.max` does not. TVM simplifies as if all numbers were finite: `a.equal(a)` is True for NaN, too, and `a != a` False.
-# So ask `TIR.isnan`; that of bfloat16 raises an error ("not supported for isnan op"): test it in float32. (`a - a` and
-# `a * 0` become 0, too. No case asks for NaN there.) **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
+# dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: kernels do that, and
+# TVM expects it. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum propagate it; `TIR.max`
+# does not. TVM simplifies as if all numbers were finite: `a.equal(a)` is True for NaN, too, and `a != a` False. So ask
+# `TIR.isnan`; that of bfloat16 raises an error ("not supported for isnan op"): test it in float32. (`a - a` and `a * 0`
+# become 0, too. No case asks for NaN there.) **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %%
@@ -769,8 +768,8 @@ check("day04.codegen", codegen)
 
 
 # %% [markdown]
-# Your kernel for a group that a transformer has in each of its layers, the tanh form of GELU. Eight operations, one
-# pass:
+# Your kernel for a group of every layer of a transformer, the tanh form of GELU: eight operations, one pass over the
+# data:
 
 
 # %%
@@ -784,10 +783,10 @@ with suppress(NotImplementedError):
 # %% [markdown]
 # ## 6 · To fuse or not · stretch
 #
-# A kernel that TVM makes of a group computes **one** value, its result, and everything else in place, wherever and as
-# often as it is used there. That costs no memory, and sometimes a lot of arithmetic: each element of a product reads a
-# whole row, each element of a matrix reads its element of a row vector, and each use of a sum adds it up again. A value
-# that is in several groups is computed in each of their kernels. So fusing can lose.
+# TVM's kernel for a group computes **one** value, its result, and every other value in place, each time it is used.
+# That takes no memory, but sometimes a lot of arithmetic: each element of a product reads a whole row, each element of
+# a matrix reads its element of a row vector, and each use of a sum adds it up again. A value that is in several groups
+# is computed in each of their kernels. So fusing can lose.
 
 # %%
 judged = exercises.module("day04.cost")
@@ -800,7 +799,7 @@ for situation in judged.situations(random.Random(3))[:7]:
 # %% [markdown]
 # Both sides are TVM kernels with the same scheduling rule, on one core. A cost model predicts which side is faster,
 # from the graph and a few numbers of the machine. It need not predict the time. (Your answer is judged by arithmetic,
-# not by a clock: on other machines than this one, and the same everywhere.)
+# not by a clock: for other machines than this one, and with the same result everywhere.)
 
 
 # %%
@@ -887,7 +886,7 @@ check("day04.cost", cost)
 
 
 # %% [markdown]
-# Which of the terms decide? Leave one out by making it free on the machine, and count what is still right:
+# Which of the terms decide? Remove one by making it free on the machine, and count the correct answers:
 
 # %%
 WITHOUT = {
@@ -907,16 +906,16 @@ with suppress(NotImplementedError):
         print(f"{name:<20} {right} of {len(choices)} right")
 
 # %% [markdown]
-# Registers decide nothing here: a value that does not fit goes to the first-level cache, which is near. On a GPU a
-# kernel with many live values runs with fewer threads at a time, and there the term counts.
+# Registers decide nothing here: a value that does not fit is kept in the fast first-level cache. On a GPU a kernel with
+# many live values runs with fewer threads at a time, so the term counts there.
 
 # %% [markdown]
 # ## 7 · What fusion saves · stretch
 #
-# Fusing saves two things: kernel launches, and bytes that travel to memory and back. Both follow from the graph alone,
+# Fusing saves kernel launches, and bytes that are written to memory and read back. Both follow from the graph alone,
 # and, with three numbers of a machine, so does a bound: a kernel is no faster than its bytes and no faster than its
-# operations. That is the **roofline**. Below its *ridge*, the operations/byte at which both take equally
-# long, memory decides, and there fewer bytes are less time.
+# operations. That is the **roofline**. Below its *ridge*, the operations/byte at which both take equally long, memory
+# decides: fewer bytes take less time.
 
 
 # %%
@@ -1014,8 +1013,8 @@ programs = {"before": chain, "after": fused(chain, [names])}
 display(traffic({name: bytes_moved(gm).detail for name, gm in programs.items()}))
 
 # %% [markdown]
-# And under the roof of this machine, whose three numbers are measured now. Fusing moves the program to the right: the
-# same operations, fewer bytes. The distance to the roof is what its kernels could still gain.
+# Now place both under the roofline of this machine, whose three numbers are measured here. Fusing moves the program to
+# the right: the same operations, fewer bytes. The distance to the roof is the remaining potential of its kernels.
 
 # %%
 machine = measure_machine()

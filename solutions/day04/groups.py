@@ -19,8 +19,8 @@
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a hint, one of
-# three. The check asks the real Relay (TVM 0.17), so this notebook holds that TVM, and the other one of day 4 the TVM
-# of today. For each test case an answer has five seconds of computing time, unless its text says otherwise.
+# three. The check compares with the real Relay (TVM 0.17), so this notebook loads that TVM, and the other one of day 4
+# the current TVM. For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 from collections import Counter
@@ -38,8 +38,8 @@ progress("day04")
 # %% [markdown]
 # ## 1 · The groups of FuseOps, on FX · stretch
 #
-# Which nodes end in one kernel? Relay decides it by the op pattern of each node and by its post-dominator, the
-# first node that every path from it to the output passes through. Do the same on an FX graph. `pattern(node)` and
+# Which nodes become one kernel? Relay decides it by the op pattern of each node and by its post-dominator, the first
+# node that every path from it to the output passes through. Do the same on an FX graph. `pattern(node)` and
 # `post_dominators(graph)` are given; you find the groups. These are all the rules:
 #
 # **Edges.** An edge from an operand to a user has the pattern of the user, but 0 if that is 1 (broadcast) and the
@@ -63,10 +63,10 @@ progress("day04")
 # **Lists.** What `cat` reads is a list, a separate value for Relay: in phases 1 and 2 no group joins a `cat`, and
 # none passes one that is between. No group ever joins the output.
 #
-# **Size.** Each node has a number, at first 1, a `cat` 2, for its list. When groups join another, the number of its last
-# node grows by the numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in the
-# post-dominator's group, plus those of the node and of all between, is more than 256. This also bounds the work on a
-# large graph: a node with more than 256 nodes between itself and its post-dominator need not be looked at.
+# **Size.** Each node has a number, at first 1, a `cat` 2, for its list. When groups join another, its last node's
+# number grows by the numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in
+# the post-dominator's group, plus those of the node and of all between, is more than 256. This also bounds the work on
+# a large graph: a node with more than 256 nodes between itself and its post-dominator need not be looked at.
 
 
 # %%

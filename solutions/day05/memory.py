@@ -43,7 +43,7 @@ from passlab.memory.tasks import Task, usage
 progress("day05")
 
 # %% [markdown]
-# ## 1 · What lives when
+# ## 1 · Live ranges
 #
 # A plan places storages, not values. Find those that a graph makes, and for each of them from which step to which it
 # is live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
@@ -110,7 +110,7 @@ class Recorder(fx.Interpreter):
 check("day05.liveness", liveness)
 
 # %% [markdown]
-# ## 2 · Where everything goes
+# ## 2 · Offsets in an arena
 #
 # Give each buffer its place in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
 # [3, 5) have no step in common. The arena ends where the last buffer ends, rounded up to the alignment, and it should
@@ -178,7 +178,7 @@ except Exception:
     print("The picture needs an answer to question 2.")
 
 # %% [markdown]
-# ## 3 · What a warp asks for
+# ## 3 · The transactions of a warp
 #
 # All 32 lanes of a warp load at once. Memory hands out whole sectors of 32 bytes, and a line of 128 bytes is four of
 # them. Count what one load takes. Addresses need not be multiples of the size: an element may lie across the edge of
@@ -533,7 +533,7 @@ def layout(
 check("day05.layout", layout)
 
 # %% [markdown]
-# ## 8 · Run it again · stretch
+# ## 8 · Rematerialisation · stretch
 #
 # The tasks of question 6 again, and now with `cost`, the work of a run. They stand in an order in which they can run.
 # In a schedule a task may run several times: a reader takes the latest result, and between the last reader of one

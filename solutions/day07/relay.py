@@ -20,8 +20,8 @@
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens a hint,
 # three for each question. All modules are modules of the real Relay (TVM 0.17), and what your pass returns is built and
-# run. A Relay module is never edited: a pass returns a new one. Pictures stay away until there is an answer. For each
-# test case an answer has five seconds of computing time, unless its text says otherwise.
+# run. A Relay module is never edited: a pass returns a new one. Pictures appear once there is an answer. For each test
+# case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import itertools
@@ -46,10 +46,10 @@ progress("day07")
 
 
 # %% [markdown]
-# ## 1 · What a pipeline leaves
+# ## 1 · Count operators after each pass
 #
-# The first thing to know about a pass is what it changed. Count. A Relay function is a graph: a value that is used
-# twice is there once. After `FuseOps` the operators are inside functions, where they still count.
+# To see what a pass changed, count the operators. A Relay function is a graph: a value that is used twice exists once.
+# After `FuseOps` the operators are inside functions, where they still count.
 
 
 # %%
@@ -90,8 +90,8 @@ def count_calls(mod: tvm.IRModule) -> dict[str, int]:
 check("day07.pipeline-counts", pipeline_counts)
 
 # %% [markdown]
-# A residual block with its parameters bound, and the same block with its parameters left as inputs. In the second, what
-# is there to fold?
+# A residual block with its parameters bound, and the same block with its parameters left as inputs. What can be folded
+# in the second?
 
 # %%
 with suppress(Exception):
@@ -109,8 +109,8 @@ with suppress(Exception):
 # module for it. In Relay, the operators of one instruction are wrapped in a function whose attribute `Composite` names
 # it; `Primitive` keeps later passes from looking inside.
 #
-# `relay.ExprMutator` walks for you: it visits each node once, remembers its replacement, and makes new nodes where
-# operands changed. You decide what replaces a call, in `visit_call`.
+# `relay.ExprMutator` visits each node once, remembers its replacement, and creates new nodes where operands changed. In
+# `visit_call` you return the replacement of a call.
 
 
 # %%
@@ -186,9 +186,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · Batch norm is two operations · stretch
 #
-# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` writes it out like
-# that, and then the numbers can be folded. Write it. (For the order of the operands of `nn.batch_norm` and its
-# settings, see `help(relay.nn.batch_norm)`.)
+# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` rewrites it in
+# this form, and then the numbers can be folded. Write that pass. (For the order of the operands of `nn.batch_norm` and
+# its settings, see `help(relay.nn.batch_norm)`.)
 
 
 # %%
@@ -248,7 +248,7 @@ class Unpack(relay.ExprMutator):
 check("day07.batchnorm", simplify_batch_norm)
 
 # %% [markdown]
-# Yours beside TVM's, on a residual block:
+# Your result beside TVM's, on a residual block:
 
 # %%
 with suppress(Exception):
@@ -258,11 +258,11 @@ with suppress(Exception):
     print(f"the same as SimplifyInference, node by node: {tvm.ir.structural_equal(mine, theirs)}")
 
 # %% [markdown]
-# ## 4 · What FuseOps will do · stretch
+# ## 4 · Predict the groups of FuseOps · stretch
 #
-# Which calls end in one kernel? Relay decides it with two things: a *pattern* for each operator, which says how hard it
-# is to fuse, and the *post-dominator* of each node, the first place through which everything that is computed from it
-# must come. Foretell the decision, without asking `FuseOps`. The rules, all of them:
+# Which calls become one kernel? Relay decides by the *pattern* of each operator, which says how hard it is to fuse, and
+# by the *post-dominator* of each node, the first node that every path from it to the output passes through. Predict the
+# decision without calling `FuseOps`. These are all the rules:
 #
 # **Nodes.** Calls, constants, tuples, projections and inputs, in the order of `relay.analysis.post_order_visit`
 # (without the operators, which it visits, too). The pattern of a call is its operator's `get_attr("TOpPattern")`; a
@@ -271,15 +271,15 @@ with suppress(Exception):
 # the shape of the result; for a field of a tuple, and the tuple of a projection, 2.
 #
 # **Post-dominators.** From the last node to the first. The value that main returns has none; for every other node it is
-# the node where its readers meet: the reader itself if there is one, else where the ways from post-dominator to
-# post-dominator that begin at its readers join. The *path pattern* of a node is the largest of the edges to its readers
-# and of the path patterns of the nodes passed until they join.
+# the node where the paths from its readers meet: the reader itself if there is one, else the node where the chains of
+# post-dominators that begin at its readers join. The *path pattern* of a node is the largest of the edges to its
+# readers and of the path patterns of the nodes passed until they join.
 #
 # **Groups.** At first each node is a group, and its *kind* is its pattern. The kind of a group is that of its last
 # node. There are three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those
-# without a post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table
-# asks is fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is
-# of kind 4, the last node of the group they join is of kind 4 from then on.
+# without a post-dominator. *Between* are the nodes on the paths from a node to its post-dominator. If the conditions in
+# the table hold, the groups of the node and of those between join the group of the post-dominator. If one of them is of
+# kind 4, the last node of the group they join is of kind 4 from then on.
 #
 # | kind of the node | phase | path pattern | groups between | group of the post-dominator |
 # |---|---|---|---|---|
@@ -292,8 +292,8 @@ with suppress(Exception):
 #
 # **Size.** Each node has a number, at first 1. When groups join another, the number of its last node grows by the
 # numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in the post-dominator's
-# group, plus those of the node and of all between, is more than `max_depth`. (So what has joined before is counted
-# partly: the limit is an estimate, and TVM's groups can be larger.)
+# group, plus those of the node and of all between, is more than `max_depth`. (So nodes that have joined before are
+# counted only in part: the limit is an estimate, and TVM's groups can be larger.)
 
 
 # %%
@@ -432,8 +432,8 @@ with suppress(Exception):
 # %% [markdown]
 # ## 5 · A pass instrument · stretch
 #
-# What runs when TVM builds a module? Documentation says one thing, tutorials another. A pass instrument is asked before
-# and after every pass, so it can simply write down what happens, and what each pass did to the size of the module.
+# Which passes run when TVM builds a module? Documentation and tutorials disagree. TVM calls a pass instrument before
+# and after every pass, so it can record each run, and the change in the size of the module.
 
 
 # %%
@@ -514,9 +514,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 6 · What runs at which level
 #
-# Every pass says which level it wants (`info.opt_level`), and a `Sequential` leaves out those above the level of the
-# context. Whoever calls a pass directly does not ask. So make the table by looking. `relay.optimize` is the part of
-# `relay.build` that works on Relay: it takes milliseconds.
+# Every pass has a level (`info.opt_level`), and a `Sequential` skips those above the level of the context. A direct
+# call of a pass does not check it. So make the table by observation. `relay.optimize` is the part of `relay.build` that
+# works on Relay, and takes milliseconds.
 
 
 # %%
@@ -555,9 +555,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 7 · Common subexpressions, as a function pass · stretch
 #
-# Day 3's pass on a typed graph. There are no names and no order any more: an expression that is read twice is one
-# object with two readers, and an `ExprMutator` visits it once. Two objects that compute the same are what you look for.
-# TVM's own `EliminateCommonSubexpr` leaves some of them.
+# Day 3's pass on a typed graph. It has no names and no order: an expression that is read twice is one object with two
+# readers, and an `ExprMutator` visits it once. Look for two objects that compute the same. TVM's own
+# `EliminateCommonSubexpr` leaves some of them.
 
 
 # %%
@@ -627,7 +627,7 @@ with suppress(Exception):
     display(diff(twins, cse(twins), title="Your pass"))
 
 # %% [markdown]
-# TVM's own pass on the same module. Equal constants are one value to it only where they are single numbers:
+# TVM's own pass on the same module merges equal constants only if they are single numbers:
 
 # %%
 with suppress(Exception):
@@ -637,8 +637,8 @@ with suppress(Exception):
 # %% [markdown]
 # ## 8 · Dead code, as a function pass · stretch
 #
-# In a graph without names, an unused value is not there at all. Dead code needs a name (`let`) or a tuple of which only
-# some fields are taken. Importers and passes make both.
+# In a graph without names, an unused value does not exist. Dead code needs a name (`let`) or a tuple of which only some
+# fields are read. Importers and passes create both.
 
 
 # %%
@@ -711,10 +711,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 9 · dense + bias + GELU, by pattern · stretch
 #
-# A kernel library has one function for this whole layer; the importers hand you seven calls. `dataflow_pattern` finds
-# them. A pattern is written like the expression: `is_op("add")(is_op("nn.dense")(x, w), b)`, with `wildcard()` for
-# anything. It takes the operands of add and multiply in either order, and the same pattern object must be the same
-# expression wherever it stands. It knows nothing of numbers and ranks: that is for you to check.
+# A kernel library has one function for this whole layer; importers produce seven calls. `dataflow_pattern` finds them.
+# A pattern is written like the expression: `is_op("add")(is_op("nn.dense")(x, w), b)`, with `wildcard()` for any
+# expression. It matches the operands of add and multiply in either order, and one pattern object must match the same
+# expression in all its places. It does not check numbers and ranks: you have to.
 
 # %%
 from tvm.relay.dataflow_pattern import is_expr, is_op, wildcard
@@ -778,7 +778,7 @@ def bias_fits(whole):
 check("day07.dense-gelu", dense_gelu)
 
 # %% [markdown]
-# The feed-forward half of a transformer block, as torch hands it over:
+# The feed-forward half of a transformer block, imported from torch:
 
 # %%
 ffn = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)).eval()
@@ -788,12 +788,12 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 10 · What does folding a BatchNorm buy? · stretch
+# ## 10 · How much does folding a BatchNorm gain? · stretch
 #
-# Build with and without, time both, divide: it could not be simpler, yet most published figures of this kind measure
-# something else. `relay.build` folds by itself, so both builds are folded ones. Switch off `SimplifyInference` and the
-# build at level 3 fails: AlterOpLayout packs the channels, and no batch norm takes packed channels. Switch off both for
-# one side only, and you measure the layout.
+# Build with and without, time both, divide: it sounds simple, yet most published figures of this kind measure something
+# else. `relay.build` folds by itself, so both builds are folded. If you disable `SimplifyInference`, the build at level
+# 3 fails: AlterOpLayout packs the channels, and batch norm does not accept packed channels. If you disable both for one
+# side only, you measure the layout.
 
 # %%
 from tvm.contrib import graph_executor
@@ -852,7 +852,7 @@ def runner(mod, off, x):
 check("day07.fold-and-time", fold_and_time)
 
 # %% [markdown]
-# Your two sides, built and timed again in a separate process:
+# Your two modules, built and timed again in a separate process:
 
 # %%
 with suppress(Exception):

@@ -19,9 +19,9 @@
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a hint, three
-# for each question. A process can hold one TVM: this notebook holds today's (0.27). To go back to day 7, open that
-# notebook, which has its own kernel. For each test case an answer has five seconds of computing time, unless its text
-# says otherwise.
+# for each question. A process can load only one TVM: this notebook loads the current one (0.27). To go back to day 7,
+# open that notebook, which has its own kernel. For each test case an answer has five seconds of computing time, unless
+# its text says otherwise.
 
 # %%
 import math
@@ -48,9 +48,9 @@ progress("day08")
 # ## 1 · Yesterday's pass, ported · stretch
 #
 # In Relay a pass walked expressions; in Relax it walks **bindings**. Every intermediate value has a variable, so the
-# operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The
-# method to override is `visit_call_`, with an underscore at the end: `visit_call` is never called, without any warning.
-# And not every `call.op` is an operator with a name: modules call their own functions, too.
+# operand of a call is never another call: `self.lookup_binding(variable)` returns the expression that the variable is
+# bound to. The method to override is `visit_call_`, with an underscore at the end: `visit_call` is never called,
+# without any warning. And not every `call.op` is an operator with a name: modules call their own functions, too.
 
 
 # %%
@@ -152,13 +152,13 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · Fusing by pattern
 #
-# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and moves what
-# matches into separate functions, whose attribute `Composite` names the pattern. This is how parts of a model are
-# handed to a library that has one kernel for `relu(conv2d(x, w) + b)`. The pattern describes the calls; every other
-# condition goes into a **check**, the fourth part of a pattern: a function of a context that has
+# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and moves each
+# match into a separate function, whose attribute `Composite` names the pattern. In this way parts of a model are passed
+# to a library that has one kernel for `relu(conv2d(x, w) + b)`. The pattern describes the calls; every other condition
+# belongs in a **check**, the fourth part of a pattern: a function of a context that has
 #
-# - `annotated_expr`: name → expression, for the names that you gave to parts of the pattern,
-# - `matched_bindings`: variable → expression, of what would be fused,
+# - `annotated_expr`: name → expression, for the named parts of the pattern,
+# - `matched_bindings`: variable → expression, for the bindings that would be fused,
 # - `var_usages`: variable → the variables whose bindings use it.
 #
 # Without a check, a convolution that has two users is fused all the same, and its function returns a tuple. One option
@@ -246,10 +246,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · A fusion policy · stretch
 #
-# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing`
-# makes kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result;
-# everything else in the group is computed in place, as often as it is used there. So a value can be in several groups
-# (and is computed again in each), and a value that another kernel uses must be the result of one.
+# TVM's own rule for fusing is fixed: patterns and post-dominators. What if you choose the groups?
+# `passlab.relax.fusing` makes a kernel of any group that you name, and merges its loops. A kernel computes **one**
+# value, its result; everything else in the group is computed in place, as often as it is used there. So a value can be
+# in several groups (and is computed again in each), and a value that another kernel uses must be the result of one.
 #
 # Fusing everything is not the best choice, nor is fusing nothing. The costs are fixed: 2 µs per kernel, 1 µs per 20
 # kilobytes that kernels read and write, 1 µs per 12,000 steps. An addition takes one step; exp and the like take 30
@@ -274,9 +274,9 @@ for groups in ([], [("lv", "lv1", "gv")], [("lv1", "gv")]):
 print(illegal(example, [("lv", "gv")]))
 
 # %% [markdown]
-# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` tells
-# why groups are not possible, `price` what they cost. Both accept the result of `program(module)` in place of the
-# module, which is faster if you call them often.
+# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` tells why
+# groups are not possible, and `price` their cost. Both accept the result of `program(module)` in place of the module,
+# which is faster if you call them often.
 
 
 # %%
@@ -324,8 +324,8 @@ check("day08.policy", policy)
 
 
 # %% [markdown]
-# A price is a model. Does the clock agree? Three policies on the models of the check (milliseconds of one run, and what
-# was priced):
+# A price is a prediction. Is it right? Three policies on the models of the check (milliseconds of one run, and the
+# price):
 
 # %%
 with suppress(NotImplementedError):
@@ -340,9 +340,9 @@ with suppress(NotImplementedError):
 # %% [markdown]
 # ## 4 · A matmul and its schedule
 #
-# What to compute is a tensor expression, how is a schedule: loops are split, reordered, made vectors, spread over
-# cores, and none of it changes what is computed, up to rounding. The textbook's three loops are the baseline; torch's
-# matmul is the result of years of work.
+# A tensor expression says what to compute, a schedule how: it splits, reorders and vectorizes loops and spreads them
+# over cores, without changing the result, up to rounding. The textbook's three loops are the baseline; torch's matmul
+# is the result of years of work.
 
 
 # %%
@@ -438,9 +438,8 @@ check("day08.tuner", choose)
 # %% [markdown]
 # ## 6 · A whole pipeline · stretch
 #
-# From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's
-# default pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for
-# yours.
+# From a torch model to production kernels: rewrite the operators, fuse them, and schedule their loops. TVM's default
+# pipeline does the first two and never changes a loop. `passlab.relax.pipelines` has its steps, and places for yours.
 
 
 # %%

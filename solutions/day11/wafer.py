@@ -164,7 +164,7 @@ def place(operations: list[dict], rows: int, columns: int, memory: int) -> dict[
 check("day11.place", place)
 
 # %% [markdown]
-# ## 3 · Near what they talk to
+# ## 3 · Placing stages near their neighbours
 #
 # Now the pieces are known, one for a core, and so are the words that they send each other. Only the cores are free to
 # choose. A word that goes from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the
@@ -255,7 +255,7 @@ def reduce_tree(cores: int, words: int) -> list[int]:
 check("day11.reduce", reduce_tree)
 
 # %% [markdown]
-# ## 5 · A product without long ways · stretch
+# ## 5 · A matrix product with short paths · stretch
 #
 # On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and wants C[i, j], the sum of A[i, k] B[k, j] over all k.
 # Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies the block of A and
@@ -370,7 +370,7 @@ def search(board: Board, rng: random.Random) -> list[tuple[int, int]]:
 check("day11.search", search)
 
 # %% [markdown]
-# ## 7 · Where it bends · stretch
+# ## 7 · Where scaling stops · stretch
 #
 # A square of columns, `stencil.depth` points each, lies on p × p cores, b × b columns on each core. An iteration takes, one
 # after the other,

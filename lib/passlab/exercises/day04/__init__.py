@@ -46,7 +46,7 @@ EXERCISES = (
         stretch=True,
         hints=(
             "post_dominators(gm.graph) tells you where all paths from a node meet again, and nodes_between(node, "
-            "sink, 256) which nodes lie between, or None if there are too many. Every edge on these paths leads from "
+            "sink, 256) which nodes are between, or None if there are too many. Every edge on these paths leads from "
             "the node, or from one in between, to one of its users. Try sum(relu(x)) and relu(sum(x)) on paper first.",
             "Groups that merge are a union-find: parent = {n: n for n in nodes}, and last(n) follows it up to a node "
             "that is its own parent. Attach the other nodes to the last node of the sink's group: the root is then "

@@ -10,7 +10,7 @@ NOTEBOOKS = {"memory": "torch"}
 EXERCISES = (
     Exercise(
         id="day05.liveness",
-        title="What lives when",
+        title="Live ranges",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -34,7 +34,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day05.offsets",
-        title="Where everything goes",
+        title="Offsets in an arena",
         points={"valid": 2, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,
@@ -69,15 +69,14 @@ EXERCISES = (
     ),
     Exercise(
         id="day05.coalescing",
-        title="What a warp asks for",
+        title="The transactions of a warp",
         points={"valid": 1, "did": 2, "spared": 2},
         difficulty=1,
         minutes=15,
         hints=(
-            "Which bytes does a lane want, from which to which? Which blocks of 32 bytes do they lie in, and which of "
-            "128?",
-            "A lane that begins at byte a wants the bytes a to a + size - 1. The block of byte b is number b // 32. A "
-            "block counts once, however many lanes want it: collect the numbers in a set.",
+            "Which bytes does a lane access? Which blocks of 32 bytes contain them, and which of 128?",
+            "A lane that begins at byte a accesses the bytes a to a + size - 1. The block of byte b is number b // 32. "
+            "A block counts once, however many lanes access it: collect the numbers in a set.",
             "{n for a in addresses if a is not None for n in range(a // 32, (a + size - 1) // 32 + 1)} are the "
             "sectors. Beware of `if a`: address 0 is an address.",
         ),
@@ -104,8 +103,8 @@ EXERCISES = (
             "First find out how long the memory of each value is really needed: by itself, by its views, by the "
             "caller. Then go through the values as they are made. Which slots may the next one have?",
             "Go along view_of to the value that owns the memory, and keep for each owner the largest upper of all "
-            "values that lie in it; math.inf if one of them is an output. A slot is free for a value if what it held "
-            "last is needed no longer than to the value's lower. Only if no slot is free, open a new one.",
+            "values in it; math.inf if one of them is an output. A slot is free for a value if its "
+            "last owner is not needed beyond the value's lower. Only if no slot is free, open a new one.",
             "Besides the free slots a value may have slot[name] for each name in its elementwise, if that owner has "
             "a slot, no view, the same size and dtype, and is needed until lower + 1 exactly. Choose with "
             'min(slots, key=lambda s: (width[s] < value["size"], abs(width[s] - value["size"]))).',
@@ -212,7 +211,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day05.remat",
-        title="Run it again",
+        title="Rematerialisation",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,

@@ -123,7 +123,7 @@ EXERCISES = (
         stretch=True,
         hints=(
             "One pass from first to last: a dictionary from names to (low, high), and one rule for each operation. "
-            "Ask of each operand where it has to lie for the result to be smallest.",
+            "Find the end of each operand's range that makes the result smallest.",
             "A product is smallest and largest at a corner: one of low · low, low · high, high · low, high · high. For "
             "a layer no corner is needed: row by row, positive weights take the low end and negative ones the high "
             "end.",
@@ -150,8 +150,8 @@ EXERCISES = (
         hints=(
             "Collect, for each call, the largest magnitudes that float16 would have to hold, and compare their maximum "
             "with the limit. A range has two ends, and the lower one may be the larger in magnitude.",
-            "Each call is asked by itself: what a node reads counts, not in which precision it was computed. So behind "
-            "a node that has to stay in float32 others may be safe again.",
+            "Decide for each call separately: the values that it reads count, not the precision they were computed in. "
+            "So after a node that has to stay in float32, others may be safe again.",
             "A mean of n numbers up to m adds up to n · m first. For a layer, (weight.abs().sum(1) * m + "
             "bias.abs()).max() bounds every sum on the way; terms that cancel in the result do not cancel there.",
         ),
@@ -197,12 +197,12 @@ EXERCISES = (
         minutes=30,
         stretch=True,
         hints=(
-            "The roofline knows the shape of the answer: a start, then the slower of moving and computing. What it "
-            "does not know are the factors of this machine, and they depend on the kind of operator.",
+            "The roofline knows the shape of the answer: a start, then the slower of moving and computing. It "
+            "does not know the factors of this machine, and they depend on the kind of operator.",
             "Fit each kind by itself, on relative errors: divide each row by its seconds, so that the target is 1 "
             "everywhere. Errors of seconds would leave the choice to the few largest operators.",
             "Columns (1 / t, nbytes / t, flops / t), target 1, scipy.optimize.nnls: three numbers that are not "
-            "negative. They also say what an operator takes that is larger than all measured ones, which trees cannot.",
+            "negative. Unlike trees, they extrapolate beyond the largest measured operator.",
         ),
         meaning={
             "valid": "a number of seconds for every operator",

@@ -11,7 +11,7 @@ NOTEBOOKS = {"relay": "relay"}
 EXERCISES = (
     Exercise(
         id="day07.pipeline-counts",
-        title="What a pipeline leaves",
+        title="Count operators after each pass",
         points={"valid": 1, "did": 4, "spared": 2},
         difficulty=1,
         minutes=15,
@@ -72,7 +72,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day07.fusion-groups",
-        title="What FuseOps will do",
+        title="Predict the groups of FuseOps",
         points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
         minutes=95,
@@ -187,8 +187,8 @@ EXERCISES = (
             "multiply are tried in both orders; | separates two ways to write something.",
             "pattern.partition(function, attributes, check=…) turns each match into a function call, and skips "
             "matches with an intermediate value that is read from outside. is_expr(relay.const(0.5, 'float32')) is a "
-            "pattern for exactly this number. Use a new one for each place: one pattern object stands for one "
-            "expression, and two places may hold two constants.",
+            "pattern for exactly this number. Use a new one for each place: one pattern object matches one "
+            "expression, and two places may have two constants.",
             "check receives the matched expression and returns True or False. Walk down from it to the add or "
             "bias_add that has a dense as an operand; the other operand's checked_type.shape must be (units,), where "
             "units is the last dimension of the dense's shape, and bias_add's attrs.axis must be the last axis.",
@@ -198,7 +198,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day07.fold-and-time",
-        title="What does folding a BatchNorm buy?",
+        title="How much does folding a BatchNorm gain?",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
         minutes=40,

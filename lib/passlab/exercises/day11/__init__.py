@@ -57,7 +57,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day11.near",
-        title="Near what they talk to",
+        title="Placing stages near their neighbours",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -106,7 +106,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day11.matmul",
-        title="A product without long ways",
+        title="A matrix product with short paths",
         points={"valid": 1, "did": 5, "cost": 4},
         difficulty=4,
         minutes=45,
@@ -114,7 +114,7 @@ EXERCISES = (
         hints=(
             "Begin with Cannon's algorithm: row i of A moves by i at first, column j of B by j; then everything moves "
             "by one core a step. It is right, but a block goes from one end of a row to the other.",
-            "The cores of a row need not be a ring in the order in which they stand. Which order of 0 … 5 has "
+            "The cores of a row need not form a ring in the order of their positions. Which order of 0 … 5 has "
             "neighbours, the last and the first among them, that are at most two apart?",
             "0 2 4 5 3 1. Let place[core] be the position in this ring. Core (i, j) must begin with k at position "
             "(place[i] + place[j]) % n, and then take the block of the next position, for A along the row, for B along "
@@ -163,7 +163,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day11.scaling",
-        title="Where it bends",
+        title="Where scaling stops",
         points={"valid": 1, "same": 4, "did": 3, "cost": 1},
         difficulty=3,
         minutes=35,
