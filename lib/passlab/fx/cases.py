@@ -21,7 +21,7 @@ from passlab.fx.effects import effects
 from passlab.fx.judge import judge_pass
 from passlab.fx.nodes import attribute, op_name
 from passlab.fx.reader import trace
-from passlab.judge import Case, Expect, Finding, listed, plural
+from passlab.judge import Case, Expect, Finding, as_decorator, listed, plural
 from passlab.judge.expect import Expectation
 
 # ---------------------------------------------------------------------------------------------------- programs
@@ -39,6 +39,7 @@ def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
     return again
 
 
+@as_decorator
 def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) -> Callable[[], fx.GraphModule]:
     """Return a function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
 
@@ -147,6 +148,7 @@ def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]
     return judge.expecting(judge_pass, **equivalence)
 
 
+@as_decorator
 def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> Callable[[], fx.GraphModule]:
     """As `graph`, for a program that no machine has the memory to run: it is traced without data, which comes later."""
 
@@ -161,6 +163,7 @@ def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> C
     return seeded(build)
 
 
+@as_decorator
 def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
     """Return a case about exactly the verdicts that something is expected of, besides valid and same.
 

@@ -1,10 +1,11 @@
 """The judge: run an answer on cases and say which of five laws it kept.
 
-Reading order: verdicts (the vocabulary), running, expect (the laws of a pass), words (for messages), scalars (NumPy's
-numbers), travel (which objects may leave the process that ran an answer), state (what an answer changes in the process
-and must not), closing (functions that an answer may not call).
+Reading order: verdicts (the vocabulary), decorated (a case above its program), running, expect (the laws of a pass),
+words (for messages), scalars (NumPy's numbers), travel (which objects may leave the process that ran an answer), state
+(what an answer changes in the process and must not), closing (functions that an answer may not call).
 """
 
+from passlab.judge.decorated import as_decorator, cases_in
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     PATIENCE,
@@ -37,9 +38,11 @@ __all__ = [
     "Written",
     "and_more",
     "answer_limit",
+    "as_decorator",
     "at_least",
     "at_most",
     "call_answer",
+    "cases_in",
     "conclude",
     "expecting",
     "function_travels",

@@ -13,7 +13,7 @@ from passlab.equivalence import equivalent
 from passlab.fx.cases import graph
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.stages import STAGES
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator, cases_in
 
 SWEEP = ("fold", "simplify", "cse", "dce")
 
@@ -26,6 +26,7 @@ class Best:
     runs: int
 
 
+@as_decorator
 def pipeline_case(name: str, build: Callable[[], fx.GraphModule], stages: tuple[str, ...], best: Best) -> Case:
     """Return a case whose arguments are a graph and the names of stages (`call` turns the names into passes)."""
     return Case(name, lambda: (build(), stages), expect=best)
@@ -109,20 +110,23 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
     return None
 
 
+@pipeline_case("one target each", graph(..., (2, 3), w=(3,)), SWEEP, Best(5, 8))
+def four(m: Any, x: fx.Proxy) -> fx.Proxy:
+    w = torch.tanh(m.w) * 3
+    a, b = torch.relu(x * w), torch.relu(x * w)
+    torch.exp(a)
+    return torch.neg(torch.neg(torch.where(x > 0, a, b)))
+
+
+@pipeline_case("scales", graph(..., (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8))
+def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * 2 * 2
+    return y + torch.where(x > 0, y, y)
+
+
 def cases() -> list[Case]:
-    def four(m: Any, x: fx.Proxy) -> fx.Proxy:
-        w = torch.tanh(m.w) * 3
-        a, b = torch.relu(x * w), torch.relu(x * w)
-        torch.exp(a)
-        return torch.neg(torch.neg(torch.where(x > 0, a, b)))
-
-    def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x * 2 * 2
-        return y + torch.where(x > 0, y, y)
-
     return [
-        pipeline_case("one target each", graph(four, (2, 3), w=(3,)), SWEEP, Best(5, 8)),
-        pipeline_case("scales", graph(scales, (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8)),
+        *cases_in(__name__),
         pipeline_case("two orders, two ends", graph(lambda m, x: x * 2 * 2, (2, 3)), ("double", "scale"), Best(3, 4)),
         pipeline_case("no node less", graph(lambda m, x: torch.relu(x) * 2, (2, 3)), ("dce", "double"), Best(4, 4)),
     ]

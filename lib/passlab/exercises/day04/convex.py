@@ -12,7 +12,7 @@ from torch import fx
 
 from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, memory_order
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 
 
 def waits_for(gm: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
@@ -115,10 +115,12 @@ def _path_text(path: list[str]) -> str:
     )
 
 
+@as_decorator
 def refused(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
     return Case(name, lambda: (build(), list(group)), ("valid", "did"))
 
 
+@as_decorator
 def allowed(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
     return Case(name, lambda: (build(), list(group)), ("valid", "spared"))
 

@@ -17,7 +17,7 @@ from torch import fx
 from passlab import models
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 from passlab.relay.groups import fused_groups
 from passlab.relay.translate import in_post_order, plain, to_relay
 
@@ -92,6 +92,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not joined, merged, before=gm, mark=joined or ())
 
 
+@as_decorator
 def groups_case(name: str, build: Callable[[], fx.GraphModule]) -> Case:
     return Case(name, lambda: (in_post_order(build()),))
 

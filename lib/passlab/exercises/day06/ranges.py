@@ -12,7 +12,7 @@ from torch import fx
 from passlab.dataflow.precision import extremes, values
 from passlab.fx.cases import graph
 from passlab.fx.nodes import attribute, op_name, shape
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 
 Bounds = tuple[float, float]
 EVERYTHING = (-math.inf, math.inf)
@@ -137,6 +137,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not claimed[0], claimed[1], before=gm, mark=(claimed[0],) if claimed[0] else ())
 
 
+@as_decorator
 def ranged(name: str, build: Callable[[], fx.GraphModule], unknown: bool = False, **inputs: Bounds) -> Case:
     """Return a case. unknown: whether it holds an operation that the table does not have."""
     about = ("valid", "same", "did", "spared") if unknown else ("valid", "same", "did")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from passlab.exercises.day07._shared import block
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
 from passlab.relay.groups import calls, fused_groups
@@ -61,6 +61,7 @@ def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:
     return None
 
 
+@as_decorator
 def groups_case(name: str, build: Callable[[], tvm.IRModule], *limit: int) -> Case:
     return Case(name, lambda: (build(), *limit))
 
