@@ -45,20 +45,20 @@ progress("day05")
 # %% [markdown]
 # ## 1 · Live ranges
 #
-# A plan places storages, not values. Find those that a graph makes, and for each of them from which step to which it
-# is live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
+# A plan places storages, not values. Find the storages that a graph allocates, and the steps in which each of them is
+# live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
 # output count, too. You get inputs to run the graph on.
 #
 # | node | its memory |
 # | --- | --- |
-# | computes something new | a new storage, called as the node |
+# | computes a new result | a new storage, with the name of the node |
 # | a view, `getitem` of a `split`, an in-place operation | the storage of its operand |
 # | an input, a parameter, or a view of one | the caller's: leave it out |
-# | what has 0 bytes | leave it out |
+# | a result of 0 bytes | leave it out |
 #
-# A storage is live from the step that makes it to the last step that touches it: a node touches the storages of its
-# operands and of its value. What the graph returns is touched by the output node. A result that nothing reads lives
-# for one step. No node of this exercise makes two storages. A storage may be larger than the view that you hold.
+# A storage is live from the step that allocates it to the last step that touches it: a node touches the storages of its
+# operands and of its value. The output node touches the results of the graph. A result without readers is live for one
+# step. No node of this exercise allocates two storages. A storage may be larger than the view that you hold.
 
 
 # %%
@@ -112,10 +112,9 @@ check("day05.liveness", liveness)
 # %% [markdown]
 # ## 2 · Offsets in an arena
 #
-# Give each buffer its place in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
-# [3, 5) have no step in common. The arena ends where the last buffer ends, rounded up to the alignment, and it should
-# be small. How small is measured against the bound: the largest sum of sizes, rounded up to the alignment, that are
-# live at once.
+# Give each buffer an offset in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
+# [3, 5) have no step in common. The arena ends with the last buffer, rounded up to the alignment, and it should be
+# small. It is compared with the bound: the largest sum of sizes, rounded up to the alignment, that are live at once.
 #
 # | cases | the arena may be |
 # | --- | --- |
@@ -180,9 +179,9 @@ except Exception:
 # %% [markdown]
 # ## 3 · The transactions of a warp
 #
-# All 32 lanes of a warp load at once. Memory hands out whole sectors of 32 bytes, and a line of 128 bytes is four of
-# them. Count what one load takes. Addresses need not be multiples of the size: an element may lie across the edge of
-# a sector, and then takes both.
+# All 32 lanes of a warp load at once. Memory delivers whole sectors of 32 bytes, and a line of 128 bytes is four of
+# them. Count the sectors and lines of one load. Addresses need not be multiples of the size: an element may cross the
+# edge of a sector, and then needs both.
 
 # %%
 warp([6 + 8 * lane for lane in range(32)], 4, "not aligned")
@@ -219,15 +218,15 @@ check("day05.coalescing", coalescing)
 # %% [markdown]
 # ## 4 · Slots instead of offsets · stretch
 #
-# Where memory is handed out in pieces, as registers are, values get slots. Two values that are live in a common step
-# get different slots, with one exception: an element-wise operation may run in place, so its result may take over the
-# slot of an operand. Each step makes one value. A slot is as large as the largest value in it.
+# If memory is allocated in slots, like registers, each value gets one. Two values that are live in a common step get
+# different slots, with one exception: an element-wise operation may run in place, so its result may take over the slot
+# of an operand. Each step computes one value. A slot is as large as the largest value in it.
 #
 # | value | its slot |
 # |---|---|
-# | an input, or a view | it gets none: it lies in the caller's memory, or in that of the value that it views |
-# | an output, or what an output is a view of | nothing takes it over, not even after its last reader |
-# | what has views, and views of these | it is needed until the last of them ends, too |
+# | an input, or a view | none: it is in the caller's memory, or in that of its base |
+# | an output, or the base of one | no value takes it over, not even after its last reader |
+# | the base of views, and of views of these | it is needed until the last of them ends, too |
 #
 # The result may take over the slot of an operand that owns it, if the step that makes the result is the last one in
 # which that operand is needed, both have the same size and dtype, and no value is a view of the operand: a view may see
@@ -299,13 +298,13 @@ check("day05.reuse", reuse)
 # %% [markdown]
 # ## 5 · Which loop order misses least? · stretch
 #
-# The loops of a nest may run in any order here. For each order, count the misses in a cache that is empty at first, and
-# name the order that misses least.
+# The loops of a nest may run in any order here. For each order, count the misses in a cache that starts empty, and name
+# the order with the fewest misses.
 #
-# A nest is plain data. `loops` says how often each loop turns. Each access has the address that it touches while all
-# loops are in turn 0, and by how many bytes a turn of each loop moves it; loops that it does not name do not move it.
-# In each turn of the innermost loop the accesses are made one after the other. Reads and writes are treated alike, and
-# no element lies across the edge of a line.
+# A nest is plain data. `loops` has the number of turns of each loop. Each access has its address in turn 0 of all loops,
+# and the bytes by which a turn of each loop moves it; a loop that is missing does not move it. In each turn of the
+# innermost loop the accesses follow one another. Reads and writes are treated alike, and no element crosses the edge of
+# a line.
 
 # %%
 EXAMPLE = {
@@ -359,9 +358,9 @@ check("day05.cache", cache)
 # %% [markdown]
 # ## 6 · An order with a low peak · stretch
 #
-# Tasks make results, and read results of others. While a task runs, its reads, its result and its scratch memory are
-# there. A result is there from its task to its last reader; a result that nothing reads is an output and stays to the
-# end. Find an order of the tasks whose peak, the most bytes that are there at once, is low:
+# Tasks compute results, and read results of others. While a task runs, its reads, its result and its scratch memory are
+# live. A result is live from its task to its last reader; a result without readers is an output and is live to the end.
+# Find an order of the tasks with a low peak, the largest number of bytes that are live at once:
 #
 # | the tasks | the peak |
 # |---|---|
@@ -461,11 +460,11 @@ check("day05.order", order)
 # %% [markdown]
 # ## 7 · A layout for each operation · stretch
 #
-# Each operation runs in one of several layouts, and takes a known time in each. Where the two ends of an edge have
+# Each operation runs in one of several layouts, and takes a known time in each. If the two ends of an edge have
 # different layouts, its value is converted, in 2 · bytes / bandwidth + overhead µs. Choose a layout for each operation,
-# so that operations and conversions take the least time together:
+# so that the total time of operations and conversions is the least:
 #
-# | edges, whichever way they go | the time |
+# | edges, in any direction | the time |
 # |---|---|
 # | a tree: no cycle (up to 60 operations) | the least there is |
 # | a graph (up to 8 operations) | at most 10 % above the least |
@@ -535,17 +534,17 @@ check("day05.layout", layout)
 # %% [markdown]
 # ## 8 · Rematerialisation · stretch
 #
-# The tasks of question 6 again, and now with `cost`, the work of a run. They stand in an order in which they can run.
-# In a schedule a task may run several times: a reader takes the latest result, and between the last reader of one
-# result and the next run of its task, nothing of it is there. An output, too, may go and be made again: only its latest
-# result stays to the end. Keep a budget of bytes with as little work as possible:
+# The tasks of question 6 again, and now with `cost`, the work of a run, in an order in which they can run. In a schedule
+# a task may run several times: a reader takes the latest result, and between the last reader of one result and the next
+# run of its task, the result is not live. An output, too, may be dropped and computed again: only its latest result is
+# live to the end. Keep a budget of bytes with as little work as possible:
 #
-# | the budget | what is asked |
+# | the budget | the schedule |
 # |---|---|
-# | suffices for the order as given | nothing runs twice |
-# | is smaller | it is kept in every step; the work of all runs is at most 10 % above the least |
+# | suffices for the order as given | runs no task twice |
+# | is smaller | keeps it in every step; the work of all runs is at most 10 % above the least |
 #
-# The least is that of all schedules whose first runs come in the order as given. Yours may have another order. There are
+# The least is that of all schedules whose first runs are in the order as given. Yours may have another order. There are
 # up to 10 tasks, and a schedule within the budget exists.
 
 # %%

@@ -64,11 +64,11 @@ progress("day06")
 # - the fact at its end is `transfer(block, fact at its start)`.
 #
 # Backward, start and end change places, edges count from their targets, blocks that return get the boundary, and there
-# is no edge function. All facts are `initial` before the first visit to their block; a *visit* computes both
-# facts of one block anew.
+# is no edge function. All facts are `initial` before the first visit to their block; a *visit* computes both facts of
+# one block again.
 #
-# The order of the visits decides how many there are. Yours may be a quarter more than a worklist in reverse post-order
-# needs. To prove it, return the visits: the judge replays them.
+# The number of visits depends on their order. Yours may be a quarter more than that of a worklist in reverse post-order.
+# To prove it, return the visits: the judge replays them.
 
 
 # %%
@@ -148,7 +148,7 @@ except Exception:
 # ## 2 · Liveness
 #
 # A variable is **live** at a point if on some path from there its value is read before it is assigned again. Every read
-# counts: of an operation, of a `print`, of a branch, of a return; also on paths that never end. From here on you may
+# counts: of an operation, of a `print`, of a branch, of a return; also on paths that do not end. From here on you may
 # call the library's `solve`, and write the analysis as data for it.
 #
 # | at the end of the block | the block | at its start |
@@ -156,7 +156,7 @@ except Exception:
 # | y | `y = neg x` | x, not y |
 # | x | `x = add x n` | x and n |
 # | – | `print x` | x |
-# | – | `branch c yes no` | c, and what is live at the start of either |
+# | – | `branch c yes no` | c, and the variables that are live at the start of either |
 
 
 # %%
@@ -194,16 +194,16 @@ check("day06.liveness", liveness)
 # %% [markdown]
 # ## 3 · Constants, and branches not taken
 #
-# Which variables have the same value each time a block starts, and which blocks does no run get to? Both at once find
-# more than one after the other: a branch that is never taken assigns nothing. The rules:
+# Which variables have the same value each time a block starts, and which blocks are unreachable? One analysis for both
+# finds more than two in sequence: a branch that is never taken assigns nothing. The rules:
 #
-# | what | known afterwards |
+# | at | known afterwards |
 # |---|---|
 # | `x = const 3` | x is 3 |
-# | an operation whose operands are all known | x is `evaluate(op, values)`, which wraps to 32 bits |
-# | an operation with an operand that is not known, also `mul x zero` or `sub x x` | x is not known |
-# | several edges that can be taken lead here | what all of them know, with the same value |
-# | a branch whose condition is known | the edge that it takes; nothing runs along the other |
+# | an operation with known operands | x is `evaluate(op, values)`, which wraps to 32 bits |
+# | an operation with an unknown operand, also `mul x zero` or `sub x x` | x is not known |
+# | a block with several executable edges | the variables that all of them know, with the same value |
+# | a branch with a known condition | the edge that it takes; the other one is not executable |
 # | a parameter | not known |
 #
 # A condition is true if it is not 0. A line has `op`, `dest` ("" for a print), `args`, and a const its `value`; a
@@ -276,9 +276,9 @@ check("day06.constants", constants)
 # | `add x y` after `a = add x y` and then `a = neg y` | no variable holds it any more |
 # | `add x y` behind a branch, computed on one side only | on the other path there is nothing |
 #
-# What must be found are the equations between variables that hold on all paths: x equals y, x equals a constant, or x is
-# op(y, …) of what variables hold now, with all that follows by replacing equals by equals. No arithmetic (x + 0, 2 · 3)
-# is needed, and all branches may go either way. You may claim more; runs of the program decide whether it is so.
+# Find the equations between variables that hold on all paths: x equals y, x equals a constant, or x is op(y, …) of
+# current values, with all consequences of replacing equals by equals. No arithmetic (x + 0, 2 · 3) is needed, and all
+# branches may go either way. You may claim more; runs of the program decide whether the claims are true.
 
 
 # %%
@@ -362,8 +362,8 @@ check("day06.gvn", gvn)
 # %% [markdown]
 # ## 5 · Ranges · stretch
 #
-# The inputs of a graph lie between two numbers each. Between which numbers does every value lie? One range for each
-# node, over all elements of its value; the graph is a straight line, so one pass finds it.
+# Each input of a graph has a lower and an upper bound. What are the bounds of every value? One range for each node, over
+# all elements of its value; the graph is a straight line, so one pass finds it.
 #
 # | node | range |
 # |---|---|
@@ -371,14 +371,14 @@ check("day06.gvn", gvn)
 # | `get_attr` | the smallest and the largest number of the tensor |
 # | `+`, `-`, `*`, `neg` | interval arithmetic; one operand may be a number |
 # | `x * x`, both operands the same node | a square: never below 0 |
-# | `relu`, `sigmoid`, `tanh`, `exp` | they rise: the images of both ends |
+# | `relu`, `sigmoid`, `tanh`, `exp` | increasing: the images of both ends |
 # | `nn.Linear` | each row of the weights by itself: sign by sign, plus its bias; then the smallest and largest row |
 # | `softmax` | 0 … 1 |
 # | `mean`, `reshape`, `transpose`, `flatten` | as the operand |
 # | `sum` | the operand's, times the terms of one sum |
 # | all others, and an `nn.Linear` of something infinite | (-∞, ∞), and on with the next node |
 #
-# Values are finite numbers, also where their range is not: 0 times anything is 0. Narrower ranges than the table's are
+# Values are finite numbers, even if their range is not: 0 times any number is 0. Narrower ranges than the table's are
 # right, too, if no input leaves them; a range with an infinite end stays as it is.
 # `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
 
@@ -448,18 +448,18 @@ check("day06.ranges", ranges)
 # %% [markdown]
 # ## 6 · A safe float16 plan · stretch
 #
-# float16 ends at 65504. Which calls of a graph may run in it, whatever the inputs are within their ranges? You get the
-# range of every value, as the table of question 5 gives it. To leave room for rounding, 60,000 counts as the end. A
-# call is safe in float16 if none of these exceeds that in magnitude:
+# The largest float16 is 65504. Which calls of a graph may run in it, for all inputs within their ranges? You get the
+# range of every value, as the table of question 5 gives it. To leave room for rounding, the limit is 60,000. A call is
+# safe in float16 if none of these exceeds it in magnitude:
 #
 # - its result;
-# - its operands, as far as they are nodes: they are converted to float16 first;
+# - its operands, if they are nodes: they are converted to float16 first;
 # - of an `nn.Linear`, its weights, and the sum of the magnitudes of all terms of an output, bias included: hardware may
 #   add them up in float16, in any order;
-# - of `sum` and `mean`, the sum on the way, which the mean divides at the end.
+# - of `sum` and `mean`, the sum, which the mean divides at the end.
 #
-# Everything that is safe runs in float16, also behind nodes that do not. If your plan is not safe, the judge searches
-# for inputs on which it overflows, and says what it has found.
+# Every safe call runs in float16, also after calls that do not. If your plan is not safe, the judge searches for inputs
+# on which it overflows, and shows them.
 
 
 # %%
@@ -513,7 +513,7 @@ check("day06.precision", precision)
 # ## 7 · Symbolic shapes · stretch
 #
 # The sizes of the inputs are names. What is the shape of every value, as formulas in these names, and for which sizes
-# does the graph run at all? Names stand for sizes of 2 and more.
+# does the graph run? A name is a size of 2 or more.
 #
 # | operation | shape | constraint |
 # |---|---|---|
@@ -629,15 +629,15 @@ check("day06.shapes", shapes)
 # there? Each operator has a kind (`"conv"`, `"add"`, …), its arithmetic operations `flops`, the bytes that it moves
 # `nbytes`, the numbers in its result `outputs`, and the products that are added for one of them `inner`.
 #
-# The operators are those of the zoo, and the machines do not exist: their times are computed from constants that are
-# drawn, with noise of 3 %, so that nothing can be looked up. They are made like real ones: each kind of operator has a
-# start, a share of the peak and a share of the bandwidth of its own.
+# The operators are those of the zoo, and the machines do not exist: their times are computed from random constants, with
+# noise of 3 %, so that they cannot be looked up. The model is realistic: each kind of operator has its own launch time,
+# share of the peak and share of the bandwidth.
 #
 # - The order must be right: Spearman's rank correlation is at least 0.9.
 # - Half of the predictions are within 15 % of the time.
-# - If all operators asked for are larger than any that was measured, half are within 35 %.
+# - If all operators to predict are larger than the measured ones, half are within 35 %.
 #
-# Of every kind that is asked for, eight or more have been measured. NumPy, SciPy and scikit-learn are there.
+# Of every kind to predict, eight or more have been measured. NumPy, SciPy and scikit-learn are installed.
 
 
 # %%
