@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import re
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 
@@ -28,6 +30,7 @@ PATH = re.compile(r"(?:autograder|course|docs|exercises|lib|solutions|tests)/[\w
 MODULE = re.compile(r"(?:passlab|autograder|tests)(?:\.\w+)+")
 #: "`NAME` in `path.py`", also of several names.
 NAMED = re.compile(r"((?:`\w+`(?:, | and )?)+) in `([\w/.-]+\.py)`")
+CONSTANT = re.compile(r"_?[A-Z]+(?:_[A-Z]+)*")
 #: What grading writes, the example of docs/exercises.md, and a name that stands for any.
 MADE = re.compile(r"autograder/run\b|.*/day03/reverse\.py|.*/[A-Z]+/|.*/[A-Z]+\.py")
 
@@ -58,8 +61,17 @@ def _file(module: str):
 
 
 def missing_names(page: str) -> list[str]:
-    found = ((name, path) for names, path in NAMED.findall(page) for name in CODE.findall(names))
-    return [f"{name} in {path}" for name, path in found if not re.search(rf"\b{name}\b", (ROOT / path).read_text())]
+    """Return the names that the file beside them does not have, and constants that no file has."""
+    found = [(name, path) for names, path in NAMED.findall(page) for name in CODE.findall(names)]
+    lost = [f"{name} in {path}" for name, path in found if not re.search(rf"\b{name}\b", (ROOT / path).read_text())]
+    return lost + [name for name in CODE.findall(page) if CONSTANT.fullmatch(name) and name not in words()]
+
+
+@cache
+def words() -> set[str]:
+    paths = [ROOT / "Makefile", ROOT / "lib/setup.sh"]
+    paths += [path for top in ("lib", "autograder", "tests") for path in (ROOT / top).rglob("*.py")]
+    return {word for path in paths for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
 
 
 @each_page
@@ -79,6 +91,33 @@ def test_what_is_not_there_is_found():
     assert missing_modules("`passlab.fx.gone`, `passlab.fx`, `passlab.fx.reader.trace`") == ["passlab.fx.gone"]
     said = "`TYPES` and `GONE` in `lib/passlab/graph/registry.py`"
     assert missing_names(said) == ["GONE in lib/passlab/graph/registry.py"]
+    gone = "_GONE" + "_TOO"  # in two parts, so that this file does not have it
+    assert missing_names(f"`{gone}`, `VERDICTS`") == [gone]
+
+
+@pytest.mark.parametrize("drawn", sorted(ROOT.glob("docs/pictures/*.dot")), ids=lambda drawn: drawn.name)
+def test_a_picture_shows_files_that_there_are_and_is_up_to_date(drawn):
+    labels = re.findall(r'label="((?:[^"\\]|\\.)*)"', drawn.read_text(encoding="utf-8"))
+    lines = [line.replace('\\"', '"').strip() for label in labels for line in re.split(r"\\[nl]", label)]
+    named = [path for line in lines for path in re.findall(r"[\w/]+\.py", line)]
+    homes = (ROOT / "lib/passlab", ROOT / "autograder")
+    assert [path for path in named if not any((home / path).is_file() for home in homes)] == []
+    shown = html.unescape(drawn.with_suffix(".svg").read_text(encoding="utf-8")).replace("\xa0", " ")
+    assert [line for line in lines if line not in shown] == [], "run the command in its first line"
+
+
+def test_the_architecture_page_has_the_layers_of_the_contracts():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    section = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8").split("## Who may import whom")[1]
+    parts = section.split("\n## ")[0].split("In `autograder`")
+    for contract, part in zip(project["tool"]["importlinter"]["contracts"], parts, strict=False):
+        layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+        place = {name: number for number, layer in enumerate(layers) for name in layer}
+        named = [place[name] for name in CODE.findall(part) if name in place]
+        assert place.keys() - set(CODE.findall(part)) <= {"nbgrader_config", "gpu"}
+        assert named == sorted(named)
 
 
 # Stable names
