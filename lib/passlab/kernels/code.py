@@ -7,8 +7,8 @@ Fusing is inlining: a value of the group is an expression where it is used, not 
 gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only the result of a reduction
 is a buffer: all of a row has to be read before its sum is known.
 
-Reading order: memory layout, expressions, the function, its elements, its reductions. `passlab.kernels.schedule` then
-arranges the loops.
+Reading order: memory layout, expressions, the function, its elements, its reductions. How a primitive computes one
+number is in `passlab.kernels.scalars`; `passlab.kernels.schedule` then arranges the loops.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from passlab.kernels.primitives import REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
+from passlab.kernels.scalars import apply, negate
 
 if TYPE_CHECKING:
     import tvm
@@ -309,9 +310,9 @@ class _Function:
         if name == "where":
             return T.Select(*args)
         if dtype in ("float16", "bfloat16"):
-            wide = self._in(name, "float32", [self.cast(a, dtype, "float32") for a in args], node)
+            wide = apply(name, node, [self.cast(a, dtype, "float32") for a in args], "float32", self.partial)
             return wide if _dtype(node) == "bool" else self.cast(wide, "float32", dtype)
-        return self._in(name, dtype, args, node)
+        return apply(name, node, args, dtype, self.partial)
 
     def cast(self, value: Any, source: str, dtype: str) -> Any:
         T = self.tirx
@@ -321,7 +322,7 @@ class _Function:
             bits = T.shift_left(value.astype("uint32"), T.const(16, "uint32"))
             return self.cast(T.reinterpret("float32", bits), "float32", dtype)
         if dtype == "bool":
-            return self._not(T.EQ(value, self.number(0, source)))
+            return negate(T, T.EQ(value, self.number(0, source)))
         if dtype != "bfloat16":
             return value.astype(dtype)
         value = value if source == "float32" else value.astype("float32")
@@ -331,120 +332,6 @@ class _Function:
         rounded = T.shift_right(bits + even + u(0x7FFF), u(16)).astype("uint16")
         chosen = T.Select(T.isnan(given), T.const(0x7FC0, "uint16"), rounded)
         return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
-
-    def _in(self, name: str, dtype: str, args: list, node: fx.Node) -> Any:
-        T, a, b = self.tirx, args[0], args[-1]
-        if dtype == "bool":
-            return self._logic(name, args)
-        if not _is_float(dtype):
-            same = len(args) > 1 and _same(a, b)
-            return self._whole(name, dtype, args, node.args[-1], same)
-        zero, one, infinite = (T.const(v, dtype) for v in (0.0, 1.0, math.inf))
-        same, number = _same(a, b), constant(node.args[-1])
-        if name == "mul" and constant(node.args[0]) == 0:
-            a, b, number = b, a, 0
-        finite = T.abs(a) < infinite
-        table: dict[str, Callable[[], Any]] = {
-            "add": lambda: a + b,
-            # TVM simplifies 0 · x and x - x to 0, which is wrong for inf and NaN
-            "sub": lambda: T.Select(finite, zero, T.const(math.nan, dtype)) if same else a - b,
-            "mul": lambda: T.Select(finite, T.copysign(b, a), T.const(math.nan, dtype)) if number == 0 else a * b,
-            "div": lambda: a * T.const(math.copysign(math.inf, number), dtype) if number == 0 else a / b,
-            "neg": lambda: -a,
-            "abs": lambda: T.abs(a),
-            "reciprocal": lambda: one / a,
-            "rsqrt": lambda: one / T.sqrt(a),
-            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, -one, zero)),
-            "expm1": lambda: self._library("expm1", dtype, a),
-            "log1p": lambda: self._library("log1p", dtype, a),
-            "round": lambda: T.nearbyint(a),
-            "fmod": lambda: self._library("fmod", dtype, a, b),
-            "remainder": lambda: self._remainder(self._library("fmod", dtype, a, b), b, zero),
-            "pow": lambda: self._power(a, b, number, dtype),
-            "maximum": lambda: T.Select(T.any(T.isnan(a), a > b), a, b),
-            "minimum": lambda: T.Select(T.any(T.isnan(a), a < b), a, b),
-            "isfinite": lambda: finite,
-            "signbit": lambda: (T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}")).astype(dtype),
-            "eq": lambda: self._not(T.isnan(a)) if same else T.EQ(a, b),
-            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # TVM's != is false for a NaN
-            "le": lambda: self._not(T.isnan(a)) if same else a <= b,
-            "ge": lambda: self._not(T.isnan(a)) if same else a >= b,
-            "lt": lambda: a < b,
-            "gt": lambda: a > b,
-        }
-        if name in table:
-            return table[name]()
-        if name in ("erf", "tanh") and self.partial and dtype == "float32":
-            return {"erf": _erf, "tanh": _tanh}[name](T, a)
-        return getattr(T, name)(*args)
-
-    def _library(self, name: str, dtype: str, *args: Any) -> Any:
-        """Call a function of the C library for which TVM has no operator."""
-        return self.tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *args)
-
-    def _remainder(self, left: Any, divisor: Any, zero: Any) -> Any:
-        """Turn a remainder with the sign of the dividend into one with the sign of the divisor."""
-        T, variable = self.tirx, self.tirx.Var("left", left.ty)
-        other = T.any(T.all(variable < zero, divisor > zero), T.all(variable > zero, divisor < zero))
-        return T.Let(variable, left, T.Select(other, variable + divisor, variable))
-
-    def _power(self, a: Any, b: Any, power: float | None, dtype: str) -> Any:
-        T, one = self.tirx, self.tirx.const(1, dtype)
-        simple = {2: lambda: a * a, 3: lambda: a * a * a, 0.5: lambda: T.sqrt(a), -0.5: lambda: one / T.sqrt(a)}
-        simple |= {-1: lambda: one / a, -2: lambda: one / (a * a), 0: lambda: one, 1: lambda: a}
-        return simple[power]() if power in simple else T.pow(a, b)
-
-    def _not(self, truth: Any) -> Any:
-        """Negate without TVM's Not, which inverts the comparison and so is true for a NaN."""
-        return self.tirx.EQ(truth.astype("int8"), self.number(0, "int8"))
-
-    def _logic(self, name: str, args: list) -> Any:
-        """Apply a primitive to booleans, which are 0 and 1."""
-        T = self.tirx
-        if name == "bitwise_not":
-            return self._not(args[0])
-        a, b = (x.astype("int8") for x in (args[0], args[-1]))
-        table = {"bitwise_and": T.bitwise_and, "mul": T.bitwise_and, "minimum": T.bitwise_and}
-        table |= {"bitwise_or": T.bitwise_or, "add": T.bitwise_or, "maximum": T.bitwise_or}
-        if name in table:
-            return T.NE(table[name](a, b), self.number(0, "int8"))
-        return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a, b], None, _same(a, b))
-
-    def _whole(self, name: str, dtype: str, args: list, divisor: Any, same: bool) -> Any:
-        """Apply a primitive to integers."""
-        T, (a, *rest) = self.tirx, args
-        b, zero, one = rest[0] if rest else a, T.const(0, dtype), T.const(1, dtype)
-        if same and name in ("eq", "le", "ge", "ne", "lt", "gt"):
-            return T.const(name in ("eq", "le", "ge"), "bool")
-        if name in ("div", "fmod", "remainder") and abs(constant(divisor)) == 1:  # the least number / -1
-            return (a if constant(divisor) == 1 else zero - a) if name == "div" else zero
-        table: dict[str, Callable[[], Any]] = {
-            "add": lambda: a + b,
-            "sub": lambda: a - b,
-            "mul": lambda: a * b,
-            "div": lambda: T.truncdiv(a, b),
-            "fmod": lambda: T.truncmod(a, b),
-            "remainder": lambda: T.floormod(a, b),
-            "pow": lambda: math.prod([a] * int(constant(divisor)), start=one),
-            "neg": lambda: zero - a,
-            "abs": lambda: T.Select(a < zero, zero - a, a),
-            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, zero - one, zero)),
-            "signbit": lambda: (a < zero).astype(dtype),
-            "isfinite": lambda: T.const(True, "bool"),
-            "maximum": lambda: T.max(a, b),
-            "minimum": lambda: T.min(a, b),
-            "bitwise_not": lambda: T.bitwise_not(a),
-            "bitwise_and": lambda: T.bitwise_and(a, b),
-            "bitwise_or": lambda: T.bitwise_or(a, b),
-            "bitwise_xor": lambda: T.bitwise_xor(a, b),
-            "eq": lambda: T.EQ(a, b),
-            "ne": lambda: T.NE(a, b),
-            "lt": lambda: a < b,
-            "le": lambda: a <= b,
-            "gt": lambda: a > b,
-            "ge": lambda: a >= b,
-        }
-        return table[name]() if name in table else a  # floor, ceil, trunc, round
 
     # ---- reductions
 
@@ -577,54 +464,9 @@ class _Function:
         return made if isinstance(made, list | tuple) or len(nodes) > 1 else [made]
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Return whether two expressions are equal. TVM raises TypeError where they read different inputs."""
-    from tvm_ffi import structural_equal
-
-    try:
-        return structural_equal(a, b)
-    except TypeError:
-        return False
-
-
 def _divisor(size: int, most: int) -> int:
     """Return the largest divisor of at most `most`."""
     return max(d for d in range(1, min(size, most) + 1) if size % d == 0)
-
-
-def _polynomial(x: Any, factors: Sequence[float]) -> Any:
-    """Evaluate by Horner's rule, highest power first."""
-    from passlab.relax import tvm
-
-    value = tvm.tirx.const(factors[0], "float32")
-    for factor in factors[1:]:
-        value = value * x + tvm.tirx.const(factor, "float32")
-    return value
-
-
-def _tanh(T: Any, x: Any) -> Any:
-    """Compute tanh in vectorizable steps: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
-    c = lambda value: T.const(value, "float32")  # noqa: E731
-    given, size = T.Var("given", x.ty), T.abs
-    square = given * given
-    near = _polynomial(
-        square, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-    )
-    far = T.copysign(c(1) - c(2) / (T.exp(size(given) * c(2)) + c(1)), given)
-    return T.Let(given, x, T.Select(size(given) < c(0.625), near * square * given + given, far))
-
-
-def _erf(T: Any, x: Any) -> Any:
-    """Compute erf in vectorizable steps: a polynomial near 0, elsewhere 1 - exp(another)."""
-    c = lambda value: T.const(value, "float32")  # noqa: E731
-    given, size = T.Var("given", x.ty), T.Var("size", x.ty)
-    square = given * given
-    near = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
-    far = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1)
-    exponent = _polynomial(size, (*far, -1.28717512e-1)) * size + size * c(-1)
-    outside = T.copysign(c(1) - T.exp(exponent), given)
-    chosen = T.Select(size < c(0.927734375), _polynomial(square, near) * given + given, outside)
-    return T.Let(given, x, T.Let(size, T.min(T.abs(given), c(10)), T.Select(T.isnan(given), given, chosen)))
 
 
 def tensor_ir(
