@@ -1,6 +1,6 @@
 """The machine as events: which message holds which link when, thousands of messages at a time.
 
-The rules, the same that `stepped` follows word by word:
+The rules (`tests/wafer/stepped.py` follows them word by word, and must agree):
 
 - A core sends one message at a time, one word a cycle. A word takes `ramp` cycles to the router, one for each link,
   `ramp` to the core at the other end, and one to be processed there; if it is streamed, it leaves in that same cycle.
