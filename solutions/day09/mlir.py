@@ -271,7 +271,7 @@ def fusion(module: ModuleOp) -> ModuleOp:
     In:  a module of linalg.generics on tensors, each with one result, without linalg.index.
     Out: the module, with as many linalg.generics as MLIR's linalg-fuse-elementwise-ops leaves.
     Stays: what the table leaves. Nothing is computed in two places.
-    Not to be called: passlab.mlir.fusing.fuse, passlab.mlir.modules.pipeline, passlab.mlir.modules.passes.
+    Not to be called: passlab.mlir.modules.pipeline, passlab.mlir.modules.passes.
 
     Example:  b(i, j) = exp(a(j, i)) after a(i, j) = x(i, j) + y(i) is b(i, j) = exp(x(j, i) + y(j)).
     """

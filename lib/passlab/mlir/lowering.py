@@ -246,12 +246,11 @@ def ladder(model: Any, *inputs: Any) -> list[Rung]:
     Modules run with their arrays (`run(rung.value, *rung.arrays)`). The LLVM is what IREE writes of the fused module
     for this processor: text. Raises MLIRError for a model that does not arrive.
     """
-    from passlab.mlir.fusing import fuse
     from passlab.mlir.imports import from_torch
 
     arrived = from_torch(model, *inputs)
     linalg = pipeline(arrived.module, "linalg-generalize-named-ops")
-    fused = fuse(linalg)
+    fused = pipeline(linalg, "linalg-fuse-elementwise-ops")
     buffers = bufferize(fused)
     loops = pipeline(buffers, "convert-linalg-to-loops, canonicalize, cse")
     rungs = {

@@ -82,7 +82,7 @@ EXERCISES = (
             "spared": "what must stay apart does, computed once",
         },
         helps={"valid": 3, "same": 2, "did": 1, "spared": 1},
-        closed=("passlab.mlir.fusing.fuse", "passlab.mlir.modules.pipeline", "passlab.mlir.modules.passes"),
+        closed=("passlab.mlir.modules.pipeline", "passlab.mlir.modules.passes"),
     ),
     Exercise(
         id="day09.pipeline",
