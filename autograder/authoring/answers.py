@@ -7,8 +7,8 @@ One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hy
     @wrong("spared", "merges dropout nodes: every call draws new numbers")
     def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
 
-    any_dtype = edited("same", "merges casts to different types", ("key = op, dtype", "key = op"))
-                                                    # the same, told as a change of the reference's text
+    any_dtype = edited("same", "merges casts to different types", ("op, dtype", "op"))
+                                                    # the same, told as an edit of the reference
 
     @right("sorts the keys instead of numbering values")
     def by_sorting(gm): ...                         # a right answer unlike the reference
@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autograder.authoring.source import COURSE, answer_of
+from autograder.authoring.source import COURSE, answer_of, blank, find
 from passlab import exercises
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, judge, judge_outcome
 from passlab.notebook.cells import questions
@@ -77,13 +77,13 @@ def right(note: str) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True)
 class Edit:
-    """A wrong answer that is the reference with some of its text exchanged: (old, new) pairs, one after the other."""
+    """A wrong answer that is the reference with some of its syntax exchanged: (old, new) pairs, one after the other."""
 
     mark: Mark
     changes: tuple[tuple[str, str], ...]
 
     def build(self, exercise_id: str, name: str) -> Any:
-        """Return the answer under its name. Raises ValueError if a piece of text is not there exactly once."""
+        """Return the answer under its name. Raises ValueError if an old fragment does not occur just once."""
         try:
             answer = answer_of(exercise_id, changes=self.changes)
         except ValueError as error:
@@ -95,7 +95,8 @@ class Edit:
 def edited(verdict: str, note: str, *changes: tuple[str, str]) -> Edit:
     """Return a wrong answer made of the reference: the verdict it must lose, its misconception, and what is exchanged.
 
-    A piece of text is found once in the answer cell in `solutions/`, where a reader finds it, too.
+    changes: (old, new) fragments of syntax, as in `autograder.authoring.edits`; each old one occurs once in the answer
+    cell in `solutions/`.
     """
     return Edit(_wrong(verdict, note), changes)
 
@@ -162,7 +163,7 @@ def _done_already(exercise: Exercise, case: Case) -> bool:
 
 
 def equivalent_mutants(exercise_id: str) -> dict[tuple[str, str], str]:
-    """Return (line before, line after) → why this change of the reference makes no difference (`EQUIVALENT`)."""
+    """Return (old, new) → why this change of the reference, wherever old occurs, makes no difference (`EQUIVALENT`)."""
     return getattr(_module(exercises.find(exercise_id).id), "EQUIVALENT", {})
 
 
@@ -173,7 +174,7 @@ def reference(exercise_id: str) -> Any:
 
 def stub(exercise_id: str) -> Any:
     """Return the answer as the learner first meets it: `raise NotImplementedError()`."""
-    return answer_of(exercise_id, stub=True)
+    return answer_of(exercise_id, blank(find(exercise_id).answer.text))
 
 
 def missing(exercise_id: str) -> list[str]:

@@ -7,9 +7,10 @@ operators of Offutt et al., "An experimental determination of sufficient mutant 
 Python). One that keeps every verdict on the visible cases and on the hidden cases of all seeds has *survived*: either a
 law that the text states has no case, or the change makes no difference. The latter is said beside the hidden cases,
 
-    EQUIVALENT = {("if len(found) > 1:", "if len(found) >= 1:"): "a group of one may be left out"}
+    EQUIVALENT = {("len(group) > 1", "len(group) >= 1"): "a group of one may be left out"}
 
-where the key is the line before and after the change, without its indent.
+where the key is an edit of the reference's syntax, see `autograder.authoring.edits`; it is listed wherever the old
+fragment occurs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 
 from autograder.authoring import answers, source
 from autograder.authoring import prove as proving
+from autograder.authoring.edits import variants
 from passlab import exercises
 from passlab.judge import judge
 from passlab.process.parsing import parse
@@ -82,22 +84,22 @@ def mutants(exercise_id: str, most: int, seed: int = 0) -> list[Mutant]:
 def try_all(exercise_id: str, most: int, seeds: Iterable[int] = range(3)) -> Report:
     """Put an exercise's mutants through its checks. Never raises for anything that a mutant does."""
     exercise, report, seeds = exercises.find(exercise_id), Report(exercise_id), list(seeds)
-    known = dict(answers.equivalent_mutants(exercise_id))
     limited = replace(exercise, seconds=min(exercise.seconds, SECONDS))
     cases = [*exercise.cases(), *(case for seed in seeds for case in answers.hidden_cases(exercise_id, seed))]
     own = source.find(exercise_id).answer.text
+    known = {ast.dump(tree) for edit in answers.equivalent_mutants(exercise_id) for tree in variants(own, *edit)}
     for mutant in mutants(exercise_id, most):
         report.tried += 1
-        if (mutant.before, mutant.after) in known:
+        if ast.dump(parse(mutant.text)) in known:
             report.listed += 1
-        elif _survives(limited, exercise_id, own, mutant, cases):
+        elif _survives(limited, exercise_id, mutant, cases):
             report.survivors.append(mutant)
     return report
 
 
-def _survives(exercise: Any, exercise_id: str, own: str, mutant: Mutant, cases: list) -> bool:
+def _survives(exercise: Any, exercise_id: str, mutant: Mutant, cases: list) -> bool:
     try:
-        answer = source.answer_of(exercise_id, changes=[(own, mutant.text)])
+        answer = source.answer_of(exercise_id, mutant.text)
     except Exception:  # it does not even load
         return False
     # A case may ask only some of the verdicts, so points say nothing here.

@@ -375,9 +375,7 @@ def weights_stay(gm, *inputs):
     return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
 
 
-modules_by_position = edited(
-    "did", "gives a module only what stands in its positions", ("weights, args, kwargs)", "weights, args)")
-)
+modules_by_position = edited("did", "gives a module only what stands in its positions", ("args, kwargs", "args"))
 own_attributes = edited(
     "did",
     "knows the parameters of the model itself, and none of its parts",
@@ -386,17 +384,15 @@ own_attributes = edited(
 anything_goes = edited(
     "spared",
     "knows no limits: asks torch for every operation, in the lists or not",
-    ("if node.target in FUNCTIONS:", 'if node.op == "call_function":'),
-    (" and node.target in METHODS", ""),
-    (
-        " and type(module := gm.get_submodule(node.target)) in MODULES:",
-        ":\n            module = gm.get_submodule(node.target)",
-    ),
+    ("node.target in FUNCTIONS", 'node.op == "call_function"'),
+    ("... and node.target in METHODS", "..."),
+    ("node.op == ... and ...", "node.op == ..."),
+    ("weights = ...", "module = gm.get_submodule(node.target)\nweights = ..."),
 )
 no_name = edited(
     "spared",
     "stops at the right place and does not say where that is",
-    (" for {node.format_node()}", ""),
+    ('f"there is no rule for {node.format_node()}"', 'f"there is no rule"'),
     ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
 )
 names_half = edited(
@@ -420,7 +416,7 @@ subclasses_too = edited(
 live_nodes_only = edited(
     "spared",
     "looks only at what the output needs",
-    ("for node in gm.graph.nodes:", "gm.graph.eliminate_dead_code()\n    for node in gm.graph.nodes:"),
+    ("for node in ...: ...", "gm.graph.eliminate_dead_code()\nfor node in ...: ..."),
 )
 output_too = edited(
     "did",
@@ -433,9 +429,6 @@ output_too = edited(
 tensors = edited("valid", "returns the meta tensors themselves", ("(tuple(value.shape), value.dtype)", "value"))
 
 EQUIVALENT = {
-    ("break", "continue"): "nothing stands behind the output",
-    (
-        "return {node.name: (tuple(value.shape), value.dtype) for node, value in tensors.items()}",
-        "return {node.name: ((value.shape), value.dtype) for node, value in tensors.items()}",
-    ): "a torch.Size is a tuple",
+    ("if ...:\n    break", "if ...:\n    continue"): "nothing stands behind the output",
+    ("tuple(value.shape)", "value.shape"): "a torch.Size is a tuple",
 }

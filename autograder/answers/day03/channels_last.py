@@ -301,5 +301,5 @@ def permutes(gm):
 EQUIVALENT = {
     ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
     ("converted.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",
-    ("converted.meta = dict(node.meta)", "converted.meta = (node.meta)"): "nothing changes the dictionary later",
+    ("dict(node.meta)", "node.meta"): "nothing changes the dictionary later",
 }

@@ -311,7 +311,6 @@ def folds_the_example(gm, limit=1 << 20):
 SMALL = 'nbytes(node.meta.get("tensor_meta")) <= limit'
 COMPUTED = "interpreter.run_node(node)"
 FOLD = f"constant[node] = {COMPUTED}"
-LATE = f'if node.op == "get_attr" or {SMALL}:\n                    constant[node] = value'
 
 ignores_writes = edited(
     "spared",
@@ -322,9 +321,11 @@ ignores_later_writes = edited(
     "spared",
     "asks only what was written before: the next call reads the weight after the write",
     (
-        "memory = written(gm.graph)",
-        'writers = [n for n in gm.graph.nodes if "writes" in effects(n)]\n'
-        "    memory = {n for n in written(gm.graph) if writers and n > writers[0]}",
+        "memory = ...",
+        (
+            'writers = [n for n in gm.graph.nodes if "writes" in effects(n)]\n'
+            "memory = {n for n in ... if writers and n > writers[0]}"
+        ),
     ),
 )
 ignores_own_weights = edited(
@@ -335,7 +336,7 @@ ignores_own_weights = edited(
 copies_parameters = edited(
     "cost",
     "takes a parameter for a constant to fold: it is copied into a buffer",
-    ('if node.op == "get_attr" or all(', "if all("),
+    ('node.op == "get_attr" or all(... for user in node.users)', "all(... for user in node.users)"),
 )
 flat_names = edited(
     "valid",
@@ -345,30 +346,45 @@ flat_names = edited(
 catches_the_error = edited(
     "valid",
     "computes first, and takes whatever raises an error for no constant",
-    (f' and (node.op == "get_attr" or {SMALL})', ""),
+    ("not varies and (...)", "not varies"),
     (
-        FOLD,
-        f"try:\n                    value = {COMPUTED}\n"
-        f"                except Exception:\n                    continue\n                {LATE}",
+        "constant[node] = ...",
+        """
+        try:
+            value = ...
+        except Exception:
+            continue
+        if node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit:
+            constant[node] = value
+        """,
     ),
 )
 no_keywords = edited(
     "did",
     "puts a number into the operands that stand in positions, and not into keywords",
     (
-        "user.args, user.kwargs = map_arg(\n                    (user.args, user.kwargs), lambda",
-        "user.args = map_arg(\n                    user.args, lambda",
+        (
+            "user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda n, old=node, new=value: new if n "
+            "is old else n)"
+        ),
+        "user.args = map_arg(user.args, lambda n, old=node, new=value: new if n is old else n)",
     ),
 )
 ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit", (SMALL, "True"))
 looks_too_late = edited(
     "valid",
     "computes first and then looks at the size: a huge constant takes all memory, only to be thrown away",
-    (f' and (node.op == "get_attr" or {SMALL})', ""),
-    (FOLD, f"value = interpreter.run_node(node)\n                {LATE}"),
+    ("not varies and (...)", "not varies"),
+    (
+        "constant[node] = ...",
+        (
+            'value = ...\nif node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit:\n'
+            "    constant[node] = value"
+        ),
+    ),
 )
-counts_elements = edited("spared", "compares elements, not bytes, with the limit", (" * meta.dtype.itemsize", ""))
-one_byte_less = edited("did", "takes a result of exactly the limit for one over it", ("<= limit", "< limit"))
+counts_elements = edited("spared", "compares elements, not bytes, with the limit", ("... * meta.dtype.itemsize", "..."))
+one_byte_less = edited("did", "takes a result of exactly the limit for one over it", ("... <= limit", "... < limit"))
 tensors_only = edited(
     "did",
     "folds tensors only: the size of a weight, and what follows from it, stays in the graph",
@@ -377,12 +393,12 @@ tensors_only = edited(
 no_modules = edited(
     "did",
     "only functions and methods compute: a layer applied to a weight stays",
-    ("varies = node in", 'varies = node.op == "call_module" or node in'),
+    ("node in memory", 'node.op == "call_module" or node in memory'),
 )
 one_step = edited(
     "did",
     "looks one step deep: a node counts only if its operands are get_attr nodes from the start",
-    ("any(n not in constant for", 'any(n.op != "get_attr" or n not in constant for'),
+    ("n not in constant", 'n.op != "get_attr" or n not in constant'),
 )
 leaves_leftovers = edited(
     "cost",
@@ -392,10 +408,7 @@ leaves_leftovers = edited(
 
 EQUIVALENT = {
     ("folded.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",
-    ("folded.meta = dict(node.meta)", "folded.meta = (node.meta)"): "the node whose dictionary it shares is erased",
+    ("dict(node.meta)", "node.meta"): "the node whose dictionary it shares is erased",
     ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
-    (
-        "return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 0",
-        "return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 1",
-    ): "a number of one byte is under any limit",
+    ("sum(...) if ... else 0", "sum(...) if ... else 1"): "a number of one byte is under any limit",
 }

@@ -279,4 +279,6 @@ keeps_attributes = edited(
 )
 drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
 
-EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+}

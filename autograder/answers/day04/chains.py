@@ -172,8 +172,8 @@ def hidden(seed: int) -> list[Case]:
 
 _LARGE = "return [group for group in groups.values() if len(group) > 1]"
 EQUIVALENT = {
-    (_LARGE, _LARGE.replace("len(group) > 1", "True")): "groups of one may be left out",
-    (_LARGE, _LARGE.replace(">", ">=")): "groups of one may be left out",
+    ("len(group) > 1", "True"): "groups of one may be left out",
+    ("len(group) > 1", "len(group) >= 1"): "groups of one may be left out",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -284,16 +284,21 @@ def by_name(gm):
 no_broadcast = edited(
     "did",
     "only operations whose operands all have the shape of the result: broadcasting ends a group",
-    ("and memory", 'and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1 and memory'),
+    (
+        "pattern(node) <= ...",
+        'pattern(node) <= ... and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1',
+    ),
 )
 one_operand = edited(
-    "did", "fuses unary operations only", ("and memory", "and len(node.all_input_nodes) == 1 and memory")
+    "did",
+    "fuses unary operations only",
+    ("pattern(node) <= ...", "pattern(node) <= ... and len(node.all_input_nodes) == 1"),
 )
-element_wise_alone = edited(
-    "did", "ELEMWISE alone: no sums and no products", ("<= Pattern.BROADCAST", "<= Pattern.ELEMWISE")
-)
+element_wise_alone = edited("did", "ELEMWISE alone: no sums and no products", ("Pattern.BROADCAST", "Pattern.ELEMWISE"))
 pairs = edited(
-    "did", "pairs: each operation with the next one, and then it stops", ("return [group for", "return [group[:2] for")
+    "did",
+    "pairs: each operation with the next one, and then it stops",
+    ("[group for group in ... if ...]", "[group[:2] for group in ... if ...]"),
 )
 
 
@@ -326,7 +331,7 @@ def by_the_text(gm):
     return [group for group in groups if group]
 
 
-nodes_themselves = edited("valid", "gives nodes instead of their names", ("append(node.name)", "append(node)"))
+nodes_themselves = edited("valid", "gives nodes instead of their names", ("node.name", "node"))
 
 
 @wrong("valid", "puts the inputs of a kernel into its group")

@@ -240,10 +240,10 @@ def one_step(gm, group):
 args_alone = edited(
     "did",
     "knows operands in args alone: those in lists and keywords are not seen",
-    ("*node.all_input_nodes, *memory", "*(a for a in node.args if isinstance(a, fx.Node)), *memory"),
+    ("node.all_input_nodes", "(a for a in node.args if isinstance(a, fx.Node))"),
 )
 memory_unseen = edited(
-    "did", "forgets memory: a write between two members changes what the second reads", (", *memory[node]]", "]")
+    "did", "forgets memory: a write between two members changes what the second reads", ("*..., *memory[node]", "*...")
 )
 effects_unseen = edited(
     "did", "forgets effects: a dropout may be a member", ("node in inside and effects(node)", "False")

@@ -245,21 +245,12 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    (
-        'memory |= {node.target for node in memory if node.op == "get_attr"}',
-        "memory |= {node.target for node in memory if True}",
-    ): "no other target is the path of a parameter",
-    ("for node in list(gm.graph.nodes):", "for node in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
+    ('node.op == "get_attr"', "True"): "no other target is the path of a parameter",
+    ("list(gm.graph.nodes)", "gm.graph.nodes"): "torch.fx allows to erase during a walk",
     ("gm.recompile()", "pass"): "the judge compiles the graph anew",
     ("fused.meta = node.meta", "pass"): "no rule asks for the shape of a layer",
-    (
-        'tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"',
-        'tanh = ((node.kwargs.get("approximate") == "tanh"))',
-    ): "no other activation has this option",
-    (
-        "turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] - node.args[2]) % 2)",
-        "turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] + node.args[2]) % 2)",
-    ): "a sum is odd where the difference is",
+    ('name == "gelu" and ...(...) == "tanh"', '...(...) == "tanh"'): "no other activation has this option",
+    ("... - node.args[2]", "... + node.args[2]"): "a sum is odd where the difference is",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -396,13 +387,10 @@ no_mt = edited("did", "does not know w.mT", ('("T", "mT")', '("T",)'))
 for_all_readers = edited(
     "same",
     "gives every reader of the product the activation",
-    (" or len(node.users) != 1", ""),
+    ("... or len(node.users) != 1", "..."),
     ("(reader,) = node.users", "reader = next(iter(node.users))"),
-    ("inserting_before(node)", "inserting_before(inner[0])"),
-    (
-        "node.replace_all_uses_with(fused)",
-        "node.replace_all_uses_with(fused)\n        inner[0].replace_all_uses_with(fused)",
-    ),
+    ("gm.graph.inserting_before(node)", "gm.graph.inserting_before(inner[0])"),
+    ("for dead in ...: ...", "inner[0].replace_all_uses_with(fused)\nfor dead in ...: ..."),
 )
 reads_counted_by_nodes = edited(
     "spared",
@@ -411,39 +399,41 @@ reads_counted_by_nodes = edited(
 )
 one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
 any_shape = edited(
-    "spared", "takes any addend for a bias: a column, a matrix", (" and bias.shape == weight.shape[:1]", "")
+    "spared", "takes any addend for a bias: a column, a matrix", ("... and bias.shape == weight.shape[:1]", "...")
 )
 any_dtype = edited(
     "same",
     "does not look at dtypes: a bias in double made the sum double",
-    (" or not weight.dtype.is_floating_point", ""),
-    ("bias.dtype == weight.dtype and ", ""),
+    ("len(...) != 2 or ...", "len(...) != 2"),
+    ("bias.dtype == weight.dtype and ...", "..."),
 )
-any_rank = edited("same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ", ""))
+any_rank = edited(
+    "same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ...", "...")
+)
 rows_too = edited(
     "spared",
     "a weight of one row is not a matrix, though F.linear takes it",
-    ("(weight.shape) != 2", "(weight.shape) > 2"),
+    ("len(...) != 2", "len(...) > 2"),
 )
 loses_the_bias = edited(
-    "same", "leaves the added bias out", ("found.weight, b, [node", "found.weight, found.bias, [node")
+    "same", "leaves the added bias out", ("b, [node, *found.nodes]", "found.bias, [node, *found.nodes]")
 )
 second_bias_wins = edited(
-    "same", "a layer that has a bias gets the second one in its place", ("found.bias is None and ", "")
+    "same", "a layer that has a bias gets the second one in its place", ("found and found.bias is None", "found")
 )
 ignores_options = edited(
     "same",
     "reads add(y, b, alpha=2) as y + b",
-    ("not in ADDS or node.kwargs", "not in ADDS"),
+    ("... or node.kwargs", "..."),
     (
-        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if node.kwargs or',
-        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if',
+        "if node.target is F.linear: ...\nif ...:\n    return None",
+        "if node.target is F.linear: ...\nif node.op not in CALLS:\n    return None",
     ),
 )
 any_weight = edited(
     "same",
     "takes x @ w for x @ w.t(); with a square weight nothing complains",
-    ("return None\n    attribute", "return node\n    attribute"),
+    ("if ...:\n    return None\nattribute = ...", "if ...:\n    return node\nattribute = ..."),
     ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
 )
 ignores_writes = edited(
@@ -462,7 +452,7 @@ any_subclass = edited(
 modules_by_name = edited(
     "same",
     "a module with relu in the name of its class is relu: nn.ReLU6",
-    (".get(type(module))", '.get(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
+    ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
 )
 by_name = edited(
     "same",
@@ -470,11 +460,11 @@ by_name = edited(
     ("ACTIVATIONS.get(node.target)", 'ACTIVATIONS.get(node.target, "relu" if "relu" in str(node.target) else None)'),
 )
 one_order = edited("did", "y + b, and never b + y", ("(node.args, node.args[::-1])", "(node.args,)"))
-no_methods = edited(
-    "did", "functions and operators only: y.relu() is missed", ('"call_function", "call_method"', '"call_function",')
-)
+no_methods = edited("did", "functions and operators only: y.relu() is missed", ('(..., "call_method")', "(...,)"))
 modules_only = edited(
-    "did", "a linear layer is an nn.Linear", ("if node.target is F", "return None\n    if node.target is F")
+    "did",
+    "a linear layer is an nn.Linear",
+    ("if node.target is F.linear: ...", "return None\nif node.target is F.linear: ..."),
 )
 
 
@@ -489,5 +479,5 @@ def copies_parameters(gm):
     return gm
 
 
-leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner):", "(node,):"))
-returns_nothing = edited("valid", "forgets to return the graph", ("gm.recompile()\n    return gm", "gm.recompile()"))
+leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner)", "(node,)"))
+returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))

@@ -251,38 +251,30 @@ def as_large_as_its_value(gm, inputs):
 upper_is_last = edited(
     "did", "the last step is the end of the range", ("(first, last + 1, size)", "(first, max(last, first + 1), size)")
 )
-empty_too = edited("spared", "what has no bytes is planned, too", (" and storage.nbytes()", ""))
+empty_too = edited("spared", "what has no bytes is planned, too", ("... and storage.nbytes()", "..."))
 inputs_only = edited(
     "spared", "parameters and buffers are made by the program", ("(*inputs, *gm.parameters(), *gm.buffers())", "inputs")
 )
-no_buffers = edited(
-    "spared", "parameters are the caller's, inputs are made", ("(*inputs, *gm.parameters()", "(*gm.parameters()")
-)
+no_buffers = edited("spared", "parameters are the caller's, inputs are made", ("*inputs, *...", "*..."))
 only_results = edited(
     "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
 )
 without_names = edited(
     "did",
     "operands that are given by name are overlooked",
-    (
-        "for operand in node.all_input_nodes]",
-        "for operand in node.all_input_nodes if operand not in node.kwargs.values()]",
-    ),
+    ("[... for operand in ...]", "[... for operand in ... if operand not in node.kwargs.values()]"),
 )
 sizes_are_free = edited(
     "did",
     "asking a tensor for its size touches nothing",
-    (
-        "operands = [self.env[operand]",
-        "operands = [] if isinstance(value, int) else [self.env[operand]",
-    ),
+    ("[... for operand in ...]", "[] if isinstance(value, int) else [... for operand in ...]"),
 )
 written_only = edited(
     "did",
     "an in-place operation touches only what it writes",
     (
-        "for operand in node.all_input_nodes]",
-        'for operand in node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]]',
+        "node.all_input_nodes",
+        'node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]',
     ),
 )
 no_parts = edited(
@@ -297,9 +289,10 @@ flat_results = edited(
     "did",
     "results are the elements of the returned tuple; what lies deeper is overlooked",
     (
-        "operands = [self.env[operand] for operand in node.all_input_nodes]",
-        """operands = [self.env[operand] for operand in node.all_input_nodes]
-        if node.op == "output" and isinstance(value, tuple):
-            operands, value = [], [part for part in value if isinstance(part, Tensor)]""",
+        "for tensor in ...: ...",
+        (
+            'if node.op == "output" and isinstance(value, tuple):\n'
+            "    operands, value = [], [part for part in value if isinstance(part, Tensor)]\nfor tensor in ...: ..."
+        ),
     ),
 )

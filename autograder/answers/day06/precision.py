@@ -173,43 +173,45 @@ def inputs_too(gm, ranges):
 
 upper_end = edited("same", "looks at the upper end only", ("max(abs(end) for end in ends)", "ends[1]"))
 result_only = edited(
-    "spared", "asks for the result, not for what is read", ("in (node, *node.all_input_nodes)]", "in (node,)]")
+    "spared", "asks for the result, not for what is read", ("(node, *node.all_input_nodes)", "(node,)")
 )
 first_operand = edited(
     "spared",
     "asks for the first operand only",
-    ("(node, *node.all_input_nodes)]", "(node, *node.all_input_nodes[:1])]"),
+    ("*node.all_input_nodes", "*node.all_input_nodes[:1]"),
 )
 operands_only = edited(
     "same",
     "asks for what is read, not for the result",
-    ("in (node, *node.all_input_nodes)]", "in node.all_input_nodes]"),
+    ("(node, *...)", "..."),
 )
 no_sums = edited(
     "spared", "what happens on the way to a result does not matter", ("held + on_the_way(gm, node, most)", "held")
 )
 mean_is_small = edited("spared", "a mean is no larger than its terms", ('("sum", "mean")', '("sum",)'))
-cancelled = edited("spared", "terms cancel on the way, too", ("weight.double().abs()", "weight.double()"))
+cancelled = edited("spared", "terms cancel on the way, too", ("layer.weight.double().abs", "layer.weight.double"))
 no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "weight.sum(1) * most"))
-no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ", ""))
+no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ...", "..."))
 whole_layer = edited("did", "adds up the weights of all rows", ("weight.sum(1)", "weight.sum()"))
-fixed_terms = edited("did", "takes all elements for the terms of one sum", (" / math.prod(shape(node))", ""))
+fixed_terms = edited("did", "takes all elements for the terms of one sum", ("... / math.prod(shape(node))", "..."))
 
-to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("<= MOST:", "<= 65504:"))
+to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("MOST", "65504"))
 numbers_too = edited(
     "did",
     "a number among the operands must fit, too",
     (
-        "held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]",
-        """held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]
-            held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]""",
+        "if ... <= MOST: ...",
+        "held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
     ),
 )
 
 _FITS = "if max(held + on_the_way(gm, node, most)) %s MOST:"
 _PARTS = "weight, bias = layer.weight.double().abs(), %s if layer.bias is None else layer.bias.double().abs()"
 EQUIVALENT = {
-    (_FITS % "<=", _FITS % "<"): "so near to the end, either plan is accepted",
-    (_PARTS % 0, _PARTS % 1): "so near to the end, either plan is accepted",
-    ('if name in ("sum", "mean"):', 'if name in ("mean",):'): "the range of a sum is that of its terms, so often",
+    ("... <= MOST", "... < MOST"): "so near to the end, either plan is accepted",
+    (
+        "0 if layer.bias is None else ...",
+        "1 if layer.bias is None else ...",
+    ): "so near to the end, either plan is accepted",
+    ('("sum", "mean")', '("mean",)'): "the range of a sum is that of its terms, so often",
 }

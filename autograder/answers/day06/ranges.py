@@ -104,13 +104,19 @@ _TRANSFER = "def transfer(gm, node, first, second=(0, 0)):"
 _SQUARE = "return 0.0 if a < 0 < b else min(a * a, b * b), max(corners)"
 _MONOTONE = "return tuple(getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist())"
 EQUIVALENT = {
-    (_OPERANDS, _OPERANDS.replace("not isinstance(a, tuple)", "True")): "what sums over dimensions has one operand",
-    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(0, 1)")): "what has one operand does not look at a second",
-    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(1, 0)")): "what has one operand does not look at a second",
-    (_SQUARE, _SQUARE.replace("< b", "<= b")): "the square of an end that is 0 is 0",
-    (_SQUARE, _SQUARE.replace("a < 0", "a <= 0")): "the square of an end that is 0 is 0",
-    (_MONOTONE, _MONOTONE.replace("tuple(", "(", 1)): "a range may be a list",
-    (_MONOTONE, _MONOTONE.replace(", dtype=torch.float64", "")): "an end may be rounded as the program's values are",
+    ("not isinstance(a, tuple)", "True"): "what sums over dimensions has one operand",
+    (
+        "def transfer(gm, node, first, second=(0, 0)): ...",
+        "def transfer(gm, node, first, second=(0, 1)): ...",
+    ): "what has one operand does not look at a second",
+    (
+        "def transfer(gm, node, first, second=(0, 0)): ...",
+        "def transfer(gm, node, first, second=(1, 0)): ...",
+    ): "what has one operand does not look at a second",
+    ("0.0 if a < 0 < b else ...", "0.0 if a < 0 <= b else ..."): "the square of an end that is 0 is 0",
+    ("0.0 if a < 0 < b else ...", "0.0 if a <= 0 < b else ..."): "the square of an end that is 0 is 0",
+    ("tuple(...())", "...()"): "a range may be a list",
+    ("...(first, dtype=torch.float64)", "...(first)"): "an end may be rounded as the program's values are",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -243,7 +249,7 @@ low_from_low = edited("same", "a difference of ranges is low - low … high - hi
 low_times_low = edited(
     "same",
     "multiplies low by low and high by high",
-    ("for p in (a, b) for q in (c, d)", "for p, q in ((a, c), (b, d))"),
+    ("[... for p in (a, b) for q in (c, d)]", "[... for p, q in ((a, c), (b, d))]"),
 )
 no_square = edited("did", "does not see that both factors are one value", ("node.args[0] is node.args[1]", "False"))
 equal_ranges = edited(

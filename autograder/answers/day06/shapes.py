@@ -116,35 +116,26 @@ _BATCHES = "return [*broadcast(list(shape[:-2]), list(other[:-2])), shape[-2], o
 _END = "start, end = args[1], args[2] if len(args) > 2 else len(shape) - 1"
 _A_LIST = "every shape is a list already"
 EQUIVALENT = {
-    ("if a != b:", "if True:"): "that a size equals itself rules nothing out",
-    (_PAIRS, _PAIRS.replace(", strict=True", "")): "both were made as long as the longer one",
-    (_PAIRS, _PAIRS.replace("True", "False")): "both were made as long as the longer one",
-    (_EACH, _EACH.replace(", strict=True", "")): "what is joined has as many dimensions",
-    (_EACH, _EACH.replace("True", "False")): "what is joined has as many dimensions",
-    (_JOINED, _JOINED.replace("*parts[0][dim", "*parts[1][dim")): "these sizes are equal by the constraints",
-    (_JOINED, _JOINED.replace("*parts[0][:", "*parts[1][:")): "these sizes are equal by the constraints",
+    ("if a != b: ...", "if True: ..."): "that a size equals itself rules nothing out",
+    ("zip(... + one, ..., strict=True)", "zip(... + one, ...)"): "both were made as long as the longer one",
     (
-        "parts, dim = args[0], args[1] % len(args[0][0])",
-        "parts, dim = args[0], args[1] % len(args[0][1])",
-    ): "what is joined has as many dimensions",
-    (_END, _END.replace("- 1", "+ 1")): "a slice ends with its list",
-    (_BATCHES, _BATCHES.replace("list(shape[:-2])", "(shape[:-2])")): _A_LIST,
-    (_BATCHES, _BATCHES.replace("list(other[:-2])", "(other[:-2])")): _A_LIST,
-    ("return list(shape)", "return (shape)"): _A_LIST,
-    (
-        "found[node.name] = list(attribute(gm, node.target).shape)",
-        "found[node.name] = (attribute(gm, node.target).shape)",
-    ): "a shape may be a tuple",
-    ('elif node.op != "output":', "elif True:"): "a shape for the output, too, does no harm",
-    ("found[node.name] = list(inputs[node.name])", "found[node.name] = (inputs[node.name])"): _A_LIST,
-    (
-        "return broadcast(*([] if isinstance(a, int | float) else list(a) for a in args))",
-        "return broadcast(*([] if isinstance(a, int | float) else (a) for a in args))",
-    ): _A_LIST,
-    (
-        'return " * ".join([*names, str(numbers)]) if names else numbers',
-        'return " * ".join([*names, str(numbers)]) if True else numbers',
-    ): "a number as text is a formula, too",
+        "zip(... + one, ..., strict=True)",
+        "zip(... + one, ..., strict=False)",
+    ): "both were made as long as the longer one",
+    ("zip(parts[0], part, strict=True)", "zip(parts[0], part)"): "what is joined has as many dimensions",
+    ("zip(parts[0], part, strict=True)", "zip(parts[0], part, strict=False)"): "what is joined has as many dimensions",
+    ("parts[0][dim + 1 :]", "parts[1][dim + 1 :]"): "these sizes are equal by the constraints",
+    ("parts[0][:dim]", "parts[1][:dim]"): "these sizes are equal by the constraints",
+    ("len(args[0][0])", "len(args[0][1])"): "what is joined has as many dimensions",
+    ("len(shape) - 1", "len(shape) + 1"): "a slice ends with its list",
+    ("list(shape[:-2])", "shape[:-2]"): "every shape is a list already",
+    ("list(other[:-2])", "other[:-2]"): "every shape is a list already",
+    ("return list(shape)", "return (shape)"): "every shape is a list already",
+    ("list(....shape)", "....shape"): "a shape may be a tuple",
+    ('node.op != "output"', "True"): "a shape for the output, too, does no harm",
+    ("list(inputs[node.name])", "inputs[node.name]"): "every shape is a list already",
+    ("[] if ... else list(a)", "[] if ... else (a)"): "every shape is a list already",
+    ("... if names else numbers", "... if True else numbers"): "a number as text is a formula, too",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -306,7 +297,7 @@ not_added = edited(
 )
 not_turned = edited("same", "a transposed value keeps its shape", ("shape[i], shape[j] = shape[j], shape[i]", "pass"))
 
-two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]:", "parts[1:2]:"))
+two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]", "parts[1:2]"))
 counts_from_the_front = edited(
     "same",
     "a dimension from the end counts from the front",

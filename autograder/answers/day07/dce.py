@@ -158,7 +158,7 @@ def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
 
 
 EQUIVALENT = {
-    ("if isinstance(value, relay.Tuple):", "if True:"): "what a variable stands for is asked again where it is read"
+    ("isinstance(value, relay.Tuple)", "True"): "what a variable stands for is asked again where it is read",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -250,12 +250,15 @@ outside_only = edited(
     "did",
     "never looks into inner functions",
     (
-        "    def visit_let(self, let):",
-        "    def visit_call(self, call):\n"
-        "        return relay.Call(call.op, list(map(self.visit, call.args)), call.attrs)\n\n"
-        "    def visit_let(self, let):\n"
-        "        if isinstance(let.value, relay.Function):\n"
-        "            return relay.Let(let.var, let.value, self.visit(let.body))",
+        "def visit_let(self, let): ...",
+        """
+        def visit_call(self, call):
+            return relay.Call(call.op, list(map(self.visit, call.args)), call.attrs)
+        def visit_let(self, let):
+            if isinstance(let.value, relay.Function):
+                return relay.Let(let.var, let.value, self.visit(let.body))
+            ...
+        """,
     ),
 )
 no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
@@ -264,13 +267,13 @@ outermost = edited(
     "looks at the outermost operator only: relu(dropout(x)) draws, too",
     (
         "relay.analysis.post_order_visit(expr, visit)",
-        "while isinstance(expr, relay.TupleGetItem):\n        expr = expr.tuple_value\n    visit(expr)",
+        "while isinstance(expr, relay.TupleGetItem):\n    expr = expr.tuple_value\nvisit(expr)",
     ),
 )
 pure_functions = edited(
     "spared",
     "calls of functions are pure: what they do is in another function",
-    ("not isinstance(e.op, tvm.ir.Op) or", "isinstance(e.op, tvm.ir.Op) and"),
+    ("not isinstance(e.op, tvm.ir.Op) or ...", "isinstance(e.op, tvm.ir.Op) and ..."),
 )
 
 
@@ -305,7 +308,7 @@ def zeros_for_fields(mod):
 bare_function = edited(
     "spared",
     "makes the function anew from parameters and body: its attributes are gone",
-    ("return Pruning().visit(func)", "func = Pruning().visit(func)\n    return relay.Function(func.params, func.body)"),
+    ("return ...(func)", "func = ...(func)\nreturn relay.Function(func.params, func.body)"),
 )
 
 

@@ -129,12 +129,12 @@ def hidden(seed: int) -> list[Case]:
 _SUM = 'if expr.op.name in ("add", "nn.bias_add") and isinstance(dense, relay.Call) and dense.op.name == "nn.dense":'
 EQUIVALENT = {
     (
-        'attributes = {"Composite": "dense_gelu", "Primitive": 1}',
-        'attributes = {"Composite": "dense_gelu", "Primitive": 2}',
+        '{"Composite": ..., "Primitive": 1}',
+        '{"Composite": ..., "Primitive": 2}',
     ): "TVM asks only whether Primitive is 0",
     (
-        _SUM,
-        'if ((isinstance(dense, relay.Call)) and (dense.op.name == "nn.dense")):',
+        "... and isinstance(dense, relay.Call)",
+        "isinstance(dense, relay.Call)",
     ): "in what matched, no call above the sum reads a dense",
     ("return False", "return True"): "what matched has a sum that reads a dense",
 }
@@ -412,21 +412,21 @@ def again_and_again(mod):
     return _rewritten(mod, once=False)
 
 
-any_bias = edited("spared", "whatever is added to a dense is its bias", ("check=bias_fits", "check=lambda whole: True"))
+any_bias = edited("spared", "whatever is added to a dense is its bias", ("bias_fits", "lambda whole: True"))
 rank_only = edited(
     "spared",
     "a bias has one dimension: one number for all units has that, too",
     ("[int(n) for n in bias.checked_type.shape] == [int(units)]", "len(bias.checked_type.shape) == 1"),
 )
-any_axis = edited("spared", "bias_add adds along the last axis, whatever its axis says", ("return along and", "return"))
+any_axis = edited("spared", "bias_add adds along the last axis, whatever its axis says", ("along and ...", "..."))
 bias_add_only = edited(
-    "did", "a bias is added by bias_add, as torch's importer does it", (' | is_op("add")(dense, b)', "")
+    "did", "a bias is added by bias_add, as torch's importer does it", ('... | is_op("add")(dense, b)', "...")
 )
 torch_only = edited("did", "knows the form of torch's importer only", ("(from_torch, from_onnx)", "(from_torch,)"))
 not_primitive = edited(
     "did",
     "Composite alone: relay.build cannot build such a function",
-    ('"dense_gelu", "Primitive": 1}', '"dense_gelu"}'),
+    ('{"Composite": ..., "Primitive": 1}', '{"Composite": ...}'),
 )
 gelu_only = edited(
     "did",

@@ -77,8 +77,11 @@ def hidden(seed: int) -> list[Case]:
 _LEVEL = "with tvm.transform.PassContext(opt_level=4):"
 _COUNT = "Counter(e.op.name for e in found if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op))"
 EQUIVALENT = {
-    (_LEVEL, _LEVEL.replace("4", "5")): "no pass has a level above 4",
-    (f"return dict({_COUNT})", f"return ({_COUNT})"): "a Counter is a dictionary",
+    ("...(opt_level=4)", "...(opt_level=5)"): "no pass has a level above 4",
+    (
+        "dict(Counter(e.op.name for e in found if ...))",
+        "Counter(e.op.name for e in found if ...)",
+    ): "a Counter is a dictionary",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -177,20 +177,23 @@ def no_check(module):
 any_reader = edited(
     "spared",
     "looks at layouts and shapes, not at who reads the values in between",
-    ("layouts and hidden(context) and", "layouts and"),
-    ("flat and hidden(context) and", "flat and"),
+    ("layouts and hidden(context)", "layouts"),
+    ("flat and hidden(context)", "flat"),
 )
 product_only = edited(
     "spared",
     "counts the readers of the product, not those of the sum",
-    ("isinstance(variable, relax.DataflowVar) and", 'value.op.name == "relax.add" or'),
+    (
+        "... and len(context.var_usages[variable]) == 1",
+        'value.op.name == "relax.add" or len(context.var_usages[variable]) == 1',
+    ),
 )
 forgets_outputs = edited(
-    "spared", "forgets that a value can leave the block", ("isinstance(variable, relax.DataflowVar) and ", "")
+    "spared",
+    "forgets that a value can leave the block",
+    ("... and len(context.var_usages[variable]) == 1", "len(context.var_usages[variable]) == 1"),
 )
-any_addend = edited(
-    "spared", "takes any addend for a bias", (" and [1] * (len(wanted) - len(there)) + there == wanted", "")
-)
+any_addend = edited("spared", "takes any addend for a bias", ('... == "float32" and ...', '... == "float32"'))
 counts_elements = edited(
     "spared",
     "a bias is what has as many elements as there are channels, along whichever dimension",
@@ -218,22 +221,24 @@ all_but_the_image = edited(
     "looks at the layouts of weights and result: that of the image may be another one",
     (_LAYOUTS, 'layouts = (attrs.kernel_layout, attrs.out_layout) == ("OIHW", "NCHW")'),
 )
-any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ', ""))
-any_product = edited("spared", "takes a product of batches for one with a weight", ("return flat and", "return"))
+any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ...', "..."))
+any_product = edited("spared", "takes a product of batches for one with a weight", ("flat and ...", "..."))
 binds_constants = edited(
-    "same", "binds constants, as is the default: TVM cannot build the functions", (", bind_constants=False", "")
+    "same",
+    "binds constants, as is the default: TVM cannot build the functions",
+    ("...(patterns, bind_constants=False)", "...(patterns)"),
 )
-no_dense = edited("did", "convolutions only", ("ByPattern(patterns,", "ByPattern(patterns[:1],"))
+no_dense = edited("did", "convolutions only", ("patterns", "patterns[:1]"))
 other_names = edited(
     "did",
     "the names of the two patterns are its own",
-    ('("passlab.conv2d_bias_relu", *', '("conv2d_bias_relu", *'),
-    ('("passlab.dense_bias_gelu", *', '("dense_bias_gelu", *'),
+    ('"passlab.conv2d_bias_relu"', '"conv2d_bias_relu"'),
+    ('"passlab.dense_bias_gelu"', '"dense_bias_gelu"'),
 )
 tanh_gelu = edited(
-    "did", "takes gelu with tanh for gelu, and misses the other", ('"relax.nn.gelu")', '"relax.nn.gelu_tanh")')
+    "did", "takes gelu with tanh for gelu, and misses the other", ('"relax.nn.gelu"', '"relax.nn.gelu_tanh"')
 )
-unapplied = edited("valid", "returns the pass, not the module that it makes", ("False)(module)", "False)"))
+unapplied = edited("valid", "returns the pass, not the module that it makes", ("...(module)", "..."))
 
 
 @wrong("valid", "looks for bias_add, as in Relay: Relax has no such operator")

@@ -105,12 +105,12 @@ _PAIRS = 'zip(("data", "weight"), conv.args, strict=True)'
 _OPERANDS = f"operands = [relax.Var(name, operand.ty) for name, operand in {_PAIRS}]"
 
 EQUIVALENT = {
-    ("if isinstance(function, relax.Function):", "if True:"): "the modules hold operators and no kernels",
+    ("isinstance(function, relax.Function)", "True"): "the modules hold operators and no kernels",
     ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",
-    ("if isinstance(value, relax.Var):", "if True:"): "nothing asks how often something else is used",
+    ("isinstance(value, relax.Var)", "True"): "nothing asks how often something else is used",
     ("note(function.body.body)", "pass"): "what leaves the function is no DataflowVar, so it is not hidden anyway",
-    (_OPERANDS, _OPERANDS.replace(", strict=True", "")): "a convolution has two operands",
-    (_OPERANDS, _OPERANDS.replace("strict=True", "strict=False")): "a convolution has two operands",
+    ("zip(..., conv.args, strict=True)", "zip(..., conv.args)"): "a convolution has two operands",
+    ("zip(..., conv.args, strict=True)", "zip(..., conv.args, strict=False)"): "a convolution has two operands",
 }
 
 
@@ -236,30 +236,25 @@ ignores_readers = edited(
 forgets_the_output = edited(
     "spared",
     "counts readers in the bindings alone: a value that is returned has a reader more",
-    ("isinstance(call.args[0], relax.DataflowVar) and self", "self"),
-    (
-        "relax.analysis.post_order_visit(binding",
-        "isinstance(binding.value, tvm.ir.Call) and relax.analysis.post_order_visit(binding",
-    ),
+    ("... and self.readers[call.args[0]] == 1", "self.readers[call.args[0]] == 1"),
+    ("...(binding.value, note)", "isinstance(binding.value, tvm.ir.Call) and ...(binding.value, note)"),
     ("note(function.body.body)", ""),
 )
 across_blocks = edited(
     "spared",
     "takes a value that leaves its block for one of the block's own, since one relu is all that reads it",
-    ("isinstance(call.args[0], relax.DataflowVar) and ", ""),
+    ("... and self.readers[call.args[0]] == 1", "self.readers[call.args[0]] == 1"),
 )
-one_block = edited(
-    "did", "takes a function for one block", ("in function.body.blocks:", "in function.body.blocks[:1]:")
-)
+one_block = edited("did", "takes a function for one block", ("....blocks", "....blocks[:1]"))
 every_call_has_a_name = edited(
     "valid",
     "takes call.op.name of every call: a call of a function of the module has a GlobalVar there",
-    (" and isinstance(value.op, tvm.ir.Op)", ""),
+    ("... and isinstance(value.op, tvm.ir.Op)", "..."),
 )
 main_only = edited(
     "did",
     "rewrites main and leaves the module's other functions as they are",
-    ("if isinstance(function, relax.Function):", 'if variable.name_hint == "main":'),
+    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"'),
 )
 loses_attributes = edited(
     "same",
@@ -272,9 +267,7 @@ finite = edited(
     "clips at the largest float32: inf, which relu keeps, is cut off",
     ('call.args[0], 0, float("inf")', "call.args[0], 0, 3.4028234663852886e38"),
 )
-not_primitive = edited(
-    "did", "forgets Primitive: the functions do not become kernels", ('attrs={"Primitive": True}', "attrs={}")
-)
+not_primitive = edited("did", "forgets Primitive: the functions do not become kernels", ('{"Primitive": True}', "{}"))
 does_not_clip = edited(
     "did", "fuses and does not clip what is left", ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
 )
@@ -286,6 +279,4 @@ leaves_dead_code = edited(
     "leaves the old convolution where it is: it is computed twice",
     ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()"),
 )
-returns_nothing = edited(
-    "valid", "forgets to return the module", ("return relax.transform.Dead", "relax.transform.Dead")
-)
+returns_nothing = edited("valid", "forgets to return the module", ("return ...(....get())", "...(....get())"))
