@@ -41,10 +41,10 @@ def test_distributive_analyses_equal_the_merge_over_all_paths(name):
     analysis = ANALYSES[name]
     for program in [*DRAWN, COUNT, ENTRY_IN_LOOP]:
         solution = solve(program, analysis)
-        found = solution.before if analysis.direction == "forward" else solution.after
+        facts = solution.before if analysis.direction == "forward" else solution.after
         paths = over_all_paths(program, analysis)
         ends = {b.name for b in program.blocks} if analysis.direction == "forward" else leading_out(program)
-        assert {n: found[n] for n in ends} == {n: paths[n] for n in ends}
+        assert {n: facts[n] for n in ends} == {n: paths[n] for n in ends}
 
 
 def leading_out(program):
@@ -148,9 +148,9 @@ def test_visits_are_few_on_reducible_programs():
     large = random_program(3, 800, shuffle=True)
     stored = [block.name for block in large.blocks]
     for name in ("liveness", "reaching definitions", "available expressions"):
-        found = solve(large, ANALYSES[name])
-        assert found.visits <= 3 * len(stored)
-        assert round_robin(large, ANALYSES[name], stored).visits >= 5 * found.visits
+        solution = solve(large, ANALYSES[name])
+        assert solution.visits <= 3 * len(stored)
+        assert round_robin(large, ANALYSES[name], stored).visits >= 5 * solution.visits
 
 
 def test_the_log_ends_with_the_solution():

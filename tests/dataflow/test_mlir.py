@@ -17,8 +17,8 @@ LOOP = """func.func @count(%n: index) -> index {
 
 
 def test_a_loop_is_four_blocks():
-    found = blocks(pipeline(parse(LOOP), "convert-scf-to-cf"))
-    assert str(found) == "\n".join([
+    program = blocks(pipeline(parse(LOOP), "convert-scf-to-cf"))
+    assert str(program) == "\n".join([
         "program count()",
         "bb0:", "  arith.constant", "  arith.constant", "  jump bb1",
         "bb1:", "  arith.cmpi", "  branch bb2 bb3",

@@ -134,10 +134,10 @@ def test_dominators_and_reducibility_by_removing_blocks(program):
         assert chain == over[name]
     # Reducible (Hecht and Ullman 1974): without the edges to a dominator no cycle is left.
     left = {b: [t for t in ahead[b] if t not in over[b]] for b in ahead}
-    gone = set()
-    while free := [b for b in left if b not in gone and all(t in gone for t in left[b])]:
-        gone.update(free)
-    assert reducible(program) == (gone == set(left))
+    removed = set()
+    while free := [b for b in left if b not in removed and all(t in removed for t in left[b])]:
+        removed.update(free)
+    assert reducible(program) == (removed == set(left))
 
 
 def test_structured_programs_are_reducible_and_others_need_not_be():

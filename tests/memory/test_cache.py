@@ -17,7 +17,7 @@ MATMUL = Nest("C[i][j] += A[i][k] * B[k][j]", dict.fromkeys("ijk", 24), {name: (
 
 def simulated(addresses, size, cache):
     """Whether each access hits, one after the other."""
-    sets, found = {}, []
+    sets, results = {}, []
     for at in addresses:
         hit = True
         for line in range(at // cache.line, (at + size - 1) // cache.line + 1):
@@ -28,8 +28,8 @@ def simulated(addresses, size, cache):
                 hit = False
                 del lines[: max(0, len(lines) - cache.ways + 1)]
             lines.append(line)
-        found.append(hit)
-    return found
+        results.append(hit)
+    return results
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -45,12 +45,12 @@ def test_hits_are_those_of_a_simulation(seed):
 def test_a_nest_touches_what_its_loops_touch(order):
     size, page, shape = MATMUL.size, Nest.PAGE, 24
     start = {"A": 0, "B": 2 * page, "C": 4 * page}  # 24 · 24 · 8 bytes take two pages
-    wanted = []
+    expected = []
     for turns in np.ndindex(24, 24, 24):
         at = dict(zip(order, turns, strict=True))
         for name, row, column in (("A", "i", "k"), ("B", "k", "j"), ("C", "i", "j"), ("C", "i", "j")):
-            wanted.append(start[name] + size * (shape * at[row] + at[column]))
-    assert MATMUL.addresses(order).tolist() == wanted
+            expected.append(start[name] + size * (shape * at[row] + at[column]))
+    assert MATMUL.addresses(order).tolist() == expected
 
 
 def test_subscripts_may_be_sums():
@@ -98,10 +98,10 @@ def test_bad_input_is_named(call, sentence):
 
 
 def test_predicted_misses_are_those_of_cachegrind():
-    if said := cachegrind.missing():
+    if reason := cachegrind.missing():
         with pytest.raises(RuntimeError, match="was not found: install it"):
             cachegrind.counted(MATMUL, "ijk", Cache())
-        assert said
+        assert reason
         return
     cache = Cache(sets=4, ways=2, line=64)
     for order in ("ijk", "jki"):
