@@ -181,6 +181,9 @@ EQUIVALENT = BOTH | {
     ("len(...) > 1", "len(...) >= 1"): "a kernel of one operation is a launch, as the call is",
 }
 
+# ---------------------------------------------------------------------------------------------------- answers
+
+
 in_training = edited(
     "same",
     "folds a batch norm in training, whose numbers come from the batch",

@@ -49,9 +49,11 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_SINGLE = "the models that are timed have kernels for all nodes"
-_SLOW = "what it saves is too little for the demands"
 _RETURN = "return Compiled(gm, groups, plan=...)"
+_FAST = "groups alone are fast enough for the demands"
+_SINGLE = "the models that are timed have kernels for all nodes"
+_CALL = "a kernel of one operation takes as long as the call"
+_SLOW = "what it saves is too little for the demands"
 EQUIVALENT = BOTH | {
     ("type(norm) is nn.BatchNorm2d and ... and ...", "False"): _FAST,
     ('node.op == "call_module"', "False"): _FAST,
