@@ -41,7 +41,7 @@ def missing_paths(page: str) -> list[str]:
 def missing_modules(page: str) -> list[str]:
     """Return the dotted names that are neither a module nor something that a module says."""
     missing = []
-    for name in CODE.findall(page):
+    for name in [code.removeprefix("python -m ").split()[0] for code in CODE.findall(page) if code.strip()]:
         module, _, last = name.rpartition(".")
         if MODULE.fullmatch(name) and not _file(name) and not (_file(module) and last in _file(module).read_text()):
             missing.append(name)
@@ -83,6 +83,7 @@ def test_every_link_leads_to_a_file(page):
 def test_what_is_not_there_is_found():
     assert missing_paths("`lib/passlab/fx/gone.py` and `lib/passlab/fx/`, `docs/*.md`") == ["lib/passlab/fx/gone.py"]
     assert missing_modules("`passlab.fx.gone`, `passlab.fx`, `passlab.fx.reader.trace`") == ["passlab.fx.gone"]
+    assert missing_modules("`python -m tests.gone FILE`, `python -m tests.attacks`") == ["tests.gone"]
     said = "`TYPES` and `GONE` in `lib/passlab/graph/registry.py`"
     assert missing_names(said) == ["GONE in lib/passlab/graph/registry.py"]
     gone = "_GONE" + "_TOO"  # in two parts, so that this file does not have it
