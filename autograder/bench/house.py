@@ -22,7 +22,6 @@ from autograder.bench.figures import Figure, not_measured
 from passlab import exercises
 from tests.support import tiny
 
-PART = "house"
 SINCE = "2ae326d"
 #: Figure → its value at that commit.
 BEFORE = {
@@ -45,11 +44,7 @@ BEFORE = {
     "errors of mypy": 3_171,
 }
 #: What was aimed at.
-GOALS = {
-    "lines in all": 140_000,
-    "functions over complexity 20": 0,
-    "files that a check enters": 24,
-}
+GOALS = {"lines in all": 140_000, "functions over complexity 20": 0, "files that a check enters": 24}
 #: An exercise should take at most this share of the lines that it took before.
 SHARE = 0.6
 
@@ -168,7 +163,7 @@ def measure() -> Iterator[tuple[str, int, str] | Figure | str]:
         yield "mypy over lib and autograder, with its defaults"
         yield "errors of mypy", type_errors(), "mypy's defaults, lib and autograder"
     else:
-        yield not_measured(PART, "errors of mypy", "mypy is not installed")
+        yield not_measured("errors of mypy", "mypy is not installed")
 
 
 def house(largest: int) -> Iterator[Figure | str]:
@@ -182,7 +177,6 @@ def house(largest: int) -> Iterator[Figure | str]:
         goal = round(SHARE * before) if before and name == "lines of an average exercise" else GOALS.get(name)
         baseline = f"{before:,} at {SINCE}" if before is not None else ""
         yield Figure(
-            PART,
             name,
             f"{number:,}",
             "; ".join(filter(None, (baseline, about))),

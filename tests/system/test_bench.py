@@ -22,14 +22,14 @@ def test_exponent_of_known_growth():
 
 
 def test_a_target_is_held_or_missed():
-    assert figures.at_most("p", "w", 1.0, 1.0, "x").held is True
-    missed = figures.at_most("p", "w", 1.5, 1.0, "x")
+    assert figures.at_most("w", 1.0, 1.0, "x").held is True
+    missed = figures.at_most("w", 1.5, 1.0, "x")
     assert missed.held is False and missed.seen == "1.5x" and missed.target == "≤ 1x"
 
 
 def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
     def breaks(largest):
-        yield Figure("a", "first", "1")
+        yield Figure("first", "1")
         raise KeyError("gone")
 
     monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
@@ -84,7 +84,7 @@ def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
 
 
 def test_json_and_exit(monkeypatch, capsys):
-    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("a", "w", 2.0, 1.0, "x")])})
+    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("w", 2.0, 1.0, "x")])})
     assert bench.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["figures"][0]["held"] is False and found["machine"]["torch"] == torch.__version__
