@@ -21,7 +21,7 @@ from passlab import models
 from passlab.exercises.day01 import propagate as shapes
 from passlab.exercises.day01._shared import net
 from passlab.exercises.day01.propagate import FUNCTIONS, METHODS, MODULES
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -75,30 +75,35 @@ def _unfit(then: Callable) -> Callable[[], nn.Module]:
     return lambda: net(lambda self, x, y: then(x + x, x, y))
 
 
+F32, F16, I64 = torch.float32, torch.float16, torch.int64
+MIXED = ((2, 3), F16), ((2, 3), I64), ((2, 3), torch.bool)
+
+
+def zoo(name: str) -> Case:
+    inputs = models.ZOO[name].inputs()
+    return shapes.case(name, models.ZOO[name].build, *((tuple(t.shape), t.dtype) for t in inputs))
+
+
+def outside(name: str, then: Callable, at: str) -> Case:
+    return shapes.case(name, _outside(then), ((4, 4), F32), stop=at)
+
+
+def unfit(name: str, then: Callable, at: str) -> Case:
+    return shapes.case(name, _unfit(then), ((4, 4), F32), ((5, 3), F32), stop=at)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     make, image = _pipeline(rng)
-    f32, f16, i64 = torch.float32, torch.float16, torch.int64
     width = rng.choice((3, 6))
-    mixed = ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool)
-
-    def zoo(name: str) -> Case:
-        inputs = models.ZOO[name].inputs()
-        return shapes.case(name, models.ZOO[name].build, *((tuple(t.shape), t.dtype) for t in inputs))
-
-    def outside(name: str, then: Callable, at: str) -> Case:
-        return shapes.case(name, _outside(then), ((4, 4), f32), stop=at)
-
-    def unfit(name: str, then: Callable, at: str) -> Case:
-        return shapes.case(name, _unfit(then), ((4, 4), f32), ((5, 3), f32), stop=at)
-
     return [
+        *cases_in(__name__),
         shapes.case("a pipeline", make, image),
-        shapes.case("promotions", _promotions, *mixed),
-        shapes.case("pieces", _pieces, ((2, width, 2), f32)),
+        shapes.case("promotions", _promotions, *MIXED),
+        shapes.case("pieces", _pieces, ((2, width, 2), F32)),
         zoo("mlp"),
         zoo("residual"),
-        shapes.case("no data: promotions", _promotions, *mixed, about=("cost",)),
+        shapes.case("no data: promotions", _promotions, *MIXED, about=("cost",)),
         shapes.case("no data: a pipeline", make, image, about=("cost",)),
         outside("a function", lambda m, x, y: (F.gelu(y) + x).relu(), "gelu"),
         outside("a method", lambda m, x, y: y.softmax(-1) @ x, "softmax"),

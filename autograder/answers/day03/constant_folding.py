@@ -31,99 +31,157 @@ class Part(nn.Module):
         self.large = nn.Parameter(torch.randn(40, 40), requires_grad=False)
 
 
+NEVER = "It has the same value on every call, so it can be computed now."
+WRITTEN = "The program writes into this memory: what is computed from it is not constant."
+
+
+def at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u)
+
+
+def immense(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (m.u.reshape(-1, 1) * m.v).amax()
+
+
+def grids(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x + torch.meshgrid(m.u, m.v, indexing="ij")[0].sum()
+
+
+BLOWN = "Folding blew up memory."
+
+
+@case(
+    "chunks and a layer of a weight",
+    graph(..., (4, 4), w=(4, 4), lin=lambda: nn.Linear(4, 4, bias=False)),
+    did=[most(op, 0, NEVER) for op in ("chunk", "cat", "t", "Linear")],
+    cost=[nodes(6, NEVER)],
+)
+def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a, b = m.w.chunk(2, 0)
+    return torch.cat([b, a]).t() @ m.lin(torch.tanh(m.w)) + x
+
+
+@case("written through a view", graph(..., (2, 3), w=(2, 3)), spared=[least("exp", 1, WRITTEN)])
+def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+    m.w.view(-1).mul_(0.5)
+    return x + torch.exp(m.w)
+
+
+@case("the result is written", graph(..., (2, 3), w=(2, 3)), spared=[least("exp", 1, WRITTEN)])
+def written_result(m: Any, x: fx.Proxy) -> fx.Proxy:
+    c = torch.exp(m.w)
+    c.add_(x)
+    return c * 2
+
+
+@case(
+    "dropout of a weight",
+    graph(..., (2, 3), training=True, w=(2, 3), drop=nn.Dropout, off=lambda: nn.Dropout().eval()),
+    did=[most("exp", 0, NEVER), most("tanh", 0, NEVER)],
+    spared=[least("Dropout", 1, "This module draws."), least("bernoulli", 1, "bernoulli draws.")],
+)
+def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x + m.drop(torch.exp(m.w)) + m.off(torch.tanh(m.w)) + torch.bernoulli(torch.sigmoid(m.w))
+
+
+@case(
+    "shapes of a weight",
+    graph(..., (2, 3), w=(2, 3)),
+    did=[most(op, 0, NEVER) for op in ("add", "sub", "dim")],
+)
+def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x.reshape(m.w.shape).flatten() / math.sqrt(2) * (m.w.dim() + m.w.numel())
+    return torch.sum(y, dim=m.w.dim() - 2, keepdim=True)
+
+
+@case("constants are returned", graph(..., (2, 3), w=(2, 3)), did=[most("t", 0, NEVER)])
+def returned(m: Any, x: fx.Proxy) -> tuple:
+    return x + 1, m.w.t() * 2, m.w.chunk(2)
+
+
+@case("read, then written", graph(..., (2, 3), w=(2, 3)), spared=[least("exp", 1, WRITTEN)])
+def read_then_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * torch.exp(m.w)
+    m.w.add_(1)
+    return y
+
+
+@case(
+    "a layer's weight is written",
+    graph(..., (3, 3), w=(3, 3), lin=lambda: nn.Linear(3, 3), other=lambda: nn.Linear(3, 3)),
+    did=[most("Linear", 1, "Nothing writes into this layer's weights.")],
+    spared=[least("Linear", 1, WRITTEN)],
+)
+def layer_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    read(x, "lin.weight").view(-1).mul_(0.5)
+    return x + m.lin(m.w) + m.other(m.w)
+
+
+@case(
+    "statistics of a batch norm in training mode",
+    graph(..., (4, 3), training=True, bn=lambda: nn.BatchNorm1d(3)),
+    spared=[least("rsqrt", 1, "Each call of the batch norm updates its running variance.")],
+)
+def statistics(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.bn(x) * torch.rsqrt(read(x, "bn.running_var")) + m.bn.weight.abs()
+
+
+@case(
+    "parameters over the limit",
+    graph(..., (2, 3), large=(40, 40), part=lambda: Part()),
+    4096,
+    did=[most(op, 0, "Its result has four bytes, however large the parameter.") for op in ("sum", "mean")],
+)
+def summed(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * m.large.sum() + m.part.large.mean()
+
+
+@case(
+    "a weight that is also read as it is",
+    graph(..., (2, 3), w=(2, 3)),
+    did=[most("tanh", 0, NEVER)],
+    cost=[still_read("w", "w itself was replaced: a copy of a parameter takes memory and saves nothing.")],
+)
+def also_plain(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * m.w + torch.tanh(m.w)
+
+
+@case(
+    "names that are taken",
+    graph(..., (2, 3), w=(2, 3), **dict.fromkeys(TAKEN, (2, 3))),
+    did=[most("tanh", 0, NEVER)],
+)
+def names_taken(m: Any, x: fx.Proxy) -> fx.Proxy:
+    for name in TAKEN:
+        x = x * getattr(m, name)
+    return x + torch.tanh(m.w)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     rows = rng.choice((6, 10))
-    never = "It has the same value on every call, so it can be computed now."
-    written = "The program writes into this memory: what is computed from it is not constant."
-
-    def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a, b = m.w.chunk(2, 0)
-        return torch.cat([b, a]).t() @ m.lin(torch.tanh(m.w)) + x
-
-    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
-        m.w.view(-1).mul_(0.5)
-        return x + torch.exp(m.w)
-
-    def written_result(m: Any, x: fx.Proxy) -> fx.Proxy:
-        c = torch.exp(m.w)
-        c.add_(x)
-        return c * 2
-
-    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x + m.drop(torch.exp(m.w)) + m.off(torch.tanh(m.w)) + torch.bernoulli(torch.sigmoid(m.w))
-
-    def at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u)
 
     def large_then_small(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x + m.u.expand(5000, rows).sum(0)
 
-    def immense(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * (m.u.reshape(-1, 1) * m.v).amax()
-
-    def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x.reshape(m.w.shape).flatten() / math.sqrt(2) * (m.w.dim() + m.w.numel())
-        return torch.sum(y, dim=m.w.dim() - 2, keepdim=True)
-
-    def returned(m: Any, x: fx.Proxy) -> tuple:
-        return x + 1, m.w.t() * 2, m.w.chunk(2)
-
-    def read_then_written(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x * torch.exp(m.w)
-        m.w.add_(1)
-        return y
-
-    def layer_written(m: Any, x: fx.Proxy) -> fx.Proxy:
-        read(x, "lin.weight").view(-1).mul_(0.5)
-        return x + m.lin(m.w) + m.other(m.w)
-
-    def statistics(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.bn(x) * torch.rsqrt(read(x, "bn.running_var")) + m.bn.weight.abs()
-
-    def summed(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * m.large.sum() + m.part.large.mean()
-
-    def grids(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x + torch.meshgrid(m.u, m.v, indexing="ij")[0].sum()
-
-    def also_plain(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * m.w + torch.tanh(m.w)
-
-    def names_taken(m: Any, x: fx.Proxy) -> fx.Proxy:
-        for name in TAKEN:
-            x = x * getattr(m, name)
-        return x + torch.tanh(m.w)
-
     matrix = 4 * rows * rows
-    blown = "Folding blew up memory."
     return [
-        case(
-            "chunks and a layer of a weight",
-            graph(layer, (4, 4), w=(4, 4), lin=lambda: nn.Linear(4, 4, bias=False)),
-            did=[most(op, 0, never) for op in ("chunk", "cat", "t", "Linear")],
-            cost=[nodes(6, never)],
-        ),
-        case("written through a view", graph(through_a_view, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
-        case("the result is written", graph(written_result, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
-        case(
-            "dropout of a weight",
-            graph(modules, (2, 3), training=True, w=(2, 3), drop=nn.Dropout, off=lambda: nn.Dropout().eval()),
-            did=[most("exp", 0, never), most("tanh", 0, never)],
-            spared=[least("Dropout", 1, "This module draws."), least("bernoulli", 1, "bernoulli draws.")],
-        ),
+        layer,
+        through_a_view,
+        written_result,
+        modules,
         case(
             "exactly the limit",
             graph(at_the_limit, (rows, rows), u=(rows,), v=(rows,)),
             matrix,
-            did=[most("mul", 1, "Its bytes are not more than the limit."), most("exp", 0, never)],
+            did=[most("mul", 1, "Its bytes are not more than the limit."), most("exp", 0, NEVER)],
         ),
         case(
             "one byte under",
             graph(at_the_limit, (rows, rows), u=(rows,), v=(rows,)),
             matrix - 1,
-            did=[most("exp", 0, never)],
-            spared=[constants(matrix - 1, blown), least("mul", 2, blown)],
+            did=[most("exp", 0, NEVER)],
+            spared=[constants(matrix - 1, BLOWN), least("mul", 2, BLOWN)],
         ),
         case(
             "large on the way to small",
@@ -137,48 +195,21 @@ def hidden(seed: int) -> list[Case]:
             ("valid", "spared"),
             expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
         ),
-        case(
-            "shapes of a weight",
-            graph(sizes, (2, 3), w=(2, 3)),
-            did=[most(op, 0, never) for op in ("add", "sub", "dim")],
-        ),
-        case("constants are returned", graph(returned, (2, 3), w=(2, 3)), did=[most("t", 0, never)]),
-        case("read, then written", graph(read_then_written, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
-        case(
-            "a layer's weight is written",
-            graph(layer_written, (3, 3), w=(3, 3), lin=lambda: nn.Linear(3, 3), other=lambda: nn.Linear(3, 3)),
-            did=[most("Linear", 1, "Nothing writes into this layer's weights.")],
-            spared=[least("Linear", 1, written)],
-        ),
-        case(
-            "statistics of a batch norm in training mode",
-            graph(statistics, (4, 3), training=True, bn=lambda: nn.BatchNorm1d(3)),
-            spared=[least("rsqrt", 1, "Each call of the batch norm updates its running variance.")],
-        ),
-        case(
-            "parameters over the limit",
-            graph(summed, (2, 3), large=(40, 40), part=lambda: Part()),
-            4096,
-            did=[most(op, 0, "Its result has four bytes, however large the parameter.") for op in ("sum", "mean")],
-        ),
+        sizes,
+        returned,
+        read_then_written,
+        layer_written,
+        statistics,
+        summed,
         case(
             "two results over the limit",
             graph(grids, (2, 3), u=(rows,), v=(rows,)),
             2 * matrix - 1,
             spared=[least("meshgrid", 1, f"Its two results together have {2 * matrix} bytes.")],
         ),
-        case(
-            "a weight that is also read as it is",
-            graph(also_plain, (2, 3), w=(2, 3)),
-            did=[most("tanh", 0, never)],
-            cost=[still_read("w", "w itself was replaced: a copy of a parameter takes memory and saves nothing.")],
-        ),
-        case(
-            "names that are taken",
-            graph(names_taken, (2, 3), w=(2, 3), **dict.fromkeys(TAKEN, (2, 3))),
-            did=[most("tanh", 0, never)],
-        ),
-        *generated("constant-folding", rng, 4, 25, never, only=("constant", "pointwise", "views", "random", "dead")),
+        also_plain,
+        names_taken,
+        *generated("constant-folding", rng, 4, 25, NEVER, only=("constant", "pointwise", "views", "random", "dead")),
     ]
 
 

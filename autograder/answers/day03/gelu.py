@@ -24,10 +24,115 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+SLOPE, CUBIC, ROOT = math.sqrt(2 / math.pi), 0.044715, math.sqrt(2)
+ORDER = "Products and sums may be written in any order and grouped in any way."
+NEVER = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
+ANSWER = reference("day03.gelu")
+
+
+@case(
+    "half of it is read elsewhere",
+    graph(..., (2, 3)),
+    did=[made(2, 0, "What else reads the gate keeps it.")],
+)
+def shared(m: Any, x: fx.Proxy) -> tuple:
+    gate = 1 + torch.erf(x / ROOT)
+    return 0.5 * x * gate, gate * 3, gate * x / 2, 0.5 * x * (1 + torch.erf(input=x / ROOT))
+
+
+@case(
+    "a gate that is written",
+    graph(..., (2, 3)),
+    spared=[none_made("The program writes into erf(…) and into x / 2: what is read later is another value.")],
+)
+def written_program(m: Any, x: fx.Proxy) -> tuple:
+    gate, half = torch.erf(x / ROOT), 0.5 * x
+    first = half * (1 + gate)
+    gate.mul_(2)
+    half.add_(1)
+    return first, half * (1 + gate)
+
+
+@case("minus signs", graph(..., (2, 3), (2, 3)), did=[made(2, 2, "A minus is a factor of -1.")])
+def signs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    gate = torch.erf(-(-x / ROOT)) - (-1)
+    return (
+        gate * x - 0.5 * x * gate,
+        -((-y) * (((-y).neg() * SLOPE - (-SLOPE * CUBIC) * y**3).tanh() + 1) / 2),
+        0.5 * y - torch.sub(0, y).mul(0.5) * torch.erf(torch.div(y, ROOT)),
+        torch.neg(x * -0.5) * (1 + call(F.tanh, SLOPE * x.sub(-CUBIC * x * x * x))),
+    )
+
+
+@case("times one", graph(..., (2, 3), (2, 3)), did=[made(1, 1, "1.0 * x, 2 * x / 2 and x ** 1 are x.")])
+def times_one(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    erf, tanh = torch.special.erf(1.0 * x / ROOT), torch.tanh(SLOPE * (y * 2 / 2 + CUBIC * (y**1) ** 3))
+    return 0.5 * x * (1 + erf), y.pow(1) * 0.5 * (tanh + 1)
+
+
+@case(
+    "constants that are nearly right",
+    graph(..., (2, 3)),
+    spared=[none_made("Each formula has a constant that is off in its fifth digit or before.")],
+)
+def nearly(m: Any, x: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(x * 0.70711)),
+        0.5 * x * (1 + torch.erf(x / 1.41421)),
+        0.5 * x * (1 + torch.tanh(0.79788 * (x + CUBIC * x**3))),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x + 0.044717 * x**3))),
+        0.50001 * x * (1 + torch.erf(x / ROOT)),
+        0.5 * x * (1.00001 + torch.erf(x / ROOT)),
+    )
+
+
+@case(
+    "inputs with misleading names",
+    graph(..., (2, 3), (2, 3)),
+    did=[made(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
+)
+def inputs(m: Any, mul: fx.Proxy, tanh: fx.Proxy) -> tuple:
+    return 0.5 * mul * (1 + torch.erf(mul / ROOT)), 0.5 * mul * (1 + tanh)
+
+
+@case(
+    "quotients and powers of x",
+    graph(..., (2, 3), (2, 3)),
+    spared=[none_made("None of these formulas is GELU.")],
+)
+def no_polynomials(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(x / y)),
+        0.5 * x * (1 + torch.erf(x / 0.0)),
+        0.5 * x * (1 + torch.erf(x**y)),
+        0.5 * x * (1 + torch.erf((x * x) ** 3)),
+        0.5 * x * (1 + torch.erf(x**0.5 / ROOT)),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x + CUBIC * x**-3))),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x + CUBIC * 3**x))),
+        0.5 / x * (1 + torch.erf(x / ROOT)),
+        0.5 * x - (1 + torch.erf(x / ROOT)),
+    )
+
+
+@case("more near-misses", graph(..., (2, 3), torch.arange(3)), spared=[none_made(NEVER)])
+def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * torch.add(1, torch.erf(x / ROOT), alpha=2),
+        torch.div(x, 2, rounding_mode="floor") * (1 + torch.erf(x / ROOT)),
+        0.5 * x * (1 + torch.erf(x / ROOT) * x),
+        0.5 * x * (1 + torch.tanh(x / ROOT)),
+        0.5 * x * (1 + torch.erf(SLOPE * (x + CUBIC * x**3))),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x - CUBIC * x**3))),
+        0.5 * x + (1 + torch.erf(x / ROOT)),
+        0.5 * x * (1 + torch.erf(0.707 * x)),
+        0.5 * x * (2 + torch.erf(x / ROOT)),
+        0.5 * n * (1 + torch.erf(n / ROOT)),
+        (1 + torch.erf(x / ROOT)) * 0.5,
+    )
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    slope, cubic, root = math.sqrt(2 / math.pi), 0.044715, math.sqrt(2)
-    order = "Products and sums may be written in any order and grouped in any way."
 
     def shuffled(parts: list, join: Callable) -> Any:
         """Return the parts joined two at a time, in an order drawn from the seed."""
@@ -50,7 +155,7 @@ def hidden(seed: int) -> list[Case]:
 
     def drawn(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
         def erf(z: fx.Proxy) -> fx.Proxy:
-            inner = rng.choice((lambda: z / root, lambda: product(z, 0.70710678), lambda: z.div(1.4142135623730951)))()
+            inner = rng.choice((lambda: z / ROOT, lambda: product(z, 0.70710678), lambda: z.div(1.4142135623730951)))()
             gate = total(rng.choice((torch.erf, torch.special.erf, lambda t: t.erf()))(inner), rng.choice((1, 1.0)))
             return rng.choice(
                 (lambda: product(0.5, z, gate), lambda: product(z, gate) / 2, lambda: product(z / 2, gate))
@@ -60,8 +165,8 @@ def hidden(seed: int) -> list[Case]:
             cubes = (lambda: z**3, lambda: torch.pow(z, 3.0), lambda: product(z, z, z), lambda: z.pow(3))
             inner = rng.choice(
                 (
-                    lambda: product(slope, total(z, product(cubic, rng.choice(cubes)()))),
-                    lambda: product(z, 0.7978845608, total(product(cubic, z, z), 1.0)),
+                    lambda: product(SLOPE, total(z, product(CUBIC, rng.choice(cubes)()))),
+                    lambda: product(z, 0.7978845608, total(product(CUBIC, z, z), 1.0)),
                 )
             )()
             return product(0.5, z, total(torch.tanh(inner), 1))
@@ -85,81 +190,14 @@ def hidden(seed: int) -> list[Case]:
             found.append(random.Random(rng.randrange(10**9)).getstate())
         return found
 
-    def shared(m: Any, x: fx.Proxy) -> tuple:
-        gate = 1 + torch.erf(x / root)
-        return 0.5 * x * gate, gate * 3, gate * x / 2, 0.5 * x * (1 + torch.erf(input=x / root))
-
-    def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
-        return (
-            0.5 * x * torch.add(1, torch.erf(x / root), alpha=2),
-            torch.div(x, 2, rounding_mode="floor") * (1 + torch.erf(x / root)),
-            0.5 * x * (1 + torch.erf(x / root) * x),
-            0.5 * x * (1 + torch.tanh(x / root)),
-            0.5 * x * (1 + torch.erf(slope * (x + cubic * x**3))),
-            0.5 * x * (1 + torch.tanh(slope * (x - cubic * x**3))),
-            0.5 * x + (1 + torch.erf(x / root)),
-            0.5 * x * (1 + torch.erf(0.707 * x)),
-            0.5 * x * (2 + torch.erf(x / root)),
-            0.5 * n * (1 + torch.erf(n / root)),
-            (1 + torch.erf(x / root)) * 0.5,
-        )
-
-    def signs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        gate = torch.erf(-(-x / root)) - (-1)
-        return (
-            gate * x - 0.5 * x * gate,
-            -((-y) * (((-y).neg() * slope - (-slope * cubic) * y**3).tanh() + 1) / 2),
-            0.5 * y - torch.sub(0, y).mul(0.5) * torch.erf(torch.div(y, root)),
-            torch.neg(x * -0.5) * (1 + call(F.tanh, slope * x.sub(-cubic * x * x * x))),
-        )
-
-    def times_one(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        erf, tanh = torch.special.erf(1.0 * x / root), torch.tanh(slope * (y * 2 / 2 + cubic * (y**1) ** 3))
-        return 0.5 * x * (1 + erf), y.pow(1) * 0.5 * (tanh + 1)
-
-    def nearly(m: Any, x: fx.Proxy) -> tuple:
-        return (
-            0.5 * x * (1 + torch.erf(x * 0.70711)),
-            0.5 * x * (1 + torch.erf(x / 1.41421)),
-            0.5 * x * (1 + torch.tanh(0.79788 * (x + cubic * x**3))),
-            0.5 * x * (1 + torch.tanh(slope * (x + 0.044717 * x**3))),
-            0.50001 * x * (1 + torch.erf(x / root)),
-            0.5 * x * (1.00001 + torch.erf(x / root)),
-        )
-
-    def no_polynomials(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        return (
-            0.5 * x * (1 + torch.erf(x / y)),
-            0.5 * x * (1 + torch.erf(x / 0.0)),
-            0.5 * x * (1 + torch.erf(x**y)),
-            0.5 * x * (1 + torch.erf((x * x) ** 3)),
-            0.5 * x * (1 + torch.erf(x**0.5 / root)),
-            0.5 * x * (1 + torch.tanh(slope * (x + cubic * x**-3))),
-            0.5 * x * (1 + torch.tanh(slope * (x + cubic * 3**x))),
-            0.5 / x * (1 + torch.erf(x / root)),
-            0.5 * x - (1 + torch.erf(x / root)),
-        )
-
-    def written(m: Any, x: fx.Proxy) -> tuple:
-        gate, half = torch.erf(x / root), 0.5 * x
-        first = half * (1 + gate)
-        gate.mul_(2)
-        half.add_(1)
-        return first, half * (1 + gate)
-
     def modules(m: Any, x: fx.Proxy) -> tuple:
-        product = 0.5 * m.mul(x) * (1 + torch.erf(x / root))
-        return 0.5 * x * (1 + m.erf(x / root)), 0.5 * x * (1 + m.tanh(slope * (x + cubic * x**3))), product
+        product = 0.5 * m.mul(x) * (1 + torch.erf(x / ROOT))
+        return 0.5 * x * (1 + m.erf(x / ROOT)), 0.5 * x * (1 + m.tanh(SLOPE * (x + CUBIC * x**3))), product
 
-    def inputs(m: Any, mul: fx.Proxy, tanh: fx.Proxy) -> tuple:
-        return 0.5 * mul * (1 + torch.erf(mul / root)), 0.5 * mul * (1 + tanh)
-
-    never = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
     cases = [
-        case(f"drawn, number {i + 1}", drawn_build(state), did=[made(2, 2, order)], cost=[nodes(13, "One node each.")])
+        case(f"drawn, number {i + 1}", drawn_build(state), did=[made(2, 2, ORDER)], cost=[nodes(13, "One node each.")])
         for i, state in enumerate(states(5))
     ]
-    answer = reference("day03.gelu")
 
     def draw(title: str) -> Case:
         which = rng.randrange(10**6)
@@ -167,46 +205,26 @@ def hidden(seed: int) -> list[Case]:
         def build() -> fx.GraphModule:
             return random_graph(which, 60, only=("gelu", "pointwise"))
 
-        erf, tanh = (len(found) for found in gelus(answer(build())).values())
-        return case(title, build, did=[made(erf, tanh, order)])
+        erf, tanh = (len(found) for found in gelus(ANSWER(build())).values())
+        return case(title, build, did=[made(erf, tanh, ORDER)])
 
     return [
         *cases,
         *(something_to_do("day03.gelu", partial(draw, f"generated, number {i + 1}")) for i in range(3)),
         case("GPT", zoo("gpt"), did=[made(0, 1, "The block's MLP has the tanh form.")]),
-        case(
-            "half of it is read elsewhere",
-            graph(shared, (2, 3)),
-            did=[made(2, 0, "What else reads the gate keeps it.")],
-        ),
-        case(
-            "a gate that is written",
-            graph(written, (2, 3)),
-            spared=[none_made("The program writes into erf(…) and into x / 2: what is read later is another value.")],
-        ),
-        case("minus signs", graph(signs, (2, 3), (2, 3)), did=[made(2, 2, "A minus is a factor of -1.")]),
-        case("times one", graph(times_one, (2, 3), (2, 3)), did=[made(1, 1, "1.0 * x, 2 * x / 2 and x ** 1 are x.")]),
-        case(
-            "constants that are nearly right",
-            graph(nearly, (2, 3)),
-            spared=[none_made("Each formula has a constant that is off in its fifth digit or before.")],
-        ),
+        shared,
+        written_program,
+        signs,
+        times_one,
+        nearly,
         case(
             "modules with misleading names",
             graph(modules, (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
             spared=[none_made("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
         ),
-        case(
-            "inputs with misleading names",
-            graph(inputs, (2, 3), (2, 3)),
-            did=[made(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
-        ),
-        case(
-            "quotients and powers of x",
-            graph(no_polynomials, (2, 3), (2, 3)),
-            spared=[none_made("None of these formulas is GELU.")],
-        ),
-        case("more near-misses", graph(traps, (2, 3), torch.arange(3)), spared=[none_made(never)]),
+        inputs,
+        no_polynomials,
+        traps,
     ]
 
 

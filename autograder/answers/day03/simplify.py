@@ -22,6 +22,79 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+def gone(**counts: int) -> list:
+    return [most(op, count, "The law holds here.") for op, count in counts.items()]
+
+
+@case("an operand with other readers", graph(..., (2, 3)), did=gone(neg=1, add=0))
+def shared(m: Any, x: fx.Proxy) -> tuple:
+    minus = -x
+    return torch.neg(minus), minus * 2, torch.tanh(x) + minus
+
+
+@case(
+    "a copy that is written",
+    graph(..., (2, 3)),
+    spared=[least("mul", 2, "x * 1 makes new memory, and here one of the two is written: x would change with it.")],
+)
+def written_program(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    flat = y.view(-1)
+    kept = flat * 1
+    flat.mul_(2)
+    z = torch.tanh(x)
+    same = z * 1
+    same.add_(1)
+    return same, kept, y, z
+
+
+@case(
+    "an operand that is written",
+    graph(..., (2, 3)),
+    spared=[least("neg", 2, "-(-x) = x gives another value here: x is written after -x was computed.")],
+)
+def written_below(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    minus = -y
+    y.add_(1)
+    return -minus, y
+
+
+@case(
+    "modules with misleading names",
+    graph(..., (2, 3), neg=nn.Tanh, abs=nn.Tanh, relu=nn.Sigmoid),
+    spared=[least("Tanh", 4, "neg and abs are tanh here."), least("Sigmoid", 2, "relu is a sigmoid here.")],
+)
+def modules(m: Any, x: fx.Proxy) -> tuple:
+    return m.neg(m.neg(x)), m.abs(m.abs(x)), m.relu(m.relu(x))
+
+
+@case(
+    "inputs with misleading names",
+    graph(..., (2, 3), (2, 3)),
+    did=[most("neg", 0, "-(-x) = x, whatever an input is called.")],
+)
+def inputs(m: Any, neg: fx.Proxy, add: fx.Proxy) -> tuple:
+    return torch.abs(neg) + torch.relu(add), torch.neg(torch.neg(neg)) * torch.neg(torch.neg(add))
+
+
+@case("sizes", graph(..., (2, 3)))
+def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    rows, columns = x.size(0), x.size(1)
+    return x.reshape(rows * 1, columns + 0) + (rows + (-columns)) * abs(-rows) + (-rows)
+
+
+@case(
+    "ones that are written",
+    graph(..., (2, 3), ones=torch.ones(3)),
+    spared=[least("mul", 2, "The parameter is full of ones now; the program itself writes into it.")],
+)
+def counting(m: Any, x: fx.Proxy) -> tuple:
+    before = x * read(x, "ones")
+    read(x, "ones").add_(1)
+    return before, x * read(x, "ones")
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     times = rng.randrange(4, 9)
@@ -31,44 +104,6 @@ def hidden(seed: int) -> list[Case]:
         for _ in range(times):
             a, b, c = -a, F.relu(b), (c * 1.0).abs()
         return a, b, c
-
-    def shared(m: Any, x: fx.Proxy) -> tuple:
-        minus = -x
-        return torch.neg(minus), minus * 2, torch.tanh(x) + minus
-
-    def written(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        flat = y.view(-1)
-        kept = flat * 1
-        flat.mul_(2)
-        z = torch.tanh(x)
-        same = z * 1
-        same.add_(1)
-        return same, kept, y, z
-
-    def written_below(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        minus = -y
-        y.add_(1)
-        return -minus, y
-
-    def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
-        rows, columns = x.size(0), x.size(1)
-        return x.reshape(rows * 1, columns + 0) + (rows + (-columns)) * abs(-rows) + (-rows)
-
-    def counting(m: Any, x: fx.Proxy) -> tuple:
-        before = x * read(x, "ones")
-        read(x, "ones").add_(1)
-        return before, x * read(x, "ones")
-
-    def inputs(m: Any, neg: fx.Proxy, add: fx.Proxy) -> tuple:
-        return torch.abs(neg) + torch.relu(add), torch.neg(torch.neg(neg)) * torch.neg(torch.neg(add))
-
-    def modules(m: Any, x: fx.Proxy) -> tuple:
-        return m.neg(m.neg(x)), m.abs(m.abs(x)), m.relu(m.relu(x))
-
-    def gone(**counts: int) -> list:
-        return [most(op, count, "The law holds here.") for op, count in counts.items()]
 
     return [
         *_spellings(),
@@ -129,35 +164,13 @@ def hidden(seed: int) -> list[Case]:
             torch.tensor([True, False, True, False]),
         ),
         case("towers", graph(towers, (2, 3)), did=gone(relu=1, abs=1, neg=times % 2, mul=0)),
-        case("an operand with other readers", graph(shared, (2, 3)), did=gone(neg=1, add=0)),
-        case(
-            "a copy that is written",
-            graph(written, (2, 3)),
-            spared=[
-                least("mul", 2, "x * 1 makes new memory, and here one of the two is written: x would change with it.")
-            ],
-        ),
-        case(
-            "an operand that is written",
-            graph(written_below, (2, 3)),
-            spared=[least("neg", 2, "-(-x) = x gives another value here: x is written after -x was computed.")],
-        ),
-        case(
-            "modules with misleading names",
-            graph(modules, (2, 3), neg=nn.Tanh, abs=nn.Tanh, relu=nn.Sigmoid),
-            spared=[least("Tanh", 4, "neg and abs are tanh here."), least("Sigmoid", 2, "relu is a sigmoid here.")],
-        ),
-        case(
-            "inputs with misleading names",
-            graph(inputs, (2, 3), (2, 3)),
-            did=[most("neg", 0, "-(-x) = x, whatever an input is called.")],
-        ),
-        case("sizes", graph(sizes, (2, 3))),
-        case(
-            "ones that are written",
-            graph(counting, (2, 3), ones=torch.ones(3)),
-            spared=[least("mul", 2, "The parameter is full of ones now; the program itself writes into it.")],
-        ),
+        shared,
+        written_program,
+        written_below,
+        modules,
+        inputs,
+        sizes,
+        counting,
         table(
             "chains",
             [

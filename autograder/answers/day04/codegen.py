@@ -46,35 +46,50 @@ def drawn_group(seed: int, size: int) -> Callable:
     return function
 
 
+def squares(x):
+    for _ in range(18):
+        x = x * x * 0.5
+    return x
+
+
+def waves(x):
+    for _ in range(12):
+        x = torch.tanh(x) + x
+    return x
+
+
+def halves(x, y):
+    return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
+
+
+def rounds(x):
+    return x.to(torch.float16).to(torch.float32) * 0.001
+
+
+def nans(x, y):
+    return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
+
+
+def twice(x, unused):
+    y = torch.sqrt(torch.abs(x))
+    return y, y
+
+
+HALVED = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
+COUNTS = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
+
+
+@codegen_case("compared with itself", ..., numbers(11), half(11, dtype=torch.float16))
+def itself(x, h):
+    return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
 
-    def squares(x):
-        for _ in range(18):
-            x = x * x * 0.5
-        return x
-
-    def waves(x):
-        for _ in range(12):
-            x = torch.tanh(x) + x
-        return x
-
-    def halves(x, y):
-        return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
-
     def casts(x, n):
         return (x * 1000).to(torch.int32) + n, (x > n)
-
-    def rounds(x):
-        return x.to(torch.float16).to(torch.float32) * 0.001
-
-    def nans(x, y):
-        return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
-
-    def twice(x, unused):
-        y = torch.sqrt(torch.abs(x))
-        return y, y
 
     def conditions(n, x):
         return torch.where(n == 3, n, 0) / (n * n + 1), torch.where(x < n, 1.0, 0.0) * 2.5
@@ -82,15 +97,10 @@ def hidden(seed: int) -> list[Case]:
     def compared(x, n):
         return x == 0.1, x < 0.1, x == 2049, x == n
 
-    def itself(x, h):
-        return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
-
     def truths(x, n):
         return torch.where(x.to(torch.bool), 1.0, 0.0) + n.to(torch.bool) * 2.0
 
     sizes = ((n, 1, m), (m,), (4, 1))
-    halved = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
-    counts = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
     return [
         codegen_case("squares of squares", squares, numbers(n)),
         codegen_case("each value used twice, and dear", waves, numbers(n), about=("valid", "spared", "did", "cost")),
@@ -98,9 +108,9 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
         codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
         codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
-        codegen_case("float16 beside what it cannot hold", compared, halved, counts),
-        codegen_case("compared with itself", itself, numbers(11), half(11, dtype=torch.float16)),
-        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
+        codegen_case("float16 beside what it cannot hold", compared, HALVED, COUNTS),
+        itself,
+        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), COUNTS),
         codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
         codegen_case("one over the size of nothing", lambda x: 1 / torch.abs(x), numbers(2, n)),
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),

@@ -14,7 +14,7 @@ from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.measure import MACHINE, measure_case
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -59,6 +59,43 @@ def runs_of(rng: random.Random, gm: fx.GraphModule) -> list[list[str]]:
     return [group for group in groups if len(group) > 1]
 
 
+def gate(x, weight, bias):
+    y = torch.matmul(x, weight)
+    return y * torch.sigmoid(y + bias)
+
+
+def means(x):
+    centred = x - torch.mean(x, -1, True)
+    return centred * torch.rsqrt(torch.mean(centred * centred, -1, True) + 1e-5), centred
+
+
+def unread(x):
+    y = x * 2.0
+    torch.abs(y), torch.exp(y)
+    return torch.relu(y)
+
+
+def steps(x):
+    return torch.relu(x * 2.0 + 1.0)
+
+
+def batched(x, y, weight):
+    return torch.matmul(torch.matmul(x, y), weight)
+
+
+def backwards(x, row):
+    return 1.0 / (row - x)
+
+
+def named(x, row):
+    return torch.add(input=torch.abs(x), other=row).sigmoid()
+
+
+SLOW = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
+FAST = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
+LEVEL = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((24, 40, 72)), rng.choice((17, 33, 65))
@@ -72,46 +109,19 @@ def hidden(seed: int) -> list[Case]:
 
         return measure_case(name, function, [(n, m), (m,), (m, m)], groups, machine)
 
-    def gate(x, weight, bias):
-        y = torch.matmul(x, weight)
-        return y * torch.sigmoid(y + bias)
-
-    def means(x):
-        centred = x - torch.mean(x, -1, True)
-        return centred * torch.rsqrt(torch.mean(centred * centred, -1, True) + 1e-5), centred
-
-    def unread(x):
-        y = x * 2.0
-        torch.abs(y), torch.exp(y)
-        return torch.relu(y)
-
-    def steps(x):
-        return torch.relu(x * 2.0 + 1.0)
-
-    def batched(x, y, weight):
-        return torch.matmul(torch.matmul(x, y), weight)
-
-    def backwards(x, row):
-        return 1.0 / (row - x)
-
-    def named(x, row):
-        return torch.add(input=torch.abs(x), other=row).sigmoid()
-
-    slow = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
-    fast = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
-    level = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
     return [
+        *cases_in(__name__),
         measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
-        measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
+        measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], SLOW),
         measure_case("products of a batch", batched, [(3, n, m), (3, m, 5), (5, n)], [("matmul", "matmul_1")]),
         measure_case("a small operand comes first", backwards, [(n, m), (m,)], [("sub", "truediv")]),
         measure_case("operands by name", named, [(n, m), (m,)], [("abs_1", "add")]),
-        measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
+        measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], FAST),
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
-        measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
+        measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], LEVEL),
         measure_case("no elements", steps, [(0, m)], [("mul", "add")]),
         measure_case("no calls", lambda x: x, [(n,)], []),
-        *(drawn(number, machine) for number, machine in enumerate((MACHINE, slow, fast))),
+        *(drawn(number, machine) for number, machine in enumerate((MACHINE, SLOW, FAST))),
     ]
 
 

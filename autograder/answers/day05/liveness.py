@@ -14,7 +14,7 @@ from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
 from passlab.exercises.day05.liveness import live_case
 from passlab.fx.cases import call, graph, store
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 from passlab.memory.storages import CannotPlan, storages
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -40,65 +40,74 @@ def drawn(rng: random.Random, count: int, size: int, mutation: bool) -> list[Cas
     return found
 
 
+def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = m.lin(x)
+    v = y.t()[1:].unsqueeze(0)
+    z = torch.exp(x)
+    z = torch.tanh(z)
+    return z.sum() + v.sum()
+
+
+def given_back(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    torch.tanh(x)
+    return y.t(), x, y[0]
+
+
+def held(m: Any, x: fx.Proxy) -> fx.Proxy:
+    w = m.w.t()
+    y = w + 1
+    call(torch.Tensor.add_, y, 1)
+    return x + w[0] + y[0] + m.b
+
+
+def empty(m: Any, x: fx.Proxy) -> tuple:
+    nothing = torch.relu(x)[:0] + 1
+    y = torch.exp(x)
+    return torch.cat([nothing, y]), nothing
+
+
+def wide(m: Any, x: fx.Proxy) -> fx.Proxy:
+    one = x.sum(0, keepdim=True)
+    many = one.expand(50, -1)
+    store(one, 0, 1.0)
+    torch.sigmoid(x)
+    return many[3] * 2
+
+
+def maybe(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    same, copy = y.contiguous(), y.t().contiguous()
+    z = torch.exp(same.reshape(-1))
+    return z, copy.reshape(-1) + 1, m.drop(y).flatten()
+
+
+def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.relu(x), torch.exp(x)
+    torch.sigmoid(x)
+    call(torch.Tensor.add_, y, z)
+    w = torch.tanh(x)
+    rows = torch.exp(x).size(0)
+    return torch.add(y, other=w) * rows
+
+
+def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x.new_empty_strided((2, 3), (9, 1)).zero_()
+    return y.sum() + x.sum()
+
+
+def in_parts(m: Any, x: fx.Proxy) -> tuple:
+    y, z = torch.relu(x), torch.tanh(x)
+    parts = y.split(1)
+    torch.exp(x)
+    return torch.cat(parts), [z, (torch.sigmoid(x),)]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-
-    def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = m.lin(x)
-        v = y.t()[1:].unsqueeze(0)
-        z = torch.exp(x)
-        z = torch.tanh(z)
-        return z.sum() + v.sum()
-
-    def given_back(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        torch.tanh(x)
-        return y.t(), x, y[0]
-
-    def held(m: Any, x: fx.Proxy) -> fx.Proxy:
-        w = m.w.t()
-        y = w + 1
-        call(torch.Tensor.add_, y, 1)
-        return x + w[0] + y[0] + m.b
-
-    def empty(m: Any, x: fx.Proxy) -> tuple:
-        nothing = torch.relu(x)[:0] + 1
-        y = torch.exp(x)
-        return torch.cat([nothing, y]), nothing
-
-    def wide(m: Any, x: fx.Proxy) -> fx.Proxy:
-        one = x.sum(0, keepdim=True)
-        many = one.expand(50, -1)
-        store(one, 0, 1.0)
-        torch.sigmoid(x)
-        return many[3] * 2
-
-    def maybe(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        same, copy = y.contiguous(), y.t().contiguous()
-        z = torch.exp(same.reshape(-1))
-        return z, copy.reshape(-1) + 1, m.drop(y).flatten()
-
-    def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y, z = torch.relu(x), torch.exp(x)
-        torch.sigmoid(x)
-        call(torch.Tensor.add_, y, z)
-        w = torch.tanh(x)
-        rows = torch.exp(x).size(0)
-        return torch.add(y, other=w) * rows
-
-    def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x.new_empty_strided((2, 3), (9, 1)).zero_()
-        return y.sum() + x.sum()
-
-    def in_parts(m: Any, x: fx.Proxy) -> tuple:
-        y, z = torch.relu(x), torch.tanh(x)
-        parts = y.split(1)
-        torch.exp(x)
-        return torch.cat(parts), [z, (torch.sigmoid(x),)]
-
     n = rng.randint(3, 6)
     return [
+        *cases_in(__name__),
         live_case("a storage larger than its view", graph(padded, (2, n)), (2, n)),
         live_case("a view of a view", graph(a_chain_of_views, (n, n), lin=lambda: nn.Linear(n, n)), (n, n)),
         live_case("results that share", graph(given_back, (n, 3)), (n, 3)),

@@ -20,92 +20,116 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+def broadcast(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(x) * y + 1
+
+
+def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * m.w - m.one
+
+
+def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.second(torch.relu(m.first(x)).transpose(0, 1))
+
+
+def batches(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.sigmoid(x @ y)
+
+
+def linear(rows: int, columns: int) -> Any:
+    return lambda: nn.Linear(columns, rows)
+
+
+def tokens(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.layer(x)
+
+
+@symbolic("planes without a batch", graph(..., (2, 6, 7)), "did", x=[2, "h", "w"])
+def planes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.max_pool2d(x, 3)
+
+
+@symbolic("the smaller one first", graph(..., (3, 1), (2, 3, 4)), "did", x=["n", 1], y=["b", "n", "k"])
+def minus(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return 1 - (x - y)
+
+
+@symbolic("a square", graph(..., (3, 3)), "did", x=["n", "k"])
+def square(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x @ x
+
+
+@symbolic("itself, turned", graph(..., (2, 3, 4)), x=["b", "n", "k"])
+def gram(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x @ x.transpose(-2, -1)
+
+
+@symbolic("three parts", graph(..., (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"])
+def three(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, y, x], -1)
+
+
+@symbolic("a fixed shape", graph(..., (4, 6)), "did", x=["n", "k"])
+def fixed(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x.reshape(4, 6).transpose(0, 1)
+
+
+@symbolic("turned, from the end", graph(..., (2, 3, 4)), x=["b", "n", "k"])
+def from_the_end(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x.transpose(0, -1)
+
+
+@symbolic("the third part", graph(..., (2, 3), (3, 3), (4, 3)), "did", x=["n", "k"], y=["m", "k"], z=["j", "i"])
+def parts(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, y, z], 0)
+
+
+@symbolic("a classifier", graph(..., (2, 3, 4, 4), layer=linear(5, 12)), "did", x=["b", 3, "h", "h"])
+def head(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.layer(F.max_pool2d(x, 2).flatten(1))
+
+
+@symbolic("two joined, in halves", graph(..., (2, 3), (2, 5)), "did", x=["n", 3], y=["m", 5])
+def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     wide, fold, window = rng.randint(4, 8), rng.randint(3, 5), rng.randint(2, 4)
 
-    def broadcast(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.tanh(x) * y + 1
-
-    def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * m.w - m.one
-
-    def minus(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return 1 - (x - y)
-
-    def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.second(torch.relu(m.first(x)).transpose(0, 1))
-
-    def square(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x @ x
-
-    def gram(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x @ x.transpose(-2, -1)
-
-    def batches(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.sigmoid(x @ y)
-
-    def three(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x, y, x], -1)
-
     def folds(m: Any, x: fx.Proxy) -> fx.Proxy:
         return m.layer(x.reshape(-1, wide))
-
-    def fixed(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x.reshape(4, 6).transpose(0, 1)
 
     def twice(m: Any, x: fx.Proxy) -> fx.Proxy:
         return F.max_pool2d(F.max_pool2d(x, window), 2)
 
-    def head(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.layer(F.max_pool2d(x, 2).flatten(1))
-
-    def from_the_end(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x.transpose(0, -1)
-
-    def parts(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x, y, z], 0)
-
     def middle(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x.flatten(1, 2).reshape(fold, -1)
 
-    def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
-
-    def linear(rows: int, columns: int) -> Any:
-        return lambda: nn.Linear(columns, rows)
-
-    def planes(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return F.max_pool2d(x, 3)
-
-    def tokens(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.layer(x)
-
     return [
-        symbolic("planes without a batch", graph(planes, (2, 6, 7)), "did", x=[2, "h", "w"]),
+        planes,
         symbolic("a layer of tokens", graph(tokens, (2, 3, wide), layer=linear(3, wide)), "did", x=["b", 3, "k"]),
         symbolic("a row and a column", graph(broadcast, (3, 1), (1, 4)), x=["n", 1], y=[1, "k"]),
         symbolic("fewer dimensions", graph(broadcast, (2, 3, 4), (3, 4)), "did", x=["b", "n", "k"], y=["n", "m"]),
-        symbolic("the smaller one first", graph(minus, (3, 1), (2, 3, 4)), "did", x=["n", 1], y=["b", "n", "k"]),
+        minus,
         symbolic("a vector", graph(vector, (2, wide), w=(wide,), one=(1,)), "did", x=["n", "k"]),
         symbolic(
             "two layers", graph(layers, (5, wide), first=linear(3, wide), second=linear(2, 5)), "did", x=["n", "k"]
         ),
-        symbolic("a square", graph(square, (3, 3)), "did", x=["n", "k"]),
-        symbolic("itself, turned", graph(gram, (2, 3, 4)), x=["b", "n", "k"]),
+        square,
+        gram,
         symbolic("batches", graph(batches, (2, 3, 4), (2, 4, 5)), "did", x=["b", 3, "k"], y=["c", "m", 5]),
         symbolic("one batch", graph(batches, (1, 3, 4), (2, 4, 5)), "did", x=[1, "n", "k"], y=["c", "m", 5]),
-        symbolic("three parts", graph(three, (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"]),
+        three,
         symbolic("rows of a layer", graph(folds, (wide, 2), layer=linear(3, wide)), "did", x=["n", "k"]),
-        symbolic("a fixed shape", graph(fixed, (4, 6)), "did", x=["n", "k"]),
-        symbolic("turned, from the end", graph(from_the_end, (2, 3, 4)), x=["b", "n", "k"]),
-        symbolic(
-            "the third part", graph(parts, (2, 3), (3, 3), (4, 3)), "did", x=["n", "k"], y=["m", "k"], z=["j", "i"]
-        ),
+        fixed,
+        from_the_end,
+        parts,
         symbolic("two windows", graph(twice, (1, 2, 8, 9)), "did", x=[1, 2, "h", "w"]),
-        symbolic("a classifier", graph(head, (2, 3, 4, 4), layer=linear(5, 12)), "did", x=["b", 3, "h", "h"]),
+        head,
         symbolic("the middle", graph(middle, (fold, 3, 2, 2)), "did", x=["n", "k", 2, 2]),
-        symbolic("two joined, in halves", graph(doubled, (2, 3), (2, 5)), "did", x=["n", 3], y=["m", 5]),
+        doubled,
     ]
 
 

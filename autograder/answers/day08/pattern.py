@@ -16,7 +16,7 @@ from autograder.answers.day08._shared import Build, generated
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
 from passlab.exercises.day08.pattern import SQUARE, VECTOR
-from passlab.judge import Case
+from passlab.judge import Case, as_decorator
 from passlab.relax import relax
 from passlab.relax.cases import case, module, op
 from passlab.tvm.importers import relax_module
@@ -24,6 +24,7 @@ from passlab.tvm.importers import relax_module
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+@as_decorator
 def torch_model(make: Callable[[], nn.Module], *shape: int) -> Build:
     """Return a torch model with weights that are the same every time, imported now."""
     with torch.random.fork_rng(devices=[]):
@@ -31,57 +32,71 @@ def torch_model(make: Callable[[], nn.Module], *shape: int) -> Build:
         return relax_module(make().eval().requires_grad_(False), torch.randn(shape)).clone
 
 
+def wrong_axis(e: Any, x: Any, y: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
+
+
+def rows(e: Any, x: Any, y: Any, w: Any) -> Any:
+    return e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
+
+
+FEATURES = ("conv", "dense", "pointwise", "outputs")
+HALF = [(IMAGE, "float16"), (WEIGHT, "float16"), ((1, 4, 1, 1), "float16")]
+SQUARE_CASE, BIAS = (1, 4, 4, 4), (4, 1, 1)
+
+
+@case("other layouts", module(..., *[(4, 4, 4, 4)] * 2, BIAS), "spared", run=False)
+def other_layouts(e: Any, x: Any, y: Any, w: Any) -> Any:
+    hows = [{"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}]
+    hows += [{"data_layout": "NHWC"}, {"out_layout": "NHWC"}, {"data_layout": "NHWC", "out_layout": "NCHW"}]
+    made = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
+    return tuple(made)
+
+
+@case("the sum leaves the block", module(..., IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False)
+def returned(e: Any, x: Any, y: Any, w: Any) -> Any:
+    total = e(op.add(e(conv(x, y)), w), leave=True)
+    return [total, e(op.nn.relu(total), leave=True)]
+
+
+@case("the result leaves the block", module(..., IMAGE, WEIGHT, (1, 4, 1, 1)), "did", "spared")
+def result_leaves(e: Any, x: Any, y: Any, w: Any) -> Any:
+    last = e(op.nn.relu(e(op.add(e(conv(x, y)), w))), leave=True)
+    return [last, e(op.add(last, last), leave=True)]
+
+
+@case("a product added to itself", module(..., VECTOR, SQUARE, (1, 8)), "did", "spared")
+def itself(e: Any, x: Any, y: Any, w: Any) -> Any:
+    product = e(op.matmul(x, y))
+    return e(op.nn.gelu(e(op.add(product, product)))), e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
+
+
+@case("linear layers from torch", torch_model(..., 2, 8), "did", "spared")
+def layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4), nn.GELU("tanh"), nn.Linear(4, 4))
+
+
+@case("convolutions from torch", torch_model(..., 1, 3, 6, 6), "did", "spared")
+def images() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-
-    def wrong_axis(e: Any, x: Any, y: Any, w: Any) -> Any:
-        return e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
-
-    def rows(e: Any, x: Any, y: Any, w: Any) -> Any:
-        return e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
-
-    def returned(e: Any, x: Any, y: Any, w: Any) -> Any:
-        total = e(op.add(e(conv(x, y)), w), leave=True)
-        return [total, e(op.nn.relu(total), leave=True)]
-
-    def result_leaves(e: Any, x: Any, y: Any, w: Any) -> Any:
-        last = e(op.nn.relu(e(op.add(e(conv(x, y)), w))), leave=True)
-        return [last, e(op.add(last, last), leave=True)]
-
-    def itself(e: Any, x: Any, y: Any, w: Any) -> Any:
-        product = e(op.matmul(x, y))
-        return e(op.nn.gelu(e(op.add(product, product)))), e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
-
-    def other_layouts(e: Any, x: Any, y: Any, w: Any) -> Any:
-        hows = [{"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}]
-        hows += [{"data_layout": "NHWC"}, {"out_layout": "NHWC"}, {"data_layout": "NHWC", "out_layout": "NCHW"}]
-        made = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
-        return tuple(made)
-
-    features = ("conv", "dense", "pointwise", "outputs")
-    half = [(IMAGE, "float16"), (WEIGHT, "float16"), ((1, 4, 1, 1), "float16")]
-    square, bias = (1, 4, 4, 4), (4, 1, 1)
-
-    def layers() -> nn.Module:
-        return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4), nn.GELU("tanh"), nn.Linear(4, 4))
-
-    def images() -> nn.Module:
-        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1))
-
     return [
-        case("a bias along the rows of an image", module(wrong_axis, square, WEIGHT, (4,)), "spared", run=False),
-        case("a bias in three dimensions", module(wrong_axis, square, WEIGHT, bias), "did", "spared"),
-        case("other layouts", module(other_layouts, *[(4, 4, 4, 4)] * 2, bias), "spared", run=False),
-        case("half precision", module(wrong_axis, *half), "spared", run=False),
+        case("a bias along the rows of an image", module(wrong_axis, SQUARE_CASE, WEIGHT, (4,)), "spared", run=False),
+        case("a bias in three dimensions", module(wrong_axis, SQUARE_CASE, WEIGHT, BIAS), "did", "spared"),
+        other_layouts,
+        case("half precision", module(wrong_axis, *HALF), "spared", run=False),
         case("a number for each row", module(rows, (8, 8), SQUARE, (8, 1)), "spared", run=False),
         case("a batch of products", module(rows, (3, 2, 8), (3, 8, 8), (8,)), "spared", run=False),
         case("a batch and one weight", module(rows, (3, 2, 8), SQUARE, (8,)), "did", "spared"),
-        case("the sum leaves the block", module(returned, IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False),
-        case("the result leaves the block", module(result_leaves, IMAGE, WEIGHT, (1, 4, 1, 1)), "did", "spared"),
-        case("a product added to itself", module(itself, VECTOR, SQUARE, (1, 8)), "did", "spared"),
-        case("linear layers from torch", torch_model(layers, 2, 8), "did", "spared"),
-        case("convolutions from torch", torch_model(images, 1, 3, 6, 6), "did", "spared"),
-        *(case(f"generated, number {i + 1}", generated(rng, 14, *features), "spared", run=not i) for i in range(3)),
+        returned,
+        result_leaves,
+        itself,
+        layers,
+        images,
+        *(case(f"generated, number {i + 1}", generated(rng, 14, *FEATURES), "spared", run=not i) for i in range(3)),
     ]
 
 

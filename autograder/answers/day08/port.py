@@ -14,7 +14,7 @@ from autograder.answers.day08._shared import Build, alive, generated
 from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab import models
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 from passlab.relax import relax, tvm
 from passlab.relax.cases import case, module, op
 from passlab.tvm.importers import relax_module
@@ -48,56 +48,63 @@ def convolutions(seed: int) -> Build:
     return alive(module(body, IMAGE, WEIGHT))
 
 
+def helper(e: Any, x: Any) -> Any:
+    return e(op.nn.relu(e(op.nn.relu(x))))
+
+
+BOTH = ("did", "spared")
+
+
+@case("two relus of one conv", module(..., IMAGE, WEIGHT), *BOTH, run=False)
+def two_relus(e: Any, x: Any, w: Any) -> Any:
+    y = e(conv(x, w))
+    return e(op.add(e(op.nn.relu(y)), e(op.nn.relu(y))))
+
+
+@case("a call of a function in between", module(..., IMAGE, WEIGHT, helper=helper), *BOTH)
+def no_operator(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(e.helper(e(op.nn.relu(e(conv(x, w))))))))
+
+
+@case("two dataflow blocks", ..., *BOTH)
+def two_blocks() -> tvm.IRModule:
+    builder, (x, w) = (
+        relax.BlockBuilder(),
+        (relax.Var(n, relax.TensorType(s)) for n, s in (("x", IMAGE), ("w", WEIGHT))),
+    )
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            first = builder.emit(op.nn.relu(builder.emit(conv(x, w))))
+            left = builder.emit_output(conv(first, w))
+        half = builder.emit(op.sigmoid(x))  # blocks that follow each other become one
+        with builder.dataflow():
+            joined = builder.emit(op.nn.relu(builder.emit(conv(builder.emit(op.nn.relu(left)), w))))
+            result = builder.emit_output(op.add(joined, half))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@case("odd attributes", module(..., IMAGE, WEIGHT), *BOTH)
+def attributes(e: Any, x: Any, w: Any) -> Any:
+    wide = e(op.nn.relu(e(op.nn.conv2d(x, w, dilation=(1, 2), padding=(2, 0, 1, 3)))))
+    return e(op.nn.relu(e(op.nn.conv2d(wide, w, strides=(2, 1))))), e(op.nn.conv2d(x, w))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
-    def two_relus(e: Any, x: Any, w: Any) -> Any:
-        y = e(conv(x, w))
-        return e(op.add(e(op.nn.relu(y)), e(op.nn.relu(y))))
-
-    def no_operator(e: Any, x: Any, w: Any) -> Any:
-        return e(op.nn.relu(e(e.helper(e(op.nn.relu(e(conv(x, w))))))))
-
-    def helper(e: Any, x: Any) -> Any:
-        return e(op.nn.relu(e(op.nn.relu(x))))
-
-    def attributes(e: Any, x: Any, w: Any) -> Any:
-        wide = e(op.nn.relu(e(op.nn.conv2d(x, w, dilation=(1, 2), padding=(2, 0, 1, 3)))))
-        return e(op.nn.relu(e(op.nn.conv2d(wide, w, strides=(2, 1))))), e(op.nn.conv2d(x, w))
-
-    def two_blocks() -> tvm.IRModule:
-        builder, (x, w) = (
-            relax.BlockBuilder(),
-            (relax.Var(n, relax.TensorType(s)) for n, s in (("x", IMAGE), ("w", WEIGHT))),
-        )
-        with builder.function("main", [x, w]):
-            with builder.dataflow():
-                first = builder.emit(op.nn.relu(builder.emit(conv(x, w))))
-                left = builder.emit_output(conv(first, w))
-            half = builder.emit(op.sigmoid(x))  # blocks that follow each other become one
-            with builder.dataflow():
-                joined = builder.emit(op.nn.relu(builder.emit(conv(builder.emit(op.nn.relu(left)), w))))
-                result = builder.emit_output(op.add(joined, half))
-            builder.emit_func_output(result)
-        return builder.get()
-
-    both = ("did", "spared")
-
     def drawn(i: int) -> Case:
-        return case(f"drawn, number {i + 1}", convolutions(rng.randrange(10**6)), *both, run=not i)
+        return case(f"drawn, number {i + 1}", convolutions(rng.randrange(10**6)), *BOTH, run=not i)
 
     def of_any_kind() -> Case:
         features = ("conv", "pointwise", "diamond", "tuples", "outputs")
-        return case("generated", generated(rng, 14, *features), *both, run=False)
+        return case("generated", generated(rng, 14, *features), *BOTH, run=False)
 
     return [
-        case("two relus of one conv", module(two_relus, IMAGE, WEIGHT), *both, run=False),
-        case("a call of a function in between", module(no_operator, IMAGE, WEIGHT, helper=helper), *both),
-        case("two dataflow blocks", two_blocks, *both),
-        case("odd attributes", module(attributes, IMAGE, WEIGHT), *both),
+        *cases_in(__name__),
         *(something_to_do("day08.port", partial(drawn, i)) for i in range(3)),
         something_to_do("day08.port", of_any_kind),
-        case("a model of the zoo", zoo("residual"), *both),
+        case("a model of the zoo", zoo("residual"), *BOTH),
     ]
 
 
