@@ -1,4 +1,4 @@
-"""Beyond one chip: a wafer of small cores, what its messages cost, and where the operations of a graph go.
+"""Beyond one chip: a wafer of small cores, the cost of its messages, and the placement of a graph's operations.
 
     from passlab.wafer import Machine, Message, program, simulate
     line = Machine(1, 8)
@@ -23,7 +23,7 @@ from passlab.wafer.collectives import (
 from passlab.wafer.machine import Core, Link, Machine
 from passlab.wafer.machines import WAFERS
 from passlab.wafer.model import FORMULAS, Cost, bound, cost, numbers
-from passlab.wafer.program import Message, Program, carried, join, not_a_program, on_lines, program
+from passlab.wafer.program import Message, Program, carried, join, on_lines, program, why_not_a_program
 from passlab.wafer.simulate import Deadlock, Run, simulate
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "carried",
     "cost",
     "join",
-    "not_a_program",
     "numbers",
     "on_lines",
     "program",
@@ -53,4 +52,5 @@ __all__ = [
     "reduce_messages",
     "reduce_rows",
     "simulate",
+    "why_not_a_program",
 ]

@@ -71,7 +71,7 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
             return f"Task {task}: a core is (row, column), two whole numbers; {shown(core)} is not."
         if any(abs(x) > 10**9 for x in core):
             return f"Task {task}: its core is far off the grid of {rows} rows and {columns} columns."
-        if off := machine.off(core):
+        if off := machine.why_not_a_core(core):
             return f"Task {task}: {off}"
         if (other := there.setdefault(tuple(core), task)) != task:
             return f"Tasks {other} and {task} both lie on core {tuple(core)}: each needs a core of its own."

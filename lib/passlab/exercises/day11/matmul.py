@@ -49,7 +49,7 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
             if room and (not isinstance(to, list | tuple) or not to):
                 return [], f"{where}: with room, it goes to a list of cores, the nearest first."
             targets = to if room else [to]
-            if off := next(filter(None, map(machine.off, (source, *targets))), None):
+            if off := next(filter(None, map(machine.why_not_a_core, (source, *targets))), None):
                 return [], f"{where}: {off}"
             source, targets = tuple(source), tuple(map(tuple, targets))
             if source in targets:

@@ -94,6 +94,6 @@ def _broken(operations: Operations, value: Any, machine: Machine) -> str:
         for corner in ((top, left), (top + high - 1, left + wide - 1)):
             if any(abs(x) > 10**9 for x in corner):
                 return f"{name}: {shown(corner)} is far off the grid."
-            if off := machine.off(corner):
+            if off := machine.why_not_a_core(corner):
                 return f"{name}: {off}"
     return ""
