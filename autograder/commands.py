@@ -11,10 +11,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -26,10 +26,12 @@ from autograder.grading.intake import Class, Damaged, Submission, collect
 from passlab.notebook import built
 
 if TYPE_CHECKING:
-    from autograder.engine.sandbox import Layer
-    from autograder.grading.class_run import Grader, Paper, Session
+    from autograder.engine.engine import Engine
+    from autograder.grading.class_run import Paper, Session
+    from autograder.grading.cluster import Cluster
     from autograder.grading.scores import Run
     from autograder.reports.exports import Learner
+    from autograder.reports.report import Layer
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
@@ -37,7 +39,7 @@ SAMPLES_RUN = f"{RUN}/samples"
 RESUME = "When that is mended, give the same command again: it grades what is left, on the same cases."
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str) -> NoReturn:
     Console(stderr=True).print(sentence, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(1)
 
@@ -269,15 +271,17 @@ def no_device(device: str, scheduler: str) -> str:
     return ""
 
 
-def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: str) -> Grader:
-    from autograder.engine.engine import Engine, Unsafe
-    from autograder.grading.cluster import Cluster, NoCluster
+def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: str) -> Engine | Cluster:
+    from autograder.engine import engine
+    from autograder.grading import cluster
 
     try:
-        return Cluster(scheduler, unsafe, without_tls) if scheduler else Engine(jobs, unsafe, device)
-    except NoCluster as error:
+        if scheduler:
+            return cluster.Cluster(scheduler, unsafe, without_tls)
+        return engine.Engine(jobs, unsafe, device)
+    except cluster.NoCluster as error:
         _fail(str(error))
-    except Unsafe as error:
+    except engine.Unsafe as error:
         _fail(f"{error} Untrusted code is not graded without it. If you trust these submissions, use --unsafe.")
 
 
@@ -336,7 +340,7 @@ class Work:
         if unrecorded or len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)
 
-    def _tail(self, seconds: float, layers: list[Layer]) -> None:
+    def _tail(self, seconds: float, layers: Sequence[Layer]) -> None:
         from passlab.judge.words import listed
 
         console = Console(soft_wrap=True, highlight=False)
@@ -411,7 +415,7 @@ def _session(
 
         if fresh:  # the sample class gets a new gradebook every time
             _clear(source.COURSE / run)
-        if submissions is None and not scheduler:
+        if submissions is None:
             grader.expect(flavours(chosen))
         if release:
             _print_written(notebooks.build())
@@ -434,7 +438,7 @@ def _session(
                 f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
             )
-        if submissions is not None and not scheduler:
+        if submissions is not None:
             grader.expect(flavours(by_day(work.tasks)))
         try:
             with _gradebook(chosen) as recorder, _bar(work) as advance:

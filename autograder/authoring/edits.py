@@ -30,7 +30,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from passlab.process.parsing import parse
 
@@ -130,7 +130,7 @@ def _expression_places(tree: ast.Module, old: list[ast.expr], new: list[ast.expr
     one, other = (e[0] if len(e) == 1 else ast.Tuple(e, ast.Load()) for e in (old, new))
     yield from _places(tree, [one], [other])
     if isinstance(one, ast.BoolOp):
-        rest = other.values if _same_word(one, other) else [other]
+        rest = other.values if isinstance(other, ast.BoolOp) and _same_word(one, other) else [other]
         yield from (p for p in _places(tree, one.values, rest) if _same_word(one, p.parent) and not p.is_all)
     elif len(old) > 1:
         runs = (place for place in _places(tree, old, new) if place.field in ("args", "elts"))
@@ -147,9 +147,10 @@ def _places(tree: ast.Module, old: Sequence[ast.AST], new: Sequence[ast.AST]) ->
         for name, value in ast.iter_fields(parent):
             children = value if isinstance(value, list) else [value]
             for start in range(len(children) - len(old) + 1):
-                nodes, holes = children[start : start + len(old)], {}
+                nodes = children[start : start + len(old)]
+                holes: Holes = {}
                 if old and _fits(old, nodes, holes):
-                    yield Place(parent, name, start, nodes, new, holes)
+                    yield Place(parent, name, start, nodes, [*new], holes)
 
 
 def _fits(old: Any, node: Any, holes: Holes) -> bool:
@@ -193,7 +194,7 @@ def _filled(new: list[ast.AST], holes: Holes, where: ast.AST) -> list[ast.AST]:
     fill = _Fill({id(hole): kept[min(number, len(kept) - 1)] for number, hole in enumerate(own)})
     for part in parts:
         ast.copy_location(part, where)
-    return fill.visit(ast.Module(new, [])).body
+    return fill.visit(ast.Module(cast(list[ast.stmt], new), [])).body
 
 
 class _Fill(ast.NodeTransformer):
@@ -208,7 +209,8 @@ class _Fill(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         kept = self.kept.get(id(node.value), node.value)
-        return self.generic_visit(node) if isinstance(kept, ast.expr) else kept.body
+        body: list[ast.stmt] | None = getattr(kept, "body", None)
+        return self.generic_visit(node) if body is None or isinstance(kept, ast.expr) else body
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         kept = self.kept.get(id(_hole_as_body(node)))

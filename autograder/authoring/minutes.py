@@ -65,22 +65,29 @@ def _words(text: str) -> int:
 
 
 def _lines(text: str) -> int:
-    """Return the lines of a cell without comments, as they are where a line has 120 columns, however it is wrapped."""
+    """Return the lines of a cell without comments, as they are where a line has 120 columns, however it is wrapped.
+
+    A docstring is one line: its words are counted by themselves.
+    """
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except tokenize.TokenError:  # a magic
         return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
     count = columns = breaks = last = 0
+    is_text = True
     for token in tokens:
         if token.type in _BLANK:
             continue
         if token.type == tokenize.NEWLINE:
-            count += breaks + 1 if breaks else math.ceil((columns + 8) / 120)
+            count += 1 if is_text else breaks + 1 if breaks else math.ceil((columns + 4) / 120)
             columns = breaks = 0
-        elif token.start[0] != token.end[0]:  # lines of text
+            is_text = True
+            continue
+        is_text &= token.type == tokenize.STRING
+        if token.start[0] != token.end[0]:  # lines of text
             breaks += token.end[0] - token.start[0]
         elif token.start[0] != last:
-            columns += len(token.line.strip()) + 1
+            columns += len(token.line.strip())
         last = token.end[0]
     return count
 
@@ -153,7 +160,8 @@ def head(path: Path) -> str:
     core, stretch = _core_and_stretch(mine)
     if not core:
         return f"It is stretch, about {stretch} minutes: harder, and for extra credit."
-    numbers = [_NUMBER.match(_section(e)[0].heading)[0] for e in mine if not _is_stretch(e)]
+    headings = [_NUMBER.match(_section(e)[0].heading) for e in mine if not _is_stretch(e)]
+    numbers = [heading[0] for heading in headings if heading]
     first = f"The core is question{'s' * (len(numbers) > 1)} {listed(numbers)}, about {core} minutes"
     rest = f"; the rest, about {stretch} minutes, is stretch: harder, and for extra credit." if stretch else "."
     return first + rest

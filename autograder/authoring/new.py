@@ -225,7 +225,8 @@ def _kind(like: str, day: str) -> tuple[dict[str, str], str]:
     if not like:
         return _PLAIN, "torch"
     exercise = _find_exercise(like, day)
-    text = Path(importlib.util.find_spec(exercises.module_name(exercise.id)).origin).read_text(encoding="utf-8")
+    spec = importlib.util.find_spec(exercises.module_name(exercise.id))
+    text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     return (_FX if "passlab.fx.cases" in text else _PLAIN), exercise.flavour
 
 

@@ -254,7 +254,7 @@ def build(lessons: bool = True) -> list[str]:
             continue
         reader_s = path in edited if path.parent == root / "course" else old is not None
         if reader_s and not built.is_as_built(root, path):
-            cells = _cells(old.decode("utf-8", "replace"))
+            cells = _cells((old or b"").decode("utf-8", "replace"))
             if cells is None or cells != _cells(text):
                 name = _set_aside(path)
         _write(path, text)

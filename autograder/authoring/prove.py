@@ -93,7 +93,7 @@ def _put(
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
-    short = kind == "wrong" and brief and seen.verdicts.get(should) is False
+    short = kind == "wrong" and brief and should is not None and seen.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else hidden)
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(

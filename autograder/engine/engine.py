@@ -21,9 +21,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -137,7 +137,7 @@ class Station:
             self.processes.append(self.builder)
             ends = (asks, *ends)
         self.verifier = _start(
-            "verifier", "autograder.engine.verifier.process", flavour, (graphs, *ends), unsafe, device
+            "verifier", "autograder.engine.verifier.process", flavour, [graphs, *ends], unsafe, device
         )
         self.processes.append(self.verifier)
         try:
@@ -157,7 +157,7 @@ class Station:
                 process.kill()
                 process.wait()
 
-    def _order(self, order: dict[str, Any], form: type[Form], fds: list[int] = ()) -> Form:
+    def _order(self, order: dict[str, Any], form: type[Form], fds: Sequence[int] = ()) -> Form:
         with self.lock:
             try:
                 socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
@@ -165,7 +165,7 @@ class Station:
             except OSError:
                 reply = b""
         try:
-            return reader(form)(reply)
+            return reader(cast(Any, form))(reply)
         except Garbled:
             raise Broken("The warm parent has ended.") from None
 
@@ -300,7 +300,7 @@ class Engine:
         with starting:
             if flavour not in self.stations:
                 self.stations[flavour] = Station(flavour, self.jobs, self.unsafe, self.device)
-            return self.stations[flavour]
+        return self.stations[flavour]
 
     def grade(self, job: Job, kept: dict[str, AnswerRun] | None = None) -> NotebookResult:
         """Run a notebook and judge its answers. Nothing that the notebook does makes it raise.
@@ -322,6 +322,7 @@ class Engine:
                     self._drop(station)
                     if last:
                         return self._failure(job, str(broken))
+            raise AssertionError("the last attempt ends in a result")
         finally:
             self.free.put(slot)
 
@@ -452,7 +453,7 @@ class _Run:
     def _ready(self, worker: Worker, form: type[Form]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
         with contextlib.suppress(Gone, Late, Garbled):
-            receive(worker.reins, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(form))
+            receive(worker.reins, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(cast(Any, form)))
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)

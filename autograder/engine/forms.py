@@ -59,11 +59,11 @@ Bundle = msgspec.defstruct(
 
 
 class Display(Struct, tag_field="output_type", tag="display_data"):
-    data: Bundle
+    data: Bundle  # type: ignore[valid-type]  # defined by its table
 
 
 class Result(Struct, tag_field="output_type", tag="execute_result"):
-    data: Bundle
+    data: Bundle  # type: ignore[valid-type]  # defined by its table
     execution_count: Place | None = None
 
 
@@ -169,7 +169,7 @@ class Ready(Struct):
 class Cases(Struct):
     """The cases of an exercise. The arguments of each follow, as payloads."""
 
-    about: list[list[Literal[VERDICTS]]]
+    about: list[list[Literal[VERDICTS]]]  # type: ignore[valid-type]  # a tuple of texts
     visible: Place
     seconds: Amount
 
@@ -184,7 +184,7 @@ class Judged(Struct):
 class Kept(Struct):
     """Findings on one value, as (verdict, ok, message, case)."""
 
-    findings: list[tuple[Literal[VERDICTS], bool, str, str]]
+    findings: list[tuple[Literal[VERDICTS], bool, str, str]]  # type: ignore[valid-type]  # a tuple of texts
     fingerprint: str
     drawn: tuple[str, str] | None
     devices: list[str] = []

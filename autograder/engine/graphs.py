@@ -21,7 +21,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -194,7 +194,7 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
         elsewhere.refuse()
     if device not in ("cpu", elsewhere.device()):
         return Run(error=Lost(f"returned graphs run on {elsewhere.device()} only"))
-    process = _process
+    process = cast(Disposable, _process)
     if not program.elsewhere:
         process = _trusted = _trusted or Disposable()
     try:
@@ -203,7 +203,7 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
-        return Run(error=lost, trace=Trace(program.graph))
+        return Run(error=lost, trace=Trace(cast(fx.Graph, program.graph)))
 
 
 def _call(function: str, arguments: tuple) -> dict:
@@ -250,6 +250,7 @@ class Disposable:
     def seconds(self) -> float:
         """Return the CPU seconds that it has spent, by the server. Raises Lost."""
         try:
+            assert _control and self.child, "it has started"
             return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
         except Gone:
             raise Lost("it ended the process that ran it") from None
@@ -292,8 +293,10 @@ class Disposable:
     def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
         """Send a request, and return the checked reply. Raises Lost."""
         try:
-            send(self.child.sock, {}, payload, deadline=deadline)
-            head, value = receive(self.child.sock, deadline, _MOST, reader(GraphRan))
+            assert self.child, "it has started"
+            sock = self.child.sock
+            send(sock, {}, payload, deadline=deadline)
+            head, value = receive(sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
                 return read(head, wire.decode(bytes(value)))
         except Late:
@@ -314,6 +317,7 @@ _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signa
 def _connect() -> Child:
     for _ in range(2):
         with contextlib.suppress(OSError, Gone, Garbled):
+            assert _control, "`use` was called"
             child, said = request(_control, time.monotonic() + _START_SECONDS)
             if "ready" in said:
                 return child
@@ -333,7 +337,8 @@ def _read_dictionary(head: GraphRan, value: Any) -> dict:
 def _read_run(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
     """Return a reply as a Run. Untrusted: the graph may have written it. Raises Garbled."""
     fits = type(value) is list and len(value) == 6
-    output, after, state, rng, values, states = value if fits else (None,) * 6
+    parts: tuple[Any, ...] = tuple(value) if fits else (None,) * 6
+    output, after, state, rng, values, states = parts
     fits = fits and type(after) is tuple and len(after) == inputs and type(rng) is Tensor
     fits = fits and type(state) is dict and all(type(path) is str for path in state)
     fits = fits and all(isinstance(t, Tensor) for t in (*state.values(), *(states if type(states) is list else [None])))

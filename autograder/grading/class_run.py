@@ -30,7 +30,10 @@ class Grader(Protocol):
     whose processes have started, so that a notebook need not wait for them."""
 
     jobs: int
-    ready: Collection[str]
+    unsafe: bool
+
+    @property
+    def ready(self) -> Collection[str]: ...
 
     def grade(self, job: Job) -> NotebookResult: ...
 

@@ -93,7 +93,7 @@ def _collect(entry: Entry, submission: Submission, engine: Engine, exercise: str
         result = engine.grade(replace(job, cells=cells), kept)
         verdict = next((v for v in result.verdicts.values() if v.exercise == exercise), None)
         entry.failure = why_not_raced(result, verdict)
-        if entry.failure:
+        if entry.failure or verdict is None:
             return
         sort_out(entry, verdict, kept[exercise])
 

@@ -95,7 +95,7 @@ def plan(
 
     sources: (index, text) of the cells, of a check the answer. free: cells that are neither answers nor checks.
     """
-    texts = dict(map(tuple, sources))
+    texts = {index: text for index, text in sources}
     never = left_out(texts, set(course), checks)
     rest = {index: source for index, source in texts.items() if index not in never}
     spare = left_out(rest, rest.keys() & {*free}, checks)
@@ -248,12 +248,14 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
 
 def _own(tree: ast.Module) -> set[str]:
     """Return the names of objects that a cell itself made: a list, or a call's result, but not an alias."""
-    own, borrowed = set(), set()
+    own: set[str] = set()
+    borrowed: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
                 for name, value in pairs:
                     made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
                     (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))

@@ -152,8 +152,8 @@ def _learners(
     """
     moodle = {folder: _MOODLE.fullmatch(folder.name) for folder in folders}
     having: dict[str, set[str]] = {}
-    for m in filter(None, moodle.values()):
-        having.setdefault(m["who"], set()).add(m["number"])
+    for match in filter(None, moodle.values()):
+        having.setdefault(match["who"], set()).add(match["number"])
     ids: dict[Path, str] = {}
     claims: dict[str, set[str]] = {}
     for folder, m in moodle.items():
@@ -446,7 +446,7 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
     strangers = []
     for cell in nb.cells:
         name = _grade_id(cell)
-        if name in known:
+        if name and name in known:
             holders.setdefault(name, []).append(cell)
         else:
             strangers.append((name, cell))

@@ -86,7 +86,8 @@ def _latest(paths: Iterable[Path]) -> str:
     for path in paths:
         with contextlib.suppress(Damaged):
             texts.append(files.read_bytes(path, 200).decode("utf-8", "replace").strip())
-    return max(filter(when, texts), key=when, default="")
+    times = {text: time for text in texts if (time := when(text))}
+    return max(times, key=lambda text: times[text], default="")
 
 
 def written(nb: NotebookNode) -> str:

@@ -49,7 +49,7 @@ class Cell(Struct):
     outputs: Annotated[
         list[forms.Stream | forms.Failed | forms.Display | forms.Result], Meta(max_length=forms.MOST_OUTPUTS)
     ] = []
-    attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}
+    attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}  # type: ignore[valid-type]  # a tuple of texts
 
 
 class Notebook(Struct):
@@ -72,7 +72,7 @@ def read(path: Path) -> NotebookNode:
 def _notebook(read: Notebook) -> NotebookNode:
     cells = []
     for cell in read.cells:
-        made = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
+        made: dict[str, Any] = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
         if cell.grade_id is not None:
             made["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
         if cell.cell_type == "code":

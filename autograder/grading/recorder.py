@@ -148,7 +148,8 @@ class Recorder:
             if there is None:
                 fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
                 fresh["seed"] = secrets.randbits(SEED_BITS) if seed is None else seed
-                db.execute(INSERT[db.dialect.name](RUN).on_conflict_do_nothing(), fresh)
+                insert: Any = INSERT[db.dialect.name](RUN)
+                db.execute(insert.on_conflict_do_nothing(), fresh)
                 there = db.execute(unfinished).one()
         return Run(there.id, there.seed, there.started)
 
@@ -241,7 +242,9 @@ class Recorder:
         comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
 
         entered = scores.automatic_extra(db, learner, assignment)
-        stored, new_grades, new_comments = [], {}, {}
+        stored: list[Any] = []
+        new_grades: dict[Any, Any] = {}
+        new_comments: dict[Any, Any] = {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
             if handed_in:
@@ -408,7 +411,8 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
         elif task:
             scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
-            untouched = original.checksum == utils.compute_checksum(cell) and not utils.is_task(cell)
+            same = original is not None and original.checksum == utils.compute_checksum(cell)
+            untouched = same and not utils.is_task(cell)
             remarks[name] = "No response." if untouched else None
     return scored, remarks
 
@@ -477,7 +481,7 @@ def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tupl
     new = [at for at in rows if at not in there]
     keys = {at: {"id": new_uuid(), "notebook_id": at[0], "cell_id": at[1]} for at in new}
     _insert(db, table, [fresh | (rows[at] or {}) | keys[at] for at in new])
-    _update(db, table, [rows[at] | {"row": row.id} for at, row in there.items() if rows.get(at)])
+    _update(db, table, [values | {"row": row.id} for at, row in there.items() if (values := rows.get(at))])
 
 
 def _submission(db: Connection, assignment: str, learner: str, timestamp: datetime | None):

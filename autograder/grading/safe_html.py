@@ -89,7 +89,7 @@ class SafeHTML(SanitizeHTML):
     """nbconvert's sanitizer with what an output may show here. A verdict's card is the grader's and stays."""
 
     enabled = Bool(True).tag(config=True)
-    safe_output_keys = frozenset(
+    safe_output_keys = frozenset(  # type: ignore[assignment]  # it is only read
         ("text/plain", "text/latex", "text/markdown", "image/png", "image/jpeg", "image/svg+xml")
     )
 

@@ -47,10 +47,10 @@ class Seed(TypeDecorator):
 
     impl, cache_ok = String(64), True
 
-    def process_bind_param(self, value: int, dialect: Any) -> str:
+    def process_bind_param(self, value: Any, dialect: Any) -> str:
         return hex(value)
 
-    def process_result_value(self, value: str | int, dialect: Any) -> int:
+    def process_result_value(self, value: Any, dialect: Any) -> int:
         return int(value, 0) if isinstance(value, str) else value
 
 

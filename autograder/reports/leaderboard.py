@@ -182,7 +182,7 @@ def _pareto(points: Sequence[_Point]) -> Plot:
         axes.step(xs, ys, where="post", color=PALE, linewidth=1, zorder=1)
         for number, point in enumerate(points):
             at = (point.time, point.memory)
-            look = {"marker": "o" if point.learner else "s", "s": 34, "zorder": 2, "linewidths": 1.2}
+            look: dict[str, Any] = {"marker": "o" if point.learner else "s", "s": 34, "zorder": 2, "linewidths": 1.2}
             fill = (BLUE if point.learner else INK) if point.name in best else "white"
             axes.scatter(*at, facecolor=fill, edgecolor=BLUE if point.learner else INK, **look)
             axes.scatter(*at, s=80, alpha=0, gid=f"tip{number}", zorder=3)

@@ -93,8 +93,8 @@ def show(
                 cells = ["–"] * (len(questions) + 1)
             else:
                 notes += [f"{score.question}: {score.error[:160]}" for score in mine.values() if score.error]
-                points = [mine[q].points if q in mine else None for q in questions]
-                cells = ["?" if p is None else f"{p:g}" for p in points] + [f"{sum(p or 0 for p in points):g}"]
+                earned = [mine[q].points if q in mine else None for q in questions]
+                cells = ["?" if p is None else f"{p:g}" for p in earned] + [f"{sum(p or 0 for p in earned):g}"]
             table.add_row(safe(learner), *cells, safe(" ".join(notes)))
         console.print(table)
         if len(rows) > MOST_ROWS:
@@ -108,8 +108,8 @@ def show(
 def changes(found: list[Difference]) -> Table:
     """Return a table with the old and new points of each question that changes."""
     table = Table(title="What changes", title_justify="left")
-    for column, justify in (("learner", "left"), ("assignment", "left"), ("question", "left")):
-        table.add_column(column, justify=justify, overflow="fold")
+    for column in ("learner", "assignment", "question"):
+        table.add_column(column, justify="left", overflow="fold")
     for column in ("old", "new", "of"):
         table.add_column(column, justify="right")
     table.add_column("why", overflow="fold")
@@ -117,7 +117,9 @@ def changes(found: list[Difference]) -> Table:
         verdict = change.new and change.new.verdict
         why = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
         old, new = (_points(score) for score in (change.old, change.new))
-        total = (change.new or change.old).total
+        score = change.new or change.old
+        assert score, "a difference has a score on one side"
+        total = score.total
         table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", why)))
     return table
 

@@ -30,6 +30,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -77,7 +78,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 #: With `--device cuda`, what a process that runs graphs has besides: the devices, and what the driver reads. Workers
 #: run learner code beside them, and see none of it.
 GPU = "/dev/nvidia*"
-_FOR_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/module")
+_FOR_GPU: tuple[str, ...] = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _FOR_GPU += tuple(f"/proc/{name}" for name in ("self", "driver", "devices", "modules", "cpuinfo", "meminfo", "sys/vm"))
 
 #: Variables that pass from `launch` to `enter`: whether layers may be missing, the readable paths (JSON), the device
@@ -598,7 +599,7 @@ def layers() -> list[Layer]:
     rows = []
     for name, row in LAYERS.items():
         if name not in reasons:
-            below = _BUILT_ON.get(name)
+            below = _BUILT_ON.get(name, "")
             sentence = f"could not be tried, because “{below if reasons.get(below) else broken}” failed"
         elif reason := reasons[name]:
             needs = row.needs if isinstance(row.needs, str) else row.needs()
@@ -628,7 +629,11 @@ def missing() -> list[str]:
 
 def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
     """Return the rows for `passlab doctor`. None of them is required there: learners do not grade."""
-    return {f"sandbox: {one.name}": (False, lambda one=one: (one.holds, one.sentence)) for one in layers()}
+    return {f"sandbox: {one.name}": (False, partial(_told, one)) for one in layers()}
+
+
+def _told(layer: Layer) -> tuple[bool, str]:
+    return layer.holds, layer.sentence
 
 
 def _reasons() -> dict[str, str]:

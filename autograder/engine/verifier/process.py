@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from autograder.engine import flavours, graphs, sandbox
 from autograder.engine.data import Verdict
@@ -90,10 +90,11 @@ class Verifier:
     def serve(self) -> None:
         while len(self.select.get_map()):
             for key, _ in self.select.select(timeout=0.5 if self.running else None):
-                if key.fileobj in self.running:
-                    self._finish(self.running[key.fileobj])
+                sock = cast(socket.socket, key.fileobj)
+                if sock in self.running:
+                    self._finish(self.running[sock])
                 else:
-                    self._handle(key.fileobj)
+                    self._handle(sock)
             for request in [r for r in self.running.values() if time.monotonic() > r.deadline]:
                 os.kill(request.pid, signal.SIGKILL)  # its pipe closes, and the loop above sees it
 
@@ -125,18 +126,19 @@ class Verifier:
         if not request.waiting:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
-        request.pipe, theirs = socket.socketpair()
+        pipe, theirs = socket.socketpair()
+        request.pipe = pipe
         patience = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
         request.deadline = time.monotonic() + PATIENCE * sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
-            for sock in [key.fileobj for key in self.select.get_map().values()]:
+            for sock in [cast(socket.socket, key.fileobj) for key in self.select.get_map().values()]:
                 sock.close()
-            request.pipe.close()
+            pipe.close()
             self._child(request, theirs)
         theirs.close()
-        self.running[request.pipe] = request
-        self.select.register(request.pipe, selectors.EVENT_READ)
+        self.running[pipe] = request
+        self.select.register(pipe, selectors.EVENT_READ)
 
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
@@ -165,11 +167,13 @@ class Verifier:
 
     def _finish(self, request: Request) -> None:
         """Handle a child that has replied or died."""
-        self.select.unregister(request.pipe)
-        del self.running[request.pipe]
+        pipe = request.pipe
+        assert pipe, "the request has a child"
+        self.select.unregister(pipe)
+        del self.running[pipe]
         group = request.waiting.pop(0)
         try:
-            found, _ = receive(request.pipe, request.deadline + 1, 0, reader(Found))
+            found, _ = receive(pipe, request.deadline + 1, 0, reader(Found))
             if found.verdicts.keys() != set(group):
                 raise Garbled("verdicts on other questions")
             if len(self.findings) > MOST_FINDINGS:
@@ -184,7 +188,7 @@ class Verifier:
                 request.searching, request.waiting = False, [group, *request.waiting]
             else:
                 request.verdicts[group[0]] = asdict(_no_verdict(request.questions[group[0]]))
-        request.pipe.close()
+        pipe.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(request.pid, signal.SIGKILL)
         if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:

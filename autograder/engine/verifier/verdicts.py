@@ -129,11 +129,12 @@ class Prebuilt:
     """
 
     def __init__(self, build: Callable[[], tuple]):
-        self._build, self._ready = build, None
+        self._build = build
+        self._ready: tuple | None = None
 
     def ahead(self) -> tuple:
-        self._ready = self._build()
-        return self._ready
+        self._ready = ready = self._build()
+        return ready
 
     def __call__(self) -> tuple:
         ready, self._ready = self._ready, None
@@ -169,7 +170,8 @@ class Question:
         self.exercise, self.seed = exercises.find(exercise), seed
         self.cases, self.visible, _, self.unbuilt = prepared(exercise, seed)
         self.heads, self.values = heads, values
-        self.kept, self.fresh = kept, {}
+        self.kept = kept
+        self.fresh: dict[Key, CaseFindings] = {}
         self.by_case: list[CaseFindings] = []
         self.process = graphs.Disposable()
 
@@ -294,7 +296,7 @@ class Question:
             seen = self.by_case[at] = replace(seen, drawn=(drawn.text, drawn.svg) if drawn else ("", ""))
             if key in self.kept or key in self.fresh:
                 self.fresh[key] = seen
-        text, svg = seen.drawn
+        text, svg = seen.drawn or ("", "")
         return SimpleNamespace(text=text, svg=svg) if text or svg else None
 
 
@@ -340,7 +342,8 @@ class Misconceptions:
     """
 
     def __init__(self, known: Mistakes, searching: bool = True):
-        self.known, self.fresh, self.searching = known, {}, searching
+        self.known, self.searching = known, searching
+        self.fresh: Mistakes = {}
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
         """Return the misconception of an answer with these results, or "" if no known answer is found in time."""

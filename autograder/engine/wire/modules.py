@@ -90,7 +90,7 @@ def may_be_set(cls: type, name: Any) -> bool:
 
 def blank(cls: type) -> nn.Module:
     """Return an empty instance of a class from `CLASSES`."""
-    module = cls.__new__(cls)
+    module: nn.Module = object.__new__(cls)
     nn.Module.__init__(module)
     return module
 

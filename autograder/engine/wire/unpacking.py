@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _entry(table: dict[str, Any], name: Any) -> Any:
+def _entry(table: Mapping[str, Any], name: Any) -> Any:
     """Return the entry of a table with this name."""
     if type(name) is not str or name not in table:
         raise Refused("The payload uses a name that is not in the table for it.")

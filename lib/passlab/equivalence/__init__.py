@@ -69,4 +69,5 @@ def shrink(program: Any, fails: Callable[[Any], bool], budget: int = 500, **opti
     Where `fails` raises, the program counts as not failing. At most `budget` calls. options depend on the IR: see
     `passlab.fx.shrink` and `passlab.tvm.shrink`. Raises ValueError when `fails(program)` is false.
     """
-    return part(program, "shrink", "fx").shrink(program, fails, budget, **options)
+    search = part(program, "shrink", "fx") or load("fx.shrink")
+    return search.shrink(program, fails, budget, **options)

@@ -207,12 +207,13 @@ class Trials:
                 seed=self.seed,
             )
         for i in range(self._fills()):
-            args = self._each_float(lambda t, k, i=i: _walk(t, _NONFINITE, k + 3 * i, dtype or t.dtype))
+            shift = 3 * i
+            args = self._each_float(lambda t, k: _walk(t, _NONFINITE, k + shift, dtype or t.dtype))  # noqa: B023
             yield Trial("nonfinite", args, dtype, edge=True, seed=self.seed)
 
     def _structured(self) -> Iterable[Trial]:
         for kind in range(4) if self.thorough else (1,):
-            args = self._each_float(lambda t, k, kind=kind: structured(t, k + kind))
+            args = self._each_float(lambda t, k: structured(t, k + kind))  # noqa: B023
             if self.spread:
                 args = pytree.tree_map_only(Tensor, spread, args)
             yield Trial("structured", args, edge=True, seed=self.seed)

@@ -98,7 +98,7 @@ def find_module(package: str, name: str) -> ModuleType | None:
     return load(f"{package}.{name}") if found else None
 
 
-def compiler(flavour: str) -> Any | None:
+def compiler(flavour: str) -> Any:
     """Return the `passlab.building.compiler.Compiler` of a flavour; None for "torch". Raises ValueError for another."""
     if flavour == "torch":
         return None

@@ -115,7 +115,8 @@ def out_of_time(exercise: Exercise) -> str:
 
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Run an answer on one case and return the outcome. Never raises for anything the answer does."""
-    quiet, start, given = _Quiet(), time.perf_counter(), []
+    quiet, start = _Quiet(), time.perf_counter()
+    given: list[Any] = []
     closed = Closed(exercise.closed)
 
     def outcome(status, value=None, error=""):
@@ -161,7 +162,7 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     about = [v for v in (case.about or exercise.points) if v in exercise.points]
     first = "valid" if "valid" in exercise.points else "did"
     if outcome.status == "ok":
-        findings = []
+        findings: list[Finding] = []
         try:
             # torch.fx prints a traceback when a graph fails; findings say it
             with preserve_process_state(), contextlib.redirect_stderr(_Quiet()):

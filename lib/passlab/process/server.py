@@ -121,7 +121,8 @@ class Server:
                         return
                     for sock in map(lambda fd: socket.socket(fileno=fd), fds):
                         if order == _TIME:
-                            self._tell_time(*_NUMBER.unpack(self.control.recv(_NUMBER.size)), sock)
+                            (number,) = _NUMBER.unpack(self.control.recv(_NUMBER.size))
+                            self._tell_time(number, sock)
                         else:
                             self._start(sock)
 
