@@ -165,82 +165,108 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _with_sympy(gm, inputs):
-    """The answer with SymPy's formulas: sizes are expressions, and each law is written when it is met."""
-    laws, found = [], {}
+ONE = sympy.Integer(1)
 
-    def size(s):
-        return sympy.Symbol(s, integer=True, positive=True) if isinstance(s, str) else sympy.Integer(s)
 
-    def equal(a, b):
+def _size(s):
+    return sympy.Symbol(s, integer=True, positive=True) if isinstance(s, str) else sympy.Integer(s)
+
+
+def _written(s):
+    s = sympy.sympify(s)
+    if isinstance(s, sympy.floor):
+        numerator, denominator = s.args[0].as_numer_denom()
+        return f"(({_written(numerator)}) // {denominator})"
+    if s.is_Pow:
+        return " * ".join([_written(s.base)] * int(s.exp))
+    if s.is_Add or s.is_Mul:
+        return "(" + (" + " if s.is_Add else " * ").join(map(_written, s.args)) + ")"
+    return str(s)
+
+
+class _Laws:
+    """The laws met so far, and the shape of each operation's value, which may add some."""
+
+    def __init__(self, gm):
+        self.gm, self.laws = gm, []
+
+    def equal(self, a, b):
         if sympy.expand(a - b) != 0:
-            laws.append(f"{written(a)} == {written(b)}")
+            self.laws.append(f"{_written(a)} == {_written(b)}")
         return b if b.is_Integer else a
 
-    def written(s):
-        s = sympy.sympify(s)
-        if isinstance(s, sympy.floor):
-            above, below = s.args[0].as_numer_denom()
-            return f"(({written(above)}) // {below})"
-        if s.is_Pow:
-            return " * ".join([written(s.base)] * int(s.exp))
-        if s.is_Add or s.is_Mul:
-            return "(" + (" + " if s.is_Add else " * ").join(written(part) for part in s.args) + ")"
-        return str(s)
+    def broadcast(self, a, b):
+        rank = max(len(a), len(b))
+        a, b = ([ONE] * (rank - len(shape)) + list(shape) for shape in (a, b))
+        return [q if p == 1 else p if q == 1 else self.equal(p, q) for p, q in zip(a, b, strict=True)]
 
-    def broadcast(a, b):
-        long = max(len(a), len(b))
-        a, b = ([sympy.Integer(1)] * (long - len(v)) + list(v) for v in (a, b))
-        return [q if p == 1 else p if q == 1 else equal(p, q) for p, q in zip(a, b, strict=True)]
+    def elementwise(self, node, *args):
+        return self.broadcast(*(a if isinstance(a, list | tuple) else [] for a in args[:2]))
 
-    for node in gm.graph.nodes:
-        if node.op == "output":
-            continue
-        name = op_name(node, gm)
-        args = fx.node.map_arg(node.args, lambda n: found[n.name])
-        x = args[0] if args else None
-        if node.op == "placeholder":
-            shape = [size(s) for s in inputs[node.name]]
-        elif node.op == "get_attr":
-            shape = [size(s) for s in attribute(gm, node.target).shape]
-        elif name in ("add", "sub", "mul"):
-            shape = broadcast(*(a if isinstance(a, list | tuple) else [] for a in args[:2]))
-        elif name == "Linear":
-            layer = gm.get_submodule(node.target)
-            equal(x[-1], sympy.Integer(layer.in_features))
-            shape = [*x[:-1], sympy.Integer(layer.out_features)]
-        elif name == "matmul":
-            equal(x[-1], args[1][-2])
-            shape = [*broadcast(x[:-2], args[1][:-2]), x[-2], args[1][-1]]
-        elif name == "transpose":
-            shape = list(x)
-            shape[args[1]], shape[args[2]] = shape[args[2]], shape[args[1]]
-        elif name == "flatten":
-            end = args[2] + 1 if len(args) > 2 else len(x)
-            shape = [*x[: args[1]], math.prod(x[args[1] : end], start=sympy.Integer(1)), *x[end:]]
-        elif name == "reshape":
-            numbers = math.prod(x, start=sympy.Integer(1))
-            known = math.prod(s for s in args[1:] if s != -1)
-            if -1 in args[1:]:
-                laws.append(f"{written(numbers)} % {known} == 0")
-            else:
-                equal(numbers, sympy.Integer(known))
-            shape = [sympy.floor(numbers / known) if s == -1 else sympy.Integer(s) for s in args[1:]]
-        elif name == "cat":
-            (parts, dim) = args
-            for part in parts[1:]:
-                for k, (p, q) in enumerate(zip(x[0], part, strict=True)):
-                    if k != dim % len(part):
-                        equal(p, q)
-            shape = list(x[0])
-            shape[dim] = sum(part[dim] for part in parts)
-        elif name == "max_pool2d":
-            laws.extend(f"{written(s)} >= {args[1]}" for s in x[-2:])
-            shape = [*x[:-2], *(sympy.floor(s / args[1]) for s in x[-2:])]
+    def linear(self, node, x):
+        layer = self.gm.get_submodule(node.target)
+        self.equal(x[-1], sympy.Integer(layer.in_features))
+        return [*x[:-1], sympy.Integer(layer.out_features)]
+
+    def matmul(self, node, x, y):
+        self.equal(x[-1], y[-2])
+        return [*self.broadcast(x[:-2], y[:-2]), x[-2], y[-1]]
+
+    def transpose(self, node, x, i, j):
+        shape = list(x)
+        shape[i], shape[j] = shape[j], shape[i]
+        return shape
+
+    def flatten(self, node, x, start, last=-1):
+        end = last % len(x) + 1
+        return [*x[:start], math.prod(x[start:end], start=ONE), *x[end:]]
+
+    def reshape(self, node, x, *sizes):
+        numbers, known = math.prod(x, start=ONE), math.prod(s for s in sizes if s != -1)
+        if -1 in sizes:
+            self.laws.append(f"{_written(numbers)} % {known} == 0")
         else:
-            shape = list(x)
-        found[node.name] = shape
-    return {"shapes": {n: [written(s) for s in shape] for n, shape in found.items()}, "constraints": laws}
+            self.equal(numbers, sympy.Integer(known))
+        return [sympy.floor(numbers / known) if s == -1 else sympy.Integer(s) for s in sizes]
+
+    def cat(self, node, parts, dim):
+        first = parts[0]
+        for part in parts[1:]:
+            for k, (p, q) in enumerate(zip(first, part, strict=True)):
+                if k != dim % len(part):
+                    self.equal(p, q)
+        shape = list(first)
+        shape[dim] = sum(part[dim] for part in parts)
+        return shape
+
+    def max_pool2d(self, node, x, window):
+        self.laws.extend(f"{_written(s)} >= {window}" for s in x[-2:])
+        return [*x[:-2], *(sympy.floor(s / window) for s in x[-2:])]
+
+    def same(self, node, x, *_):
+        return list(x)
+
+
+_SHAPES = {
+    "add": _Laws.elementwise, "sub": _Laws.elementwise, "mul": _Laws.elementwise, "Linear": _Laws.linear,
+    "matmul": _Laws.matmul, "transpose": _Laws.transpose, "flatten": _Laws.flatten, "reshape": _Laws.reshape,
+    "cat": _Laws.cat, "max_pool2d": _Laws.max_pool2d,
+}  # fmt: skip
+
+
+def _with_sympy(gm, inputs):
+    """The answer with SymPy's formulas: sizes are expressions, and each law is written when it is met."""
+    laws, shapes = _Laws(gm), {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            shapes[node.name] = [_size(s) for s in inputs[node.name]]
+        elif node.op == "get_attr":
+            shapes[node.name] = [_size(s) for s in attribute(gm, node.target).shape]
+        elif node.op != "output":
+            args = fx.node.map_arg(node.args, lambda n: shapes[n.name])
+            shapes[node.name] = _SHAPES.get(op_name(node, gm), _Laws.same)(laws, node, *args)
+    written = {name: [_written(s) for s in shape] for name, shape in shapes.items()}
+    return {"shapes": written, "constraints": laws.laws}
 
 
 @right("computes with SymPy, and writes the formulas at the end")
