@@ -52,9 +52,9 @@ def triton_source(gm: fx.GraphModule, name: str) -> tuple[str, list[str]]:
     program = primitives(gm, examples)
     placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     known = [n for n, x in zip(placeholders, examples, strict=True) if isinstance(x, torch.Tensor)] + [*state(gm)]
-    made, (output,) = code.results(program), program.graph.find_nodes(op="output")
+    written, (output,) = code.results(program), program.graph.find_nodes(op="output")
     returned = gm.graph.find_nodes(op="output")[0].all_input_nodes
-    if made != list(output.args[0]):
+    if written != list(output.args[0]):
         raise Unsupported(returned[0].name, "for Triton, each result of a group must be a tensor of its own")
     text = triton.source(program, _names(gm, program, examples), (), name)
     return text, [*(known[at] for at, _ in code.operands(program)), *(node.name for node in returned)]
@@ -104,14 +104,14 @@ class _CompiledKernel:
             self.run, self.source = _cache[key]
 
     def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-        given = [self.to_kernel(seen.of(tensors[at])) for at, seen in self.operand_layouts]
-        made = out or [
+        inputs = [self.to_kernel(layout.of(tensors[at])) for at, layout in self.operand_layouts]
+        outputs = out or [
             torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.result_layouts
         ]
-        into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
+        into = (m if d is None else m.permute(d) for m, d in zip(outputs, self.orders, strict=True))
         if self.run is not None:
-            self.run(*given, *map(self.to_kernel, into))
-        return [made[at] if new else tensors[at] for new, at in self.answer]
+            self.run(*inputs, *map(self.to_kernel, into))
+        return [outputs[at] if new else tensors[at] for new, at in self.answer]
 
 
 def _direct(
@@ -126,11 +126,11 @@ def _direct(
     """Return a kernel of one result as a function. sources: for each operand, the number of an input, or the tensor."""
 
     def call(*inputs: torch.Tensor) -> torch.Tensor:
-        made = place
-        if made is None:
-            made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        run(*[inputs[at] if held is None else held for at, held in sources], made)
-        return made
+        result = place
+        if result is None:
+            result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        run(*[inputs[at] if constant is None else constant for at, constant in sources], result)
+        return result
 
     return call
 
@@ -194,12 +194,12 @@ class Kernel(nn.Module):
         self._has_state = bool(state(gm))
 
     def __deepcopy__(self, memo: dict) -> Kernel:
-        made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend, knobs=self.knobs)
-        made._kernels, made.training = self._kernels, self.training  # a built kernel depends on shapes, not on values
-        return made
+        twin = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend, knobs=self.knobs)
+        twin._kernels, twin.training = self._kernels, self.training  # a built kernel depends on shapes, not on values
+        return twin
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_built": {}}
+        return {**self.__dict__, "_kernels": {}}
 
     @property
     def variants(self) -> int:
@@ -223,8 +223,8 @@ class Kernel(nn.Module):
         if key not in self._kernels:
             devices = {x.device for x in tensors if x.ndim}
             if len(devices) > 1:
-                said = " and ".join(sorted(map(str, devices)))
-                raise ValueError(f"The kernel {self.name} got tensors on {said}: move them to one device.")
+                places = " and ".join(sorted(map(str, devices)))
+                raise ValueError(f"The kernel {self.name} got tensors on {places}: move them to one device.")
             with _disable_current_modes():  # hide the build from modes that observe the program
                 self._kernels[key] = _CompiledKernel(self.gm, inputs, skips, self.backend, self.name, self.knobs)
         return self._kernels[key]
@@ -242,16 +242,16 @@ class Kernel(nn.Module):
         results = self._for(inputs, tensors, skips)(tensors, out)
         note_kernel(self.name)
         (output,) = self.gm.graph.find_nodes(op="output")
-        found = iter(results)
-        return fx.node.map_aggregate(output.args[0], lambda a: next(found) if isinstance(a, fx.Node) else a)
+        values = iter(results)
+        return fx.node.map_aggregate(output.args[0], lambda a: next(values) if isinstance(a, fx.Node) else a)
 
     def prepare(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *how: None) -> Callable:
         """Return the kernel as a function without checks, for inputs with these shapes, strides, types and alignment.
 
         place(number, shape, strides, dtype): a tensor that every call writes that result into, or None for a new one.
         """
-        held = [x.detach() for x in state(self.gm).values()]
-        tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *held]
+        constants = [x.detach() for x in state(self.gm).values()]
+        tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *constants]
         skips = [code.elements_skipped(x) for x in tensors]
         if any(not x.numel() or x.is_meta for x in tensors) or None in skips:
             return self
@@ -263,7 +263,7 @@ class Kernel(nn.Module):
         plain = (
             compiled.to_kernel is not _bits
             and not any(compiled.orders)
-            and not any(seen.flat for _, seen in compiled.operand_layouts)
+            and not any(layout.flat for _, layout in compiled.operand_layouts)
         )
         if single and plain and compiled.run is not None and compiled.answer == [(True, 0)]:
             sources = [
@@ -272,11 +272,11 @@ class Kernel(nn.Module):
             return _direct(compiled.run, sources, places[0], *compiled.result_layouts[0], compiled.device)
 
         def run(*inputs: Any) -> Any:
-            made = [
+            outputs = [
                 torch.empty_strided(shape, strides, dtype=dtype, device=compiled.device) if into is None else into
                 for into, (shape, strides, dtype) in zip(places, compiled.result_layouts, strict=True)
             ]
-            results = compiled([*(inputs[at] for at in where), *held], made)
+            results = compiled([*(inputs[at] for at in where), *constants], outputs)
             return results[0] if single else tuple(results)
 
         return run
@@ -298,10 +298,10 @@ def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> K
     """
     if backend not in BACKENDS:
         raise ValueError(f"There is no kernel backend {backend!r}; choose {' or '.join(BACKENDS)}.")
-    made = Kernel(gm, backend=backend)
+    compiled = Kernel(gm, backend=backend)
     if all(hasattr(value_of(node), "dtype") for node in gm.graph.find_nodes(op="placeholder")):
-        made.build(*example_inputs(gm, device))
-    return made
+        compiled.build(*example_inputs(gm, device))
+    return compiled
 
 
 # ------------------------------------------------------------------------------------------------ the graph
@@ -325,9 +325,9 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
             new[step[0]] = graph.node_copy(step[0], new.__getitem__)
             continue
         part = extract_group(gm, step)
-        made = kernel(part, device=device)
-        target = made.name + (f"_{len(kernels)}" if made.name in kernels else "")
-        kernels[target] = made
+        part_kernel = kernel(part, device=device)
+        target = part_kernel.name + (f"_{len(kernels)}" if part_kernel.name in kernels else "")
+        kernels[target] = part_kernel
         call = graph.call_module(target, tuple(new[nodes[name]] for name in part.meta["inputs_of"]))
         written = [nodes[name] for name in part.meta["outputs_of"]]
         for at, node in enumerate(written):
@@ -342,9 +342,9 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
 def _used_attributes(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
     """Return the attributes and modules that a graph uses, by path."""
     paths = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
-    found, missing = {}, object()
+    attributes, missing = {}, object()
     for path in paths:
-        held = attribute(gm, path, missing)
-        if held is not missing:
-            found[path] = held
-    return found
+        value = attribute(gm, path, missing)
+        if value is not missing:
+            attributes[path] = value
+    return attributes
