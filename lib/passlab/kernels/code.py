@@ -89,12 +89,12 @@ def layout(tensor: torch.Tensor, skip: int = 0) -> Layout:
 def order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the dimensions from slowest to fastest in memory: (0, 2, 3, 1) for channels last."""
     sizes, strides = tensor.shape, tensor.stride()
-    found = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
-    if tuple(strides[d] for d in found if sizes[d] > 1) != tuple(
-        s for d, s in zip(found, _dense([sizes[d] for d in found]), strict=True) if sizes[d] > 1
+    dims = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
+    if tuple(strides[d] for d in dims if sizes[d] > 1) != tuple(
+        s for d, s in zip(dims, _dense([sizes[d] for d in dims]), strict=True) if sizes[d] > 1
     ):
         return tuple(range(tensor.ndim))  # it overlaps or has holes: its copy is contiguous
-    return tuple(found)
+    return tuple(dims)
 
 
 def result_layout(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -237,15 +237,15 @@ def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
 
 def _reshape_index(source: tuple, shape: tuple, at: tuple) -> tuple:
     """Map element `at` of a tensor of this shape to the element of a tensor of shape `source`, as reshape does."""
-    found, left, right = [], 0, 0
+    index, left, right = [], 0, 0
     while left < len(source):
         if source[left] == 1:
-            found.append(0)
+            index.append(0)
             left += 1
         elif right < len(shape) and shape[right] == 1:
             right += 1
         elif source[left] == shape[right]:
-            found.append(at[right])
+            index.append(at[right])
             left, right = left + 1, right + 1
         else:  # the shortest runs of dimensions with the same number of elements
             ends, counts = [left + 1, right + 1], [source[left], shape[right]]
@@ -259,9 +259,9 @@ def _reshape_index(source: tuple, shape: tuple, at: tuple) -> tuple:
             below = counts[0]
             for n in source[left : ends[0]]:
                 below //= n
-                found.append(number // below % n)
+                index.append(number // below % n)
             left, right = ends
-    return tuple(found)
+    return tuple(index)
 
 
 # ------------------------------------------------------------------------------------------------ the function
@@ -284,11 +284,11 @@ class _Function:
             )
 
     def read(self, node: fx.Node, at: tuple) -> Any:
-        seen = self.layouts.get(node)
-        if seen is None or not seen.flat:
+        view = self.layouts.get(node)
+        if view is None or not view.flat:
             return self.buffers[node](*at)
-        steps = [i * s for i, s in zip(at, seen.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
-        return self.buffers[node](sum(steps, seen.skip))
+        steps = [i * s for i, s in zip(at, view.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
+        return self.buffers[node](sum(steps, view.skip))
 
     def number(self, value: float, dtype: str) -> Any:
         if dtype == "bfloat16":
@@ -326,12 +326,12 @@ class _Function:
         if dtype != "bfloat16":
             return value.astype(dtype)
         value = value if source == "float32" else value.astype("float32")
-        given, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
+        single, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
         u = functools.partial(T.const, dtype="uint32")
         even = T.bitwise_and(T.shift_right(bits, u(16)), u(1))  # to nearest, ties to even
         rounded = T.shift_right(bits + even + u(0x7FFF), u(16)).astype("uint16")
-        chosen = T.Select(T.isnan(given), T.const(0x7FC0, "uint16"), rounded)
-        return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
+        chosen = T.Select(T.isnan(single), T.const(0x7FC0, "uint16"), rounded)
+        return T.Let(single, value, T.Let(bits, T.reinterpret("uint32", single), chosen))
 
     # ---- reductions
 
@@ -350,13 +350,13 @@ class _Function:
                 )
 
             last_is_fast = self.partial and dims and max(dims) == len(sizes) - 1
-            made = self._stages(node, rows, left, first, last_is_fast)
+            result = self._stages(node, rows, left, first, last_is_fast)
             if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
-                made = self._with_nan(node, rows, left, first, made)
-            self.buffers[node] = made
+                result = self._with_nan(node, rows, left, first, result)
+            self.buffers[node] = result
         return self.buffers[node]
 
-    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, made: Any) -> Any:
+    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, result: Any) -> Any:
         """Count NaNs beside a maximum: TVM's own, shared by the threads of a GPU, loses them."""
         te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
         axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
@@ -369,7 +369,7 @@ class _Function:
         counted = te.compute(tuple(rows), count, f"{node.name}_nan")
         lost = self.number(math.nan, dtype)
         return te.compute(
-            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, made(*row)), f"{node.name}_or_nan"
+            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, result(*row)), f"{node.name}_or_nan"
         )
 
     def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
@@ -393,7 +393,7 @@ class _Function:
         if run < 8 <= size // lanes:  # a long size without such divisors: the last run is padded
             lanes, run = LANES, RUN
         runs = -(-size // (lanes * run))
-        kept = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
+        remaining = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
         axis = te.reduce_axis((0, run), f"{node.name}_k")
 
         def element(*at: Any) -> Any:
@@ -402,13 +402,13 @@ class _Function:
             place = place * lanes + inner[-1] if lanes > 1 else place
             if lanes * run * runs == size:
                 return self._combine(node, body.whole(value(body, row, (*inner[: len(outer)], place))), [axis])
-            there = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
-            return self._combine(node, self.tirx.Select(place < size, there, self._neutral(node)), [axis])
+            inside = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
+            return self._combine(node, self.tirx.Select(place < size, inside, self._neutral(node)), [axis])
 
-        stage = te.compute((*rows, *kept), element, f"{node.name}_part" if kept else node.name)
-        if not kept:
+        stage = te.compute((*rows, *remaining), element, f"{node.name}_part" if remaining else node.name)
+        if not remaining:
             return stage
-        return self._stages(node, rows, kept, lambda _, row, inner: stage(*row, *inner), partial)
+        return self._stages(node, rows, remaining, lambda _, row, inner: stage(*row, *inner), partial)
 
     def _combine(self, node: fx.Node, value: Any, axes: list) -> Any:
         te, T, name, dtype = self.te, self.tirx, name_of(node.target), _dtype(node)
@@ -442,15 +442,15 @@ class _Function:
     def outputs(self) -> Iterator[list[Any]]:
         """Yield the output tensors for each of `results`; those of one shape and order share their loops."""
         nests: dict[tuple, list[fx.Node]] = {}
-        made: dict[fx.Node, Any] = {}
+        tensors: dict[fx.Node, Any] = {}
         for node in results(self.program):
             if name_of(node.target) in REDUCTIONS:
-                made[node] = self.reduce(node)
+                tensors[node] = self.reduce(node)
             else:
                 nests.setdefault((_shape(node), result_layout(node)[0]), []).append(node)
         for (shape, dims), nodes in nests.items():
-            made |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
-        return [made[node] for node in results(self.program)]
+            tensors |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
+        return [tensors[node] for node in results(self.program)]
 
     def _nest(self, shape: tuple, dims: tuple, nodes: list[fx.Node]) -> list[Any]:
         def elements(*inside: Any) -> tuple:
@@ -460,8 +460,8 @@ class _Function:
             return tuple(body.whole(body.value(node, at)) for body, node in zip(bodies, nodes, strict=True))
 
         name = nodes[0].name if len(nodes) == 1 else "out"
-        made = self.te.compute(tuple(shape[d] for d in dims), elements, name)
-        return made if isinstance(made, list | tuple) or len(nodes) > 1 else [made]
+        tensors = self.te.compute(tuple(shape[d] for d in dims), elements, name)
+        return tensors if isinstance(tensors, list | tuple) or len(nodes) > 1 else [tensors]
 
 
 def _divisor(size: int, most: int) -> int:
@@ -479,6 +479,6 @@ def tensor_ir(
     """
     names = names or [node.name for _, node in operands(program)]
     function = _Function(program, names, skips, partial)
-    made = function.outputs()
+    outputs = function.outputs()
     inputs = [function.buffers[node] for _, node in operands(program)]
-    return function.te.create_prim_func([*inputs, *made])
+    return function.te.create_prim_func([*inputs, *outputs])
