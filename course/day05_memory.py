@@ -24,7 +24,7 @@
 # - **access patterns**: layouts, cache lines, transactions
 #
 # In the exercises, [work/day05/memory.ipynb](../work/day05/memory.ipynb), you find live ranges and place buffers, and
-# then change orders, layouts and access patterns. About 75 minutes, and 5 more for what is marked stretch.
+# then change orders, layouts and access patterns. About 70 minutes, and 5 more for what is marked stretch.
 
 # %%
 import math

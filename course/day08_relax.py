@@ -22,7 +22,7 @@
 # types, and may be symbolic. And a graph may call loops: a module has operators and TensorIR functions side by side, so
 # lowering is a sequence of small passes, and you can stop after any of them. Today you look at each step. In the
 # exercises, [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a
-# tuner. About 70 minutes, and 20 more for what is marked stretch.
+# tuner. About 65 minutes, and 20 more for what is marked stretch.
 
 # %%
 import time
