@@ -175,5 +175,6 @@ def writable_home() -> None:
 
 
 if __name__ == "__main__":
-    for line in (*build(), *prepare(course_root())):
+    folder = course_root()
+    for line in (*build(), *(prepare(folder) if folder else ())):
         print(line)
