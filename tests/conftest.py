@@ -25,7 +25,8 @@ import pytest
 import torch
 
 from autograder.authoring import fresh
-from tests.support import amounts, changed, long, schedule, tiny
+from autograder.toys import tiny
+from tests.support import amounts, changed, long, schedule
 
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
 

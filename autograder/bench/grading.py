@@ -4,7 +4,7 @@ Part class grades the sample class three times: all cells without cached builds,
 graded; and the same again with the cached builds of the second time. Parts grading and load measure the engine against
 stock nbgrader, on the same submissions in the same run.
 
-Their class belongs to the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
+Their class belongs to the small torch.fx course in `autograder/toys/tiny_fx.py`: one notebook, six graded cells that
 take about a tenth of a second, answers right, right in another way, and wrong.
 """
 
@@ -30,8 +30,8 @@ from autograder.authoring.source import ROOT
 from autograder.bench import drivers
 from autograder.bench.drivers import answer, command
 from autograder.bench.figures import Figure, at_least, at_most
+from autograder.toys import tiny, tiny_fx
 from passlab.building import cache
-from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
 

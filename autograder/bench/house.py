@@ -19,8 +19,8 @@ from pathlib import Path
 from autograder.authoring.source import ROOT
 from autograder.bench import grading
 from autograder.bench.figures import Figure, not_measured
+from autograder.toys import tiny
 from passlab import exercises
-from tests.support import tiny
 
 SINCE = "2ae326d"
 #: Figure → its value at that commit.

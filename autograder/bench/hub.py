@@ -18,7 +18,7 @@ from autograder.authoring.source import ROOT
 from autograder.bench import drivers
 from autograder.bench.drivers import answer, command
 from autograder.bench.figures import Figure, at_most, not_measured
-from tests.support import hubs, tiny
+from autograder.toys import hubs, tiny
 
 LEARNERS, SERVERS = 30, 6
 #: GB for the idle learners, and minutes until all have feedback.
@@ -46,7 +46,7 @@ def _own_memory(server: str) -> list[float]:
 def _idle(scratch: Path) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    from tests.support.browser import QUIET, chromium
+    from autograder.toys.browser import QUIET, chromium
 
     course = tiny.make(scratch / "course")
     subprocess.run([sys.executable, "-m", "autograder.authoring.notebooks"], cwd=course, env=tiny.environment(course))

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from autograder.authoring.answers import DRAWS, something_to_do
+from autograder.toys import tiny
 from passlab.fx.cases import case, graph, most
-from tests.support import tiny
 
 
 def tanhs(number):

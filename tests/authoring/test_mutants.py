@@ -7,8 +7,8 @@ import json
 import pytest
 
 from autograder.authoring import mutants, source
+from autograder.toys import tiny
 from passlab import exercises
-from tests.support import tiny
 
 SHOUT = "autograder/answers/day00/shout.py"
 DOUBLE = "return 2 * x"

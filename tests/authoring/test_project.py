@@ -17,9 +17,9 @@ from packaging.specifiers import SpecifierSet
 from autograder.authoring import answers, notebooks, samples, source
 from autograder.authoring.source import ROOT, blank
 from autograder.engine.flavours import FLAVOURS
+from autograder.toys import tiny
 from passlab import exercises
 from passlab.notebook.cells import Cell, cells
-from tests.support import tiny
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 AUTHORED = notebooks.authored_paths()

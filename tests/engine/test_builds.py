@@ -10,8 +10,8 @@ from functools import cache
 
 import pytest
 
+from autograder.toys import tiny
 from passlab.building.cache import FOLDER
-from tests.support import tiny
 from tests.support.engine import grade, points
 from tests.support.flavours import FLAVOURS
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.support import tiny
-from tests.support.classes import GOOD
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD
 from tests.support.engine import grade, points
 
 

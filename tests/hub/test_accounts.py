@@ -12,7 +12,7 @@ import pytest
 from autograder.hub import __main__ as command
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
-from tests.support import hubs, tiny
+from autograder.toys import hubs, tiny
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.paper import Mark, Marks
 from autograder.reports import feedback as rendering
 from autograder.reports.feedback import feedback
-from tests.support.browser import QUIET, chromium
+from autograder.toys.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PLAINLY = "it is shown as it was written"

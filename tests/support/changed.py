@@ -12,7 +12,7 @@ from autograder.authoring.source import ROOT
 from autograder.proofs import imports
 
 #: A test that imports one of these, or has the fixture `course`, runs the project as a program: all of it may matter.
-PROGRAMS = {"tests/support/tiny.py", "tests/support/hubs.py", "lib/passlab/cli.py"}
+PROGRAMS = {"autograder/toys/tiny.py", "autograder/toys/hubs.py", "lib/passlab/cli.py"}
 _FIXTURE = re.compile(r"^def \w+\([^)]*\bcourse\b", re.M)
 PROJECT = ("lib/passlab/", "autograder/", "pyproject.toml")
 #: Any change may matter to them: they read the ledger of proofs, or look up what pages and notebooks name.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tiny
-from tests.support.classes import GOOD, submit
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, submit
 
 EXERCISE, SOLUTION, COPY = "exercises/day00/tiny.ipynb", "solutions/day00/tiny.ipynb", "work/day00/tiny.ipynb"
 AUTHORED, IGNORED = "solutions/day00/tiny.py", ["/exercises/*", "!/exercises/README.md", "/solutions/*/*.ipynb"]

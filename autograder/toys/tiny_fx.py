@@ -17,7 +17,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import classes, tiny
+from autograder.toys import classes, tiny
 
 DAY, NOTEBOOK = "day00", "fx"
 

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support import tiny
+from autograder.toys import tiny
 
 
 def free_ports(many: int) -> int:
