@@ -31,7 +31,7 @@ def submit(course: Path, learner: str, answers: dict[str, str], folder: Path | s
     return path
 
 
-def hand_in(course: Path, learners: int, folder: str = "class", first: str = "") -> dict[str, dict[str, str]]:
+def hand_in(course: Path, learners: int, folder: str = "class", first: str = "") -> dict[str, set[str]]:
     """Write a class: learner n answers question k well unless n has bit k. `first`: a cell above the others.
 
     Learner → the questions answered well.
