@@ -6,13 +6,14 @@ Integers are 0 to 3, since they may be indices. A dimension of unknown size gets
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from passlab.building.arrays import as_torch
+from passlab.building.parameters import Parameter
 from passlab.equivalence.trials import Trials
 from passlab.equivalence.values import nudge
 
@@ -22,15 +23,6 @@ ALL_KINDS = (*KINDS, "nonfinite")
 
 #: The sizes of unknown dimensions: in the first trials, and in the trial "sizes".
 ODD = (5, 7)
-
-
-class Parameter(NamedTuple):
-    """A parameter of `main`: a shape it accepts, and whether that was chosen (for a dimension of unknown size)."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    symbolic: bool
 
 
 def inputs_for(
@@ -43,11 +35,11 @@ def inputs_for(
     Raises ValueError for a parameter of another dtype than torch has.
     """
     check_kinds(kinds)
-    known = list(parameters(ODD[0]))
-    trials = _after_example(_random(known, seed), seed, kinds)
-    if "sizes" in kinds and any(parameter.symbolic for parameter in known):
+    example = list(parameters(ODD[0]))
+    trials = _after_example(_random(example, seed), seed, kinds)
+    if "sizes" in kinds and any(parameter.symbolic for parameter in example):
         trials.append(("sizes", _random(parameters(ODD[1]), seed + 1)))
-    trials = trials or _after_example(_random(known, seed), seed, ["ordinary"])
+    trials = trials or _after_example(_random(example, seed), seed, ["ordinary"])
     return [(kind, tuple(map(plain, tensors))) for kind, tensors in trials]
 
 

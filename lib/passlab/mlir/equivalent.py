@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from passlab.building.comparison import Failure, ModuleComparison, TorchSide, Value
-from passlab.building.inputs import ALL_KINDS, Parameter, inputs_for, inputs_like, tensor
+from passlab.building.inputs import ALL_KINDS, inputs_for, inputs_like, tensor
+from passlab.building.parameters import Parameter
 from passlab.equivalence.comparison import not_a_program
 from passlab.equivalence.result import Equivalence, Options
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm_ffi
 
-from passlab.building.inputs import Parameter
+from passlab.building.parameters import Parameter
 from passlab.relax import reader, relax, tvm
 from passlab.tvm.dialect import CallValues, Node
 from passlab.tvm.modules import callee_name, is_primitive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from passlab.building.inputs import Parameter
+from passlab.building.parameters import Parameter
 from passlab.graph.assemble import walk
 from passlab.relay import reader, relay, tvm
 from passlab.tvm.dialect import CallValues, Node

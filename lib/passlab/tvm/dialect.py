@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
-from passlab.building.inputs import Parameter
+from passlab.building.parameters import Parameter
 from passlab.graph.registry import load
 from passlab.tvm.reach import loaded
 
