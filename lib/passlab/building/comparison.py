@@ -3,8 +3,8 @@
     ModuleComparison(before, after, inputs_for(parameters, 0, KINDS), Options()).run()
 
 **Rounding is not meaning.** The tolerance follows from dtype and depth (`passlab.equivalence.values`). A difference is
-set aside where `before` moves as far by itself when its inputs are moved by a few units of rounding, and, in modules
-that add numbers up, where one side gives NaN and the other inf (inf - inf depends on the order of a sum).
+ignored if `before` changes as much when its inputs change by a few units of rounding, and, in modules that add numbers
+up, if one side is NaN and the other inf (inf - inf depends on the order of a sum).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ModuleTrial(NamedTuple):
 
 
 class Failure(Exception):
-    """A side gives no outputs. The text completes a sentence that starts with its name; `stage`: as `Built` has it."""
+    """A side has no outputs. The text completes a sentence that starts with its name; `stage`: see `Built`."""
 
     def __init__(self, text: str, stage: str = "run"):
         super().__init__(text)
@@ -58,7 +58,7 @@ class Value(NamedTuple):
 
 
 class Side(Protocol):
-    """The adapter of an IR for one program. `module`: None where it cannot be opened."""
+    """The adapter of an IR for one program. `module`: None if it cannot be inspected."""
 
     module: Any
 
@@ -78,7 +78,7 @@ class Side(Protocol):
         """Return the outputs for each tuple of inputs. Raises Failure."""
 
     def values(self, inputs: tuple) -> list[Value] | None:
-        """Return what the program computes on the way; None where it cannot be taken apart."""
+        """Return the intermediate values of the program, or None if it cannot be taken apart."""
 
 
 class TorchSide:
@@ -171,7 +171,7 @@ class ModuleComparison(Comparison):
         yield from zip(trials, expected, outputs, strict=True)
 
     def _accepted(self, trials: Sequence[ModuleTrial]) -> tuple[Sequence[ModuleTrial], list[Expected]]:
-        """Return the trials that `before` accepts: all, or those without edge values, which a note then says."""
+        """Return the trials that `before` accepts: all, or those without edge values, with a note about that."""
         target, ordinary = trials[0].device, [trial for trial in trials if trial.kind in ("given", "ordinary")]
         try:
             return trials, self.expected([trial.args for trial in trials], target)
