@@ -128,8 +128,8 @@ for broken in (
 # %% [markdown]
 # ## A dialect is a few classes · stretch
 #
-# An operation is declared, not programmed: operands, properties and results with their types. What a declaration cannot
-# say stands in `verify_`. Loaded into a context, the words can be parsed, printed and checked like all others.
+# An operation is declared, not programmed: operands, properties and results with their types. `verify_` checks what a
+# declaration cannot express. Loaded into a context, the words can be parsed, printed and checked like all others.
 
 # %%
 from xdsl.dialects.builtin import FloatAttr
@@ -179,7 +179,7 @@ except VerifyException as error:
     print(error)
 
 # %% [markdown]
-# A word that nobody can run is of little use. **Lowering** replaces it by words of lower dialects. `Builder` puts new
+# A word that cannot run is of little use. **Lowering** replaces it by words of lower dialects. `Builder` puts new
 # operations at a place; a region is made of a block, which declares its arguments:
 
 # %%
@@ -257,7 +257,7 @@ draw(product)
 # %% [markdown]
 # How often does a loop run? No attribute says so. It follows from the operands: a side that a map indexes with `d0`
 # alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, says nothing of the kind.)
-# The same, as loops in a small language of ours, in which `prange` marks loops whose turns may run in any order:
+# The same, as loops in a small language of the course, in which the turns of a `prange` may run in any order:
 
 # %%
 from passlab.mlir import nests
@@ -479,7 +479,7 @@ assert any("x float>" in line for line in body), "vectors"
 # ## Patterns
 #
 # Most of MLIR's passes are sets of **patterns** and a driver. A pattern looks at one operation, and rewrites it or
-# leaves it alone. The driver applies patterns until none matches.
+# leaves it alone. The driver applies patterns until no pattern matches.
 
 # %%
 from xdsl.pattern_rewriter import RewritePattern
@@ -519,9 +519,9 @@ for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
     assert run(module, 21)[0] == 42
 
 # %% [markdown]
-# `rewriter.replace(op, new, results)`: the operation, what comes in its place, and the values that stand for its
-# results if they are not those of the last new operation. Our driver visits operations from the last to the first,
-# looks again at what a rewrite has touched, and erases what is dead.
+# `rewriter.replace(op, new, results)`: the operation, the new operations, and the values that replace its results if
+# they are not those of the last new operation. Our driver visits operations from the last to the first, revisits
+# operations that a rewrite has touched, and erases dead ones.
 #
 # Both patterns match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
 # driver can decide it. Ours counts, stops, and says who keeps matching; MLIR's gives up, too, and says less.
@@ -567,7 +567,7 @@ with ir.Context(), ir.Location.unknown():
 
 # %% [markdown]
 # A law must hold for every input. Integers wrap, so sums and products may be regrouped freely. With floats hardly
-# anything is free. An operation's **fast-math flags** are promises: `nnan` (no NaN comes), `nsz` (the sign of a zero
+# anything is free. An operation's **fast-math flags** are promises: `nnan` (no NaN occurs), `nsz` (the sign of a zero
 # does not matter), `reassoc` (regroup as you like). Without them these rewrites are wrong:
 
 # %%
@@ -632,9 +632,9 @@ assert through == fused_product.indexing_maps.data[1].data, "what MLIR's pass wr
 #
 # ## Dialect conversion · stretch
 #
-# Patterns improve a program; a **conversion** must get somewhere. It is told which operations are *legal* in the end,
-# and fails if one is left that no pattern can get rid of. *Partial*: operations without a word on them may stay.
-# *Full*: they may not. Here x − y becomes x + (−1) · y, and of `xori` nothing is said at first:
+# Patterns improve a program; a **conversion** must reach a goal. It states which operations are *legal* in the end, and
+# fails if another is left that no pattern can remove. *Partial*: operations that it does not mention may stay. *Full*:
+# they may not. Here x − y becomes x + (−1) · y, and `xori` is not mentioned at first:
 
 # %%
 from iree.compiler.rewrite import (
@@ -699,8 +699,8 @@ for legal in (LEGAL, [*LEGAL, "arith.xori"]):
             assert apply is apply_full_conversion and "arith.xori" not in legal
 
 # %% [markdown]
-# `convert-linalg-to-loops` is more tolerant: a linalg operation on tensors is no match, and it stays without a word. So
-# look at what a pass has done, not only at whether it failed.
+# `convert-linalg-to-loops` is more tolerant: a linalg operation on tensors does not match, and silently stays. So look
+# at what a pass has done, not only at whether it failed.
 
 # %%
 silent = mlir.pipeline(rung["fused"], "convert-linalg-to-loops")
@@ -1010,7 +1010,7 @@ timed(readers, repeats=5)
 # - Operations with regions, values with one definition, verifiers: one structure for all levels. A dialect adds words.
 # - Lower late. On tensors fusion is a composition of maps; on buffers one must first prove who overwrites what; in
 #   loops the order is fixed, in jumps even the loops are gone.
-# - linalg says what happens in a turn and where its operands lie. Sizes, loops and dependences follow from the maps.
+# - linalg states the work of a turn and the places of its operands. Sizes, loops and dependences follow from the maps.
 # - A pattern needs a law that holds for all inputs, and a reason to end. A conversion needs a goal.
 # - Bufferization decides what is overwritten; freeing and reuse come after it, and must see views and loops.
 # - The most fused program need not be the fastest one.

@@ -104,7 +104,7 @@ print("A[2, 4] is read by", readers)
 assert readers.is_equal(isl.UnionSet("{ S[2, 3]; S[2, 4]; S[2, 5] }"))
 
 # %% [markdown]
-# What is *not* affine has no such map. Each of these loops is fine Python, and none of them can be taken apart:
+# Code that is *not* affine has no such map. Each of these loops is fine Python, but cannot be analysed:
 
 # %%
 OUTSIDE = [
@@ -204,7 +204,7 @@ print(
 # the second. The loops as written are the map `S[t, i] -> [t, i]`. Another map is another order:
 
 # %%
-from passlab.polyhedral import interchange, legal, not_a_schedule, reverse, violated
+from passlab.polyhedral import interchange, legal, reverse, violated, why_not_a_schedule
 
 print(jacobi.schedule)
 swapped = isl.UnionMap("{ S[t, i] -> [i, t] }")
@@ -222,8 +222,8 @@ for text in (
     "{ S[t, i] -> [t, i] : i > 3 }",
     "{ S[t, i] -> [t, x] : i <= x <= i + 1 }",
 ):
-    print(f"{text:<42} {not_a_schedule(jacobi, text)}")
-    assert not_a_schedule(jacobi, text)
+    print(f"{text:<42} {why_not_a_schedule(jacobi, text)}")
+    assert why_not_a_schedule(jacobi, text)
 
 # %% [markdown]
 # ## Legality is one question
@@ -290,9 +290,9 @@ assert not legal(jacobi, reverse(jacobi.schedule, 0))
 # %% [markdown]
 # ## Tiling, and why it fails
 #
-# A row of `A` that is too long for the cache is loaded anew in each step. Tiling runs a block of cells for several
-# steps before it goes on to the next block: each value is used again while it is near. As a map, tile numbers come in
-# front:
+# A row of `A` that is too long for the cache is loaded again in each step. Tiling runs a block of cells for several
+# steps before the next block: each value is used again while it is near. As a map, tile numbers are the first
+# dimensions:
 
 # %%
 from passlab.polyhedral import depth, parallel, skew, tile, times

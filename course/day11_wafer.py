@@ -16,7 +16,7 @@
 #
 # Until now a program ran on one processor: operations came one after the other, and memory was somewhere else. Today
 # the machine is a **wafer**: hundreds of thousands of small cores on one piece of silicon, each with 48 KB of its own,
-# and no other memory. All operations of a network lie on it at once, each on cores of its own, and examples stream
+# and no other memory. All operations of a network are on it at once, each on cores of its own, and examples stream
 # through. The compiler decides *where* instead of *when*.
 #
 # In the exercises, [work/day11/wafer.ipynb](../work/day11/wafer.ipynb), you price messages, place tasks and build
@@ -255,7 +255,7 @@ for name, cores, words in [
 # %% [markdown]
 # In a tree the law adds the depth to the contention, though the first message overlaps with the others. In a star of
 # one word the words arrive one behind the other, as if they were one message: contention alone is right. A
-# grid reduces its rows first, then a column. Drag the slider; colours say how deep a message lies in the tree.
+# grid reduces its rows first, then a column. Drag the slider; colours show the depth of a message in the tree.
 
 # %%
 grid = Machine(8, 8)
@@ -273,8 +273,8 @@ draw_traffic(run, title="Words that each link carried, and each core received")
 # arithmetic in four lanes, two numbers in a word, T_R) and a simulated all-reduce?
 #
 # The cycles do; the clock is not among the constants. The course's 0.9 GHz is derived from 0.86 PFLOP/s, "about a third
-# of the peak", which the same paper computes from the same 28.1 µs. So the microseconds are no independent prediction:
-# the error below is as uncertain as the clock.
+# of the peak", which the same paper computes from the same 28.1 µs. So the microseconds are not an independent
+# prediction: the error below is as uncertain as the clock.
 
 # %%
 from passlab.wafer.stencil import MEASURED, POINTS, all_reduce_cycles, iteration
@@ -308,7 +308,7 @@ for clock in (0.8e9, 0.85e9, 0.9e9, 0.95e9, 1e9):
 # cycles too many.
 #
 # An all-reduce over 357,000 cores takes less than a microsecond and a half. That is what a wafer is for: problems with
-# little work between two sums, whose time goes into waiting wherever the cores are farther apart.
+# little work between two sums, which on any other machine spend their time waiting.
 #
 # ## A network on the grid
 #
@@ -494,8 +494,8 @@ assert named(tiny, at(tiny, whole, Machine(2, 2)), Machine(2, 2)) == whole
 # %% [markdown]
 # ## Fusion, layout and tuning are other problems here
 #
-# On day 4, fusion saved launches and trips to memory. Here nothing is launched, and there is no memory to go to. But
-# each operation that stands alone receives and sends all its words over links. GELU in the tanh form is eight
+# On day 4, fusion saved launches and trips to memory. Here nothing is launched, and there is no common memory. But each
+# separate operation receives and sends all its words over links. GELU in the tanh form is eight
 # element-wise operations; as one they read `mlp_0` once and send once:
 
 # %%
@@ -589,8 +589,7 @@ for name, cycles, is_strong in (
 # %% [markdown]
 # ## Key takeaways
 #
-# - On a wafer all operations are there at once. A compiler decides where they lie, how they are cut, and how words
-#   travel.
+# - On a wafer all operations run at once. A compiler decides their places, how they are cut, and how words travel.
 # - Messages cost words + hops + ramps. Five numbers price a program of messages; a simulator of links and ramps shows
 #   where the price is wrong, and why.
 # - No reduce is best: star for one word, tree for few, chain for many, groups of chains between them.

@@ -39,7 +39,7 @@ from passlab.capstone import (
     groupable,
     grouped,
     measure,
-    wrong,
+    why_not_compiled,
 )
 from passlab.capstone.baselines import BASELINES
 from passlab.capstone.reference import STAGES
@@ -88,7 +88,7 @@ draw(gm)
 # ## A compiler hands over data
 #
 # A grader must not run a stranger's code and believe its clock. So a compiler here does not return a function. It
-# returns a `Compiled`, which is data, and whoever judges it builds the program and holds the clock:
+# returns a `Compiled`, which is data, and the judge builds the program and holds the clock:
 #
 # | part | what it is | by default |
 # |---|---|---|
@@ -168,7 +168,7 @@ kernel = Triton(
     {"elements": elements, "area": area, "BLOCK": 4096},
 )
 as_text = Compiled(gm, [["mul_1"]], kernels={"mul_1": kernel})
-for why in (wrong(gm, as_text), examined(as_text, (x,), gm)["differs"]):
+for why in (why_not_compiled(gm, as_text), examined(as_text, (x,), gm)["differs"]):
     print(why or "fine")
 if runs_on(x.device):  # Triton is for Linux
     assert torch.allclose(build(as_text, (x,), interpret=True)(x), gm(x), atol=1e-5)
@@ -176,7 +176,7 @@ less = replace(kernel, source=TEXT.replace("at // area", "at % 16"))
 print(examined(replace(as_text, kernels={"mul_1": less}), (x,), gm)["differs"])
 
 # %% [markdown]
-# A **layout** names a value, or the path of a parameter, and the order in which its dimensions lie in memory:
+# A **layout** names a value, or the path of a parameter, and the order of its dimensions in memory:
 # `[0, 2, 3, 1]` is channels last. A parameter is stored so once, when the program is built. A value is converted by a
 # step of its own: one launch, and its bytes twice. Does it pay?
 
@@ -219,8 +219,8 @@ cost = {name: counts(compiled, (x,)) for name, compiled in made.items()}
 waterfall("Kernels started", {name: each.launches for name, each in cost.items()})
 
 # %% [markdown]
-# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. The plan saves
-# none: it moves values to other places, and starts the same kernels. Now the bytes that all kernels together read and
+# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. The plan does not
+# save any: it moves values to other places, and starts the same kernels. Now the bytes that all kernels together read and
 # write:
 
 # %%
@@ -281,7 +281,7 @@ print(
 )
 
 # %% [markdown]
-# **One after the other**: whoever is timed while something else runs loses. `timed` lets all candidates take turns in
+# **One after the other**: a candidate that is timed while something else runs loses. `timed` lets all take turns in
 # rotating order, so that a slow second hits all of them, and takes medians. And **noise looks like a result**. So
 # measure the same program against itself: what differs here is what you cannot see below.
 
@@ -290,7 +290,7 @@ twice = timed({"one": fresh, "the same": build(last, (x,))}, x)
 twice
 
 # %% [markdown]
-# With turns, medians and the spread, here is the waterfall of time. A change that is smaller than the spread is no
+# With turns, medians and the spread, here is the waterfall of time. A change that is smaller than the spread is not a
 # result, and the picture says so. On a busy machine that can be all of them: run the cell again, or take more
 # `repeats`.
 
@@ -319,11 +319,11 @@ forgetful = deepcopy(gm)
 relu = next(node for node in forgetful.graph.nodes if node.name == "relu_1")
 relu.replace_all_uses_with(relu.args[0])
 forgetful.recompile()
-print(wrong(gm, Compiled(forgetful)) or equivalent(gm, forgetful, (x,)))
+print(why_not_compiled(gm, Compiled(forgetful)) or equivalent(gm, forgetful, (x,)))
 
 # %% [markdown]
-# What cannot be built is refused with a sentence that names the place. `wrong` tells what needs no shapes; `build`
-# raises `BadCompiled` for the rest:
+# What cannot be built is refused with a sentence that names the place. `why_not_compiled` checks what needs no
+# shapes; `build` raises `BadCompiled` for the rest:
 
 # %%
 overlaps = replace(last.plan, offsets=dict.fromkeys(last.plan.offsets, 0))
@@ -335,7 +335,7 @@ for compiled in (
     Compiled(gm, layouts={"x": [0, 2, 1]}),
 ):
     try:
-        print(wrong(gm, compiled) or build(compiled, (x,)))
+        print(why_not_compiled(gm, compiled) or build(compiled, (x,)))
     except BadCompiled as error:
         print(error)
 
@@ -363,7 +363,7 @@ entry
 # - The rank comes from the **geometric mean** of the speed-up over eager. Twice as fast on one model and half as fast
 #   on another is 1, as it should be; the arithmetic mean would say 1.25.
 # - Two entries whose difference is within their spreads have the same rank: a **tie**.
-# - An entry without equivalence on one model has no rank, and late ones stand below.
+# - An entry without equivalence on one model has no rank, and late ones are listed below.
 # - The **Pareto front** of time and memory: those that no other beats in both. There can be several winners.
 # - Names are pseudonyms that stay the same all term. Your earlier entries are listed, with what they reached then.
 
@@ -384,9 +384,9 @@ assert mean_speedup([0.5, 2.0]) == 1
 #
 # - A compiler is a list of stages that know nothing of each other, and a judge that asks first whether the result is
 #   the same function.
-# - What is handed over as data can be checked, counted, built by somebody else, and believed.
+# - A result that is data can be checked, counted, built by another process, and believed.
 # - Launches, bytes, peak memory and time are four figures. Each pass moves some of them and leaves others.
-# - A time without its spread, its baseline and its turns is no result. Measure a program against itself first.
+# - A time without its spread, its baseline and its turns is not a result. Measure a program against itself first.
 #
 # ## Further reading
 #

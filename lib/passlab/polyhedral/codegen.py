@@ -11,7 +11,7 @@ import islpy as isl
 import numpy as np
 
 from passlab.polyhedral.program import Program, at_sizes, pairs
-from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
+from passlab.polyhedral.schedules import Schedule, depth, schedule_of, why_not_a_schedule
 
 
 def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = None) -> isl.AstNode:
@@ -22,7 +22,7 @@ def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = 
     anything but a schedule of the program.
     """
     schedule = schedule_of(schedule)
-    if reason := not_a_schedule(program, schedule):
+    if reason := why_not_a_schedule(program, schedule):
         raise ValueError(reason)
     schedule = schedule.intersect_domain(program.domain)
     if sizes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import islpy as isl
 
 from passlab.polyhedral.program import Program, first_pair, fixed, instance
-from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
+from passlab.polyhedral.schedules import Schedule, depth, schedule_of, why_not_a_schedule
 
 #: Kind → what the earlier and the later iteration do to the element that both touch.
 KINDS = {"flow": ("writes", "reads"), "anti": ("reads", "writes"), "output": ("writes", "writes")}
@@ -83,4 +83,4 @@ def parallel(program: Program, schedule: Schedule) -> list[int]:
 def legal(program: Program, schedule: Schedule) -> bool:
     """Return whether the schedule runs every iteration once and respects all dependences, at any size."""
     schedule = schedule_of(schedule)
-    return not_a_schedule(program, schedule) is None and violated(dependences(program), schedule) is None
+    return not why_not_a_schedule(program, schedule) and violated(dependences(program), schedule) is None

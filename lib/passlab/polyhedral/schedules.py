@@ -138,8 +138,8 @@ def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: i
 # ── Checking an order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
-    """Return why this is not an order of the program's iterations, or None if it is one.
+def why_not_a_schedule(program: Program, schedule: Schedule) -> str:
+    """Return why this is not an order of the program's iterations, or "".
 
     A schedule gives each iteration exactly one time, and no two iterations the same.
     """
@@ -171,12 +171,12 @@ def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
                 return f"The schedule drops the statement {name}: it gives it no time."
             return f"The schedule drops iterations of {name}: {instance(*first_of(dropped))} has no time."
     schedule = schedule.intersect_domain(program.domain)
-    return _not_a_function(schedule) or _not_injective(schedule)
+    return _why_not_a_function(schedule) or _why_not_injective(schedule)
 
 
-def _not_a_function(schedule: isl.UnionMap) -> str | None:
+def _why_not_a_function(schedule: isl.UnionMap) -> str:
     if schedule.is_single_valued():
-        return None
+        return ""
     for relation in maps_of(schedule):
         twice = relation.lex_lt_map(relation)
         twice = twice.intersect(isl.Map.identity(twice.get_space())).domain()
@@ -192,9 +192,9 @@ def _not_a_function(schedule: isl.UnionMap) -> str | None:
     raise AssertionError("isl calls the schedule multi-valued, but no statement has two times")
 
 
-def _not_injective(schedule: isl.UnionMap) -> str | None:
+def _why_not_injective(schedule: isl.UnionMap) -> str:
     if schedule.is_injective():
-        return None
+        return ""
     simultaneous = schedule.apply_range(schedule.reverse())
     first, second = first_pair(simultaneous.subtract(schedule.domain().identity()))
     return f"The schedule gives {instance(*first)} and {instance(*second)} the same time, so their order is undefined."
