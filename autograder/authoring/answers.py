@@ -2,7 +2,13 @@
 
 One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hyphen becomes an underscore):
 
-    def hidden(seed) -> list[Case]: ...             # the hidden cases, drawn from a seed
+    @case("written through a view", graph(..., (2, 3)), spared=[…])
+    def views(m, x): ...                            # a hidden case above its program (see `passlab.judge.decorated`)
+
+    @drawn
+    def chains(rng): return [case(…), …]            # cases drawn from a random generator
+
+    def hidden(seed) -> list[Case]: ...             # or all of them, where a function makes them
 
     @wrong("spared", "merges dropout nodes: every call draws new numbers")
     def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
@@ -28,7 +34,7 @@ from typing import Any
 
 from autograder.authoring.source import COURSE, answer_of, blank, find
 from passlab import exercises
-from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, judge, judge_outcome
+from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, cases_in, judge, judge_outcome
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
 
@@ -123,7 +129,7 @@ def load(exercise_id: str) -> list[Any]:
     for name, it in vars(module).items() if module else ():
         if isinstance(it, Edit):
             found.append(it.build(exercise_id, name))
-        elif isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
+        elif module and isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
             found.append(it)
     return found
 
@@ -131,11 +137,14 @@ def load(exercise_id: str) -> list[Any]:
 def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     """Return the hidden cases of an exercise, drawn from `seed`. Raises KeyError for an exercise that has none."""
     exercise = exercises.find(exercise_id)
-    hidden = getattr(_module(exercise.id), "hidden", None)
-    if hidden is None:
+    home = _module(exercise.id)
+    if home and hasattr(home, "hidden"):
+        return list(home.hidden(seed))
+    cases = cases_in(home.__name__, seed) if home else []
+    if not cases:
         path = module_name(exercise.id).replace(".", "/")
-        raise KeyError(f"{exercise.id} has no hidden cases. Write hidden(seed) in {path}.py.")
-    return list(hidden(seed))
+        raise KeyError(f"{exercise.id} has no hidden cases. Write them in {path}.py, above their programs.")
+    return cases
 
 
 def unchanged(first: Any, *_: Any) -> Any:
@@ -182,8 +191,8 @@ def missing(exercise_id: str) -> list[str]:
     exercise = exercises.find(exercise_id)
     problems = []
     for module, what in (
-        (exercises.module_name(exercise.id), "cases() and judge"),
-        (module_name(exercise.id), "hidden(seed) and its answers"),
+        (exercises.module_name(exercise.id), "the visible cases and the judge"),
+        (module_name(exercise.id), "the hidden cases and the answers"),
     ):
         path = _path(module)
         if not path.is_file():

@@ -5,7 +5,7 @@ words (for messages), scalars (NumPy's numbers), travel (which objects may leave
 (what an answer changes in the process and must not), closing (functions that an answer may not call).
 """
 
-from passlab.judge.decorated import as_decorator, cases_in
+from passlab.judge.decorated import as_decorator, cases_in, drawn
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     PATIENCE,
@@ -44,6 +44,7 @@ __all__ = [
     "call_answer",
     "cases_in",
     "conclude",
+    "drawn",
     "expecting",
     "function_travels",
     "judge",

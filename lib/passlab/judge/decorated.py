@@ -6,12 +6,25 @@
 
 `...` stands for the function below: `graph(..., (2, 3))` is a graph that lacks its program, and a case that lacks
 something is a decorator. What it makes of the function, the `Case`, takes the function's name; `cases_in` finds it.
+Cases that are drawn come from a function of a random generator, at its place among the others:
+
+    @drawn
+    def chains(rng):
+        length = rng.randrange(4, 9)
+
+        @case(f"a chain of {length}", graph(..., (2, 3)), did=[most("neg", length % 2, LAW)])
+        def chain(m, x):
+            …
+
+        return [chain]
 """
 
 from __future__ import annotations
 
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -47,9 +60,31 @@ def as_decorator(make: Callable) -> Callable:
     return call
 
 
-def cases_in(module: str) -> list[Case]:
-    """Return the cases that a module defines by decorated functions, in the order in which they are written.
+@dataclass(frozen=True)
+class Drawn:
+    """A function that draws cases, among the cases of a module."""
 
-    module: its name, which is `__name__` in the module itself.
+    draw: Callable[[random.Random], Iterable[Case]]
+
+
+def drawn(draw: Callable[[random.Random], Iterable[Case]]) -> Drawn:
+    """Mark a function of a random generator that returns cases: `cases_in` puts them where the function stands."""
+    return Drawn(draw)
+
+
+def cases_in(module: str, seed: int | None = None) -> list[Case]:
+    """Return the cases that a module defines outside its functions, in the order in which they are written.
+
+    module: its name, which is `__name__` in the module itself. seed: of the one generator from which all functions
+    marked `drawn` take their numbers, one after the other. Raises ValueError where they would need one and it is None.
     """
-    return [value for value in vars(sys.modules[module]).values() if isinstance(value, Case)]
+    rng = random.Random(seed)
+    cases: list[Case] = []
+    for value in vars(sys.modules[module]).values():
+        if isinstance(value, Drawn):
+            if seed is None:
+                raise ValueError(f"{module} draws cases, and no seed is given. Write visible cases one by one.")
+            cases += value.draw(rng)
+        elif isinstance(value, Case):
+            cases.append(value)
+    return cases
