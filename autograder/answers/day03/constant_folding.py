@@ -43,10 +43,6 @@ def immense(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x * (m.u.reshape(-1, 1) * m.v).amax()
 
 
-def grids(m: Any, x: fx.Proxy) -> fx.Proxy:
-    return x + torch.meshgrid(m.u, m.v, indexing="ij")[0].sum()
-
-
 BLOWN = "Folding blew up memory."
 
 
@@ -157,19 +153,28 @@ def names_taken(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x + torch.tanh(m.w)
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
-    rows = rng.choice((6, 10))
+larger_than_memory = Case(
+    "larger than memory",
+    lambda: (unrun(immense, (2, 3), u=(60_000,), v=(60_000,))(), 1 << 20),
+    ("valid", "spared"),
+    expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
+)
 
+
+def limits(rows: int) -> list[Case]:
+    """Return programs with a matrix of `rows` × `rows`, and limits beside its size."""
+    matrix = 4 * rows * rows
+
+    @case(
+        "large on the way to small",
+        graph(..., (2, rows), u=(rows,)),
+        4096,
+        spared=[least("expand", 1, "Its result is over the limit."), least("sum", 1, "Its operand is not folded.")],
+    )
     def large_then_small(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x + m.u.expand(5000, rows).sum(0)
 
-    matrix = 4 * rows * rows
     return [
-        layer,
-        through_a_view,
-        written_result,
-        modules,
         case(
             "exactly the limit",
             graph(at_the_limit, (rows, rows), u=(rows,), v=(rows,)),
@@ -183,30 +188,40 @@ def hidden(seed: int) -> list[Case]:
             did=[most("exp", 0, NEVER)],
             spared=[constants(matrix - 1, BLOWN), least("mul", 2, BLOWN)],
         ),
-        case(
-            "large on the way to small",
-            graph(large_then_small, (2, rows), u=(rows,)),
-            4096,
-            spared=[least("expand", 1, "Its result is over the limit."), least("sum", 1, "Its operand is not folded.")],
-        ),
-        Case(
-            "larger than memory",
-            lambda: (unrun(immense, (2, 3), u=(60_000,), v=(60_000,))(), 1 << 20),
-            ("valid", "spared"),
-            expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
-        ),
+        large_then_small,
+    ]
+
+
+def grids(rows: int) -> Case:
+    @case(
+        "two results over the limit",
+        graph(..., (2, 3), u=(rows,), v=(rows,)),
+        8 * rows * rows - 1,
+        spared=[least("meshgrid", 1, f"Its two results together have {8 * rows * rows} bytes.")],
+    )
+    def program(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x + torch.meshgrid(m.u, m.v, indexing="ij")[0].sum()
+
+    return program
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    rows = rng.choice((6, 10))
+    return [
+        layer,
+        through_a_view,
+        written_result,
+        modules,
+        *limits(rows),
+        larger_than_memory,
         sizes,
         returned,
         read_then_written,
         layer_written,
         statistics,
         summed,
-        case(
-            "two results over the limit",
-            graph(grids, (2, 3), u=(rows,), v=(rows,)),
-            2 * matrix - 1,
-            spared=[least("meshgrid", 1, f"Its two results together have {2 * matrix} bytes.")],
-        ),
+        grids(rows),
         also_plain,
         names_taken,
         *generated("constant-folding", rng, 4, 25, NEVER, only=("constant", "pointwise", "views", "random", "dead")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from autograder.answers.day03._shared import generated, zoo
 from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, read, store
 from passlab.fx.effects import effects, written
-from passlab.judge import Case, cases_in
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -200,13 +201,12 @@ def spelled_alike(m: Any, x: fx.Proxy) -> tuple:
     return *parts, m.tanh(x), x.tanh(), torch.stack([x, x * 2]), torch.stack([x * 2, x])
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
-    return [
-        *cases_in(__name__),
-        case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, OTHER)]),
-        *generated("cse", rng, 5, 30, ONCE),
-    ]
+gpt = case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, OTHER)])
+
+
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
+    return generated("cse", rng, 5, 30, ONCE)
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, nodes, read
 from passlab.fx.effects import effects, module_effects
-from passlab.judge import Case, cases_in
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -127,9 +128,9 @@ def long(m: Any, x: fx.Proxy) -> fx.Proxy:
     return x + 1
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
-    return [*cases_in(__name__), *generated("dce", rng, 4, 30, UNUSED, dead=True)]
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
+    return generated("dce", rng, 4, 30, UNUSED, dead=True)
 
 
 # ---------------------------------------------------------------------------------------------------- answers

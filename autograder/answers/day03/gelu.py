@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from passlab import random_graph
 from passlab.exercises.day03.gelu import gelus, made, none_made
 from passlab.fx.cases import call, case, graph, nodes
 from passlab.fx.effects import written
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -28,6 +28,84 @@ SLOPE, CUBIC, ROOT = math.sqrt(2 / math.pi), 0.044715, math.sqrt(2)
 ORDER = "Products and sums may be written in any order and grouped in any way."
 NEVER = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
 ANSWER = reference("day03.gelu")
+
+
+class Spelling:
+    """Both forms of GELU, with products and sums in an order and with calls that are drawn."""
+
+    def __init__(self, seed: int):
+        self.rng = random.Random(seed)
+
+    def one_of(self, *choices: Callable) -> Any:
+        return self.rng.choice(choices)()
+
+    def product(self, *parts: Any) -> Any:
+        """Return the product of the parts, multiplied two at a time."""
+
+        def join(a: Any, b: Any) -> Any:
+            if isinstance(a, fx.Proxy) and self.rng.random() < 0.4:
+                return self.one_of(lambda: torch.mul(a, b), lambda: a.mul(b))
+            return a * b
+
+        rest = list(parts)
+        while len(rest) > 1:
+            a, b = (rest.pop(self.rng.randrange(len(rest))) for _ in range(2))
+            rest.append(join(a, b))
+        return rest[0]
+
+    def total(self, a: Any, b: Any) -> Any:
+        return self.one_of(lambda: a + b, lambda: b + a, lambda: torch.add(b, a))
+
+    def erf(self, z: fx.Proxy) -> fx.Proxy:
+        inner = self.one_of(lambda: z / ROOT, lambda: self.product(z, 0.70710678), lambda: z.div(1.4142135623730951))
+        erf = self.rng.choice((torch.erf, torch.special.erf, lambda t: t.erf()))
+        gate = self.total(erf(inner), self.rng.choice((1, 1.0)))
+        return self.one_of(
+            lambda: self.product(0.5, z, gate), lambda: self.product(z, gate) / 2, lambda: self.product(z / 2, gate)
+        )
+
+    def tanh(self, z: fx.Proxy) -> fx.Proxy:
+        def cube() -> Any:
+            return self.one_of(lambda: z**3, lambda: torch.pow(z, 3.0), lambda: self.product(z, z, z), lambda: z.pow(3))
+
+        inner = self.one_of(
+            lambda: self.product(SLOPE, self.total(z, self.product(CUBIC, cube()))),
+            lambda: self.product(z, 0.7978845608, self.total(self.product(CUBIC, z, z), 1.0)),
+        )
+        return self.product(0.5, z, self.total(torch.tanh(inner), 1))
+
+
+@drawn
+def spellings(rng: random.Random) -> Iterable[Case]:
+    def spelled(seed: int) -> Build:
+        def forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+            gelu, h = Spelling(seed), torch.sigmoid(x) * 3
+            return gelu.erf(x) * gelu.tanh(y) + gelu.erf(h) + gelu.tanh(h - 1)
+
+        return graph(forms, (2, 3), (2, 3))
+
+    for i in range(5):
+        rng.random()
+        build = spelled(rng.randrange(10**9))
+        yield case(f"drawn, number {i + 1}", build, did=[made(2, 2, ORDER)], cost=[nodes(13, "One node each.")])
+
+
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
+    def draw(title: str) -> Case:
+        seed = rng.randrange(10**6)
+
+        def build() -> fx.GraphModule:
+            return random_graph(seed, 60, only=("gelu", "pointwise"))
+
+        erf, tanh = (len(nodes) for nodes in gelus(ANSWER(build())).values())
+        return case(title, build, did=[made(erf, tanh, ORDER)])
+
+    for i in range(3):
+        yield something_to_do("day03.gelu", partial(draw, f"generated, number {i + 1}"))
+
+
+gpt = case("GPT", zoo("gpt"), did=[made(0, 1, "The block's MLP has the tanh form.")])
 
 
 @case(
@@ -87,6 +165,16 @@ def nearly(m: Any, x: fx.Proxy) -> tuple:
 
 
 @case(
+    "modules with misleading names",
+    graph(..., (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
+    spared=[none_made("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
+)
+def modules(m: Any, x: fx.Proxy) -> tuple:
+    product = 0.5 * m.mul(x) * (1 + torch.erf(x / ROOT))
+    return 0.5 * x * (1 + m.erf(x / ROOT)), 0.5 * x * (1 + m.tanh(SLOPE * (x + CUBIC * x**3))), product
+
+
+@case(
     "inputs with misleading names",
     graph(..., (2, 3), (2, 3)),
     did=[made(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
@@ -129,103 +217,6 @@ def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
         0.5 * n * (1 + torch.erf(n / ROOT)),
         (1 + torch.erf(x / ROOT)) * 0.5,
     )
-
-
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
-
-    def shuffled(parts: list, join: Callable) -> Any:
-        """Return the parts joined two at a time, in an order drawn from the seed."""
-        parts = list(parts)
-        while len(parts) > 1:
-            a, b = (parts.pop(rng.randrange(len(parts))) for _ in range(2))
-            parts.append(join(a, b))
-        return parts[0]
-
-    def product(*parts: Any) -> Any:
-        def join(a: Any, b: Any) -> Any:
-            if isinstance(a, fx.Proxy) and rng.random() < 0.4:
-                return rng.choice((lambda: torch.mul(a, b), lambda: a.mul(b)))()
-            return a * b
-
-        return shuffled(list(parts), join)
-
-    def total(a: Any, b: Any) -> Any:
-        return rng.choice((lambda: a + b, lambda: b + a, lambda: torch.add(b, a)))()
-
-    def drawn(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        def erf(z: fx.Proxy) -> fx.Proxy:
-            inner = rng.choice((lambda: z / ROOT, lambda: product(z, 0.70710678), lambda: z.div(1.4142135623730951)))()
-            gate = total(rng.choice((torch.erf, torch.special.erf, lambda t: t.erf()))(inner), rng.choice((1, 1.0)))
-            return rng.choice(
-                (lambda: product(0.5, z, gate), lambda: product(z, gate) / 2, lambda: product(z / 2, gate))
-            )()
-
-        def tanh(z: fx.Proxy) -> fx.Proxy:
-            cubes = (lambda: z**3, lambda: torch.pow(z, 3.0), lambda: product(z, z, z), lambda: z.pow(3))
-            inner = rng.choice(
-                (
-                    lambda: product(SLOPE, total(z, product(CUBIC, rng.choice(cubes)()))),
-                    lambda: product(z, 0.7978845608, total(product(CUBIC, z, z), 1.0)),
-                )
-            )()
-            return product(0.5, z, total(torch.tanh(inner), 1))
-
-        h = torch.sigmoid(x) * 3
-        return erf(x) * tanh(y) + erf(h) + tanh(h - 1)
-
-    def drawn_build(state: Any) -> Build:
-        trace_it = graph(drawn, (2, 3), (2, 3))
-
-        def build() -> fx.GraphModule:
-            rng.setstate(state)
-            return trace_it()
-
-        return build
-
-    def states(number: int) -> list:
-        found = []
-        for _ in range(number):
-            rng.random()
-            found.append(random.Random(rng.randrange(10**9)).getstate())
-        return found
-
-    def modules(m: Any, x: fx.Proxy) -> tuple:
-        product = 0.5 * m.mul(x) * (1 + torch.erf(x / ROOT))
-        return 0.5 * x * (1 + m.erf(x / ROOT)), 0.5 * x * (1 + m.tanh(SLOPE * (x + CUBIC * x**3))), product
-
-    cases = [
-        case(f"drawn, number {i + 1}", drawn_build(state), did=[made(2, 2, ORDER)], cost=[nodes(13, "One node each.")])
-        for i, state in enumerate(states(5))
-    ]
-
-    def draw(title: str) -> Case:
-        which = rng.randrange(10**6)
-
-        def build() -> fx.GraphModule:
-            return random_graph(which, 60, only=("gelu", "pointwise"))
-
-        erf, tanh = (len(found) for found in gelus(ANSWER(build())).values())
-        return case(title, build, did=[made(erf, tanh, ORDER)])
-
-    return [
-        *cases,
-        *(something_to_do("day03.gelu", partial(draw, f"generated, number {i + 1}")) for i in range(3)),
-        case("GPT", zoo("gpt"), did=[made(0, 1, "The block's MLP has the tanh form.")]),
-        shared,
-        written_program,
-        signs,
-        times_one,
-        nearly,
-        case(
-            "modules with misleading names",
-            graph(modules, (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
-            spared=[none_made("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
-        ),
-        inputs,
-        no_polynomials,
-        traps,
-    ]
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -22,8 +22,132 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+TRANSPOSED = "x.transpose(a, b).transpose(b, a) = x"
+
+
 def gone(**counts: int) -> list:
     return [most(op, count, "The law holds here.") for op, count in counts.items()]
+
+
+def _spellings() -> list[Case]:
+    """Return each op as an operator, a function and a method."""
+    two = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": operator.pow}
+    one = {"neg": (operator.neg, torch.neg), "abs": (operator.abs, torch.abs), "relu": (F.relu, torch.relu)}
+
+    def binary(op: str) -> list[Callable]:
+        return [two[op], getattr(torch, op), lambda x, y: getattr(x, op)(y)]
+
+    def unary(op: str) -> list[Callable]:
+        return [*one[op], lambda x: getattr(x, op)()]
+
+    def twice(outer: str, inner: str) -> list[Callable]:
+        return [lambda m, x, f=f, g=g: f(g(x)) for f in unary(outer) for g in unary(inner)]
+
+    laws = [("add", "x + 0 = x", 0), ("sub", "x - 0 = x", 0), ("mul", "x * 1 = x", 1), ("div", "x / 1 = x", 1)]
+    laws += [("pow", "x ** 1 = x", 1)]
+    shapes = [torch.transpose, lambda x, *dims: x.transpose(*dims)]
+    return [
+        table(
+            "operators, functions and methods of two operands",
+            [
+                holds(law, lambda m, n, x, f=f, c=c, op=op: f(n if op == "add" else x, c), **{op: 0, "truediv": 0})
+                for op, law, c in laws
+                for f in binary(op)
+            ],
+            torch.arange(4),
+            (2, 3),
+        ),
+        table(
+            "operators, functions and methods of one operand",
+            [
+                *[holds("-(-x) = x", f, neg=0) for f in twice("neg", "neg")],
+                *[holds("abs(abs(x)) = abs(x)", f, abs=1) for f in twice("abs", "abs")],
+                *[holds("abs(-x) = abs(x)", f, neg=0) for f in twice("abs", "neg")],
+                *[holds("relu(relu(x)) = relu(x)", f, relu=1) for f in twice("relu", "relu")],
+                *[
+                    holds("x + (-y) = x - y", lambda m, x, f=f, g=g: f(x, g(m.y)), neg=0, add=0)
+                    for f in binary("add")
+                    for g in unary("neg")
+                ],
+                *[
+                    holds(TRANSPOSED, lambda m, x, f=f, g=g: f(g(x, 0, 1), 0, 1), transpose=0)
+                    for f in shapes
+                    for g in shapes
+                ],
+            ],
+            (2, 3),
+            y=(3,),
+        ),
+    ]
+
+
+ones = table(
+    "tensors of one number",
+    [
+        holds("x * 1 = x", lambda m, x: m.ones * x, mul=0),
+        holds("x * 1 = x", lambda m, x: x.mul(m.one), mul=0),
+        holds("x - 0 = x", lambda m, x: x.sub(m.zeros), sub=0),
+        holds("x ** 1 = x", lambda m, x: x**m.ones, pow=0),
+        holds("x + (-y) = x - y, and then x - 0 = x,", lambda m, x: x + (-m.zeros), add=0, sub=0),
+        fails("x + 0.0 = x", "-0.0 + 0.0 is 0.0", lambda m, x: x + m.zeros, add=1),
+        fails("x * 1 = x", "one of the elements is not 1", lambda m, x: x * m.almost, mul=1),
+        fails("x / 1 = x", "one of the elements is -1", lambda m, x: x / m.signs, truediv=1),
+        fails("x - 0 = x", "one of the zeros is -0.0, and -0.0 - -0.0 is 0.0", lambda m, x: x - m.mixed, sub=1),
+    ],
+    (2, 3),
+    ones=torch.ones(2, 3),
+    zeros=torch.zeros(3),
+    one=torch.tensor(1.0),
+    almost=torch.tensor([1.0, 1.0, 1.0 + 1e-6]),
+    signs=torch.tensor([1.0, -1.0, 1.0]),
+    mixed=torch.tensor([0.0, -0.0, 0.0]),
+)
+
+whole = table(
+    "whole numbers",
+    [
+        holds("x * 0 = zeros", lambda m, n, k: torch.mul(n, 0), mul=0),
+        holds("x - x = zeros", lambda m, n, k: n.sub(n), sub=0),
+        holds("x + 0 = x", lambda m, n, k: n + m.zeros, add=0),
+        holds("x + (-y) = x - y, and then x - x = zeros,", lambda m, n, k: n + (-n), neg=0, add=0, sub=0),
+        holds("x + (-y) = x - y", lambda m, n, k: n + (-k), neg=0, add=0),
+        fails("x - x = 0", "these are two tensors", lambda m, n, k: n - k, sub=1),
+        fails("x * 1 = x", "the product is a float", lambda m, n, k: n * 1.0, mul=1),
+        fails("x ** 1 = x", "the power is a float", lambda m, n, k: n**1.0, pow=1),
+        fails("x / 1 = x", "the quotient is a float", lambda m, n, k: n / m.ones, truediv=1),
+    ],
+    torch.arange(4),
+    torch.arange(4).flip(0),
+    ones=torch.ones(4, dtype=torch.int64),
+    zeros=torch.zeros(4, dtype=torch.int64),
+)
+
+narrow = table(
+    "narrow integers and Boolean values",
+    [
+        fails("abs(-x) = abs(x)", "in uint8, -1 is 255", lambda m, n, k, b: abs(-k), neg=1),
+        fails("x + (-y) = x - y", "a wider sum sees -1 as 255", lambda m, n, k, b: n + (-k), neg=1),
+        fails("x + (-y) = x - y", "torch subtracts from no Boolean tensor", lambda m, n, k, b: b + (-n), neg=1),
+        fails("x + (-y) = x - y", "torch subtracts from no Boolean value", lambda m, n, k, b: True + (-n), neg=1),
+        fails("x * 1 = x", "the product is an integer", lambda m, n, k, b: b * 1, mul=1),
+        fails("x ** 2 = x * x", "the power is an integer", lambda m, n, k, b: b**2, pow=1),
+        holds("x * 1 = x", lambda m, n, k, b: b * True, mul=0),
+    ],
+    torch.arange(4),
+    torch.arange(4, dtype=torch.uint8),
+    torch.tensor([True, False, True, False]),
+)
+
+
+def towers(height: int) -> Case:
+    @case("towers", graph(..., (2, 3)), did=gone(relu=1, abs=1, neg=height % 2, mul=0))
+    def program(m: Any, x: fx.Proxy) -> tuple:
+        a = b = c = x
+        for _ in range(height):
+            a, b, c = -a, F.relu(b), (c * 1.0).abs()
+        return a, b, c
+
+    return program
 
 
 @case("an operand with other readers", graph(..., (2, 3)), did=gone(neg=1, add=0))
@@ -95,75 +219,95 @@ def counting(m: Any, x: fx.Proxy) -> tuple:
     return before, x * read(x, "ones")
 
 
+def chains(length: int) -> Case:
+    def reshaped(x: fx.Proxy) -> fx.Proxy:
+        for _ in range(length):
+            x = torch.reshape(x.reshape(-1), (3, 2))
+        return x.reshape([6, 1])
+
+    return table(
+        "chains",
+        [
+            holds("reshape(reshape(x, s), t) = reshape(x, t)", lambda m, x: reshaped(x), reshape=1),
+            holds(TRANSPOSED, lambda m, x: torch.transpose(x, 0, 1).transpose(1, 0), transpose=0),
+            holds(TRANSPOSED, lambda m, x: x.unsqueeze(0).transpose(0, 2).transpose(-1, 0), transpose=0),
+            holds("abs(-x) = abs(x), and then abs(abs(x)) = abs(x),", lambda m, x: abs(-abs(x)), abs=1, neg=0),
+            holds("x ** 2 = x * x, and then x * 1 = x,", lambda m, x: x + m.ones**2, pow=0, mul=0),
+            fails(TRANSPOSED, "roll does not transpose", lambda m, x: x.roll(1, 0).transpose(0, 1), transpose=1),
+            fails(
+                "reshape(reshape(x, s), t) = reshape(x, t)",
+                "a reshape and a transposition do not exchange",
+                lambda m, x: x.reshape(3, 2).transpose(0, 1).reshape(-1),
+                reshape=2,
+            ),
+        ],
+        (2, 3),
+        ones=torch.ones(2, 3),
+    )
+
+
+never = table(
+    "never, and nearly never",
+    [
+        fails("x + 0.0 = x", "-0.0 + 0.0 is 0.0", lambda m, x: 0.0 + x, add=1),
+        fails("x - 0 = x", "-0.0 - -0.0 is 0.0", lambda m, x: x - (-0.0), sub=1),
+        fails("x * 0 = 0", "inf * 0 is NaN", lambda m, x: torch.mul(0, x), mul=1),
+        fails("x - x = 0", "inf - inf is NaN", lambda m, x: torch.sub(x, x), sub=1),
+        fails("x / x = 1", "0 / 0 is NaN", lambda m, x: torch.div(x, x), div=1),
+        fails("x ** 2 = x * x", "this is x ** 3", lambda m, x: torch.pow(x, 3), pow=1),
+        fails("x - x = 0", "for a complex number, too, inf - inf is NaN", lambda m, x: m.c - m.c, sub=1),
+        holds("x + (-y) = x - y", lambda m, x: 2.0 + (-x), neg=0, add=0),
+        holds("x + (-y) = x - y", lambda m, x: m.fine + (-x), neg=0, add=0),
+        fails("x - 1 = 1 - x", "the operands are the other way round", lambda m, x: 1 - x, sub=1),
+        fails("x / 1 = x", "this is 1 / x", lambda m, x: 1 / x, truediv=1),
+        fails("x - 0 = x", "this is 0 - x", lambda m, x: 0 - x, sub=1),
+        fails("x ** 2 = x * x", "this is 2 ** x", lambda m, x: 2**x, pow=1),
+    ],
+    (2, 3),
+    c=torch.ones(3, dtype=torch.complex64),
+    fine=torch.ones(3, dtype=torch.float64),
+)
+
+options = table(
+    "calls with options",
+    [
+        fails("x / 1 = x", "this division truncates", lambda m, x: x.div(1, rounding_mode="trunc"), div=1),
+        fails("x + (-y) = x - y", "alpha is 3", lambda m, x: x.add(-x, alpha=3), add=1),
+        fails("x + (-y) = x - y", "alpha is 0", lambda m, x: x.add(-x, alpha=0), add=1),
+        fails("x - x = 0", "alpha is 0.5", lambda m, x: torch.sub(x, x, alpha=0.5), sub=1),
+        holds("relu(relu(x)) = relu(x)", lambda m, x: F.relu(F.relu(x), inplace=False), relu=1),
+        holds("x / 1 = x", lambda m, x: torch.div(x, 1, rounding_mode=None), div=0),
+    ],
+    (2, 3),
+)
+
+wide = table(
+    "wider than x",
+    [
+        holds("x * 1 = x", lambda m, x: x * m.row, mul=0),
+        holds("x * 1 = x", lambda m, x: m.wide * m.row, mul=0),
+        fails("x * 1 = x", "the product is wider than x", lambda m, x: x * m.wide, mul=1),
+        fails("x - 0 = x", "the difference is wider than x", lambda m, x: x - m.deep, sub=1),
+        fails("x * 1 = x", "the product is a double", lambda m, x: m.fine * x, mul=1),
+    ],
+    (2, 3),
+    row=torch.ones(3),
+    wide=torch.ones(2, 2, 3),
+    deep=torch.zeros(1, 2, 3),
+    fine=torch.ones(3, dtype=torch.float64),
+)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     times = rng.randrange(4, 9)
-
-    def towers(m: Any, x: fx.Proxy) -> tuple:
-        a = b = c = x
-        for _ in range(times):
-            a, b, c = -a, F.relu(b), (c * 1.0).abs()
-        return a, b, c
-
+    features = ("identity", "pointwise", "views", "integers", "constant")
     return [
         *_spellings(),
-        table(
-            "tensors of one number",
-            [
-                holds("x * 1 = x", lambda m, x: m.ones * x, mul=0),
-                holds("x * 1 = x", lambda m, x: x.mul(m.one), mul=0),
-                holds("x - 0 = x", lambda m, x: x.sub(m.zeros), sub=0),
-                holds("x ** 1 = x", lambda m, x: x**m.ones, pow=0),
-                holds("x + (-y) = x - y, and then x - 0 = x,", lambda m, x: x + (-m.zeros), add=0, sub=0),
-                fails("x + 0.0 = x", "-0.0 + 0.0 is 0.0", lambda m, x: x + m.zeros, add=1),
-                fails("x * 1 = x", "one of the elements is not 1", lambda m, x: x * m.almost, mul=1),
-                fails("x / 1 = x", "one of the elements is -1", lambda m, x: x / m.signs, truediv=1),
-                fails("x - 0 = x", "one of the zeros is -0.0, and -0.0 - -0.0 is 0.0", lambda m, x: x - m.mixed, sub=1),
-            ],
-            (2, 3),
-            ones=torch.ones(2, 3),
-            zeros=torch.zeros(3),
-            one=torch.tensor(1.0),
-            almost=torch.tensor([1.0, 1.0, 1.0 + 1e-6]),
-            signs=torch.tensor([1.0, -1.0, 1.0]),
-            mixed=torch.tensor([0.0, -0.0, 0.0]),
-        ),
-        table(
-            "whole numbers",
-            [
-                holds("x * 0 = zeros", lambda m, n, k: torch.mul(n, 0), mul=0),
-                holds("x - x = zeros", lambda m, n, k: n.sub(n), sub=0),
-                holds("x + 0 = x", lambda m, n, k: n + m.zeros, add=0),
-                holds("x + (-y) = x - y, and then x - x = zeros,", lambda m, n, k: n + (-n), neg=0, add=0, sub=0),
-                holds("x + (-y) = x - y", lambda m, n, k: n + (-k), neg=0, add=0),
-                fails("x - x = 0", "these are two tensors", lambda m, n, k: n - k, sub=1),
-                fails("x * 1 = x", "the product is a float", lambda m, n, k: n * 1.0, mul=1),
-                fails("x ** 1 = x", "the power is a float", lambda m, n, k: n**1.0, pow=1),
-                fails("x / 1 = x", "the quotient is a float", lambda m, n, k: n / m.ones, truediv=1),
-            ],
-            torch.arange(4),
-            torch.arange(4).flip(0),
-            ones=torch.ones(4, dtype=torch.int64),
-            zeros=torch.zeros(4, dtype=torch.int64),
-        ),
-        table(
-            "narrow integers and Boolean values",
-            [
-                fails("abs(-x) = abs(x)", "in uint8, -1 is 255", lambda m, n, k, b: abs(-k), neg=1),
-                fails("x + (-y) = x - y", "a wider sum sees -1 as 255", lambda m, n, k, b: n + (-k), neg=1),
-                fails("x + (-y) = x - y", "torch subtracts from no Boolean tensor", lambda m, n, k, b: b + (-n), neg=1),
-                fails(
-                    "x + (-y) = x - y", "torch subtracts from no Boolean value", lambda m, n, k, b: True + (-n), neg=1
-                ),
-                fails("x * 1 = x", "the product is an integer", lambda m, n, k, b: b * 1, mul=1),
-                fails("x ** 2 = x * x", "the power is an integer", lambda m, n, k, b: b**2, pow=1),
-                holds("x * 1 = x", lambda m, n, k, b: b * True, mul=0),
-            ],
-            torch.arange(4),
-            torch.arange(4, dtype=torch.uint8),
-            torch.tensor([True, False, True, False]),
-        ),
-        case("towers", graph(towers, (2, 3)), did=gone(relu=1, abs=1, neg=times % 2, mul=0)),
+        ones,
+        whole,
+        narrow,
+        towers(times),
         shared,
         written_program,
         written_below,
@@ -171,142 +315,11 @@ def hidden(seed: int) -> list[Case]:
         inputs,
         sizes,
         counting,
-        table(
-            "chains",
-            [
-                holds("reshape(reshape(x, s), t) = reshape(x, t)", lambda m, x: _reshaped(x, times), reshape=1),
-                holds(TRANSPOSED, lambda m, x: torch.transpose(x, 0, 1).transpose(1, 0), transpose=0),
-                holds(TRANSPOSED, lambda m, x: x.unsqueeze(0).transpose(0, 2).transpose(-1, 0), transpose=0),
-                holds("abs(-x) = abs(x), and then abs(abs(x)) = abs(x),", lambda m, x: abs(-abs(x)), abs=1, neg=0),
-                holds("x ** 2 = x * x, and then x * 1 = x,", lambda m, x: x + m.ones**2, pow=0, mul=0),
-                fails(TRANSPOSED, "roll does not transpose", lambda m, x: x.roll(1, 0).transpose(0, 1), transpose=1),
-                fails(
-                    "reshape(reshape(x, s), t) = reshape(x, t)",
-                    "a reshape and a transposition do not exchange",
-                    lambda m, x: x.reshape(3, 2).transpose(0, 1).reshape(-1),
-                    reshape=2,
-                ),
-            ],
-            (2, 3),
-            ones=torch.ones(2, 3),
-        ),
-        table(
-            "never, and nearly never",
-            [
-                fails("x + 0.0 = x", "-0.0 + 0.0 is 0.0", lambda m, x: 0.0 + x, add=1),
-                fails("x - 0 = x", "-0.0 - -0.0 is 0.0", lambda m, x: x - (-0.0), sub=1),
-                fails("x * 0 = 0", "inf * 0 is NaN", lambda m, x: torch.mul(0, x), mul=1),
-                fails("x - x = 0", "inf - inf is NaN", lambda m, x: torch.sub(x, x), sub=1),
-                fails("x / x = 1", "0 / 0 is NaN", lambda m, x: torch.div(x, x), div=1),
-                fails("x ** 2 = x * x", "this is x ** 3", lambda m, x: torch.pow(x, 3), pow=1),
-                fails("x - x = 0", "for a complex number, too, inf - inf is NaN", lambda m, x: m.c - m.c, sub=1),
-                holds("x + (-y) = x - y", lambda m, x: 2.0 + (-x), neg=0, add=0),
-                holds("x + (-y) = x - y", lambda m, x: m.fine + (-x), neg=0, add=0),
-                fails("x - 1 = 1 - x", "the operands are the other way round", lambda m, x: 1 - x, sub=1),
-                fails("x / 1 = x", "this is 1 / x", lambda m, x: 1 / x, truediv=1),
-                fails("x - 0 = x", "this is 0 - x", lambda m, x: 0 - x, sub=1),
-                fails("x ** 2 = x * x", "this is 2 ** x", lambda m, x: 2**x, pow=1),
-            ],
-            (2, 3),
-            c=torch.ones(3, dtype=torch.complex64),
-            fine=torch.ones(3, dtype=torch.float64),
-        ),
-        table(
-            "calls with options",
-            [
-                fails("x / 1 = x", "this division truncates", lambda m, x: x.div(1, rounding_mode="trunc"), div=1),
-                fails("x + (-y) = x - y", "alpha is 3", lambda m, x: x.add(-x, alpha=3), add=1),
-                fails("x + (-y) = x - y", "alpha is 0", lambda m, x: x.add(-x, alpha=0), add=1),
-                fails("x - x = 0", "alpha is 0.5", lambda m, x: torch.sub(x, x, alpha=0.5), sub=1),
-                holds("relu(relu(x)) = relu(x)", lambda m, x: F.relu(F.relu(x), inplace=False), relu=1),
-                holds("x / 1 = x", lambda m, x: torch.div(x, 1, rounding_mode=None), div=0),
-            ],
-            (2, 3),
-        ),
-        table(
-            "wider than x",
-            [
-                holds("x * 1 = x", lambda m, x: x * m.row, mul=0),
-                holds("x * 1 = x", lambda m, x: m.wide * m.row, mul=0),
-                fails("x * 1 = x", "the product is wider than x", lambda m, x: x * m.wide, mul=1),
-                fails("x - 0 = x", "the difference is wider than x", lambda m, x: x - m.deep, sub=1),
-                fails("x * 1 = x", "the product is a double", lambda m, x: m.fine * x, mul=1),
-            ],
-            (2, 3),
-            row=torch.ones(3),
-            wide=torch.ones(2, 2, 3),
-            deep=torch.zeros(1, 2, 3),
-            fine=torch.ones(3, dtype=torch.float64),
-        ),
-        *generated(
-            "simplify",
-            rng,
-            5,
-            30,
-            "The law holds here.",
-            only=("identity", "pointwise", "views", "integers", "constant"),
-        ),
-    ]
-
-
-TRANSPOSED = "x.transpose(a, b).transpose(b, a) = x"
-
-
-def _reshaped(x: fx.Proxy, times: int) -> fx.Proxy:
-    for _ in range(times):
-        x = torch.reshape(x.reshape(-1), (3, 2))
-    return x.reshape([6, 1])
-
-
-def _spellings() -> list[Case]:
-    """Return each op as an operator, a function and a method."""
-    two = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": operator.pow}
-    one = {"neg": (operator.neg, torch.neg), "abs": (operator.abs, torch.abs), "relu": (F.relu, torch.relu)}
-
-    def binary(op: str) -> list[Callable]:
-        return [two[op], getattr(torch, op), lambda x, y: getattr(x, op)(y)]
-
-    def unary(op: str) -> list[Callable]:
-        return [*one[op], lambda x: getattr(x, op)()]
-
-    def twice(outer: str, inner: str) -> list[Callable]:
-        return [lambda m, x, f=f, g=g: f(g(x)) for f in unary(outer) for g in unary(inner)]
-
-    laws = [("add", "x + 0 = x", 0), ("sub", "x - 0 = x", 0), ("mul", "x * 1 = x", 1), ("div", "x / 1 = x", 1)]
-    laws += [("pow", "x ** 1 = x", 1)]
-    shapes = [torch.transpose, lambda x, *dims: x.transpose(*dims)]
-    return [
-        table(
-            "operators, functions and methods of two operands",
-            [
-                holds(law, lambda m, n, x, f=f, c=c, op=op: f(n if op == "add" else x, c), **{op: 0, "truediv": 0})
-                for op, law, c in laws
-                for f in binary(op)
-            ],
-            torch.arange(4),
-            (2, 3),
-        ),
-        table(
-            "operators, functions and methods of one operand",
-            [
-                *[holds("-(-x) = x", f, neg=0) for f in twice("neg", "neg")],
-                *[holds("abs(abs(x)) = abs(x)", f, abs=1) for f in twice("abs", "abs")],
-                *[holds("abs(-x) = abs(x)", f, neg=0) for f in twice("abs", "neg")],
-                *[holds("relu(relu(x)) = relu(x)", f, relu=1) for f in twice("relu", "relu")],
-                *[
-                    holds("x + (-y) = x - y", lambda m, x, f=f, g=g: f(x, g(m.y)), neg=0, add=0)
-                    for f in binary("add")
-                    for g in unary("neg")
-                ],
-                *[
-                    holds(TRANSPOSED, lambda m, x, f=f, g=g: f(g(x, 0, 1), 0, 1), transpose=0)
-                    for f in shapes
-                    for g in shapes
-                ],
-            ],
-            (2, 3),
-            y=(3,),
-        ),
+        chains(times),
+        never,
+        options,
+        wide,
+        *generated("simplify", rng, 5, 30, "The law holds here.", only=features),
     ]
 
 

@@ -12,7 +12,7 @@ from torch import fx, nn
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import judge_pass
 from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
-from passlab.judge import Case, Finding, as_decorator, cases_in, listed, plural
+from passlab.judge import Case, Finding, as_decorator, listed, plural
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -82,5 +82,4 @@ def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
     return torch.relu(m.one(x) + y) * z
 
 
-def cases() -> list[Case]:
-    return [*cases_in(__name__), layout_case("no convolution", graph(lambda m, x: torch.sigmoid(x) * x, IMAGE), 0)]
+nothing = layout_case("no convolution", graph(lambda m, x: torch.sigmoid(x) * x, IMAGE), 0)

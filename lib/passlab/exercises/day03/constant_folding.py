@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, live, most, nodes, read
 from passlab.fx.nodes import attribute
-from passlab.judge import Case, cases_in, listed
+from passlab.judge import listed
 from passlab.judge.expect import Expectation
 
 
@@ -107,10 +107,6 @@ def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
 def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
     read(x, "steps").add_(1)
     return x * (read(x, "steps") * 2) + torch.exp(m.b)
-
-
-def cases() -> list[Case]:
-    return [*cases_in(__name__)]
 
 
 judge = expecting()

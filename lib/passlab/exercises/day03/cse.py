@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, most, read
-from passlab.judge import Case, cases_in
 
 ONCE = "The same value is computed more than once."
 OTHER = "They differ in an operand, a keyword or the type of a number: they do not have the same value."
@@ -71,10 +70,6 @@ def parting(m: Any, x: fx.Proxy) -> tuple:
     a, b = x + 1, x + 1
     b.mul_(2)
     return a, b
-
-
-def cases() -> list[Case]:
-    return [*cases_in(__name__)]
 
 
 judge = expecting()

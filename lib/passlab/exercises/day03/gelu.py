@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, live, nodes
 from passlab.fx.nodes import op_name
-from passlab.judge import Case, cases_in, listed, plural
+from passlab.judge import listed, plural
 from passlab.judge.expect import Expectation
 
 
@@ -116,7 +116,3 @@ def near(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
         0.5 * x * (1 + torch.tanh(0.8 * (x + CUBIC * x**3))),
         x * torch.sigmoid(1.702 * x),
     )
-
-
-def cases() -> list[Case]:
-    return [*cases_in(__name__)]
