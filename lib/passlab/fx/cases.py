@@ -1,9 +1,11 @@
-"""How cases over FX graphs are written down: a program, and what is expected of the graph that a pass makes of it.
+"""Write cases over FX graphs: a program, and the expectations of a pass over it.
 
-    Case("two equal products", graph(lambda m, x: …, x), expect=Expect(did=[most("matmul", 1, "…")]))
+    @case("two equal products", graph(..., (2, 3), w=(3, 4)), did=[most("matmul", 1, "…")])
+    def products(m, x):
+        return x @ m.w + x @ m.w
 
-Expectations count operations; they ask neither for names nor for the order of nodes, so that any right answer meets
-them. An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+An expectation is a function (before, after) → None, or a message that says what is wrong. It counts operations, and
+asks neither for names nor for the order of nodes, so that every right answer meets it.
 """
 
 from __future__ import annotations

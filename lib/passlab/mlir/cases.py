@@ -1,6 +1,6 @@
 """Write cases over MLIR modules: a program, and the expectations of a pass over it.
 
-    case("a sum and its product", program(text), did=[most("linalg.generic", 1, "Two element-wise operations fuse.")])
+    sums = case("a sum and its product", program(text), did=[most("linalg.generic", 1, "Two operations fuse.")])
 
 An expectation is a function (before, after) → None, or a message that says what is wrong. It counts operations, and
 asks neither for names nor for an order.

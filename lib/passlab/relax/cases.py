@@ -1,6 +1,8 @@
-"""How cases over modules of Relax are written down: a module from a body, and the case around it.
+"""Write cases over modules of Relax: a module from a body, and the case around it.
 
-module(lambda e, x, w: e(op.nn.relu(e(op.matmul(x, w)))), (4, 8), (8, 8))
+@case("a product and its relu", module(..., (4, 8), (8, 8)), "did", "cost")
+def layer(emit, x, w):
+    return emit(op.nn.relu(emit(op.matmul(x, w))))
 """
 
 from __future__ import annotations

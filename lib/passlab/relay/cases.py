@@ -1,6 +1,8 @@
 """Write cases over modules of Relay: a program, and the expectations of a pass over it.
 
-    case("two equal products", program(lambda x, y: …, (2, 3), (2, 3)), did=[most("nn.relu", 1, "…")])
+    @case("two equal products", program(..., (2, 3), (2, 3)), did=[most("multiply", 1, "…")])
+    def products(x, y):
+        return x * y + x * y
 
 An expectation is a function (before, after) → None, or a message that says what is wrong.
 """
