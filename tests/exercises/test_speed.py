@@ -42,6 +42,8 @@ def test_on_a_busy_machine_a_look_that_is_far_too_slow_does_not_decide():
     busy = ((2.0,) * 4, (1.0, 1.0, 2.0, 2.0), "")
     quiet = ((1.0,) * 4, (2.0,) * 4, "")
     assert _speed.pace(looks(busy, busy, busy, busy, quiet), [2.0]).ratios == (2.0,)
+    alone = ((2.0, 2.0, 1.0, 1.0), (1.0,) * 4, "")  # only the runs of the build were disturbed
+    assert _speed.pace(looks(alone, quiet), [2.0]).ratios == (2.0,)
     assert _speed.pace(looks(*[busy] * _speed.BUSY_LOOKS), [2.0]).ratios == (0.75,)  # and then it is slow
 
 

@@ -21,7 +21,7 @@ from passlab.building.requests import Built
 LOOKS, BUSY_LOOKS, RUNS = 3, 6, 16
 #: One look is enough on a quiet machine where a ratio has not reached this share of what is required.
 HOPELESS = 0.5
-#: A machine is busy while a quarter of a baseline's runs take this many times as long as its shortest.
+#: A machine is busy while a quarter of a module's runs take this many times as long as its shortest.
 BUSY = 1.3
 
 
@@ -53,8 +53,8 @@ def pace(look: Callable[[], tuple[Built, str]], required: Sequence[float]) -> Pa
     """Return how fast a module is beside others.
 
     look(): build and time the module (`builds.run_module(timed=True, beside=…)`), and compare all outputs. required:
-    the least ratio for each module beside it. While all is right and a ratio is a little too small, or the baselines
-    show that the machine is busy, look again; the best look counts.
+    the least ratio for each module beside it. While all is right and a ratio is a little too small, or the runs of one
+    module differ as on a busy machine, look again; the best look counts.
     """
     best, share, quiet = Pace(Built([]), ""), -1.0, 0
     for _ in range(BUSY_LOOKS):
@@ -68,7 +68,7 @@ def pace(look: Callable[[], tuple[Built, str]], required: Sequence[float]) -> Pa
         reached = min(ratio / least for ratio, least in zip(ratios, required, strict=True))
         if reached > share:
             best, share = Pace(built, "", statistics.median(built.times), ratios), reached
-        quiet += not any(_busy(others.times) for others in built.beside)
+        quiet += not any(_busy(runs.times) for runs in (built, *built.beside))
         if share >= 1 or quiet >= (1 if share < HOPELESS else LOOKS):
             break
     return best
