@@ -141,8 +141,7 @@ def test_a_new_ir_travels_and_is_built_by_the_same_table(Sum):
     builder.start()
     requests.use("toy", ours)
     built, wrong = (
-        requests.ask("toy", head | {"text": 3}, [text, np.ones(2, np.float32)], 5.0)
-        for text in (b"1+2", b"1+x")
+        requests.ask("toy", head | {"text": 3}, [text, np.ones(2, np.float32)], 5.0) for text in (b"1+2", b"1+x")
     )
     requests.end("toy")
     builder.join()

@@ -34,7 +34,10 @@ from passlab.process.messages import Garbled, Gone, Late, receive, send
 
 
 def serve(shell: Shell, control: socket.socket, questions: list[socket.socket]) -> None:
-    """Run the notebook that arrives over `control`; its check cells use `questions` in order. Return when all have ended."""
+    """Run the notebook that arrives over `control`; its check cells use `questions` in order.
+
+    Return when all have ended.
+    """
     announce(control)
     order, _ = receive(control)
     notebook = _Notebook(shell, control, questions, order)
