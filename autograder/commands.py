@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.authoring import samples, source
 from autograder.grading import locks
-from autograder.grading.intake import Class, Damaged, Submission, collect
+from autograder.grading.intake import ClassWork, Damaged, Submission, collect
 from passlab.notebook import built
 
 if TYPE_CHECKING:
@@ -245,11 +245,11 @@ def _whose(learners: dict[str, Learner]) -> tuple[dict[str, str], ...]:
     return tuple(unique)
 
 
-def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
+def _set_aside(classwork: ClassWork, learners: dict[str, Learner]) -> None:
     """Remove the submissions of learners who are not on the roster, if there is one, and note their names."""
-    for key in [key for key in found.submissions if learners and key[0] not in learners]:
-        found.submissions.pop(key)
-        found.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
+    for key in [key for key in classwork.submissions if learners and key[0] not in learners]:
+        classwork.submissions.pop(key)
+        classwork.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
 
 
 def no_device(device: str, scheduler: str) -> str:
@@ -288,9 +288,9 @@ def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: 
 class Work:
     """A class that is being graded: its submissions, the folder for the results, and the grading session."""
 
-    def __init__(self, found: Class, roster: dict[str, Learner], chosen: list[str], known: dict, run: str):
-        self.found, self.roster, self.chosen, self.known, self.run = found, roster, chosen, known, run
-        self.submissions = {key: s for key, s in found.submissions.items() if key[1] in chosen}
+    def __init__(self, classwork: ClassWork, roster: dict[str, Learner], chosen: list[str], known: dict, run: str):
+        self.classwork, self.roster, self.chosen, self.known, self.run = classwork, roster, chosen, known, run
+        self.submissions = {key: s for key, s in classwork.submissions.items() if key[1] in chosen}
         self.session: Session
 
     @property
@@ -325,7 +325,7 @@ class Work:
             workers=f"{session.grader.jobs} at once",
             layers=sandbox.layers(),
             unsafe=session.grader.unsafe,
-            notes=self.found.notes | {"": [*self.found.notes.get("", ()), *notes]},
+            notes=self.classwork.notes | {"": [*self.classwork.notes.get("", ()), *notes]},
             unread=[(learner, f"{assignment}: {why}") for (learner, assignment), why in sorted(failures.items())],
             similar=similar(session.answers, tables.no_evidence(self.chosen)),
         )
@@ -335,7 +335,7 @@ class Work:
         unrecorded = "recorded" in session.missed.values()
         if not unrecorded and (session.recorded or not session.missed):
             session.recorder.finish(run)  # only now that the files exist: a killed run resumes and writes them
-        tables.show(self.found, self.submissions, scores, failures, self.chosen, self.known)
+        tables.show(self.classwork, self.submissions, scores, failures, self.chosen, self.known)
         self._tail(seconds, facts.layers)
         if unrecorded or len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)
@@ -428,12 +428,12 @@ def _session(
                 _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
         learners = _roster(roster, folder)
         try:
-            found = collect(folder, known, Path(scratch), *_whose(learners))
+            classwork = collect(folder, known, Path(scratch), *_whose(learners))
         except Damaged as error:
             _fail(str(error))
-        _set_aside(found, learners)
-        work = Work(found, learners, chosen, known, run)
-        if not work.submissions and not found.notes:
+        _set_aside(classwork, learners)
+        work = Work(classwork, learners, chosen, known, run)
+        if not work.submissions and not classwork.notes:
             _fail(
                 f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
@@ -541,8 +541,8 @@ def leaderboard(
         _fail(f"{graded} does not exist: grade the class first (`passlab grade path`).")
     console = Console(soft_wrap=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
-        found = collect(graded, _known(), Path(scratch))
-        tasks = [one for (_, assignment), one in sorted(found.submissions.items()) if assignment == day]
+        classwork = collect(graded, _known(), Path(scratch))
+        tasks = [one for (_, assignment), one in sorted(classwork.submissions.items()) if assignment == day]
         with _results(folder), _gradebook([day]) as recorder:
             handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:

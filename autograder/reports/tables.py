@@ -12,7 +12,7 @@ from rich.table import Table
 
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
-from autograder.grading.intake import Class, Submission
+from autograder.grading.intake import ClassWork, Submission
 from autograder.grading.paper import marks, question
 from autograder.grading.scores import Difference, Key, Score
 
@@ -60,7 +60,7 @@ def line(paper: Paper) -> str:
 
 
 def show(
-    found: Class,
+    classwork: ClassWork,
     tasks: Mapping[Key, Submission],
     scores: Mapping[Key, list[Score]],
     failures: Mapping[Key, str],
@@ -84,7 +84,7 @@ def show(
         table.add_column("note", overflow="fold")
         for learner, submission in list(rows.items())[:MOST_ROWS]:
             with_rows.add(learner)
-            notes = [*found.notes.get(learner, ()), *submission.notes]
+            notes = [*classwork.notes.get(learner, ()), *submission.notes]
             mine = {score.question: score for score in scores.get((learner, assignment), ())}
             if (learner, assignment) in failures or not mine:
                 why = failures.get((learner, assignment), "nothing was recorded")
@@ -99,7 +99,7 @@ def show(
         console.print(table)
         if len(rows) > MOST_ROWS:
             console.print(f"… and {len(rows) - MOST_ROWS} more in the report.")
-    for learner, notes in sorted(found.notes.items()):
+    for learner, notes in sorted(classwork.notes.items()):
         if learner not in with_rows:
             name = f"{safe(learner)}: " if learner else ""
             console.print(f"{name}{safe(' '.join(notes))}", highlight=False)

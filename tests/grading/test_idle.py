@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from autograder.authoring.notebooks import assignments, source_notebook
-from autograder.engine.data import Ran
+from autograder.engine.data import NotebookResult, Ran
 from autograder.grading import idle, intake
 
 IMPORTS = """
@@ -186,7 +186,7 @@ def test_what_was_handed_in_is_shown_and_said_to_be_so(authored, tmp_path):
     path.write_text(json.dumps(nb), encoding="utf-8")
     read = intake.read(path)
     at = next(i for i, cell in enumerate(read.cells) if cell.source == show.source)
-    result = intake.NotebookResult("ada", "day03", "optimizations", 0, ran={at: Ran(idle=True)})
+    result = NotebookResult("ada", "day03", "optimizations", 0, ran={at: Ran(idle=True)})
     intake.fill(read, result)
     said, printed, drawn = read.cells[at].outputs
     assert said.text == f"{intake.AS_HANDED_IN}\n"

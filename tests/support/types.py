@@ -18,6 +18,7 @@ from autograder.authoring.source import ROOT
 from tests.support import ratchet
 
 LIMITS = ROOT / "tests/types.json"
+CACHE = ROOT / ".cache/mypy"
 #: "lib/passlab/fx/nodes.py:12: error: …" is an error in "passlab.fx".
 _ERROR = re.compile(r"(?:lib/)?(passlab|autograder)/(\w+)\S*\.py:\d+: error: ")
 
@@ -25,7 +26,11 @@ _ERROR = re.compile(r"(?:lib/)?(passlab|autograder)/(\w+)\S*\.py:\d+: error: ")
 def errors() -> dict[str, list[str]]:
     """Return package → the lines of its errors."""
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mypy", "--no-error-summary", f"--cache-dir={CACHE}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if run.returncode not in (0, 1):
         raise RuntimeError(f"mypy could not check the types: {run.stderr or run.stdout}")
