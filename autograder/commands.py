@@ -27,7 +27,7 @@ from passlab.notebook import built
 
 if TYPE_CHECKING:
     from autograder.engine.engine import Engine
-    from autograder.grading.class_run import Paper, Session
+    from autograder.grading.class_run import GradedSubmission, Session
     from autograder.grading.cluster import Cluster
     from autograder.grading.scores import Run
     from autograder.reports.exports import Learner
@@ -488,7 +488,7 @@ def _bar(work: Work):
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=len(work.submissions))
 
-        def advance(paper: Paper | None) -> None:
+        def advance(paper: GradedSubmission | None) -> None:
             bar.advance(task)
             if paper is not None:
                 above = bar.console if terminal.is_terminal and sys.stdout.isatty() else Console()
@@ -521,7 +521,7 @@ def leaderboard(
     The models are those of the class's last grading, from its stored seed.
     """
     from autograder.engine.engine import Engine, Unsafe
-    from autograder.engine.race import Broken, Race
+    from autograder.engine.timing import ModelTimer, TimingError
     from autograder.grading import entries
     from autograder.reports import leaderboard as boards
     from passlab import exercises
@@ -551,22 +551,22 @@ def leaderboard(
         if seed is None:
             _fail(f"{day} has not been graded yet, so there is no stored seed: `passlab grade path`, or --seed.")
         try:
-            kept = entries.recall(folder / "leaderboard.private.json")
+            kept = entries.load(folder / "leaderboard.private.json")
             kept.withdrawn = sorted({*kept.withdrawn, *(withdraw or ())} - {*(readmit or ())})
             racing = [one for one in tasks if one.learner not in kept.withdrawn]
             with Engine(1, unsafe, device) as engine:
                 console.print(f"Running {len(racing)} compilers.", markup=False)
                 board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
-            with Race(unsafe, repeats, tuple(without or ()), device) as race:
+            with ModelTimer(unsafe, repeats, tuple(without or ()), device) as race:
                 entries.race(board, race, lambda model: console.print(f"Measured {model}.", markup=False))
-        except (Unsafe, Broken, ValueError) as error:
+        except (Unsafe, TimingError, ValueError) as error:
             _fail(str(error))
     when = f"{datetime.now():%Y-%m-%d %H:%M}"
     standings = boards.standings(board, kept, handed_in, late, when, names)
     about = boards.About(exercise, when, device if device != "cpu" else "", names, unsafe)
     for name, text in (("html", boards.page), ("json", boards.data)):
         (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, about), encoding="utf-8")
-    entries.keep(folder / "leaderboard.private.json", kept)
+    entries.save(folder / "leaderboard.private.json", kept)
     for one in standings:
         figure = f"{one.speedup:.2f} × as fast as eager" if one.speedup else one.why
         console.print(f"{one.rank or one.state:>9}  {one.name}: {figure}", markup=False)

@@ -28,7 +28,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map_only
 
 from autograder.engine import sandbox, wire
-from autograder.engine.forms import GraphRan, reader
+from autograder.engine.messages import GraphRan, reader
 from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
 from passlab.fx import elsewhere

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.engine.data import Ran
-from autograder.engine.forms import MIMES, MOST_OUTPUTS
+from autograder.engine.messages import MIMES, MOST_OUTPUTS
 from autograder.engine.outcomes import printable
 
 #: The limit, in characters, for the outputs of one cell.

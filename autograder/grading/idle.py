@@ -1,6 +1,6 @@
 """Find the cells that need not run for a grade: they only show something, and nothing graded depends on them.
 
-    left_out({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
+    skippable_cells({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
 
 Decided from the source alone, in favour of running. A cell is left out where all of this holds:
 
@@ -65,7 +65,7 @@ class _Cell:
     unseen: bool = False
 
 
-def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
+def skippable_cells(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
     """Return the keys of the candidates on which no cell that runs depends.
 
     sources: key → text of a cell, in the order of the notebook. checks: keys of the check cells, whose text is the
@@ -96,12 +96,12 @@ def plan(
     sources: (index, text) of the cells, of a check the answer. free: cells that are neither answers nor checks.
     """
     texts = {index: text for index, text in sources}
-    never = left_out(texts, set(course), checks)
+    never = skippable_cells(texts, set(course), checks)
     rest = {index: source for index, source in texts.items() if index not in never}
-    spare = left_out(rest, rest.keys() & {*free}, checks)
+    spare = skippable_cells(rest, rest.keys() & {*free}, checks)
     calls: dict[int, list[int]] = {}
     for at in checks:
-        for index in spare & reaching(rest, names(texts[at])):
+        for index in spare & dependent_cells(rest, names(texts[at])):
             if index > at:
                 calls.setdefault(index, []).append(at)
     return sorted(never), list(calls.items())
@@ -122,7 +122,7 @@ def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool
     return False
 
 
-def reaching(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
+def dependent_cells(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
     """Return the keys of the cells that use one of the names, or a name that another such cell binds."""
     cells = {key: _read(source) for key, source in sources.items()}
     names, found = set(names), set[int]()

@@ -26,7 +26,7 @@ LONGEST = 50_000
 
 
 @dataclass
-class Paper:
+class GradedSubmission:
     """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time, if known.
 
     `error`: why it could not be graded.
@@ -56,9 +56,9 @@ class Paper:
                     yield self.submission.learner, meta["grade_id"], long or cell.source
 
 
-def read(submission: Submission) -> Paper:
+def read(submission: Submission) -> GradedSubmission:
     """Read a submission. Files that cannot be read, and repairs, are noted in the submission."""
-    paper = Paper(submission)
+    paper = GradedSubmission(submission)
     for name, path in sorted(submission.notebooks.items()):
         try:
             nb = intake.read(path)
@@ -95,7 +95,7 @@ def written(nb: NotebookNode) -> str:
     return nbformat.v4.writes(nb) + "\n"
 
 
-def hand_over(paper: Paper, folder: Path) -> None:
+def write_submitted(paper: GradedSubmission, folder: Path) -> None:
     """Copy the submission to where nbgrader expects it, so that its commands and formgrader's buttons work."""
     target = folder / paper.submission.learner / paper.submission.assignment
     target.mkdir(parents=True, exist_ok=True)

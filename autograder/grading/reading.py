@@ -18,7 +18,7 @@ import nbformat
 from msgspec import Meta, Struct
 from nbformat.notebooknode import NotebookNode
 
-from autograder.engine import aside, forms, outputs
+from autograder.engine import bounded_call, messages, outputs
 from autograder.grading import files
 from autograder.grading.files import Damaged
 from passlab.process.messages import Garbled
@@ -38,6 +38,7 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml
 _ID = r"^[a-zA-Z0-9_-]{1,64}$"
 
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Output = messages.Stream | messages.Failed | messages.Display | messages.Result
 Data = Annotated[str, Meta(max_length=files.MAX_BYTES)]
 
 
@@ -46,9 +47,7 @@ class Cell(Struct):
     id: Annotated[str, Meta(pattern=_ID)]
     source: Annotated[str, Meta(max_length=MAX_SOURCE)]
     grade_id: Name | None = None
-    outputs: Annotated[
-        list[forms.Stream | forms.Failed | forms.Display | forms.Result], Meta(max_length=forms.MOST_OUTPUTS)
-    ] = []
+    outputs: Annotated[list[Output], Meta(max_length=messages.MOST_OUTPUTS)] = []
     attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}  # type: ignore[valid-type]  # a tuple of texts
 
 
@@ -58,14 +57,15 @@ class Notebook(Struct):
 
 def read(path: Path) -> NotebookNode:
     """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
-    made = aside.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
+    made = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
     if isinstance(made, str):
         raise Damaged(f"{path.name} {made}")
     try:
-        return _notebook(forms.reader(Notebook)(made or b""))
+        return _notebook(messages.reader(Notebook)(made or b""))
     except Garbled:
         raise Damaged(
-            f"{path.name} was not read: that takes more than {aside.SECONDS} seconds or {aside.MEMORY // 2**30} GiB."
+            f"{path.name} was not read: that takes more than {bounded_call.SECONDS} seconds or "
+            f"{bounded_call.MEMORY // 2**30} GiB."
         ) from None
 
 

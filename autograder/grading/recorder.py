@@ -54,7 +54,7 @@ from autograder.grading.paper import Marks, extra_credit, when, written
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
 
 if TYPE_CHECKING:
-    from autograder.grading.paper import Paper
+    from autograder.grading.paper import GradedSubmission
 
 #: Renders the feedback on a notebook; what it returns makes the page of the marks (`feedback.draft`).
 Page = Callable[[NotebookNode, NotebookResult], Callable[[Marks], str]]
@@ -153,7 +153,7 @@ class Recorder:
                 there = db.execute(unfinished).one()
         return Run(there.id, there.seed, there.started)
 
-    def aside(self, seed: int) -> Run:
+    def scratch_run(self, seed: int) -> Run:
         """Return a run for single submissions, which is finished from the start, so that it is never resumed."""
         run = Run(new_uuid(), seed, _now())
         with self._transaction() as db:
@@ -175,7 +175,7 @@ class Recorder:
 
     # Writing
 
-    def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
+    def record(self, run: Run, paper: GradedSubmission, digest: str, page: Page | None = None) -> None:
         """Write a graded submission, all or nothing: its scores, its notebooks, and a feedback page for each.
 
         Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
@@ -207,7 +207,7 @@ class Recorder:
             _update(db, "grade", extra)  # of which nbgrader knows only what people give
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", stored)
 
-    def preview(self, paper: Paper) -> list[Score]:
+    def preview(self, paper: GradedSubmission) -> list[Score]:
         """Return the scores that recording a submission now would give, without writing. Raises Failed."""
         with self.engine.connect() as db:
             self._write(db, Run("preview", 0, _now()), paper, "")
@@ -215,7 +215,7 @@ class Recorder:
             db.rollback()
         return found
 
-    def _write(self, db: Connection, run: Run, paper: Paper, digest: str) -> None:
+    def _write(self, db: Connection, run: Run, paper: GradedSubmission, digest: str) -> None:
         learner, assignment = paper.key
         if paper.failure or not paper.notebooks:
             raise Failed(f"{learner}, {assignment}: {paper.failure or 'none of its notebooks could be read'}")
@@ -321,7 +321,7 @@ class Recorder:
                 penalties[id] = penalty
         _update(db, "submitted_notebook", [{"row": id, "late_submission_penalty": p} for id, p in penalties.items()])
 
-    def _write_files(self, paper: Paper, pages: Mapping[str, str]) -> None:
+    def _write_files(self, paper: GradedSubmission, pages: Mapping[str, str]) -> None:
         """Write the graded notebooks and the pages, each file atomically; other files in the folders are removed."""
         learner, assignment = paper.key
         files = {f"{name}.ipynb": written(nb) for name, nb in paper.notebooks.items()}

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from passlab.process.parsing import parse
 
 SHORT = 60
@@ -177,7 +177,7 @@ def digest(source: str) -> tuple[str, int]:
     Text that is not Python, is too long or too deeply nested, or takes too long to parse is compared without white
     space.
     """
-    made = aside.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
+    made = bounded_call.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
     if made:
         return tuple(made)
     text = "".join(source.split()).encode("utf-8", "replace")

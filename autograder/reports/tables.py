@@ -17,7 +17,7 @@ from autograder.grading.paper import marks, question
 from autograder.grading.scores import Difference, Key, Score
 
 if TYPE_CHECKING:
-    from autograder.grading.paper import Paper
+    from autograder.grading.paper import GradedSubmission
 
 #: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200
@@ -48,7 +48,7 @@ def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def line(paper: Paper) -> str:
+def line(paper: GradedSubmission) -> str:
     """Return one line about a submission that has been graded: learner, assignment, points, seconds."""
     who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:

@@ -102,9 +102,9 @@ LOOKS = {
 
 
 def _looks() -> dict:
-    """Return LOOKS with the rows of the entry points in group `passlab.looks`, functions that return such a table."""
+    """Return LOOKS with the rows that the entry points of group `passlab.doctor_checks` return."""
     looks = dict(LOOKS)
-    for point in entry_points(group="passlab.looks"):
+    for point in entry_points(group="passlab.doctor_checks"):
         try:
             looks |= point.load()()
         except Exception as error:

@@ -845,8 +845,8 @@ def no_bubblewrap(monkeypatch):
 def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
     said = sandbox.missing()
     assert said and "apt install bubblewrap" in said[0] and "bwrap is not installed" in said[0]
-    assert sandbox.looks()["sandbox: bubblewrap"][0] is False
-    assert sandbox.looks()["sandbox: bubblewrap"][1]()[0] is False
+    assert sandbox.doctor_checks()["sandbox: bubblewrap"][0] is False
+    assert sandbox.doctor_checks()["sandbox: bubblewrap"][1]()[0] is False
 
 
 #: Stands in for `python -m autograder.engine.sandbox`: the same trials, with one function replaced.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autograder.engine import wire
 from autograder.engine.data import Verdict
-from autograder.engine.forms import Judged, reader
+from autograder.engine.messages import Judged, reader
 from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.building import requests

@@ -627,7 +627,7 @@ def missing() -> list[str]:
     ]
 
 
-def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
+def doctor_checks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
     """Return the rows for `passlab doctor`. None of them is required there: learners do not grade."""
     return {f"sandbox: {one.name}": (False, partial(_told, one)) for one in layers()}
 

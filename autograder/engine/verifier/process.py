@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from autograder.engine import flavours, graphs, sandbox
 from autograder.engine.data import Verdict
-from autograder.engine.forms import Found, reader
+from autograder.engine.messages import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import (
     CaseFindings,

@@ -21,7 +21,7 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
-from autograder.engine.forms import Kept
+from autograder.engine.messages import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nbformat.notebooknode import NotebookNode
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.engine.data import Cell, Job
 from autograder.grading.intake.cells import grade_id, is_autograded, is_run, is_shown
 from passlab.notebook.cells import check_call
@@ -51,6 +51,6 @@ def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> l
     course = [cell.index for cell in cells if cell.index in free and cell.source in shown]
     asked = [(cell.index, cell.answer if cell.exercise else cell.source) for cell in cells]
     checks = [cell.index for cell in cells if cell.exercise]
-    planned = aside.call("autograder.grading.idle:plan", asked, course, free, checks) or ((), ())
+    planned = bounded_call.call("autograder.grading.idle:plan", asked, course, free, checks) or ((), ())
     never, calls = set(planned[0]), {at: tuple(answers) for at, answers in planned[1]}
     return [replace(cell, idle=cell.index in never, calls=calls.get(cell.index, ())) for cell in cells]

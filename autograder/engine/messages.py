@@ -140,7 +140,7 @@ class GraphRan(Struct):
 
 
 class RacedRow(Struct):
-    """A competitor's figures on one model: see `race.Race.run`."""
+    """A competitor's figures on one model: see `timing.ModelTimer.run`."""
 
     launches: Annotated[int, Meta(ge=0, lt=2**53)] | None
     bytes: Annotated[int, Meta(ge=0, lt=2**53)] | None
@@ -198,15 +198,15 @@ class Found(Struct):
     mistakes: list[tuple[tuple[str, int, str, int], tuple[str, list[str], str]]]
 
 
-Form = TypeVar("Form")
+Message = TypeVar("Message")
 
 
 @cache
-def reader(form: type[Form]) -> Callable[[bytes], Form]:
+def reader(form: type[Message]) -> Callable[[bytes], Message]:
     """Return a function that makes a message of this form of JSON text, or raises Garbled."""
     decode = msgspec.json.Decoder(form).decode
 
-    def read(text: bytes) -> Form:
+    def read(text: bytes) -> Message:
         try:
             return decode(text)
         except (ValueError, RecursionError):  # msgspec's own are ValueErrors

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autograder.engine import engine, forms
+from autograder.engine import engine, messages
 from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
 from passlab.process.messages import Garbled
@@ -30,19 +30,19 @@ OUTPUTS = [
 VERDICT = {"exercise": "day03.cse", "points": 1.0, "total": 2.0, "seed": 2**127, "verdicts": {"did": True}}
 CASE = {"name": "a", "hidden": True, "status": "ok", "lost": ["did"], "fingerprint": ""}
 KEPT = {"findings": [["did", True, "", "a"]], "fingerprint": "", "drawn": None}
-#: Form → a message that fits.
+#: Message → a message that fits.
 GOOD = {
-    forms.Outcome: STATUS,
-    forms.Begun: {"at": 0},
-    forms.Ran: {"index": 0, "ran": {"outputs": OUTPUTS, "error": ""}},
-    forms.Done: {"done": True},
-    forms.Ended: {"code": -11},
-    forms.Forked: {"pid": 7},
-    forms.Used: {"cpu_seconds": 0.1},
-    forms.Ready: {"ready": True},
-    forms.Cases: {"about": [["did"], []], "visible": 1, "seconds": 5.0},
-    forms.Judged: {"verdicts": [VERDICT | {"cases": [CASE]}]},
-    forms.Found: {
+    messages.Outcome: STATUS,
+    messages.Begun: {"at": 0},
+    messages.Ran: {"index": 0, "ran": {"outputs": OUTPUTS, "error": ""}},
+    messages.Done: {"done": True},
+    messages.Ended: {"code": -11},
+    messages.Forked: {"pid": 7},
+    messages.Used: {"cpu_seconds": 0.1},
+    messages.Ready: {"ready": True},
+    messages.Cases: {"about": [["did"], []], "visible": 1, "seconds": 5.0},
+    messages.Judged: {"verdicts": [VERDICT | {"cases": [CASE]}]},
+    messages.Found: {
         "verdicts": {"0": VERDICT},
         "fresh": [[["day03.cse", 3, 0, "a"], KEPT]],
         "mistakes": [[["day03.cse", 3, "a", 0], ["ok", [], ""]]],
@@ -75,13 +75,13 @@ def bad(form):
 
 @pytest.mark.parametrize("form", GOOD, ids=lambda form: form.__name__)
 def test_a_message_fits_or_is_garbled(form):
-    assert isinstance(forms.reader(form)(json.dumps(GOOD[form]).encode()), form)
+    assert isinstance(messages.reader(form)(json.dumps(GOOD[form]).encode()), form)
 
     @FUZZ
     @given(bad(form))
     def odd(text):
         with contextlib.suppress(Garbled):
-            assert isinstance(forms.reader(form)(text), form)
+            assert isinstance(messages.reader(form)(text), form)
 
     odd()
 
@@ -89,11 +89,11 @@ def test_a_message_fits_or_is_garbled(form):
 # ── In the engine ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Stations:
-    """A station whose workers send what they are told: texts on the reins, and one for each case."""
+class Backends:
+    """A backend whose workers send what they are told: texts on the control, and one for each case."""
 
-    def __init__(self, reins: list[bytes], talk: bytes, payload: bytes = b""):
-        self.reins, self.talk, self.payload = reins, talk, payload
+    def __init__(self, control: list[bytes], question: bytes, payload: bytes = b""):
+        self.control, self.question, self.payload = control, question, payload
 
     def case_data(self, slot, exercise, seed):
         return engine.CaseData(1.0, 1, [["did"], ["did"]], [b"", b""])
@@ -101,14 +101,16 @@ class Stations:
     @contextlib.contextmanager
     def worker(self, checks, result):
         pairs = [socket.socketpair() for _ in range(1 + len(checks))]
-        sends = [self.reins, *([self.talk] * 2 for _ in checks)]
+        sends = [self.control, *([self.question] * 2 for _ in checks)]
         threads = [
             threading.Thread(target=self._write, args=item) for item in zip((b for _, b in pairs), sends, strict=True)
         ]
         for thread in threads:
             thread.start()
         ours = [a for a, _ in pairs]
-        worker = SimpleNamespace(reins=ours[0], talks=dict(zip(checks, ours[1:], strict=True)), answers=lambda *_: True)
+        worker = SimpleNamespace(
+            control=ours[0], questions=dict(zip(checks, ours[1:], strict=True)), answers=lambda *_: True
+        )
         try:
             yield worker
         finally:
@@ -120,17 +122,17 @@ class Stations:
     def _write(self, sock, texts):
         with sock, contextlib.suppress(OSError):
             for text in texts:
-                payload = b"" if texts is self.reins else self.payload
+                payload = b"" if texts is self.control else self.payload
                 sock.sendall(struct.pack("!QQ", len(text), len(payload)) + text + payload)
             sock.shutdown(socket.SHUT_WR)
             while sock.recv(2**16):
                 pass
 
 
-def attempts(reins: list[bytes], talk: bytes, payload: bytes = b"") -> engine._Run:
+def attempts(control: list[bytes], question: bytes, payload: bytes = b"") -> engine._Run:
     """Run a notebook of one cell and one question on such a worker."""
     cells = (Cell(0, "cell", "1"), Cell(1, "check", "", "day03.cse", "cse"))
-    run = engine._Run(Job("ada", "day03", "optimizations", cells, 3), Stations(reins, talk, payload), 0, False)
+    run = engine._Run(Job("ada", "day03", "optimizations", cells, 3), Backends(control, question, payload), 0, False)
     for _ in range(engine.MOST_STARTS):
         if run.attempt():
             break
@@ -142,11 +144,11 @@ def text(form) -> bytes:
     return json.dumps(GOOD[form]).encode()
 
 
-REINS = [text(forms.Begun), text(forms.Ran), text(forms.Done)]
+CONTROL = [text(messages.Begun), text(messages.Ran), text(messages.Done)]
 
 
 def test_a_message_that_fits_counts():
-    run = attempts(REINS, text(forms.Outcome), b"value")
+    run = attempts(CONTROL, text(messages.Outcome), b"value")
     assert not run.result.ran[0].died and [head["status"] for head in run.heads[1]] == ["ok", "ok"]
     assert run.values[1] == [b"value"] * 2
     kinds = [output["output_type"] for output in run.result.ran[0].outputs]
@@ -156,15 +158,15 @@ def test_a_message_that_fits_counts():
 @settings(FUZZ, max_examples=2 * amounts.EXAMPLES)
 @given(st.sampled_from(range(3)), st.data())
 def test_whatever_a_worker_sends_of_cells_costs_its_cells(at, data):
-    odd = data.draw(bad((forms.Begun, forms.Ran, forms.Done)[at]))
-    run = attempts([odd if i == at else good for i, good in enumerate(REINS)], text(forms.Outcome))
+    odd = data.draw(bad((messages.Begun, messages.Ran, messages.Done)[at]))
+    run = attempts([odd if i == at else good for i, good in enumerate(CONTROL)], text(messages.Outcome))
     assert run.result.ran.keys() == {0} and not run._open()
 
 
 @settings(FUZZ, max_examples=2 * amounts.EXAMPLES)
-@given(bad(forms.Outcome), st.binary())
+@given(bad(messages.Outcome), st.binary())
 def test_whatever_a_worker_sends_of_a_case_costs_its_question(odd, payload):
-    run = attempts(REINS, odd, payload)
+    run = attempts(CONTROL, odd, payload)
     assert not run.result.ran[0].died and not run._open()
     for head in run.heads[1]:
         assert head["status"] in ("ok", "stub", "raised", "timeout", "refused", "missing", "died")
@@ -181,7 +183,7 @@ def test_cells_that_no_message_holds_cost_their_notebook_and_no_station(monkeypa
     monkeypatch.setattr(engine.sandbox, "missing", lambda: [])
     job = Job("ada", "day03", "optimizations", (Cell(0, "cell", "é" * 6 * 2**20),), 3)
     with engine.Engine(jobs=1) as one:
-        station = one.stations["torch"] = Stations(REINS, text(forms.Outcome))
-        station.close = lambda: None
+        backend = one.backends["torch"] = Backends(CONTROL, text(messages.Outcome))
+        backend.close = lambda: None
         assert "too large" in one.grade(job).failure
-        assert one.stations["torch"] is station
+        assert one.backends["torch"] is backend

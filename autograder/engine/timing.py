@@ -1,6 +1,6 @@
 """Build the programs that learners' compilers describe, and measure them against each other.
 
-    with Race() as race:
+    with ModelTimer() as race:
         rows = race.run("resnet18", arguments, {"ada": compiled, "bob": compiled})
 
 A compiled model is data (`passlab.capstone.Compiled`), and still it is a learner's: its kernels are built and run in a
@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from autograder.engine import sandbox, wire
-from autograder.engine.forms import Raced, RacedRow, reader
+from autograder.engine.messages import Raced, RacedRow, reader
 from passlab.process.forking import settle
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
@@ -40,11 +40,11 @@ ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": 
 DIED = "Its program ended the process that ran it, or exceeded its limits."
 
 
-class Broken(Exception):
+class TimingError(Exception):
     """The process that races models did not start, or could not measure the baselines of a model."""
 
 
-class Race:
+class ModelTimer:
     """Measures models until it is closed. `unsafe`: as in `Engine`. `leave_out`: baselines that do not take part.
     `device`: where the programs run, "cpu" or "cuda"."""
 
@@ -63,7 +63,7 @@ class Race:
         )
         theirs.close()
 
-    def __enter__(self) -> Race:
+    def __enter__(self) -> ModelTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Race:
         """Return competitor → its row, learners' as their names say. `arguments`: of the case, as they were sent.
 
         A row: `launches`, `bytes`, `peak` (or None), `seconds`, `spread`, `ratio` (or None), and `missing`, why there
-        are none. A program that ends its process costs nobody else anything. Raises Broken.
+        are none. A program that ends its process costs nobody else anything. Raises TimingError.
         """
         rows = self._together(arguments, compiled)
         if rows is None:
@@ -85,7 +85,7 @@ class Race:
             rows = self._together(arguments, left)
             if rows is None:
                 last = self.said.strip().splitlines()[-1:] or ["it printed nothing"]
-                raise Broken(f"The process that measures a model ended, whoever takes part ({last[0][:300]}).")
+                raise TimingError(f"The process that measures a model ended, whoever takes part ({last[0][:300]}).")
             fields = RacedRow.__struct_fields__
             rows |= {name: dict.fromkeys(fields) | {"missing": DIED} for name in compiled if name not in left}
         return rows
@@ -96,7 +96,7 @@ class Race:
         try:
             (sock, _), _ = request(self.control, time.monotonic() + START_SECONDS)
         except (OSError, Gone, Garbled, Late):
-            raise Broken("The process that races models did not start.") from None
+            raise TimingError("The process that races models did not start.") from None
         with sock:
             try:
                 head = {"count": len(compiled), "repeats": 2 if quick else self.repeats}

@@ -5,7 +5,7 @@ import torch
 from torch.fx import symbolic_trace
 
 from autograder.engine import wire
-from autograder.engine.race import Broken, Race
+from autograder.engine.timing import ModelTimer, TimingError
 from passlab.capstone import Compiled
 from passlab.capstone.families import drawn
 from passlab.capstone.reference import compile
@@ -13,7 +13,7 @@ from passlab.capstone.reference import compile
 
 @pytest.fixture(scope="module")
 def race():
-    with Race(repeats=2, leave_out=("torch.compile", "TVM")) as racing:
+    with ModelTimer(repeats=2, leave_out=("torch.compile", "TVM")) as racing:
         yield racing
 
 
@@ -49,5 +49,5 @@ def test_truth_values_are_compared_too(race):
 
 
 def test_a_model_that_nothing_can_run_says_so(race):
-    with pytest.raises(Broken, match="whoever takes part"):
+    with pytest.raises(TimingError, match="whoever takes part"):
         race.run(wire.encode((1, ())), {})

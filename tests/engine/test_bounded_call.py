@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import time
 
-from autograder.engine import aside, outputs
+from autograder.engine import bounded_call, outputs
 
 PLAN = "autograder.grading.idle:plan"
 CELLS = [(0, "import torch"), (3, "print(cse)"), (5, "cse")]
 
 
 def test_a_function_is_called_and_what_it_raises_is_none():
-    assert aside.call(PLAN, CELLS, [3], [3], [5]) == [[3], []]
-    assert aside.call(PLAN, "no cells") is None
-    assert aside.call("os:getpid") != __import__("os").getpid()
+    assert bounded_call.call(PLAN, CELLS, [3], [3], [5]) == [[3], []]
+    assert bounded_call.call(PLAN, "no cells") is None
+    assert bounded_call.call("os:getpid") != __import__("os").getpid()
 
 
 def test_a_text_that_takes_too_long_or_too_much_costs_only_itself(monkeypatch):
-    monkeypatch.setattr(aside, "PATIENCE", 2.0)
+    monkeypatch.setattr(bounded_call, "PATIENCE", 2.0)
     start = time.monotonic()
-    assert aside.call(PLAN, [*CELLS, (7, "a?\n" * 20_000)], [3], [3], [5]) is None
+    assert bounded_call.call(PLAN, [*CELLS, (7, "a?\n" * 20_000)], [3], [3], [5]) is None
     assert time.monotonic() - start < 8
-    monkeypatch.setattr(aside, "PATIENCE", 20.0)
-    assert aside.call("builtins:bytes", 2 * aside.MEMORY) is None
-    assert aside.call("os:_exit", 1) is None
-    assert aside.call(PLAN, CELLS, [3], [3], [5]) == [[3], []]
+    monkeypatch.setattr(bounded_call, "PATIENCE", 20.0)
+    assert bounded_call.call("builtins:bytes", 2 * bounded_call.MEMORY) is None
+    assert bounded_call.call("os:_exit", 1) is None
+    assert bounded_call.call(PLAN, CELLS, [3], [3], [5]) == [[3], []]
 
 
 def _shown(*texts, left=outputs.MOST_STORED):

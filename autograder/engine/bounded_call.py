@@ -36,7 +36,7 @@ class _Process:
     def __init__(self):
         self.sock, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-m", "autograder.engine.aside", str(theirs.fileno())]
+            argv = [sys.executable, "-m", "autograder.engine.bounded_call", str(theirs.fileno())]
             # Python imports from its working directory first, which must not be one with submissions.
             self.process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=ROOT)
 
