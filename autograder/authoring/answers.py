@@ -125,8 +125,10 @@ def _module(exercise_id: str) -> ModuleType | None:
 def load(exercise_id: str) -> list[Any]:
     """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none."""
     module = _module(exercise_id)
+    if module is None:
+        return []
     found = []
-    for name, it in vars(module).items() if module else ():
+    for name, it in vars(module).items():
         if isinstance(it, Edit):
             found.append(it.build(exercise_id, name))
         elif module and isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:

@@ -16,13 +16,13 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from autograder.authoring.edits import edit
-from passlab import place
+from passlab import course_paths
 from passlab.notebook.cells import BEGIN, END, Cell, cells, questions
 from passlab.process.parsing import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Where notebooks, exercises and results lie: here, or where PASSLAB_COURSE says.
-COURSE = place.course()
+COURSE = course_paths.course()
 STUB = "raise NotImplementedError()"
 
 

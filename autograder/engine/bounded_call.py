@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab.process.clock import cpu_time
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 ROOT = Path(__file__).resolve().parents[2]
 #: CPU seconds and memory of a call, and how long it is waited for where other processes take the processor.
@@ -58,7 +58,7 @@ def call(function: str, *arguments: Any, data: bytes | None = None) -> Any:
         asked = {"function": function, "arguments": arguments, "data": data is not None}
         send(_mine.process.sock, asked, data or b"", deadline=deadline)
         head, payload = receive(_mine.process.sock, deadline)
-    except (Gone, Late, Garbled):
+    except (ClosedError, DeadlineError, MessageError):
         del _mine.process
         return None
     return bytes(payload) if head.get("bytes") else head.get("value")
@@ -85,5 +85,5 @@ def _serve(sock: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(ClosedError):
         _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -37,7 +37,7 @@ from passlab import exercises
 from passlab.building import cache
 from passlab.graph.registry import COMPILERS
 from passlab.judge import PATIENCE
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 #: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
 #: is killed after the grace time. (An interrupted cell still has to render its traceback.)
@@ -144,7 +144,7 @@ class BackendProcesses:
             if not self.control.recv(2**16):
                 raise Broken(f"The warm parent for {flavour} did not start.")
             receive(self.slots[0], form=reader(messages.Ready))
-        except (Gone, Garbled):
+        except (ClosedError, MessageError):
             raise Broken(f"The verifier for {flavour} did not start.") from None
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class BackendProcesses:
                 reply = b""
         try:
             return reader(cast(Any, form))(reply)
-        except Garbled:
+        except MessageError:
             raise Broken("The warm parent has ended.") from None
 
     @contextlib.contextmanager
@@ -205,7 +205,7 @@ class BackendProcesses:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
                 head, _ = receive(self.slots[slot], form=reader(messages.Cases))
                 data = [bytes(receive(self.slots[slot])[1]) for _ in head.about]
-            except (Gone, Garbled):
+            except (ClosedError, MessageError):
                 raise Broken("The verifier has ended.") from None
             self.cases[exercise, seed] = CaseData(head.seconds, head.visible, head.about, data)
         return self.cases[exercise, seed]
@@ -215,7 +215,7 @@ class BackendProcesses:
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
             found = receive(self.slots[slot], form=reader(messages.Judged))[0].verdicts
-        except (Gone, Garbled):
+        except (ClosedError, MessageError):
             raise Broken("The verifier has ended.") from None
         if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
             raise Broken("The verifier has answered something else.")
@@ -316,7 +316,7 @@ class Engine:
                     result = self._grade(job, backend, slot, kept)
                     self.has_graded.set()
                     return result
-                except Garbled as large:  # its cells are more than one message holds: nothing was sent
+                except MessageError as large:  # its cells are more than one message holds: nothing was sent
                     return self._failure(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:
                     self._drop(backend)
@@ -420,9 +420,9 @@ class _Run:
         with self.backend.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.until)
-            except Gone:
+            except ClosedError:
                 raise Broken("A worker did not start.") from None
-            except Late:
+            except DeadlineError:
                 return False
             for cell in self.job.cells:
                 if cell.index in early:
@@ -430,7 +430,7 @@ class _Run:
                     if not self._question(worker, cell, hidden=False):
                         return not self._open()
                     skip |= self._lost_with_answers()
-                    with contextlib.suppress(Gone, Late):  # a failure also shows in the next cell
+                    with contextlib.suppress(ClosedError, DeadlineError):  # a failure also shows in the next cell
                         send(worker.control, {"skip": sorted(skip)}, deadline=self.until)
                 if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.dead(why)
@@ -455,7 +455,7 @@ class _Run:
 
     def _ready(self, worker: Worker, form: type[Message]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
-        with contextlib.suppress(Gone, Late, Garbled):
+        with contextlib.suppress(ClosedError, DeadlineError, MessageError):
             receive(worker.control, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(cast(Any, form)))
 
     def _by(self, seconds: float) -> float:
@@ -466,15 +466,15 @@ class _Run:
         try:
             begun, _ = receive(worker.control, self._by(CELL_SECONDS), 0, reader(messages.Begun))
             head, _ = receive(worker.control, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(messages.Ran))
-        except Late:
+        except DeadlineError:
             return (
                 OUT_OF_TIME
                 if self.late
                 else f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
             )
-        except Gone:
+        except ClosedError:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
-        except Garbled as what:
+        except MessageError as what:
             return f"This cell wrote to the grader's connection ({what})."
         if begun.at != cell.index or head.index != cell.index:
             return "This cell wrote to the grader's connection."
@@ -494,15 +494,15 @@ class _Run:
                 deadline = self._by(PATIENCE * data.seconds + GRACE)
                 send(question, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
                 if not worker.answers(question, data.seconds + GRACE, deadline):
-                    raise Late
+                    raise DeadlineError
                 outcome, payload = receive(question, deadline, form=reader(messages.Outcome))
                 head, value = plain(outcome), bytes(payload)
-            except Late:
+            except DeadlineError:
                 used_up = f"Your answer used up its {data.seconds:g} s and could not be interrupted."
                 head, sound = failure(OUT_OF_TIME if self.late else used_up), False
-            except Gone:
+            except ClosedError:
                 head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False
-            except Garbled as what:
+            except MessageError as what:
                 head, sound = failure(f"Your answer wrote to the grader's connection ({what})."), False
             if sum(map(len, values)) + len(value) > MOST_BYTES:
                 head, value = failure(f"Your answer returned more than {MOST_BYTES >> 20} MiB in all."), b""
@@ -562,7 +562,7 @@ _SIGNALS = {
 
 def _how(worker: Worker) -> str:
     """Return how a child of the worker ended, as far as the worker knows: " (it crashed, …)", or ""."""
-    with contextlib.suppress(Gone, Late, Garbled):
+    with contextlib.suppress(ClosedError, DeadlineError, MessageError):
         code = receive(worker.control, time.monotonic() + GRACE, 0, reader(messages.Ended))[0].code
         return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
     return ""

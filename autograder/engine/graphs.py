@@ -36,7 +36,7 @@ from passlab.fx.elsewhere import Lost
 from passlab.fx.programs import Program, Run, Trace, preserve_state
 from passlab.judge import PATIENCE
 from passlab.process.forking import settle
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 from passlab.process.server import Child, Server, cpu_seconds, request
 
 #: Of one process, which runs the graphs of a question.
@@ -252,7 +252,7 @@ class Disposable:
         try:
             assert _control and self.child, "it has started"
             return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
-        except Gone:
+        except ClosedError:
             raise Lost("it ended the process that ran it") from None
         except OSError:
             raise Ended from None
@@ -299,11 +299,11 @@ class Disposable:
             head, value = receive(sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
                 return read(head, wire.decode(bytes(value)))
-        except Late:
+        except DeadlineError:
             raise Lost(_OUT_OF_TIME) from None
-        except Gone:
+        except ClosedError:
             raise Lost("it ended the process that ran it") from None
-        except (Garbled, wire.Refused):
+        except (MessageError, wire.Refused):
             raise Lost("it wrote into the connection of the process that ran it") from None
         if head.ended == -signal.SIGKILL:
             raise Lost(_OUT_OF_TIME)
@@ -316,7 +316,7 @@ _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signa
 
 def _connect() -> Child:
     for _ in range(2):
-        with contextlib.suppress(OSError, Gone, Garbled):
+        with contextlib.suppress(OSError, ClosedError, MessageError):
             assert _control, "`use` was called"
             child, said = request(_control, time.monotonic() + _START_SECONDS)
             if "ready" in said:
@@ -326,16 +326,16 @@ def _connect() -> Child:
 
 
 def _read_dictionary(head: GraphRan, value: Any) -> dict:
-    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises Garbled, Lost."""
+    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises MessageError, Lost."""
     if head.error is not None:
         raise Lost(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
     if type(value) is not dict or not all(type(key) is str for key in value):
-        raise Garbled("something else than a dictionary")
+        raise MessageError("something else than a dictionary")
     return value
 
 
 def _read_run(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
-    """Return a reply as a Run. Untrusted: the graph may have written it. Raises Garbled."""
+    """Return a reply as a Run. Untrusted: the graph may have written it. Raises MessageError."""
     fits = type(value) is list and len(value) == 6
     parts: tuple[Any, ...] = tuple(value) if fits else (None,) * 6
     output, after, state, rng, values, states = parts
@@ -343,7 +343,7 @@ def _read_run(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -
     fits = fits and type(state) is dict and all(type(path) is str for path in state)
     fits = fits and all(isinstance(t, Tensor) for t in (*state.values(), *(states if type(states) is list else [None])))
     if not fits or type(values) is not dict or len(states) != len(head.draws):
-        raise Garbled("something else than the result of a run")
+        raise MessageError("something else than the result of a run")
     error, trace = None, None
     if head.error is not None:
         kind, text = head.error

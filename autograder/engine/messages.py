@@ -2,8 +2,8 @@
 
     head, payload = receive(sock, deadline, form=reader(Outcome))
 
-Nothing else reads such a message. What does not fit is `Garbled` before anything looks at it, and so the failure of its
-sender; what no field asks for is skipped and never built.
+Nothing else reads such a message. What does not fit raises `MessageError` before anything looks at it, and so is its
+sender's failure; what no field asks for is skipped and never built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from autograder.engine.data import Verdict
 from passlab.judge import VERDICTS
-from passlab.process.messages import Garbled
+from passlab.process.messages import MessageError
 
 #: The MIME types that a learner's cell may show.
 MIMES = (
@@ -203,13 +203,13 @@ Message = TypeVar("Message")
 
 @cache
 def reader(form: type[Message]) -> Callable[[bytes], Message]:
-    """Return a function that makes a message of this form of JSON text, or raises Garbled."""
+    """Return a function that makes a message of this form of JSON text, or raises MessageError."""
     decode = msgspec.json.Decoder(form).decode
 
     def read(text: bytes) -> Message:
         try:
             return decode(text)
         except (ValueError, RecursionError):  # msgspec's own are ValueErrors
-            raise Garbled(f"no message of the form {form.__name__}") from None
+            raise MessageError(f"no message of the form {form.__name__}") from None
 
     return read

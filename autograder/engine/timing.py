@@ -25,7 +25,7 @@ import msgspec
 from autograder.engine import sandbox, wire
 from autograder.engine.messages import Raced, RacedRow, reader
 from passlab.process.forking import settle
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 from passlab.process.server import Server, request
 
 #: torch.compile and TVM need more than a worker: memory, processes for the C++ compiler, files in /tmp.
@@ -95,7 +95,7 @@ class ModelTimer:
         until = time.monotonic() + MODEL_SECONDS
         try:
             (sock, _), _ = request(self.control, time.monotonic() + START_SECONDS)
-        except (OSError, Gone, Garbled, Late):
+        except (OSError, ClosedError, MessageError, DeadlineError):
             raise TimingError("The process that races models did not start.") from None
         with sock:
             try:
@@ -105,7 +105,7 @@ class ModelTimer:
                 for data in compiled.values():
                     send(sock, {}, data, deadline=until)
                 raced = receive(sock, until, 0, reader(Raced))[0]
-            except (Gone, Late, Garbled):
+            except (ClosedError, DeadlineError, MessageError):
                 return None
         names = {f"learner {at}": name for at, name in enumerate(compiled)}
         if not names.keys() | {"eager"} <= raced.rows.keys():

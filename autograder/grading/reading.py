@@ -21,7 +21,7 @@ from nbformat.notebooknode import NotebookNode
 from autograder.engine import bounded_call, messages, outputs
 from autograder.grading import files
 from autograder.grading.files import Damaged
-from passlab.process.messages import Garbled
+from passlab.process.messages import MessageError
 
 #: Far more than any ordinary notebook of this course has.
 MAX_DEPTH = 100
@@ -62,7 +62,7 @@ def read(path: Path) -> NotebookNode:
         raise Damaged(f"{path.name} {made}")
     try:
         return _notebook(messages.reader(Notebook)(made or b""))
-    except Garbled:
+    except MessageError:
         raise Damaged(
             f"{path.name} was not read: that takes more than {bounded_call.SECONDS} seconds or "
             f"{bounded_call.MEMORY // 2**30} GiB."

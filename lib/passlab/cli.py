@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from passlab import place
+from passlab import course_paths
 from passlab.notebook.project import root
 
 app = typer.Typer(help="PassLab: learn compiler passes by writing them.", no_args_is_help=True, add_completion=False)
@@ -161,7 +161,7 @@ def update() -> None:
     """Get the newest version of the course. What you wrote and saved is kept."""
     from passlab.notebook import clone
 
-    project, pins = place.PROJECT, place.PROJECT / "pyproject.toml"
+    project, pins = course_paths.PROJECT, course_paths.PROJECT / "pyproject.toml"
     before = pins.read_bytes()
     try:
         for line in clone.pull(project):
@@ -191,7 +191,7 @@ def main() -> None:
     if os.path.expanduser("~") == "~":  # a user that the system does not list: Jupyter would raise an error
         os.environ["HOME"] = "/"
     try:
-        place.own()
+        course_paths.external_course()
     except NotADirectoryError as error:
         sys.exit(str(error))
     for point in entry_points(group="passlab.commands"):

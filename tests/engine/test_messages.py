@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from autograder.engine import engine, messages
 from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
-from passlab.process.messages import Garbled
+from passlab.process.messages import MessageError
 from tests.support import amounts
 from tests.support.parts import places, put
 
@@ -80,7 +80,7 @@ def test_a_message_fits_or_is_garbled(form):
     @FUZZ
     @given(bad(form))
     def odd(text):
-        with contextlib.suppress(Garbled):
+        with contextlib.suppress(MessageError):
             assert isinstance(messages.reader(form)(text), form)
 
     odd()

@@ -30,7 +30,7 @@ from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
 from passlab.judge import Case, run, unfit
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 
 def serve(shell: Shell, control: socket.socket, questions: list[socket.socket]) -> None:
@@ -133,14 +133,14 @@ class _Notebook:
         deadline = now + 2 * (now - self.start) + self.seconds
         order = {"skip": sorted(self.skip), "failed": self.failed, "seconds": self.seconds}
         for control, _ in children:
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(ClosedError):
                 send(control, order)
         for control, pid in children:
             try:
                 receive(control, deadline)
-            except Late:
+            except DeadlineError:
                 os.kill(pid, signal.SIGKILL)
-            except (Gone, Garbled):  # its question tells
+            except (ClosedError, MessageError):  # its question tells
                 pass
 
     def _close_all_but(self, questions: Collection[socket.socket]) -> None:
@@ -179,7 +179,7 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> NoReturn:
             for question in select.select(list(questions), [], [])[0]:
                 try:
                     head, payload = receive(question)
-                except Gone:
+                except ClosedError:
                     del questions[question]
                     continue
                 if question not in answers:

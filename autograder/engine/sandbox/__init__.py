@@ -36,7 +36,7 @@ from typing import IO, NamedTuple
 
 from autograder.engine.sandbox import cgroups, landlock, linux, seccomp
 from autograder.engine.sandbox.cgroups import Group
-from passlab import place
+from passlab import course_paths
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -117,7 +117,7 @@ def _visible(role: str) -> set[str]:
 
 def _roots() -> list[Path]:
     """Return the folders of the project and, if it lies elsewhere, of the course."""
-    return list(dict.fromkeys((ROOT, place.course())))
+    return list(dict.fromkeys((ROOT, course_paths.course())))
 
 
 def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}",
         "PYTHONDONTWRITEBYTECODE": "1",
-        **({"PASSLAB_COURSE": str(own)} if (own := place.own()) else {}),
+        **({"PASSLAB_COURSE": str(own)} if (own := course_paths.external_course()) else {}),
         _SEEN: json.dumps(list(paths)),
         **extra,
     }

@@ -47,7 +47,7 @@ from passlab.graph.registry import COMPILERS, compiler
 from passlab.judge import PATIENCE
 from passlab.notebook import ui
 from passlab.process.forking import settle
-from passlab.process.messages import Garbled, Gone, receive, send
+from passlab.process.messages import ClosedError, MessageError, receive, send
 
 #: Judging one question takes seconds of CPU time; only a hostile value takes longer. Graphs and modules run elsewhere,
 #: and pay for themselves.
@@ -101,7 +101,7 @@ class Verifier:
     def _handle(self, sock: socket.socket) -> None:
         try:
             head, payload = receive(sock)
-        except Gone:
+        except ClosedError:
             self.select.unregister(sock)
             return
         if "cases" in head:
@@ -175,13 +175,13 @@ class Verifier:
         try:
             found, _ = receive(pipe, request.deadline + 1, 0, reader(Found))
             if found.verdicts.keys() != set(group):
-                raise Garbled("verdicts on other questions")
+                raise MessageError("verdicts on other questions")
             if len(self.findings) > MOST_FINDINGS:
                 self.findings.clear()
             self.findings |= {key: CaseFindings.of(kept) for key, kept in found.fresh}
             self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
             request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
-        except (Gone, Garbled):
+        except (ClosedError, MessageError):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]
             elif request.searching:  # a known wrong answer, stopped inside a compiler, can crash it, too

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from passlab.process.telling import telling
+from passlab.process.error_text import last_line
 
 
 class Unreachable(ImportError):
@@ -87,7 +87,7 @@ class Compiler:
 
     def why(self, error: Exception) -> str:
         """Return the message of a failed build or run, or ""."""
-        return telling(str(error))
+        return last_line(str(error))
 
     def targets(self) -> tuple[str, ...]:
         """Return the targets that modules can be built for and run on here."""

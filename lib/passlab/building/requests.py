@@ -40,7 +40,7 @@ from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
 from passlab.process.clock import PATIENCE
-from passlab.process.messages import Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, receive, send
 from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
 __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
@@ -194,13 +194,13 @@ def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
         control = _control(flavour)
         try:
             return talk(flavour, control, head, parts, seconds, name)
-        except (OSError, Gone):  # killed, or out of memory
+        except (OSError, ClosedError):  # killed, or out of memory
             _give_up(flavour, control)
     return Built([], "The process that builds modules ended twice. Try again.", "crash")
 
 
 def _request(control: socket.socket) -> Child:
-    """Return a child that is ready for a request. Raises Gone, OSError, Unreachable."""
+    """Return a child that is ready for a request. Raises ClosedError, OSError, Unreachable."""
     child, reply = request(control, time.monotonic() + _START_SECONDS)
     if "unreachable" in reply:
         child.sock.close()
@@ -244,14 +244,14 @@ class _Talk:
 
     def cpu(self) -> float:
         """Return the CPU seconds that the child has spent; by the clock where the system does not tell, or no more."""
-        with contextlib.suppress(Gone, OSError):
+        with contextlib.suppress(ClosedError, OSError):
             self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS)
         if math.isnan(self.spent):
             self.spent = time.monotonic() - self.start
         return self.spent
 
     def send(self, head: dict, *parts: Any) -> None:
-        with contextlib.suppress(Gone):  # the cause is read next
+        with contextlib.suppress(ClosedError):  # the cause is read next
             send(self.child.sock, head, *parts, deadline=self.deadline)
 
     def receive(self) -> tuple[dict, memoryview]:
@@ -274,10 +274,10 @@ class _Talk:
             self.stage = "run" if message["stage"] == "run" else "build"
 
     def _wait(self) -> None:
-        """Wait for a message. Raises Late after the child's seconds, or PATIENCE times as many by the clock."""
+        """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times as many by the clock."""
         while not select.select([self.child.sock], [], [], max(0.0, min(self.seconds - self.spent, 60.0)) + 0.01)[0]:
             if self.cpu() >= self.seconds or time.monotonic() > self.deadline:
-                raise Late("it used up its time")
+                raise DeadlineError("it used up its time")
 
     def _late(self) -> str:
         name = registry.compiler(self.flavour).who
@@ -290,7 +290,7 @@ def _told(control: socket.socket) -> Iterator[None]:
     """Raise _Stopped for a malformed message from a module; raise like `_request` if the helper has ended."""
     try:
         yield
-    except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+    except (ClosedError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         _request(control).sock.close()
         message = "The module wrote into the connection of the process that ran it."
         raise _Stopped(message, "crash") from None

@@ -27,10 +27,10 @@ from passlab.building.compiler import Compiler, Executor, Failed, Unreachable
 from passlab.building.requests import MEMORY_GIB, MOST_TENSORS, too_much
 from passlab.graph import registry
 from passlab.process.clock import cpu_time
+from passlab.process.error_text import last_line
 from passlab.process.forking import settle
 from passlab.process.messages import receive, send
 from passlab.process.server import Server
-from passlab.process.telling import telling
 
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
@@ -171,11 +171,11 @@ def main(flavour: str, number: str) -> None:
         read = own.load()
     except Unreachable as why:
         message = str(why)
-        Server(control, _fork, lambda sock: send(sock, {"unreachable": message}), telling).serve()
+        Server(control, _fork, lambda sock: send(sock, {"unreachable": message}), last_line).serve()
         return
     own.rehearse()
     settle()
-    Server(control, _fork, lambda sock: answer(sock, own, read, _limit_memory), telling).serve()
+    Server(control, _fork, lambda sock: answer(sock, own, read, _limit_memory), last_line).serve()
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from dataclasses import replace
 from functools import cache, partial
 from types import ModuleType
 
-from passlab import given, place
+from passlab import course_paths, given
 from passlab.judge import Case, Exercise, Written, call_answer, cases_in
 
-_OWN = place.parts("lib/passlab/exercises")
+_OWN = course_paths.package_dirs("lib/passlab/exercises")
 __path__ += _OWN
 
 

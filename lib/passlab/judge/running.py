@@ -24,7 +24,7 @@ from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
 from passlab.process.clock import PATIENCE
-from passlab.process.telling import reason
+from passlab.process.error_text import reason
 
 
 class _Quiet(io.TextIOBase):

@@ -16,8 +16,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from passlab.process.error_text import reason
 from passlab.process.refusal import Refused
-from passlab.process.telling import reason
 from passlab.tvm.wire_parts import in_order, tensor
 
 _OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)

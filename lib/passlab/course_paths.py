@@ -12,7 +12,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def own() -> Path | None:
+def external_course() -> Path | None:
     """Return the folder of a course outside this project, or None. Raise NotADirectoryError if there is none."""
     named = os.environ.get("PASSLAB_COURSE")
     if not named or Path(named).resolve() == PROJECT:
@@ -27,10 +27,10 @@ def own() -> Path | None:
 
 def course() -> Path:
     """Return the folder of the course."""
-    return own() or PROJECT
+    return external_course() or PROJECT
 
 
-def parts(package: str) -> list[str]:
+def package_dirs(package: str) -> list[str]:
     """Return where a course of one's own keeps its part of a package, such as "lib/passlab/given"; [] without one."""
-    folder = own()
+    folder = external_course()
     return [str(folder / package)] if folder else []

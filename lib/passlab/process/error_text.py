@@ -15,7 +15,7 @@ _OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)')
 _MOST = 250
 
 
-def telling(text: str) -> str:
+def last_line(text: str) -> str:
     """Return the last line outside a stack, without places, short and without a full stop; "" where there is none."""
     lines = [line.strip() for line in text.split("\n")]
     lines = [line for line in lines if line and not _STACK.match(line)]
@@ -30,4 +30,4 @@ def reason(error: BaseException) -> str:
     """Return the sentence of an exception: its first line, or the one after a stack in it; "" where it has no text."""
     text = str(error).strip()
     stack = any(line.startswith(("Traceback", "Stack trace")) for line in text.split("\n"))
-    return telling(text if stack else text.split("\n")[0])
+    return last_line(text if stack else text.split("\n")[0])
