@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -365,6 +365,40 @@ class Work:
             )
 
 
+def _unusable_path() -> str:
+    """Return why the project or the course cannot be where it is, or ""."""
+    for path in (source.ROOT, source.COURSE):
+        if ":" in str(path):
+            return (
+                f"The path {path} contains a colon, which separates folders in Python's search path. Rename the "
+                "folder, or move the project."
+            )
+    return ""
+
+
+def _chosen(assignments: list[str] | None, known: Collection[str]) -> list[str]:
+    """Return the assignments to grade, all if none is named."""
+    chosen = assignments or sorted(known)
+    if unknown := [name for name in chosen if name not in known]:
+        _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
+    return chosen
+
+
+def _build(release: bool, sample_class: bool) -> None:
+    """Build the notebooks, all for a release, otherwise what a new clone lacks; and the sample class."""
+    from autograder.authoring import notebooks
+
+    if release:
+        _print_written(notebooks.build())
+    elif not built.sources(source.COURSE):  # a new clone
+        notebooks.build(lessons=False)
+    if sample_class:
+        try:
+            samples.build()
+        except OSError as error:
+            _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
+
+
 @contextlib.contextmanager
 def _session(
     submissions,
@@ -386,29 +420,21 @@ def _session(
     """
     from passlab.notebook.workspace import writable_home
 
-    if why := no_device(device, scheduler):
+    if why := no_device(device, scheduler) or _unusable_path():
         _fail(why)
-    if ":" in f"{source.ROOT}{source.COURSE}":
-        _fail(
-            f"The path {source.ROOT if ':' in str(source.ROOT) else source.COURSE} contains a colon, which separates "
-            "folders in Python's search path. Rename the folder, or move the project."
-        )
     folder, run = _place(submissions)
     fresh = submissions is None and "PASSLAB_RUN" not in os.environ and not keep
     os.environ["PASSLAB_RUN"] = run
     if db:
         os.environ["PASSLAB_DB"] = db
     known = _known()
-    chosen = assignment or sorted(known)
-    if unknown := [name for name in chosen if name not in known]:
-        _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
+    chosen = _chosen(assignment, known)
     writable_home()
     with (
         _results(source.COURSE / run, submissions is None),
         tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
-        from autograder.authoring import notebooks
         from autograder.grading.class_run import Session, by_day, flavours
         from autograder.grading.gradebook import Failed
         from autograder.reports.feedback import draft
@@ -417,15 +443,7 @@ def _session(
             _clear(source.COURSE / run)
         if submissions is None:
             grader.expect(flavours(chosen))
-        if release:
-            _print_written(notebooks.build())
-        elif not built.sources(source.COURSE):  # a new clone
-            notebooks.build(lessons=False)
-        if submissions is None:
-            try:
-                samples.build()
-            except OSError as error:
-                _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
+        _build(release, sample_class=submissions is None)
         learners = _roster(roster, folder)
         try:
             classwork = collect(folder, known, Path(scratch), *_whose(learners))

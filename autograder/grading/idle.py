@@ -154,24 +154,14 @@ def _read(source: str) -> _Cell:
     cell.binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     cell.binds |= {s.get_name() for table in inner for s in table.get_symbols() if s.is_declared_global()}
     for node in ast.walk(tree):
+        cell.unseen |= _reads_unseen(node)
         match node:
             case ast.AugAssign(target=ast.Name(id=name)) if name in cell.binds:
                 cell.uses.add(name)
             case ast.Import(names=names):
-                for alias in names:
-                    cell.imported[alias.asname or alias.name.partition(".")[0]] = alias.name
-                    cell.unseen |= alias.name == "__main__"
+                cell.imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in names}
             case ast.ImportFrom(module=module, names=names):
                 cell.imported |= {alias.asname or alias.name: f"{module}.{alias.name}" for alias in names}
-                cell.unseen |= module == "__main__" or any(alias.name == "*" for alias in names)
-            case ast.Name(id=name) if name in _READS_ALL | _FRAMES:
-                cell.unseen = True
-            case ast.Attribute(attr=name) if name in _FRAMES:
-                cell.unseen = True
-            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
-                cell.unseen = True
-            case ast.Call(func=ast.Name(id="vars" | "dir"), args=[]):
-                cell.unseen = True
     named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     cell.data = cell.binds - {node.name for node in ast.walk(tree) if isinstance(node, named)} - cell.imported.keys()
     for statement in tree.body:
@@ -183,6 +173,24 @@ def _read(source: str) -> _Cell:
     reads = {node.id for node in _top(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     cell.defines -= reads
     return cell
+
+
+def _reads_unseen(node: ast.AST) -> bool:
+    """Return whether this may read any name of the notebook without saying which."""
+    match node:
+        case ast.Import(names=names):
+            return any(alias.name == "__main__" for alias in names)
+        case ast.ImportFrom(module=module, names=names):
+            return module == "__main__" or any(alias.name == "*" for alias in names)
+        case ast.Name(id=name):
+            return name in _READS_ALL | _FRAMES
+        case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            return True
+        case ast.Attribute(attr=name):
+            return name in _FRAMES
+        case ast.Call(func=ast.Name(id="vars" | "dir"), args=[]):
+            return True
+    return False
 
 
 def _unread(source: str) -> _Cell:

@@ -105,21 +105,7 @@ def parsed(content: bytes) -> bytes | str:
 
 def _document(content: bytes) -> dict[str, Any]:
     """Return a notebook file as nbformat 4."""
-    try:
-        text = content.decode("utf-8-sig")
-        if not text:
-            raise _Invalid("is empty.")
-        if text.count("{") + text.count("[") > MAX_PARTS:
-            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
-        data = json.loads(text)
-    except UnicodeDecodeError:
-        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
-    except json.JSONDecodeError as error:
-        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
-    except ValueError:
-        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
-    except RecursionError:
-        raise _Invalid("is nested too deeply to be a notebook.") from None
+    text, data = _json(content)
     if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
         raise _Invalid("is JSON, but not a notebook: it has no `nbformat`.")
     if not 1 <= data["nbformat"] <= 4:
@@ -135,6 +121,25 @@ def _document(content: bytes) -> dict[str, Any]:
         except Exception:  # a heading of level 10**10 becomes as many characters
             raise _Invalid("has an old notebook format and cannot be converted; open it and save it again.") from None
     return data
+
+
+def _json(content: bytes) -> tuple[str, Any]:
+    """Return the text of a file, and its value."""
+    try:
+        text = content.decode("utf-8-sig")
+        if not text:
+            raise _Invalid("is empty.")
+        if text.count("{") + text.count("[") > MAX_PARTS:
+            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+        return text, json.loads(text)
+    except UnicodeDecodeError:
+        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
+    except json.JSONDecodeError as error:
+        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
+    except ValueError:
+        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
+    except RecursionError:
+        raise _Invalid("is nested too deeply to be a notebook.") from None
 
 
 def _size(data: object) -> tuple[int, int]:

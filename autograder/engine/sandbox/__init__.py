@@ -182,12 +182,17 @@ def _bubblewrap(
     command += ["--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
+    return [*command, *_unprivileged(role)]
+
+
+def _unprivileged(role: str) -> list[str]:
+    """Return the end of bubblewrap's command line, so that the program has no capabilities."""
     if os.geteuid() != 0:
-        return [*command, "--unshare-user", "--"]
+        return ["--unshare-user", "--"]
     # Started by root, bubblewrap keeps all capabilities; changing the user drops them.
     user = str(USERS[role])
     drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
-    return [*command, "--", *drop, "--"]
+    return ["--", *drop, "--"]
 
 
 def launch(

@@ -274,7 +274,7 @@ class _Talk:
             self.stage = "run" if message["stage"] == "run" else "build"
 
     def _wait(self) -> None:
-        """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times as many by the clock."""
+        """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times that by the clock."""
         while not select.select([self.child.sock], [], [], max(0.0, min(self.seconds - self.spent, 60.0)) + 0.01)[0]:
             if self.cpu() >= self.seconds or time.monotonic() > self.deadline:
                 raise DeadlineError("it used up its time")

@@ -42,7 +42,7 @@ def _left(deadline: float | None) -> float | None:
 def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: float | None = None) -> None:
     """Send one message. `payload`: its parts, each bytes or a flat buffer of bytes. `deadline`: of `time.monotonic()`.
 
-    Raises ClosedError, DeadlineError, and, before it sends anything, MessageError if no receiver accepts so large a head.
+    Raises ClosedError, DeadlineError, and, before it sends anything, MessageError if the head is larger than MOST_HEAD.
     """
     text = json.dumps(head).encode()
     if len(text) > MOST_HEAD:
