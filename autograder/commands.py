@@ -124,9 +124,9 @@ def grade(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, replay, release
     ) as work:
         if replay:
-            found = work.session.replay(work.tasks)
-            Console().print(tables.changes(found) if found else "Every score is the same as the stored one.")
-            raise typer.Exit(1 if found or work.session.failures else 0)
+            changes = work.session.replay(work.tasks)
+            Console().print(tables.changes(changes) if changes else "Every score is the same as the stored one.")
+            raise typer.Exit(1 if changes or work.session.failures else 0)
         run = work.session.recorder.begin(seed)
         before = work.session.grade(work.tasks, run)
         if before:
@@ -159,9 +159,9 @@ def regrade(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=True
     ) as work:
         run = work.session.recorder.begin(seed)
-        found, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
+        changes, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
         console = Console(width=None if sys.stdout.isatty() else 140)
-        console.print(tables.changes(found) if found else "No score changes.")
+        console.print(tables.changes(changes) if changes else "No score changes.")
         if papers and not (yes or typer.confirm(f"Write the new scores of {len(papers)} submissions?")):
             console.print("Nothing was written.")
             raise typer.Exit(0)
@@ -264,8 +264,8 @@ def no_device(device: str, scheduler: str) -> str:
     import torch
 
     if torch.version.cuda is None:
-        found = f"this one is {torch.__version__}"
-        return f"--device cuda needs a torch with CUDA; {found}. Install one, or leave --device out."
+        version = torch.__version__
+        return f"--device cuda needs a torch with CUDA; this one is {version}. Install one, or leave --device out."
     if not torch.cuda.is_available():
         return "--device cuda needs an NVIDIA GPU, and torch finds none here: does nvidia-smi? Or leave --device out."
     return ""
@@ -569,9 +569,9 @@ def leaderboard(
         if seed is None:
             _fail(f"{day} has not been graded yet, so there is no stored seed: `passlab grade path`, or --seed.")
         try:
-            kept = entries.load(folder / "leaderboard.private.json")
-            kept.withdrawn = sorted({*kept.withdrawn, *(withdraw or ())} - {*(readmit or ())})
-            racing = [one for one in tasks if one.learner not in kept.withdrawn]
+            records = entries.load(folder / "leaderboard.private.json")
+            records.withdrawn = sorted({*records.withdrawn, *(withdraw or ())} - {*(readmit or ())})
+            racing = [one for one in tasks if one.learner not in records.withdrawn]
             with Engine(1, unsafe, device) as engine:
                 console.print(f"Running {len(racing)} compilers.", markup=False)
                 board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
@@ -580,11 +580,11 @@ def leaderboard(
         except (Unsafe, TimingError, ValueError) as error:
             _fail(str(error))
     when = f"{datetime.now():%Y-%m-%d %H:%M}"
-    standings = boards.standings(board, kept, handed_in, late, when, names)
+    standings = boards.standings(board, records, handed_in, late, when, names)
     about = boards.About(exercise, when, device if device != "cpu" else "", names, unsafe)
     for name, text in (("html", boards.page), ("json", boards.data)):
         (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, about), encoding="utf-8")
-    entries.save(folder / "leaderboard.private.json", kept)
+    entries.save(folder / "leaderboard.private.json", records)
     for one in standings:
         figure = f"{one.speedup:.2f} × as fast as eager" if one.speedup else one.why
         console.print(f"{one.rank or one.state:>9}  {one.name}: {figure}", markup=False)

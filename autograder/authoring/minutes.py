@@ -44,16 +44,16 @@ class Section(NamedTuple):
 
 def sections(path: Path) -> list[Section]:
     """Return the sections of an authored notebook."""
-    found: list[Section] = []
+    parts: list[Section] = []
     inside = False
     for cell in cells(path.read_text(encoding="utf-8")):
         if cell.markdown and (heading := _HEADING.search(cell.text)):
             marked = heading[2].endswith(STRETCH)
             inside = marked if len(heading[1]) < 3 else inside
-            found.append(Section(heading[2], [], marked or inside))
-        if found:
-            found[-1].cells.append(cell)
-    return found
+            parts.append(Section(heading[2], [], marked or inside))
+        if parts:
+            parts[-1].cells.append(cell)
+    return parts
 
 
 def _rounded(minutes: float) -> int:

@@ -76,9 +76,9 @@ class Report:
 def mutants(exercise_id: str, most: int, seed: int = 0) -> list[Mutant]:
     """Return up to `most` mutants of an exercise's reference, drawn from all, in the order of the text."""
     place = source.find(exercise_id)
-    found = {(m.before, m.after, m.line): m for m in _all(place.answer.text, place.answer.first)}
-    drawn = random.Random(f"{exercise_id} {seed}").sample(sorted(found), min(most, len(found)))
-    return sorted((found[key] for key in drawn), key=lambda m: (m.line, m.after))
+    by_line = {(m.before, m.after, m.line): m for m in _all(place.answer.text, place.answer.first)}
+    drawn = random.Random(f"{exercise_id} {seed}").sample(sorted(by_line), min(most, len(by_line)))
+    return sorted((by_line[key] for key in drawn), key=lambda m: (m.line, m.after))
 
 
 def try_all(exercise_id: str, most: int, seeds: Iterable[int] = range(3)) -> Report:
@@ -256,11 +256,11 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def _symbol(op: ast.AST) -> str:
     """Return an operator as it is written: "+" of ast.Add()."""
-    one, two = ast.Name("a", ast.Load()), ast.Name("b", ast.Load())
+    a, b = ast.Name("a", ast.Load()), ast.Name("b", ast.Load())
     if isinstance(op, ast.cmpop):
-        return ast.unparse(ast.Compare(one, [op], [two]))[1:-1].strip()
+        return ast.unparse(ast.Compare(a, [op], [b]))[1:-1].strip()
     assert isinstance(op, ast.operator)
-    return ast.unparse(ast.BinOp(one, op, two))[1:-1].strip()
+    return ast.unparse(ast.BinOp(a, op, b))[1:-1].strip()
 
 
 def main(names: list[str], as_json: bool, jobs: int, most: int, seeds: Iterable[int]) -> int:

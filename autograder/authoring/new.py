@@ -251,18 +251,18 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
     like: an exercise; the new one takes its flavour, and is a pass over FX if that one is. Raises ValueError with a
     sentence for an id that cannot be, or is taken; KeyError for an unknown `like`.
     """
-    found = _ID.fullmatch(exercise_id)
-    if not found:
+    match = _ID.fullmatch(exercise_id)
+    if not match:
         raise ValueError(
             f"{exercise_id!r} is not an id. Write the day, a dot and a name of small letters, digits and hyphens, such "
             "as day03.strength-reduction."
         )
-    day, name = found.groups()
+    day, name = match.groups()
     texts, flavour = _kind(like, day)
     home = source.COURSE
     listing = home / "lib/passlab/exercises" / day / "__init__.py"
-    there = exercises.of_day(day) if listing.exists() else ()
-    if any(exercise.id == exercise_id for exercise in there):
+    written = exercises.of_day(day) if listing.exists() else ()
+    if any(exercise.id == exercise_id for exercise in written):
         raise ValueError(f"There is already an exercise {exercise_id}.")
     if home == source.ROOT and not listing.exists():
         raise ValueError(
@@ -270,7 +270,7 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
             "PASSLAB_COURSE."
         )
     function = name.replace("-", "_")
-    notebook = there[0].notebook if there else "exercises"
+    notebook = written[0].notebook if written else "exercises"
     title = title or name.replace("-", " ").capitalize()
     values = {
         "id": exercise_id,

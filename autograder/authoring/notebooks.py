@@ -58,12 +58,12 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             continue
         if source.SOLUTION.begin in cell.source:
             answer = cell
-        elif (found := check_call(cell.source)) and answer is not None:
+        elif (check := check_call(cell.source)) and answer is not None:
             try:
-                exercise = exercises.find(found.exercise)
+                exercise = exercises.find(check.exercise)
             except KeyError as error:
-                raise ValueError(f"{path.name} checks {found.exercise!r}. {error.args[0]}") from None
-            name = found.exercise.split(".")[1]
+                raise ValueError(f"{path.name} checks {check.exercise!r}. {error.args[0]}") from None
+            name = check.exercise.split(".")[1]
             common = {"schema_version": 3, "task": False}
             answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
             cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
@@ -76,7 +76,8 @@ def _mark(nb: NotebookNode, path: Path) -> None:
 
 def _mark_written(nb: NotebookNode, path: Path) -> None:
     """Add nbgrader's metadata to the questions that a person grades: a text with its rubric, then the answer."""
-    known = {one.id: one for one in exercises.written(path.parent.name)} if path.parent.name in exercises.days() else {}
+    day = path.parent.name
+    known = {question.id: question for question in exercises.written(day)} if day in exercises.days() else {}
     texts = [cell for cell in nb.cells if cell.cell_type == "markdown"]
     for cell, following in zip_longest(texts, texts[1:]):
         if not (rubric := _RUBRIC.search(cell.source)):
@@ -189,8 +190,8 @@ def out_of_step(files: dict[Path, str]) -> list[str]:
             problems.append(f"{path.relative_to(root)} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
             problems.append(f"{path.relative_to(root)} differs from the build of its .py")
-    there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_release_files(root)]
-    problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
+    built = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_release_files(root)]
+    problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(built) if path not in files]
     return problems
 
 

@@ -153,12 +153,12 @@ WRITERS = ("perfect", "partly-right")
 
 def _prose_answers(path: Path) -> dict[str, str]:
     """Return the answers in prose of an authored notebook: grade id → text."""
-    found = {}
+    texts = {}
     for cell in source_notebook(path.parent.name, path.stem).cells:
         meta = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "markdown" and meta.get("solution"):
-            found[meta["grade_id"]] = unmarked(cell.source)
-    return found
+            texts[meta["grade_id"]] = unmarked(cell.source)
+    return texts
 
 
 def filled(path: Path, fill: Fill, prose: bool = False) -> str:

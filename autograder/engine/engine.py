@@ -332,7 +332,7 @@ class Engine:
     def _drop(self, backend: BackendProcesses | None) -> None:
         """Take a broken backend out of use; the next notebook of its flavour starts a new one."""
         with self.lock:
-            for flavour in [name for name, one in self.backends.items() if one is backend]:
+            for flavour in [name for name, other in self.backends.items() if other is backend]:
                 self.backends.pop(flavour).close()
 
     def _grade(
@@ -356,10 +356,10 @@ class Engine:
 
 def _flavour(job: Job) -> str:
     """Return the flavour of a notebook's exercises. Raises ValueError if they have several."""
-    found = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
-    if len(found) > 1:
-        raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(found)}.")
-    return found.pop() if found else "torch"
+    flavours_used = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
+    if len(flavours_used) > 1:
+        raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(flavours_used)}.")
+    return flavours_used.pop() if flavours_used else "torch"
 
 
 #: After one of these outcomes an answer gets no more test cases.
@@ -447,11 +447,11 @@ class _Run:
     def _lost_with_answers(self) -> set[int]:
         """Record and return the cells to skip because they may call an answer that timed out or ended its process."""
         lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
-        found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
-        for at, check in found.items():
+        causes = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
+        for at, check in causes.items():
             why = f"Not run: {check.answer}, which this cell may call, ended its process or exceeded the time limit."
             self.result.ran.setdefault(at, outputs.not_run(why))
-        return found.keys() - self.dead
+        return causes.keys() - self.dead
 
     def _ready(self, worker: Worker, form: type[Message]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""

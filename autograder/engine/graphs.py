@@ -273,7 +273,7 @@ class Disposable:
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
         """Raises Lost, wire.Refused."""
-        known = next((at for at, one in enumerate(self.programs) if one is program), None)
+        known = next((at for at, other in enumerate(self.programs) if other is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
         payload = wire.encode(asked)
         if known is None:
@@ -318,8 +318,8 @@ def _connect() -> Child:
     for _ in range(2):
         with contextlib.suppress(OSError, ClosedError, MessageError):
             assert _control, "`use` was called"
-            child, said = request(_control, time.monotonic() + _START_SECONDS)
-            if "ready" in said:
+            child, reply = request(_control, time.monotonic() + _START_SECONDS)
+            if "ready" in reply:
                 return child
             child.sock.close()
     raise Ended

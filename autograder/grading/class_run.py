@@ -216,12 +216,12 @@ class Session:
     def replay(self, submissions: Iterable[Submission]) -> list[Difference]:
         """Grade again on the same cases as last time; return the differences. Writes nothing."""
         known = [s for s in submissions if self.recorder.latest(s.learner, s.assignment)]
-        found = []
+        changes = []
         for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
             with self._only(paper.key):
                 new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
-                found += differences({paper.key: self.recorder.latest(*paper.key)}, {paper.key: new})
-        return found
+                changes += differences({paper.key: self.recorder.latest(*paper.key)}, {paper.key: new})
+        return changes
 
     def regrade(
         self, submissions: Iterable[Submission], run: Run, fresh: bool
@@ -231,8 +231,8 @@ class Session:
         found, changed = [], []
         for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):
             with self._only(paper.key):
-                if mine := differences(before, {paper.key: self.recorder.preview(paper)}):
-                    found += mine
+                if own_changes := differences(before, {paper.key: self.recorder.preview(paper)}):
+                    found += own_changes
                     changed.append(paper)
         return found, changed
 

@@ -76,8 +76,8 @@ def shares(folder: Path, learners: int, most: int = 0) -> Callable[[], Share]:
             f"there are more than {{}} of this learner's, which is the share of each in what is free in {folder}. This "
             "is the disk of who grades: make space there and try again."
         )
-    said = limit.format(f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes")
-    return lambda: Share(size, LEARNER_FILES, said)
+    size_text = limit.format(f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes")
+    return lambda: Share(size, LEARNER_FILES, size_text)
 
 
 def full(error: OSError, folder: Path) -> Full | None:

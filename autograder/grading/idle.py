@@ -125,11 +125,11 @@ def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool
 def dependent_cells(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
     """Return the keys of the cells that use one of the names, or a name that another such cell binds."""
     cells = {key: _read(source) for key, source in sources.items()}
-    names, found = set(names), set[int]()
-    while more := {key for key in cells.keys() - found if cells[key].uses & names or cells[key].unseen}:
-        found |= more
+    names, keys = set(names), set[int]()
+    while more := {key for key in cells.keys() - keys if cells[key].uses & names or cells[key].unseen}:
+        keys |= more
         names = names.union(*(cells[key].binds for key in more))
-    return found
+    return keys
 
 
 def names(expression: str) -> set[str]:
@@ -265,8 +265,8 @@ def _own(tree: ast.Module) -> set[str]:
                 if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                     pairs = list(zip(target.elts, node.value.elts, strict=False))
                 for name, value in pairs:
-                    made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
-                    (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))
+                    is_new = isinstance(value, _MAKES) and isinstance(name, ast.Name)
+                    (own if is_new else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr):
             borrowed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
     return own - borrowed

@@ -156,7 +156,7 @@ def extra_credit(assignment: str, cell: str) -> float:
 
 def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
     """Return the marks of automatic grading alone, before a person grades the notebook."""
-    found: dict[str, Mark] = {}
+    by_question: dict[str, Mark] = {}
     for index, cell in enumerate(nb.cells):
         meta = cell.metadata.get("nbgrader") or {}
         if meta.get("grade") or meta.get("task"):
@@ -166,5 +166,5 @@ def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
             elif ran and not meta.get("solution"):
                 points = 0.0 if ran.error or ran.died else float(meta["points"])
             extra = extra_credit(result.assignment, meta["grade_id"])
-            found[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
-    return Marks(found)
+            by_question[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
+    return Marks(by_question)

@@ -57,11 +57,11 @@ class Notebook(Struct):
 
 def read(path: Path) -> NotebookNode:
     """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
-    made = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
-    if isinstance(made, str):
-        raise Damaged(f"{path.name} {made}")
+    reply = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
+    if isinstance(reply, str):
+        raise Damaged(f"{path.name} {reply}")
     try:
-        return _notebook(messages.reader(Notebook)(made or b""))
+        return _notebook(messages.reader(Notebook)(reply or b""))
     except MessageError:
         raise Damaged(
             f"{path.name} was not read: that takes more than {bounded_call.SECONDS} seconds or "
@@ -72,17 +72,17 @@ def read(path: Path) -> NotebookNode:
 def _notebook(read: Notebook) -> NotebookNode:
     cells = []
     for cell in read.cells:
-        made: dict[str, Any] = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
+        node: dict[str, Any] = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
         if cell.grade_id is not None:
-            made["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
+            node["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
         if cell.cell_type == "code":
-            made |= {"execution_count": None, "outputs": msgspec.to_builtins(cell.outputs)}
-            for output in made["outputs"]:
+            node |= {"execution_count": None, "outputs": msgspec.to_builtins(cell.outputs)}
+            for output in node["outputs"]:
                 if "data" in output:
                     output["metadata"] = {}
         elif cell.attachments:
-            made["attachments"] = cell.attachments
-        cells.append(made)
+            node["attachments"] = cell.attachments
+        cells.append(node)
     return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
@@ -178,12 +178,12 @@ def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(name, str) or name in ids or not re.fullmatch(_ID, name):
             name = next(free for at in itertools.count(len(made)) if (free := f"submitted-{at}") not in ids)
         ids.add(name)
-        one = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
+        node = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
         if kind == "code":
-            one["outputs"] = _outputs(cell)
+            node["outputs"] = _outputs(cell)
         else:
-            one["attachments"] = _attachments(cell)
-        made.append(one)
+            node["attachments"] = _attachments(cell)
+        made.append(node)
     if (total := sum(len(cell["source"]) for cell in made)) > MAX_SOURCES:
         raise _Invalid(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
     return made
@@ -208,21 +208,21 @@ def _grade_id(cell: dict[str, Any]) -> str | None:
 
 
 def _outputs(cell: dict[str, Any]) -> list[dict[str, Any]]:
-    made = outputs.from_file(cell.get("outputs"))
-    for output in made:
+    shown = outputs.from_file(cell.get("outputs"))
+    for output in shown:
         if output["output_type"] == "error":
             del output["traceback"][MAX_LINES:]
         output.pop("execution_count", None)  # cells are numbered as they run
-    return made
+    return shown
 
 
 def _attachments(cell: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the attached pictures: name → MIME type → data."""
     attached = cell.get("attachments")
-    made: dict[str, dict[str, str]] = {}
+    pictures: dict[str, dict[str, str]] = {}
     for name, bundle in attached.items() if isinstance(attached, dict) else ():
         if isinstance(bundle, dict) and len(name) <= MAX_NAME:
             texts = {mime: _text(bundle.get(mime)) for mime in PICTURES}
-            if kept := {mime: _valid(text) for mime, text in texts.items() if text is not None}:
-                made[_valid(name)] = kept
-    return made
+            if bundle_of_texts := {mime: _valid(text) for mime, text in texts.items() if text is not None}:
+                pictures[_valid(name)] = bundle_of_texts
+    return pictures

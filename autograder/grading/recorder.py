@@ -141,17 +141,17 @@ class Recorder:
         """Return this folder's unfinished run, unless `seed` differs from its seed; otherwise start a new one."""
         unfinished = select(RUN).where(RUN.c.folder == self.folder, RUN.c.finished.is_(None))
         with self._transaction() as db:
-            there = db.execute(unfinished).one_or_none()
-            if there and seed not in (None, there.seed):
-                db.execute(RUN.update().where(RUN.c.id == there.id).values(finished=_now()))
-                there = None
-            if there is None:
+            row = db.execute(unfinished).one_or_none()
+            if row and seed not in (None, row.seed):
+                db.execute(RUN.update().where(RUN.c.id == row.id).values(finished=_now()))
+                row = None
+            if row is None:
                 fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
                 fresh["seed"] = secrets.randbits(SEED_BITS) if seed is None else seed
                 insert: Any = INSERT[db.dialect.name](RUN)
                 db.execute(insert.on_conflict_do_nothing(), fresh)
-                there = db.execute(unfinished).one()
-        return Run(there.id, there.seed, there.started)
+                row = db.execute(unfinished).one()
+        return Run(row.id, row.seed, row.started)
 
     def scratch_run(self, seed: int) -> Run:
         """Return a run for single submissions, which is finished from the start, so that it is never resumed."""

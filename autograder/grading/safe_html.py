@@ -33,8 +33,8 @@ MOST_COLOURED = 10**8
 
 def clean(text: str) -> str:
     """Return HTML without what runs, loads, or takes the place of the page around it."""
-    made = bounded_call.call(f"{cleaning.__name__}:cleaned", text) if _weight(text) <= MOST_HTML else None
-    return f"<p>{len(text):,} characters of HTML are not shown.</p>" if made is None else made
+    html = bounded_call.call(f"{cleaning.__name__}:cleaned", text) if _weight(text) <= MOST_HTML else None
+    return f"<p>{len(text):,} characters of HTML are not shown.</p>" if html is None else html
 
 
 def _weight(text: str) -> int:

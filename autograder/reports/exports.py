@@ -163,9 +163,9 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
     lines: list[Sequence[str]] = [COLUMNS]
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
-        given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
+        fields = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
         words = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
-        lines.append([harmless(field) for field in (*given, *words)])
+        lines.append([harmless(field) for field in (*fields, *words)])
     write(path, lines)
 
 

@@ -168,7 +168,7 @@ def _tokens(tree: ast.Module) -> list[str]:
 
 def _words(source: str) -> tuple[str, ...]:
     """Return the keywords of an answer, a cheap filter: answers with equal digests have equal keywords."""
-    return tuple(found[2] for found in _WORDS.finditer(source) if found[2]) if len(source) < 10_000 else ()
+    return tuple(match[2] for match in _WORDS.finditer(source) if match[2]) if len(source) < 10_000 else ()
 
 
 def digest(source: str) -> tuple[str, int]:
@@ -177,9 +177,9 @@ def digest(source: str) -> tuple[str, int]:
     Text that is not Python, is too long or too deeply nested, or takes too long to parse is compared without white
     space.
     """
-    made = bounded_call.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
-    if made:
-        return tuple(made)
+    reply = bounded_call.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
+    if reply:
+        return tuple(reply)
     text = "".join(source.split()).encode("utf-8", "replace")
     # As text, a node is about five characters.
     return hashlib.sha256(text).hexdigest(), len(text.decode()) // 5
@@ -212,14 +212,14 @@ def similar(
                 if size >= SHORT and (question, code) not in ignored:
                     groups[question, code].update(learners)
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
-    found = Similar()
+    result = Similar()
     for (question, _), group in groups.items():
         if len(group) > COMMON:
-            found.common.append((question, len(group)))
+            result.common.append((question, len(group)))
         else:
             for first, second in combinations(sorted(group), 2):
                 shared[first, second].append(question)
     pairs = [Pair(first, second, tuple(sorted(questions))) for (first, second), questions in shared.items()]
-    found.pairs = sorted(pairs, key=lambda p: (-len(p.questions), p.first, p.second))[:limit]
-    found.common.sort(key=lambda item: (-item[1], item[0]))
-    return found
+    result.pairs = sorted(pairs, key=lambda p: (-len(p.questions), p.first, p.second))[:limit]
+    result.common.sort(key=lambda item: (-item[1], item[0]))
+    return result

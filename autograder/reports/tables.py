@@ -40,12 +40,12 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
 
 def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
     """Return question → answers that are not evidence of copying: the stub and the reference."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for assignment in assignments:
         for exercise, place in source.places(assignment).items():
             name = exercise.split(".")[1]
-            found[name] = [source.blank(place.answer.text), reference_text(place)]
-    return found
+            texts[name] = [source.blank(place.answer.text), reference_text(place)]
+    return texts
 
 
 def line(paper: GradedSubmission) -> str:
@@ -53,8 +53,8 @@ def line(paper: GradedSubmission) -> str:
     who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:
         return f"{who}: not graded"
-    found = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
-    core, most, extra = (sum(getattr(each, part) for each in found) for part in ("core", "most", "extra"))
+    all_marks = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
+    core, most, extra = (sum(getattr(each, part) for each in all_marks) for part in ("core", "most", "extra"))
     more = f" and {extra:g} extra" if extra else ""
     return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
@@ -105,7 +105,7 @@ def show(
             console.print(f"{name}{safe(' '.join(notes))}", highlight=False)
 
 
-def changes(found: list[Difference]) -> Table:
+def changes(differences: list[Difference]) -> Table:
     """Return a table with the old and new points of each question that changes."""
     table = Table(title="What changes", title_justify="left")
     for column in ("learner", "assignment", "question"):
@@ -113,7 +113,7 @@ def changes(found: list[Difference]) -> Table:
     for column in ("old", "new", "of"):
         table.add_column(column, justify="right")
     table.add_column("why", overflow="fold")
-    for change in found:
+    for change in differences:
         verdict = change.new and change.new.verdict
         why = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
         old, new = (_points(score) for score in (change.old, change.new))

@@ -226,14 +226,14 @@ def _no_verdict(question: dict[str, Any]) -> Verdict:
     """Return the verdict on an answer whose results could not be judged: it earns nothing."""
     exercise = exercises.find(question["exercise"])
     message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."
-    held = dict.fromkeys(exercise.points, False)
+    verdicts = dict.fromkeys(exercise.points, False)
     text = f"{exercise.title}: 0 of {exercise.total:g} points\n{message}"
     return Verdict(
         exercise.id,
         0.0,
         exercise.total,
         question["seed"],
-        held,
+        verdicts,
         message,
         text=text,
         html=f"<pre>{text}</pre>",

@@ -107,8 +107,8 @@ def prepared(exercise_id: str, seed: int) -> Prepared:
 
 def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
     """Return the visible and then the hidden cases of an exercise, and the number of visible ones."""
-    found = prepared(exercise_id, seed)
-    return found.cases, found.visible
+    data = prepared(exercise_id, seed)
+    return data.cases, data.visible
 
 
 def payloads(exercise_id: str, seed: int) -> list[bytes]:
@@ -217,15 +217,15 @@ class Question:
     def _outcome(self, at: int) -> Outcome:
         """Return an outcome without its value. Of one in a hidden case, only the way in which it ended."""
         head, status = self.heads[at], self.heads[at]["status"]
-        given = status if status in ("ok", "timeout", "stub") else "raised"
+        kind = status if status in ("ok", "timeout", "stub") else "raised"
         if at < self.visible:
-            return Outcome(given, None, head["error"], head["printed"], head["seconds"], head["in_place"])
+            return Outcome(kind, None, head["error"], head["printed"], head["seconds"], head["in_place"])
         error = out_of_time(self.exercise) if status == "timeout" else ENDED_ON_HIDDEN.get(status, "")
-        return Outcome("raised" if given == "stub" else given, None, error)
+        return Outcome("raised" if kind == "stub" else kind, None, error)
 
     def _key(self, at: int) -> Key:
-        said = f"{self.heads[at]['status']}\0{self._outcome(at).error}\0".encode()
-        return (self.exercise.id, self.seed, at, hashlib.sha256(said + self.values[at]).hexdigest())
+        text = f"{self.heads[at]['status']}\0{self._outcome(at).error}\0".encode()
+        return (self.exercise.id, self.seed, at, hashlib.sha256(text + self.values[at]).hexdigest())
 
     def _findings(self, exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
         at = len(self.by_case)

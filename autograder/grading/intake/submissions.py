@@ -384,9 +384,9 @@ class _Search:
         submission = self.work.submissions.get((learner, assignment))
         if submission is None or name not in submission.notebooks:
             return False
-        kept = submission.notebooks[name]
-        why = "is a later attempt" if _attempt(kept.name) else "is closer to the top"
-        submission.note(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
+        first = submission.notebooks[name]
+        why = "is a later attempt" if _attempt(first.name) else "is closer to the top"
+        submission.note(f"{inside} was not graded: there is also {_below(first, learner)}, which {why}.")
         return True
 
     def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:

@@ -76,13 +76,13 @@ def example_inputs(program: Any) -> tuple | None:
         return None
     if "inputs" in program.meta:
         return tuple(program.meta["inputs"])
-    gen, made = torch.Generator().manual_seed(0), []
+    gen, inputs = torch.Generator().manual_seed(0), []
     for node in program.graph.find_nodes(op="placeholder"):
         meta = node.meta.get("tensor_meta", node.meta.get("val"))
         if meta is None:
             return None
-        made.append(draw(torch.zeros(tuple(meta.shape), dtype=meta.dtype), gen))
-    return tuple(made)
+        inputs.append(draw(torch.zeros(tuple(meta.shape), dtype=meta.dtype), gen))
+    return tuple(inputs)
 
 
 def draw(like: Tensor, gen: torch.Generator, shape: Sequence[int] | None = None, dtype: Any = None) -> Tensor:

@@ -158,13 +158,13 @@ def compare(
         if b_shape != a_shape:
             return [Difference(f"{part} is {_outline(b)} before and {_outline(a)} after", part)]
         pairs = list(zip(left, right, strict=True))
-    found = []
+    differences = []
     for i, (x, y) in enumerate(pairs):
         difference = _compare_leaf(x, y, tolerance, part if len(pairs) == 1 else f"{part} {i}", errors)
         if difference:
             difference.part, difference.leaf = part, i
-            found.append(difference)
-    return found
+            differences.append(difference)
+    return differences
 
 
 def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Errors | None) -> Difference | None:

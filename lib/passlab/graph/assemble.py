@@ -94,8 +94,8 @@ def walk(visit: Generator) -> Any:
 
 def strongest(kinds: Iterable[str]) -> str:
     """Return the kind of a node that stands for several: compute, where one of them computes."""
-    found = set(kinds)
-    return next((kind for kind in ("compute", "control", "memory", "shape") if kind in found), "compute")
+    present = set(kinds)
+    return next((kind for kind in ("compute", "control", "memory", "shape") if kind in present), "compute")
 
 
 class Builder:

@@ -94,8 +94,8 @@ def part(value: Any, name: str, default: str = "") -> ModuleType | None:
 @cache
 def find_module(package: str, name: str) -> ModuleType | None:
     """Return the module `name` of a package of passlab, or None where the package has no such module."""
-    found = package and importlib.util.find_spec(f"passlab.{package}.{name}")
-    return load(f"{package}.{name}") if found else None
+    spec = package and importlib.util.find_spec(f"passlab.{package}.{name}")
+    return load(f"{package}.{name}") if spec else None
 
 
 def compiler(flavour: str) -> Any:

@@ -91,8 +91,8 @@ def _withheld(name: str) -> bool:
 
 
 def _function(name: str) -> FunctionType:
-    found = pkgutil.resolve_name(name)
-    inner = inspect.unwrap(getattr(found, "__init__") if isinstance(found, type) else found)  # noqa: B009
+    value = pkgutil.resolve_name(name)
+    inner = inspect.unwrap(getattr(value, "__init__") if isinstance(value, type) else value)  # noqa: B009
     if not isinstance(inner, FunctionType):
         raise ValueError(f"{name} cannot be closed: it is not written in Python. Close the function that calls it.")
     return inner

@@ -162,11 +162,11 @@ class Judgement:
     @property
     def verdicts(self) -> dict[str, bool]:
         """Return verdict → whether it holds on every case about it (False where no case reached it)."""
-        held = {}
+        by_verdict = {}
         for verdict in self.exercise.points:
             about = [f.ok for f in self.findings if f.verdict == verdict]
-            held[verdict] = bool(about) and all(about)
-        return held
+            by_verdict[verdict] = bool(about) and all(about)
+        return by_verdict
 
     @property
     def points(self) -> float:

@@ -25,8 +25,8 @@ def templates() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    return made.get_template("cards.html").module
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    return environment.get_template("cards.html").module
 
 
 class Card:

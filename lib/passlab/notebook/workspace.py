@@ -140,9 +140,9 @@ def prepare(root: Path) -> list[str]:
                 del nb["metadata"]["passlab"]["copied"]
             _write(nb, target)
             fresh.append(name)
-        elif source in changed or ((mine := _read(target)) and _is_release(mine, nb)):
+        elif source in changed or ((copied := _read(target)) and _is_release(copied, nb)):
             continue
-        elif mine and _untouched(mine):
+        elif copied and _untouched(copied):
             _write(nb, target, replace=True)
             replaced.append(name)
         elif beside := _beside(nb, target):
@@ -157,10 +157,10 @@ def prepare(root: Path) -> list[str]:
     return notes
 
 
-def _is_release(mine: dict, nb: dict) -> bool:
+def _is_release(copied: dict, nb: dict) -> bool:
     """Return whether a copy was made from this release, or its owner has brought it up to it."""
-    same = [key for key in ("copied", "release") if _stamp(mine, key) and _stamp(mine, key) == _stamp(nb, key)]
-    return bool(same) or _digest(mine) == _digest(nb)
+    same = [key for key in ("copied", "release") if _stamp(copied, key) and _stamp(copied, key) == _stamp(nb, key)]
+    return bool(same) or _digest(copied) == _digest(nb)
 
 
 def writable_home() -> None:

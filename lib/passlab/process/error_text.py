@@ -21,9 +21,9 @@ def last_line(text: str) -> str:
     lines = [line for line in lines if line and not _STACK.match(line)]
     if not lines:
         return ""
-    said = _BEFORE.sub("", _OPERATOR.sub(r"\1", lines[-1]), count=1).rstrip(". ")
-    said = "".join(c if c.isprintable() else " " for c in said)
-    return said if len(said) <= _MOST else f"{said[:_MOST]}…"
+    sentence = _BEFORE.sub("", _OPERATOR.sub(r"\1", lines[-1]), count=1).rstrip(". ")
+    sentence = "".join(c if c.isprintable() else " " for c in sentence)
+    return sentence if len(sentence) <= _MOST else f"{sentence[:_MOST]}…"
 
 
 def reason(error: BaseException) -> str:

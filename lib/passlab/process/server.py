@@ -50,11 +50,11 @@ def request(control: socket.socket, deadline: float) -> tuple[Child, dict[str, A
         with theirs:
             socket.send_fds(control, [_FORK], [theirs.fileno()])
         number = receive(ours, deadline)[0]["number"]
-        said, _ = receive(ours, deadline)
+        reply, _ = receive(ours, deadline)
     except BaseException:
         ours.close()
         raise
-    return Child(ours, number), said
+    return Child(ours, number), reply
 
 
 def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
@@ -153,9 +153,9 @@ class Server:
         self.poll.register(sock, 0)  # a hang-up is reported for any mask
 
     def _read_output(self, child: _Child, fd: int) -> None:
-        said = os.read(fd, 2**16) if fd == child.noise else b""
-        if said:
-            child.output = (child.output + said)[-_MOST_OUTPUT:]
+        data = os.read(fd, 2**16) if fd == child.noise else b""
+        if data:
+            child.output = (child.output + data)[-_MOST_OUTPUT:]
         else:  # it has ended, or its client has gone
             self._finish(child)
 
@@ -167,9 +167,9 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        said = self.summary(child.output.decode(errors="replace"))
+        error = self.summary(child.output.decode(errors="replace"))
         with contextlib.suppress(ClosedError, TimeoutError):
-            send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
+            send(child.sock, {"ended": code, "said": error}, deadline=time.monotonic() + 1)
         child.sock.close()
 
 
