@@ -47,6 +47,20 @@ for pid in glob.glob("/proc/[0-9]*"):
         seen["processes"].append([os.stat(pid).st_uid, open(pid + "/cmdline").read().replace("\\0", " ")])
     except OSError:
         pass  # it has ended
+seen["leaks"], seen["files read"] = [], 0
+marks = [("hidden" + "marker").encode(), ("solution" + "marker").encode()]
+for folder, folders, names in os.walk("/"):
+    folders[:] = [name for name in folders if os.path.join(folder, name) not in ("/proc", "/sys", "/dev")]
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) < 2_000_000:
+                with open(path, "rb") as file:
+                    text = file.read()
+                seen["files read"] += 1
+                seen["leaks"] += [path] * any(mark in text for mark in marks)
+        except OSError:
+            pass  # it may not be read
 seen["user"] = [os.getuid(), *os.getgroups()]
 seen["capabilities"] = [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]
 json.dump(seen, open("spy.json", "w"))
@@ -161,7 +175,7 @@ def seen(room):
     panel.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
     ada.page.get_by_role("menuitem", name="Run", exact=True).click()
     ada.page.get_by_role("menuitem", name=re.compile("^Run All Cells")).first.click()
-    expect(panel.get_by_text("the spy is done")).to_be_attached()
+    expect(panel.get_by_text("the spy is done")).to_be_attached(timeout=120_000)  # it reads every file
     ada.page.keyboard.press("Control+s")
     for _ in range(300):
         if "the spy is done" in str(nbformat.read(file, as_version=4).cells[-1].outputs):
@@ -184,6 +198,11 @@ def test_a_learner_sees_no_solution_and_no_hidden_case(room, seen):
     assert seen["packages"] == [True, True, False], "passlab and nbgrader are there, autograder is not"
     assert seen[tiny.ROOT] == [".venv"] and seen[tiny.ROOT / "solutions"] == "FileNotFoundError"
     assert seen["/root"] in ("FileNotFoundError", [".pyenv"]), "no more of it than the interpreter"
+
+
+def test_a_learner_who_reads_every_file_finds_no_solution_and_no_hidden_case(room, seen):
+    assert seen["files read"] > 1000, "the packages, at least, can be read"
+    assert seen["leaks"] == []
 
 
 def test_a_learner_sees_no_others_files(room, seen):
