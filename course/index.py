@@ -101,10 +101,10 @@ equivalent(before, after)
 # | verdict | the question it answers |
 # |---|---|
 # | valid | is the result a well-formed graph? |
-# | same | does it compute the same function, on ordinary and on nasty inputs? |
-# | did | did the pass do what it must? |
-# | spared | did it leave alone what it must not touch? |
-# | cost | did it save what it promised? |
+# | equivalent | does it compute the same function, on ordinary and on nasty inputs? |
+# | complete | did the pass do everything that it must? |
+# | precise | did it leave alone what it must not touch? |
+# | efficient | did it save what it promised? |
 #
 # Where one is missing you get a sentence, a small graph, and the number of the hint that helps. `hint("day03.cse")`
 # opens one hint at a time, `smaller("day03.dce")` shows a smaller version of a question (the hardest have one),

@@ -87,8 +87,7 @@ check("$id", $name)
 from passlab.judge import Case, Finding
 
 
-def cases():
-    return [Case("two numbers", lambda: ([1, 2],), expect=[2, 4])]
+two = Case("two numbers", lambda: ([1, 2],), expect=[2, 4])
 
 
 def judge(case, value):
@@ -96,14 +95,13 @@ def judge(case, value):
 ''',
     "hidden": '''"""Hidden cases and answers of $id."""
 
-import random
-
 from autograder.authoring.answers import edited, right
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 
-def hidden(seed):
-    numbers = random.Random(seed).sample(range(3, 100), 5)
+@drawn
+def lists(rng):
+    numbers = rng.sample(range(3, 100), 5)
     return [Case("drawn", lambda: (numbers,), expect=[2 * number for number in numbers])]
 
 
@@ -157,46 +155,43 @@ from passlab.fx.cases import case, expecting, graph, least, most
 judge = expecting()
 
 
-def cases():
-    def twice(m, x):
-        return torch.relu(torch.neg(torch.neg(x)))
+@case("negated twice", graph(..., (2, 3)), did=[most("neg", 0, "The two cancel.", dead=True)])
+def twice(m, x):
+    return torch.relu(torch.neg(torch.neg(x)))
 
-    def once(m, x):
-        return torch.neg(torch.relu(torch.neg(x)))
 
-    return [
-        case("negated twice", graph(twice, (2, 3)), did=[most("neg", 0, "The two cancel.", dead=True)]),
-        case("negated once", graph(once, (2, 3)), spared=[least("neg", 2, "Something is between the two.")]),
-    ]
+@case("negated once", graph(..., (2, 3)), spared=[least("neg", 2, "Something is between the two.")])
+def once(m, x):
+    return torch.neg(torch.relu(torch.neg(x)))
 ''',
     "hidden": '''"""Hidden cases and answers of $id."""
-
-import random
 
 import torch
 from torch import fx
 
 from autograder.authoring.answers import edited, right
 from passlab.fx.cases import case, graph, least, most
+from passlab.judge import drawn
 
 
-def hidden(seed):
-    times = random.Random(seed).randrange(2, 5) * 2
+@drawn
+def chains(rng):
+    times = rng.randrange(2, 5) * 2
+    cancel = most("neg", 0, "All of them cancel.", dead=True)
 
+    @case(f"negated {times} times", graph(..., (3, times)), did=[cancel])
     def often(m, x):
         for _ in range(times):
             x = torch.neg(x)
         return x.abs()
 
-    def shared(m, x):
-        y = torch.neg(x)
-        return y * torch.neg(y)
+    return [often]
 
-    cancel = most("neg", 0, "All of them cancel.", dead=True)
-    return [
-        case(f"negated {times} times", graph(often, (3, times)), did=[cancel]),
-        case("the first is read", graph(shared, (2, 2)), spared=[least("neg", 1, "A product reads it.")]),
-    ]
+
+@case("the first is read", graph(..., (2, 2)), spared=[least("neg", 1, "A product reads it.")])
+def shared(m, x):
+    y = torch.neg(x)
+    return y * torch.neg(y)
 
 
 @right("an interpreter builds the graph anew")

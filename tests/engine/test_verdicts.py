@@ -17,7 +17,7 @@ from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.building import requests
 from passlab.equivalence import locating
-from passlab.judge import MEANING, VERDICTS, Case, Exercise, Finding
+from passlab.judge import MEANING, VERDICTS, WORDS, Case, Exercise, Finding
 from passlab.process.messages import receive, send
 
 CASES = [
@@ -71,8 +71,8 @@ def verdict(*outcomes: tuple[dict, bytes]) -> Verdict:
     return question(*outcomes).verdict(SimpleNamespace(name=lambda *_: ""))
 
 
-def test_every_verdict_has_a_meaning_and_a_sentence_for_hidden_cases():
-    assert tuple(MEANING) == tuple(verdicts.ON_HIDDEN) == VERDICTS
+def test_every_verdict_has_a_word_a_meaning_and_a_sentence_for_hidden_cases():
+    assert tuple(WORDS) == tuple(MEANING) == tuple(verdicts.ON_HIDDEN) == VERDICTS
 
 
 VISIBLE = (ok(4), ok(0))

@@ -220,13 +220,6 @@ def spelled_out(gm, slope):
     return _swap(gm, slope)
 
 
-def _also(condition):
-    """Return an edit: calls of something `called` that fits the condition are taken for ReLUs, too."""
-    called = 'gm.get_submodule(node.target) if node.op == "call_module" else node.target'
-    test = f'node.op.startswith("call") and (called := {called}) and {condition}'
-    return "continue", f"if {test}:\n    inplace = False\nelse:\n    continue"
-
-
 modules_only = edited(
     "did", "looks at modules alone", ('("relu", "relu_")', "()"), ("(torch.relu, torch.relu_, F.relu)", "()")
 )
@@ -260,6 +253,15 @@ leaky_method = edited(
         'gm.graph.call_method("leaky_relu", (x, slope)) if node.op == "call_method" else ...(F.leaky_relu, ...)',
     ),
 )
+
+
+def _also(condition):
+    """Return an edit: calls of something `called` that fits the condition are taken for ReLUs, too."""
+    called = 'gm.get_submodule(node.target) if node.op == "call_module" else node.target'
+    test = f'node.op.startswith("call") and (called := {called}) and {condition}'
+    return "continue", f"if {test}:\n    inplace = False\nelse:\n    continue"
+
+
 by_node_name = edited(
     "spared",
     "goes by a node's name: swaps whatever is called relu in the graph",

@@ -21,7 +21,7 @@ from passlab.graph.registry import compiler
 from passlab.judge.closing import Closed, reopen
 from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
-from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
 from passlab.process.clock import PATIENCE
 from passlab.process.error_text import reason
@@ -264,6 +264,8 @@ def conclude(
         least = 10 ** (len(str(printed)) - 1)
         result.notes.append(f"Your code printed {least:,} characters or more while it was checked; they are not shown.")
     if not result.points and any(result.verdicts.values()):
-        result.notes.append("No law counts as long as “did” is lost on every case: doing nothing keeps the others.")
+        result.notes.append(
+            f"No law counts as long as “{WORDS['did']}” is lost on every case: doing nothing keeps the others."
+        )
     result.seconds = time.perf_counter() - start
     return result

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The five verdicts, in the order in which a pass has to earn them.
+#: The keys of the five verdicts, in the order in which a pass has to earn them.
 VERDICTS = ("valid", "same", "did", "spared", "cost")
 
+#: What readers see in place of the keys.
+WORDS = {"valid": "valid", "same": "equivalent", "did": "complete", "spared": "precise", "cost": "efficient"}
+
 MEANING = {
-    "valid": "the result is a well-formed graph",
-    "same": "it computes the same function",
-    "did": "it did what it must",
-    "spared": "it left alone what it must not touch",
-    "cost": "it saved what it promised",
+    "valid": "the result has the required form",
+    "same": "it computes the required function",
+    "did": "it does everything that is required",
+    "spared": "it changes and claims nothing that it must not",
+    "cost": "it is as small and as fast as required",
 }
 
 
@@ -84,8 +87,8 @@ class Exercise:
     `flavour`: the compiler that the notebook needs: "torch", or one of `passlab.graph.registry.COMPILERS`.
     `stretch`: a harder question beyond the day's core; its points are extra credit.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
-    `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:
-    verdict → the number of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
+    `meaning`: verdict → what it says here, where `MEANING` would be wrong or too vague. `helps`: verdict → the number
+    of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
     for learners who are stuck, or ""; its cases are those of `smaller_cases()`.
     """
 

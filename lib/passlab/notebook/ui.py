@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab import exercises
-from passlab.judge import MEANING, Exercise, Judgement, Written, judge
+from passlab.judge import MEANING, WORDS, Exercise, Judgement, Written, judge
 from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
@@ -108,10 +108,10 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
     points = f"{_number(result.points)} of {_number(result.total)} points"
     meanings = {**MEANING, **exercise.meaning}
-    verdicts = [(v, held, meanings[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
+    verdicts = [(WORDS[v], held, meanings[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
     lines = [f"{exercise.title}: {points}"]
-    for verdict, held, meaning, worth in verdicts:
-        lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{meaning} ({worth})")
+    for word, held, meaning, worth in verdicts:
+        lines.append(f"  {'✓' if held else '✗'} {word:<11}{meaning} ({worth})")
     where, drawn = "", None
     if finding is not None and finding.message:
         where = f" On the case “{finding.case}”." if finding.case else ""

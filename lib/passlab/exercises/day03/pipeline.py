@@ -14,6 +14,7 @@ from passlab.fx.cases import graph
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.stages import STAGES
 from passlab.judge import Case, Finding, as_decorator
+from passlab.judge.forms import why_not_a_list
 
 SWEEP = ("fold", "simplify", "cse", "dce")
 
@@ -44,9 +45,8 @@ def wiring(gm: fx.GraphModule) -> list[tuple]:
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
     before, stages = case.build()
-    if not (isinstance(value, tuple | list) and len(value) == 3):
-        got = f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
-        yield Finding("valid", False, f"Return three things: the graph, the order, the node counts. It returned {got}.")
+    if broken := why_not_a_list(value, "three things: the graph, the order, the node counts", 3):
+        yield Finding("valid", False, broken)
         return
     gm, order, counts = value
     broken = validate(before, gm)

@@ -18,6 +18,7 @@ from passlab import models
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical
 from passlab.judge import Case, Finding, as_decorator
+from passlab.judge.forms import why_not_a_name, why_not_groups
 from passlab.relay.groups import fused_groups
 from passlab.relay.translate import in_post_order, plain, to_relay
 
@@ -42,27 +43,16 @@ def right_groups(gm: fx.GraphModule) -> list[list[str]]:
     return [[names[at] for at in group] for group in fused_groups(module)]
 
 
-def _invalid(value: Any, gm: fx.GraphModule) -> str | None:
-    if not isinstance(value, list | tuple):
-        return f"The answer is a list of groups; it is of type {type(value).__name__}."
-    there = {n.name for n in gm.graph.nodes}
-    wanted = operations(gm)
-    may_be = {n.name for n in gm.graph.nodes if n.op.startswith("call_")}
-    seen: set[str] = set()
-    for group in value:
-        if not isinstance(group, list | tuple | set | frozenset):
-            return f"A group is a list of names of nodes; one here is {str(group)[:60]!r}."
-        for name in group:
-            if not isinstance(name, str):
-                return f"A group holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
-            if name not in may_be:
-                why = "which is not an operation" if name in there else "and the graph has no node of that name"
-                return f"A group holds {name[:60]!r}, {why}."
-            if name in seen:
-                return f"Node {name} is in two groups, or twice in one."
-            seen.add(name)
-    missing = [name for name in wanted if name not in seen]
-    return f"Node {missing[0]} is missing: a node that is not fused forms a group of one." if missing else None
+def _invalid(value: Any, gm: fx.GraphModule) -> str:
+    op_of = {n.name: n.op for n in gm.graph.nodes}
+
+    def why_not(name: Any) -> str:
+        tail = why_not_a_name(name, op_of)
+        return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
+
+    if isinstance(value, list | tuple):
+        value = [group for group in value if group not in ([], (), set())]
+    return why_not_groups(value, "names of nodes", why_not, every=operations(gm))
 
 
 def _first_split(groups: Any, others: Any, place: dict[str, int]) -> tuple[str, str] | None:
@@ -79,7 +69,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: each operation is in one group. `did`: the groups are those of FuseOps. `spared`: no large one."""
     [gm] = case.build()
     wrong = _invalid(value, gm)
-    yield Finding("valid", wrong is None, wrong or "", before=gm)
+    yield Finding("valid", not wrong, wrong, before=gm)
     if wrong:
         return
     place = {name: at for at, name in enumerate(operations(gm))}

@@ -24,11 +24,6 @@ EXERCISES = (
             "gm.parameters() and of gm.buffers() in a set that is left alone, and leave out storages of 0 bytes. The "
             "output node is a node like any other, so what it returns lives to the last step.",
         ),
-        meaning={
-            "valid": "the result gives ranges in steps of this graph",
-            "did": "no storage is missing or given up too early",
-            "spared": "none is kept too long, or is the caller's",
-        },
         helps={"valid": 3, "did": 2, "spared": 3},
         closed=("passlab.memory.storages.storages", "passlab.memory.liveness.liveness"),
     ),
@@ -80,11 +75,6 @@ EXERCISES = (
             "{n for a in addresses if a is not None for n in range(a // 32, (a + size - 1) // 32 + 1)} are the "
             "sectors. Beware of `if a`: address 0 is an address.",
         ),
-        meaning={
-            "valid": "the result is a pair of numbers",
-            "did": "every requested block is counted",
-            "spared": "no block too many is counted",
-        },
         helps={"did": 2, "spared": 2},
         closed=(
             "passlab.memory.cache.transactions",
@@ -109,13 +99,6 @@ EXERCISES = (
             "a slot, no view, the same size and dtype, and is needed until lower + 1 exactly. Choose with "
             'min(slots, key=lambda s: (width[s] < value["size"], abs(width[s] - value["size"]))).',
         ),
-        meaning={
-            "valid": "each value that needs a slot has one",
-            "same": "values that are live at once are apart",
-            "did": "no fewer slots are possible",
-            "spared": "what is still needed is not written over",
-            "cost": "the slots are not larger than needed",
-        },
         helps={"same": 1, "did": 2, "spared": 2, "cost": 3},
         closed=("passlab.memory.allocate.slots", "passlab.memory.allocate.colouring"),
     ),
@@ -135,12 +118,6 @@ EXERCISES = (
             "each access address = start + sum of steps[name] · the turn of that loop; line = address // cache['line'] "
             "belongs to set line % cache['sets'].",
         ),
-        meaning={
-            "valid": "the result is an order, and misses for each",
-            "did": "no miss is overlooked",
-            "spared": "no hit is counted as a miss",
-            "cost": "the order misses least of all",
-        },
         helps={"did": 2, "spared": 2, "cost": 3},
         closed=(
             "passlab.memory.cache.hits",
@@ -166,7 +143,6 @@ EXERCISES = (
             "second valley is not higher. Several outputs: merge their segments in the same way.",
         ),
         meaning={
-            "valid": "each task runs once, after what it reads",
             "did": "on graphs, the peak is nearly the lowest",
             "cost": "on trees, the peak is the lowest there is",
         },
@@ -196,11 +172,7 @@ EXERCISES = (
             "store min over v's layouts of the sum of the tables. At the end go back in reverse and look the choices "
             "up.",
         ),
-        meaning={
-            "valid": "each operation gets one of its layouts",
-            "did": "on trees, no choice is faster",
-            "cost": "on graphs, it takes at most 10 % longer",
-        },
+        meaning={"did": "on trees, no choice is faster", "cost": "on graphs, it takes at most 10 % longer"},
         helps={"did": 1, "cost": 2},
         closed=(
             "passlab.memory.layout.tree",
@@ -225,12 +197,6 @@ EXERCISES = (
             "Dijkstra's algorithm: heapq with (work, frozenset of the results that are there, steps so far), from the "
             "empty set on. A set that has been taken from the queue before is not looked at again.",
         ),
-        meaning={
-            "valid": "the schedule runs each task, after what it reads",
-            "did": "it keeps the budget",
-            "spared": "it runs nothing twice where the budget suffices",
-            "cost": "it does at most 10 % more than needed",
-        },
         helps={"did": 2, "cost": 3},
         closed=(
             "passlab.memory.remat.rematerialise",

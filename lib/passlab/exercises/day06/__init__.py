@@ -24,12 +24,7 @@ EXERCISES = (
             "Number the blocks by reverse_postorder(program, analysis.direction), put all the numbers into a heap, and "
             "always pop the smallest. Push the readers of a changed fact, unless they are waiting already.",
         ),
-        meaning={
-            "valid": "it is facts for each block, and visits",
-            "did": "the facts are the solution",
-            "same": "the visits that are told lead to these facts",
-            "cost": "few visits are enough",
-        },
+        meaning={"same": "the visits that are told lead to these facts"},
         helps={"valid": 1, "did": 2, "same": 1, "cost": 3},
         closed=(
             "passlab.dataflow.solver.solve",
@@ -50,11 +45,6 @@ EXERCISES = (
             "live = (live - {line.dest}) | set(line.args) for each line of reversed(block.instructions), starting with "
             "what is live after the block and the names that its terminator reads. Facts merge by union.",
         ),
-        meaning={
-            "valid": "it is two sets of variables for each block",
-            "did": "everything that is live is there",
-            "spared": "nothing else is",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=("passlab.dataflow.analyses.live_before",),
     ),
@@ -73,11 +63,6 @@ EXERCISES = (
             "is known, only one of the targets gets the fact, block.terminator.targets[0] for a number other than 0; "
             "the other gets None.",
         ),
-        meaning={
-            "valid": "the result is None or numbers for each block",
-            "did": "every constant and every unreached block is found",
-            "spared": "nothing is claimed that is not so",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.analyses.constants_after",
@@ -102,11 +87,6 @@ EXERCISES = (
             "an equation a variable can be replaced by an equal one; two variables with the same right side are equal. "
             "Repeat until nothing is new.",
         ),
-        meaning={
-            "valid": "the result is a list of instructions and variables",
-            "did": "every computation that value numbering finds redundant is there",
-            "spared": "no run contradicts a claim",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.equations.redundant",
@@ -131,12 +111,7 @@ EXERCISES = (
             "bias).min(). Compare node.args[0] is node.args[1] before you multiply corners, and let every operation "
             "that you have no rule for end in (-inf, inf).",
         ),
-        meaning={
-            "valid": "every node has a range, low and high",
-            "same": "no input leads out of a range",
-            "did": "the ranges are as narrow as the table's",
-            "spared": "where nothing is known, nothing is claimed",
-        },
+        meaning={"same": "no input leads out of a range"},
         helps={"same": 2, "did": 3, "spared": 3},
         closed=("passlab.dataflow.ranges.ranges", "passlab.exercises.day06.ranges.bounds"),
     ),
@@ -155,12 +130,7 @@ EXERCISES = (
             "A mean of n numbers up to m adds up to n · m first. For a layer, (weight.abs().sum(1) * m + "
             "bias.abs()).max() bounds every sum on the way; terms that cancel in the result do not cancel there.",
         ),
-        meaning={
-            "valid": "it is names of calls",
-            "same": "no input is found on which the plan overflows",
-            "did": "what is proved safe runs in float16",
-            "spared": "what is not proved safe does not",
-        },
+        meaning={"same": "no input is found on which the plan overflows"},
         helps={"same": 1, "did": 2, "spared": 3},
         closed=("passlab.dataflow.precision.plan", "passlab.exercises.day06.precision.reaches"),
     ),
@@ -180,12 +150,7 @@ EXERCISES = (
             "Without -1: both products are equal. max_pool2d: every side is at least the window, and becomes side // "
             "window.",
         ),
-        meaning={
-            "valid": "all nodes have shapes, and constraints can be read",
-            "same": "the formulas give the shapes that the graph has",
-            "did": "sizes at which the graph fails are refused",
-            "spared": "sizes at which it runs are accepted",
-        },
+        meaning={"same": "the formulas give the shapes that the graph has"},
         helps={"same": 2, "did": 3, "spared": 2},
         closed=("passlab.dataflow.shapes.shapes",),
     ),
@@ -205,7 +170,6 @@ EXERCISES = (
             "negative. Unlike trees, they extrapolate beyond the largest measured operator.",
         ),
         meaning={
-            "valid": "a number of seconds for every operator",
             "did": "the order of the operators is right",
             "spared": "it holds beyond the measured sizes",
             "cost": "the predictions are near",

@@ -23,7 +23,6 @@ EXERCISES = (
             "its own way and route.index(source) more links, since it may go on beyond that core.",
         ),
         meaning={
-            "valid": "it is six numbers by name",
             "did": "contention, energy and links are right",
             "same": "distance and depth follow what waits",
             "cost": "the cycles follow from the five numbers",
@@ -47,12 +46,6 @@ EXERCISES = (
             "all corners; take the first place where every core has enough free bytes. Not on every grid will the "
             "first shape of several with equally many cores do.",
         ),
-        meaning={
-            "valid": "each operation has a rectangle on the grid",
-            "did": "no core holds more than its memory",
-            "spared": "what fits on one core stays whole",
-            "cost": "it fits where cores must be shared",
-        },
         helps={"valid": 1, "did": 1, "spared": 3, "cost": 2},
     ),
     Exercise(
@@ -70,7 +63,6 @@ EXERCISES = (
             "if words × hops went down. The words of the two tasks alone tell; twenty thousand pairs take a second.",
         ),
         meaning={
-            "valid": "each task has a core of its own",
             "did": "words travel less far than row by row",
             "spared": "it does not depend on the numbers of tasks",
         },
@@ -91,11 +83,7 @@ EXERCISES = (
             "Make a table of trees and what FORMULAS says of them, with groups of every size from 1 to P: "
             'FORMULAS["two-phase"](cores, words, group=size). Return the tree that costs least.',
         ),
-        meaning={
-            "valid": "it is a tree towards core 0",
-            "did": "with few words it is near the bound",
-            "cost": "with many words it is near the bound",
-        },
+        meaning={"did": "with few words it is near the bound", "cost": "with many words it is near the bound"},
         helps={"valid": 1, "did": 2, "cost": 2},
         closed=(
             "passlab.wafer.collectives.star",
@@ -121,11 +109,6 @@ EXERCISES = (
             "the column. With room nothing shifts: in step k, column k sends its blocks of A to both sides along the "
             "rows, and row k its blocks of B along the columns.",
         ),
-        meaning={
-            "valid": "it is steps of moves between cores",
-            "did": "every core multiplies all its pairs, once",
-            "cost": "no block goes far, or twice over a link",
-        },
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=(
             "passlab.wafer.matmul.shift",
@@ -152,11 +135,7 @@ EXERCISES = (
             "you make: when the sum is the lowest so far, keep board.cores(). Late in the search only cores near each "
             "other are worth a trial.",
         ),
-        meaning={
-            "valid": "each task has a core of its own",
-            "did": "it is better than the greedy placement",
-            "cost": "it is far better than the greedy placement",
-        },
+        meaning={"did": "it is better than the greedy placement", "cost": "it is far better than the greedy placement"},
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=("passlab.wafer.placing.greedy", "passlab.wafer.placing.search"),
         seconds=20,
@@ -177,7 +156,6 @@ EXERCISES = (
             "for cores in strong scaling and 1 in weak scaling; at the first one below 0.5, compare halo and sums.",
         ),
         meaning={
-            "valid": "it has cycles, a side and two bends",
             "same": "the cycles of each side are right",
             "did": "the fastest side and the bends are found",
             "cost": "it is known what bends each curve",
