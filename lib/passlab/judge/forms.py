@@ -131,7 +131,7 @@ def why_not_groups(
     why_not: Callable[[Any], str],
     every: Iterable[Any] = (),
     kind: str = "node",
-    types: tuple[type, ...] = (list, tuple, set, frozenset),
+    types: tuple[type[Collection[Any]], ...] = (list, tuple, set, frozenset),
 ) -> str:
     """Return why a value is not a list of groups in which nothing occurs twice.
 

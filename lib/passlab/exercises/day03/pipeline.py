@@ -43,13 +43,13 @@ def wiring(gm: fx.GraphModule) -> list[tuple]:
     return [(n.op, n.target if n.op.startswith("call") else "", plain(n.args), plain(n.kwargs)) for n in place]
 
 
-def judge(case: Case, value: object) -> Iterator[Finding]:
+def judge(case: Case, value: Any) -> Iterator[Finding]:
     before, stages = case.build()
     if broken := why_not_a_list(value, "three things: the graph, the order, the node counts", 3):
         yield Finding("valid", False, broken)
         return
     gm, order, counts = value
-    broken = validate(before, gm)
+    broken = validate(before, gm) or ""
     order = [str(name) for name in order] if isinstance(order, tuple | list) else order
     if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
         broken = f"The order should name each of {list(stages)} once; yours is {order!r}."
