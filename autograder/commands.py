@@ -11,10 +11,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,13 +22,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.authoring import samples, source
 from autograder.grading import locks
-from autograder.grading.intake import Class, Damaged, Submission, collect
+from autograder.grading.intake import ClassWork, Damaged, Submission, collect
+from passlab.notebook import built
 
 if TYPE_CHECKING:
-    from autograder.engine.sandbox import Layer
-    from autograder.grading.class_run import Grader, Paper, Session
+    from autograder.engine.engine import Engine
+    from autograder.grading.class_run import GradedSubmission, Session
+    from autograder.grading.cluster import Cluster
     from autograder.grading.scores import Run
     from autograder.reports.exports import Learner
+    from autograder.reports.report import Layer
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
@@ -36,7 +39,7 @@ SAMPLES_RUN = f"{RUN}/samples"
 RESUME = "When that is mended, give the same command again: it grades what is left, on the same cases."
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str) -> NoReturn:
     Console(stderr=True).print(sentence, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(1)
 
@@ -121,9 +124,9 @@ def grade(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, replay, release
     ) as work:
         if replay:
-            found = work.session.replay(work.tasks)
-            Console().print(tables.changes(found) if found else "Every score is the same as the stored one.")
-            raise typer.Exit(1 if found or work.session.failures else 0)
+            changes = work.session.replay(work.tasks)
+            Console().print(tables.changes(changes) if changes else "Every score is the same as the stored one.")
+            raise typer.Exit(1 if changes or work.session.failures else 0)
         run = work.session.recorder.begin(seed)
         before = work.session.grade(work.tasks, run)
         if before:
@@ -156,9 +159,9 @@ def regrade(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=True
     ) as work:
         run = work.session.recorder.begin(seed)
-        found, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
+        changes, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
         console = Console(width=None if sys.stdout.isatty() else 140)
-        console.print(tables.changes(found) if found else "No score changes.")
+        console.print(tables.changes(changes) if changes else "No score changes.")
         if papers and not (yes or typer.confirm(f"Write the new scores of {len(papers)} submissions?")):
             console.print("Nothing was written.")
             raise typer.Exit(0)
@@ -242,11 +245,11 @@ def _whose(learners: dict[str, Learner]) -> tuple[dict[str, str], ...]:
     return tuple(unique)
 
 
-def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
+def _set_aside(classwork: ClassWork, learners: dict[str, Learner]) -> None:
     """Remove the submissions of learners who are not on the roster, if there is one, and note their names."""
-    for key in [key for key in found.submissions if learners and key[0] not in learners]:
-        found.submissions.pop(key)
-        found.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
+    for key in [key for key in classwork.submissions if learners and key[0] not in learners]:
+        classwork.submissions.pop(key)
+        classwork.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
 
 
 def no_device(device: str, scheduler: str) -> str:
@@ -261,31 +264,33 @@ def no_device(device: str, scheduler: str) -> str:
     import torch
 
     if torch.version.cuda is None:
-        found = f"this one is {torch.__version__}"
-        return f"--device cuda needs a torch with CUDA; {found}. Install one, or leave --device out."
+        version = torch.__version__
+        return f"--device cuda needs a torch with CUDA; this one is {version}. Install one, or leave --device out."
     if not torch.cuda.is_available():
         return "--device cuda needs an NVIDIA GPU, and torch finds none here: does nvidia-smi? Or leave --device out."
     return ""
 
 
-def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: str) -> Grader:
-    from autograder.engine.engine import Engine, Unsafe
-    from autograder.grading.cluster import Cluster, NoCluster
+def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: str) -> Engine | Cluster:
+    from autograder.engine import engine
+    from autograder.grading import cluster
 
     try:
-        return Cluster(scheduler, unsafe, without_tls) if scheduler else Engine(jobs, unsafe, device)
-    except NoCluster as error:
+        if scheduler:
+            return cluster.Cluster(scheduler, unsafe, without_tls)
+        return engine.Engine(jobs, unsafe, device)
+    except cluster.NoCluster as error:
         _fail(str(error))
-    except Unsafe as error:
+    except engine.Unsafe as error:
         _fail(f"{error} Untrusted code is not graded without it. If you trust these submissions, use --unsafe.")
 
 
 class Work:
     """A class that is being graded: its submissions, the folder for the results, and the grading session."""
 
-    def __init__(self, found: Class, roster: dict[str, Learner], chosen: list[str], known: dict, run: str):
-        self.found, self.roster, self.chosen, self.known, self.run = found, roster, chosen, known, run
-        self.submissions = {key: s for key, s in found.submissions.items() if key[1] in chosen}
+    def __init__(self, classwork: ClassWork, roster: dict[str, Learner], chosen: list[str], known: dict, run: str):
+        self.classwork, self.roster, self.chosen, self.known, self.run = classwork, roster, chosen, known, run
+        self.submissions = {key: s for key, s in classwork.submissions.items() if key[1] in chosen}
         self.session: Session
 
     @property
@@ -320,7 +325,7 @@ class Work:
             workers=f"{session.grader.jobs} at once",
             layers=sandbox.layers(),
             unsafe=session.grader.unsafe,
-            notes=self.found.notes | {"": [*self.found.notes.get("", ()), *notes]},
+            notes=self.classwork.notes | {"": [*self.classwork.notes.get("", ()), *notes]},
             unread=[(learner, f"{assignment}: {why}") for (learner, assignment), why in sorted(failures.items())],
             similar=similar(session.answers, tables.no_evidence(self.chosen)),
         )
@@ -330,12 +335,12 @@ class Work:
         unrecorded = "recorded" in session.missed.values()
         if not unrecorded and (session.recorded or not session.missed):
             session.recorder.finish(run)  # only now that the files exist: a killed run resumes and writes them
-        tables.show(self.found, self.submissions, scores, failures, self.chosen, self.known)
+        tables.show(self.classwork, self.submissions, scores, failures, self.chosen, self.known)
         self._tail(seconds, facts.layers)
         if unrecorded or len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)
 
-    def _tail(self, seconds: float, layers: list[Layer]) -> None:
+    def _tail(self, seconds: float, layers: Sequence[Layer]) -> None:
         from passlab.judge.words import listed
 
         console = Console(soft_wrap=True, highlight=False)
@@ -360,6 +365,40 @@ class Work:
             )
 
 
+def _unusable_path() -> str:
+    """Return why the project or the course cannot be where it is, or ""."""
+    for path in (source.ROOT, source.COURSE):
+        if ":" in str(path):
+            return (
+                f"The path {path} contains a colon, which separates folders in Python's search path. Rename the "
+                "folder, or move the project."
+            )
+    return ""
+
+
+def _chosen(assignments: list[str] | None, known: Collection[str]) -> list[str]:
+    """Return the assignments to grade, all if none is named."""
+    chosen = assignments or sorted(known)
+    if unknown := [name for name in chosen if name not in known]:
+        _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
+    return chosen
+
+
+def _build(release: bool, sample_class: bool) -> None:
+    """Build the notebooks, all for a release, otherwise what a new clone lacks; and the sample class."""
+    from autograder.authoring import notebooks
+
+    if release:
+        _print_written(notebooks.build())
+    elif not built.sources(source.COURSE):  # a new clone
+        notebooks.build(lessons=False)
+    if sample_class:
+        try:
+            samples.build()
+        except OSError as error:
+            _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
+
+
 @contextlib.contextmanager
 def _session(
     submissions,
@@ -381,57 +420,43 @@ def _session(
     """
     from passlab.notebook.workspace import writable_home
 
-    if why := no_device(device, scheduler):
+    if why := no_device(device, scheduler) or _unusable_path():
         _fail(why)
-    if ":" in f"{source.ROOT}{source.COURSE}":
-        _fail(
-            f"The path {source.ROOT if ':' in str(source.ROOT) else source.COURSE} contains a colon, which separates "
-            "folders in Python's search path. Rename the folder, or move the project."
-        )
     folder, run = _place(submissions)
     fresh = submissions is None and "PASSLAB_RUN" not in os.environ and not keep
     os.environ["PASSLAB_RUN"] = run
     if db:
         os.environ["PASSLAB_DB"] = db
     known = _known()
-    chosen = assignment or sorted(known)
-    if unknown := [name for name in chosen if name not in known]:
-        _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
+    chosen = _chosen(assignment, known)
     writable_home()
     with (
         _results(source.COURSE / run, submissions is None),
         tempfile.TemporaryDirectory(prefix="passlab-") as scratch,
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
-        from autograder.authoring import notebooks
         from autograder.grading.class_run import Session, by_day, flavours
         from autograder.grading.gradebook import Failed
         from autograder.reports.feedback import draft
 
         if fresh:  # the sample class gets a new gradebook every time
             _clear(source.COURSE / run)
-        if submissions is None and not scheduler:
-            grader.expect(flavours(chosen))
-        if release:
-            _print_written(notebooks.build())
         if submissions is None:
-            try:
-                samples.build()
-            except OSError as error:
-                _fail(f"The sample class cannot be written: {error}. Copy the project to a folder that you can write.")
+            grader.expect(flavours(chosen))
+        _build(release, sample_class=submissions is None)
         learners = _roster(roster, folder)
         try:
-            found = collect(folder, known, Path(scratch), *_whose(learners))
+            classwork = collect(folder, known, Path(scratch), *_whose(learners))
         except Damaged as error:
             _fail(str(error))
-        _set_aside(found, learners)
-        work = Work(found, learners, chosen, known, run)
-        if not work.submissions and not found.notes:
+        _set_aside(classwork, learners)
+        work = Work(classwork, learners, chosen, known, run)
+        if not work.submissions and not classwork.notes:
             _fail(
                 f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
             )
-        if submissions is not None and not scheduler:
+        if submissions is not None:
             grader.expect(flavours(by_day(work.tasks)))
         try:
             with _gradebook(chosen) as recorder, _bar(work) as advance:
@@ -450,7 +475,7 @@ def _gradebook(chosen: list[str]):
     from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
-        _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
+        _fail(f"{', '.join(stale)}: not built from the .py file of the same name. Run `passlab release` first.")
     try:
         config = source.settings()
         recorder = Recorder(config)
@@ -481,7 +506,7 @@ def _bar(work: Work):
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=len(work.submissions))
 
-        def advance(paper: Paper | None) -> None:
+        def advance(paper: GradedSubmission | None) -> None:
             bar.advance(task)
             if paper is not None:
                 above = bar.console if terminal.is_terminal and sys.stdout.isatty() else Console()
@@ -514,7 +539,7 @@ def leaderboard(
     The models are those of the class's last grading, from its stored seed.
     """
     from autograder.engine.engine import Engine, Unsafe
-    from autograder.engine.race import Broken, Race
+    from autograder.engine.timing import ModelTimer, TimingError
     from autograder.grading import entries
     from autograder.reports import leaderboard as boards
     from passlab import exercises
@@ -534,8 +559,8 @@ def leaderboard(
         _fail(f"{graded} does not exist: grade the class first (`passlab grade path`).")
     console = Console(soft_wrap=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
-        found = collect(graded, _known(), Path(scratch))
-        tasks = [one for (_, assignment), one in sorted(found.submissions.items()) if assignment == day]
+        classwork = collect(graded, _known(), Path(scratch))
+        tasks = [one for (_, assignment), one in sorted(classwork.submissions.items()) if assignment == day]
         with _results(folder), _gradebook([day]) as recorder:
             handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:
@@ -544,22 +569,22 @@ def leaderboard(
         if seed is None:
             _fail(f"{day} has not been graded yet, so there is no stored seed: `passlab grade path`, or --seed.")
         try:
-            kept = entries.recall(folder / "leaderboard.private.json")
-            kept.withdrawn = sorted({*kept.withdrawn, *(withdraw or ())} - {*(readmit or ())})
-            racing = [one for one in tasks if one.learner not in kept.withdrawn]
+            records = entries.load(folder / "leaderboard.private.json")
+            records.withdrawn = sorted({*records.withdrawn, *(withdraw or ())} - {*(readmit or ())})
+            racing = [one for one in tasks if one.learner not in records.withdrawn]
             with Engine(1, unsafe, device) as engine:
                 console.print(f"Running {len(racing)} compilers.", markup=False)
                 board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
-            with Race(unsafe, repeats, tuple(without or ()), device) as race:
+            with ModelTimer(unsafe, repeats, tuple(without or ()), device) as race:
                 entries.race(board, race, lambda model: console.print(f"Measured {model}.", markup=False))
-        except (Unsafe, Broken, ValueError) as error:
+        except (Unsafe, TimingError, ValueError) as error:
             _fail(str(error))
     when = f"{datetime.now():%Y-%m-%d %H:%M}"
-    standings = boards.standings(board, kept, handed_in, late, when, names)
+    standings = boards.standings(board, records, handed_in, late, when, names)
     about = boards.About(exercise, when, device if device != "cpu" else "", names, unsafe)
     for name, text in (("html", boards.page), ("json", boards.data)):
         (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, about), encoding="utf-8")
-    entries.keep(folder / "leaderboard.private.json", kept)
+    entries.save(folder / "leaderboard.private.json", records)
     for one in standings:
         figure = f"{one.speedup:.2f} × as fast as eager" if one.speedup else one.why
         console.print(f"{one.rank or one.state:>9}  {one.name}: {figure}", markup=False)

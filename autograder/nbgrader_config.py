@@ -16,11 +16,11 @@ from autograder.grading import gradebook, preprocessors, safe_html
 from autograder.grading.exchange import Collect, ReleaseFeedback
 from autograder.grading.late import LateDays
 from autograder.reports.export_plugin import SafeCsv
-from passlab import place
+from passlab import course_paths
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
-root = place.course()
+root = course_paths.course()
 run = os.environ.get("PASSLAB_RUN", "autograder/run")
 with contextlib.suppress(OSError):  # a project that cannot be written can still be read
     (root / run).mkdir(parents=True, exist_ok=True)

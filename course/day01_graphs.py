@@ -14,12 +14,12 @@
 # %% [markdown]
 # # Day 1 · A model is a graph
 #
-# When you call a PyTorch model, Python runs line by line and nothing of it stays. A compiler cannot work on something
-# that is gone, so the first thing it does is write the computation down: which operations there are, and which results
-# go where. That is a **graph**, and the form in which it is written down is an **intermediate representation**, IR.
+# When you call a PyTorch model, Python runs it line by line and keeps no record of it. A compiler needs a record, so
+# first it writes the computation down: the operations, and where each result is used. That is a **graph**, and the
+# form in which it is written down is an **intermediate representation**, IR.
 #
-# Today you look at one small model in nine IRs, drawn by the same function, and find out what each of them says and
-# what it leaves unsaid. About 75 minutes, and 5 more for what is marked stretch. The exercises are in
+# Today you look at one small model in nine IRs, drawn by the same function, and compare what each of them states and
+# what it leaves open. About 70 minutes, and 5 more for what is marked stretch. The exercises are in
 # [work/day01/graphs.ipynb](../work/day01/graphs.ipynb); one more, about Relay, is in
 # [work/day01/relay.ipynb](../work/day01/relay.ipynb).
 
@@ -39,15 +39,16 @@ from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.mlir.modules import MISSING, native
 from passlab.notebook import beside
 
-logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
-warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=DeprecationWarning)
-warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
+# torch.onnx would report that torchvision is missing; torch.export warns of itself.
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
+warnings.filterwarnings("ignore", ".*torch.jit.*deprecated", DeprecationWarning)
 torch.manual_seed(0)
 
 # %% [markdown]
 # ## Operations and the tensors between them
 #
-# The smallest model that does anything: a linear layer and a ReLU.
+# Start with a very small model: a linear layer and a ReLU.
 
 
 # %%
@@ -68,18 +69,18 @@ draw(gm)
 # A box is an operation, an arrow is a tensor: what an operation *produces* and another *consumes*. No arrow leads back,
 # because a result cannot be used before it exists. Such a graph is called a DAG, directed and acyclic. As long as its
 # operations only compute, any order that respects the arrows is a correct order to run it in. (An operation that writes
-# into a tensor has more to respect; you meet one below.)
+# into a tensor adds constraints; you meet one below.)
 #
-# How did PyTorch get this? `torch.fx` called `forward` once, with a stand-in for the tensor that writes down what is
-# done to it. Here is the note that it took:
+# How did PyTorch get this graph? `torch.fx` called `forward` once, with a stand-in for the tensor that records what is
+# done to it. This is the record:
 
 # %%
 print(gm.graph)
 print(gm.code)
 
 # %% [markdown]
-# Two lists of the same things, the second as Python again. Note what is *not* there: the weights of the linear
-# layer. fx leaves the layers of `torch.nn` whole; to it, `linear` is one call of a module that owns its weights.
+# Both print the same graph, the second as Python again. The weights of the linear layer are *not* in it: fx does not
+# look into the layers of `torch.nn`, so `linear` is one call of a module that owns its weights.
 #
 # ## Five kinds of node
 #
@@ -91,20 +92,20 @@ print(gm.code)
 # | data | brings values in and out: inputs, weights, constants, the output | constant folding |
 # | shape | rearranges or views without arithmetic: reshape, transpose, slice | often free, sometimes a copy |
 # | control | decides what runs: branches, loops | limits what can be moved |
-# | memory | changes or copies stored values: in-place updates, clones | the reason why many passes are hard |
+# | memory | changes or copies stored values: in-place updates, clones | the reason many passes are hard |
 #
 # Guess which kinds the next model has, then look.
 
 
 # %%
-class FiveOrFour(nn.Module):
+class Lookup(nn.Module):
     def forward(self, x, table):
         rows = x.reshape(-1, 4)
         table.add_(rows.sum())
         return torch.softmax(rows @ table.transpose(0, 1), dim=-1)
 
 
-mixed = trace(FiveOrFour(), torch.randn(2, 2, 4), torch.randn(3, 4))
+mixed = trace(Lookup(), torch.randn(2, 2, 4), torch.randn(3, 4))
 draw(mixed)
 
 # %%
@@ -112,9 +113,9 @@ print(view(mixed).counts())
 assert view(mixed).counts()["control"] == 0
 
 # %% [markdown]
-# No control node, and that is no accident: tracing runs the Python code once, so loops are unrolled and branches are
-# taken, and the graph keeps only what happened. A branch that depends on the *values* in a tensor cannot be taken
-# without them:
+# There is no control node, and there cannot be one: tracing runs the Python code once, so it unrolls loops and takes
+# branches, and the graph has only the operations that ran. A branch that depends on the *values* in a tensor cannot be
+# taken without them:
 
 
 # %%
@@ -149,8 +150,8 @@ draw(scripted)
 # %% [markdown]
 # ## Every value gets one name
 #
-# In Python a name can be given to one thing after another. In a graph that would be confusing: which `x` does an arrow
-# mean? So each value gets its own name, once and for all. That form is called **SSA**, static single assignment.
+# In Python a name can be assigned several times. In a graph that would be ambiguous: which `x` does an arrow mean? So
+# each value gets a name of its own. That form is called **SSA**, static single assignment.
 
 
 # %%
@@ -164,16 +165,17 @@ renamed = fx.symbolic_trace(reuse)
 print(renamed.code)
 
 # %% [markdown]
-# Three different `x` became `x`, `mul`, `add`. The gain: from every use one can go to the one place where the value was
-# made, and from every value to all its uses. These **def-use chains** are what passes walk along.
+# Three different `x` became `x`, `mul`, `add`. The gain: from each use you can go to the one definition of the value,
+# and from each value to all its uses. Passes follow these **def-use chains**.
 
 # %%
 for node in renamed.graph.nodes:
-    uses = ", ".join(user.name for user in node.users) or "nobody"
-    print(f"{node.name:8} made from ({', '.join(i.name for i in node.all_input_nodes)}), used by {uses}")
+    inputs = ", ".join(value.name for value in node.all_input_nodes)
+    uses = ", ".join(user.name for user in node.users) or "no node"
+    print(f"{node.name:8} computed from ({inputs}), used by {uses}")
 
 # %% [markdown]
-# SSA is a promise that values do not change, and mutation breaks promises. Watch the caller's tensor:
+# SSA promises that values do not change, and mutation breaks that promise. Watch the caller's tensor:
 
 
 # %%
@@ -190,12 +192,12 @@ print("after the Python function:", by_python, "  after its graph:", by_graph)
 assert not torch.equal(by_python, by_graph)
 
 # %%
-draw(traced, title="x += 1, as torch.fx writes it down")
+draw(traced, title="x += 1, as torch.fx records it")
 
 # %% [markdown]
-# The graph has an ordinary addition: the result is right, the side effect is lost. Your code is not to blame, nor is
-# the IR, which has a node for `x.add_(1)`. The tracer is: its stand-in for the tensor has no `+=`, so Python takes `x =
-# x + 1`. With a method the write is recorded, and with it comes an order that no arrow shows:
+# The graph has an ordinary addition: the result is right, but the side effect is lost. That is the tracer's fault, not
+# that of your code or of the IR, which has a node for `x.add_(1)`. The tracer's stand-in for the tensor does not
+# implement `+=`, so Python computes `x = x + 1`. A method call is recorded, but it needs an order that no arrow shows:
 
 
 # %%
@@ -208,15 +210,16 @@ def read_and_write(x):
 writing = fx.symbolic_trace(read_and_write)
 _, mul, add_, *_ = writing.graph.nodes
 first = writing(torch.ones(1))
-mul.prepend(add_)  # the write before the read: no arrow leads backwards, and lint has no objection
+# Put the write before the read: no arrow leads backwards, and lint does not object.
+mul.prepend(add_)
 writing.graph.lint()
 writing.recompile()
 print("as written:", first.item(), "  the write first:", writing(torch.ones(1)).item())
 assert first.item() != writing(torch.ones(1)).item()
 
 # %% [markdown]
-# Where values never change, arrows are all there is to know. An IR that allows writes has to keep their order by other
-# means.
+# Where values never change, arrows determine which orders are correct. An IR that allows writes has to keep their order
+# by other means.
 #
 # ## Shapes and dtypes
 #
@@ -230,18 +233,21 @@ print([tuple(node.meta["tensor_meta"].shape) for node in bare.graph.nodes])
 
 # %% [markdown]
 # `ShapeProp` found them by running the model on real data. There is a cheaper way: tensors on the **meta** device have
-# a shape and a dtype and no data at all, and every operation of PyTorch knows what shape it gives for which shapes.
-# A trillion numbers cost nothing:
+# a shape and a dtype but no data, and every PyTorch operation can compute the shape of its result from the shapes of
+# its inputs. A trillion numbers cost nothing:
 
 # %%
 huge = torch.empty(1_000_000, 1_000_000, device="meta")
 product = huge @ huge.T
-print(product.shape, f"{product.numel() * product.element_size() / 1e12:.0f} TB, none of them stored")
+print(
+    product.shape,
+    f"{product.numel() * product.element_size() / 1e12:.0f} TB, none of it stored",
+)
 
 # %% [markdown]
-# What are shapes good for? With shape and dtype every tensor has a size in bytes, and then a compiler can plan memory,
-# choose tile sizes, pick a layout and predict cost, before anything runs. For example, where a small convolutional
-# network keeps its bytes:
+# What are shapes good for? Shape and dtype give each tensor a size in bytes, and with sizes a compiler can plan memory,
+# choose tile sizes, pick a layout and predict cost before anything runs. These are the largest tensors of a small
+# convolutional network:
 
 # %%
 net = models.ZOO["convnet"]
@@ -256,24 +262,24 @@ print(f"all activations together: {graph.bytes:,} bytes")
 # Now the same model, `relu(linear(x))`, in the forms that different compilers start from. Watch three things: is the
 # linear layer one node or several, where are its weights, and does the IR know the shapes?
 #
-# **torch.fx** you have seen. **TorchScript** is PyTorch's older form, deprecated and still found in many deployed
-# systems. It has types, blocks for control flow, and reads weights step by step out of the module:
+# You have seen **torch.fx**. **TorchScript** is PyTorch's older IR, deprecated but still found in many deployed
+# systems. It has types, has blocks for control flow, and reads weights from the module one attribute at a time:
 
 # %%
 script = torch.jit.trace(tiny, x)
 draw(script)
 
 # %% [markdown]
-# **torch.export** goes down to ATen, the operators that PyTorch kernels implement. The weights have become inputs
-# of the graph, and every value carries its shape.
+# **torch.export** lowers to ATen, the operators that PyTorch's kernels implement. The weights have become inputs of the
+# graph, and every value has its shape.
 
 # %%
 exported = torch.export.export(tiny, (x,))
 draw(exported)
 
 # %% [markdown]
-# The layer was a module call in fx; here it is `aten.linear` with its operands in the open. One step lower, the
-# decompositions rewrite even that into smaller operators:
+# The layer was a module call in fx; here it is `aten.linear`, and its operands are visible. One step lower, the
+# decompositions rewrite that into smaller operators:
 
 # %%
 draw(exported.run_decompositions())
@@ -287,8 +293,8 @@ onnx_program = torch.onnx.export(tiny, (x,), dynamo=True, verbose=False)
 draw(onnx_program)
 
 # %% [markdown]
-# **StableHLO** is what XLA takes in. PyTorch does not write it, so the model is written once more, in JAX, with the
-# same weights. Look for the broadcast: in this IR nothing is stretched silently.
+# **StableHLO** is XLA's input. PyTorch does not export it, so the model is written once more, in JAX, with the same
+# weights. Look for the broadcast: in this IR it is always explicit.
 
 # %%
 weight, bias = tiny.linear.weight.numpy(), tiny.linear.bias.numpy()
@@ -303,7 +309,7 @@ print(lowered.as_text())
 draw(lowered)
 
 # %% [markdown]
-# Is it still the same model? Ask it:
+# Is it still the same model? Compare the results:
 
 # %%
 difference = abs(tiny(x).numpy() - tiny_in_jax(x.numpy(), weight, bias)).max()
@@ -311,26 +317,26 @@ print("largest difference between PyTorch and JAX:", difference)
 assert difference < 1e-6
 
 # %% [markdown]
-# **HLO** is the form inside XLA. As it comes in, it resembles StableHLO. After XLA's own passes it is another graph:
-# the element-wise tail has become one *fusion*, a single kernel. That is where this course is heading.
+# **HLO** is the IR inside XLA. At first it resembles StableHLO. After XLA's own passes it is a different graph: the
+# element-wise tail has become one *fusion*, a single kernel. You will write such passes.
 
 # %%
 draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 
 # %% [markdown]
-# **MLIR** is a family of IRs with one grammar: operations, values, types, and *regions*, which are operations inside of
-# an operation. StableHLO is one of its dialects. Another is `linalg`, in which every operation is a nest of loops over
-# elements: the maps say which element each loop index reads, the region what happens to it. The model arrives there by
-# torch-mlir, which comes with IREE (day 9).
+# **MLIR** is a family of IRs with one grammar: operations, values, types, and *regions*, which contain operations inside
+# an operation. StableHLO is one of its dialects. Another is `linalg`, in which every operation is a loop nest over
+# elements: the maps say which element each loop index reads, and the region what is computed from it. torch-mlir, which
+# comes with IREE (day 9), imports the model.
 
 # %%
 linalg = from_torch(tiny, x).module if native() else None
 draw(linalg, title="MLIR: linalg on tensors") if linalg else print(MISSING)
 
 # %% [markdown]
-# **Relay and Relax** are the IRs of Apache TVM: Relay for years, and Relax since (days 7 and 8). They live in two
-# versions of TVM, and a process can hold only one of them. So each gets a separate process beside this notebook: a cell
-# that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
+# **Relay and Relax** are the IRs of Apache TVM: first Relay, then Relax (days 7 and 8). They come with different
+# versions of TVM, and a process can load only one of them. So each has a process of its own beside this notebook: a
+# cell that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
 
 # %%
 # %%beside relay relax
@@ -358,12 +364,12 @@ print(module)
 draw(module)
 
 # %% [markdown]
-# A Relay function is one expression. The names `%0`, `%1` belong to the printer: inside the compiler the `relu` simply
-# holds its operand. Types are part of the language, here in the comments; the compiler infers them for every
-# expression. The layer has become `nn.dense` and `nn.bias_add`, with the weights in the open.
+# A Relay function is one expression. The printer invents the names `%0`, `%1`: inside the compiler, the `relu` simply
+# refers to its operand. Types are part of the language, here in the comments; the compiler infers them for every
+# expression. The layer has become `nn.dense` and `nn.bias_add`, with visible weights.
 #
-# In Relax every value is bound to a name, as you know it from SSA. Nothing has to be inferred later: a binding carries
-# its type from the moment it is made.
+# In Relax every value is bound to a name, as in SSA. No type has to be inferred later: each binding has one from the
+# start.
 
 # %%
 # %%beside relax
@@ -372,9 +378,9 @@ print(module)
 draw(module)
 
 # %% [markdown]
-# The same layer is `permute_dims`, `matmul` and `add` here, because it came through `torch.export` and its
-# decompositions: what a graph looks like depends on the road it took. Is it still the same model? Build it and run it,
-# with the weights as constants:
+# The same layer is `permute_dims`, `matmul` and `add` here, because it was imported through `torch.export` and its
+# decompositions: a graph's form depends on how it was imported. Is it still the same model? Build it and run it, with
+# the weights as constants:
 
 # %%
 # %%beside relax
@@ -384,8 +390,8 @@ assert verdict
 verdict
 
 # %% [markdown]
-# What makes Relax different from all IRs above is what it turns into. Its operators are replaced by functions over
-# loops, fused, and given memory, and all of that is still a Relax module, which the same function draws:
+# Unlike all IRs above, Relax can express its own lowered form. Its operators become functions over loops, these are
+# fused, and memory is allocated for them. The result is still a Relax module, which the same function draws:
 
 # %%
 # %%beside relax
@@ -399,7 +405,7 @@ draw(lowered, title="Relax after its pipeline")
 # %% [markdown]
 # ## A branch in each of them
 #
-# The branch that torch.fx refused can be written down elsewhere, if both arms are given as functions.
+# Other IRs accept the branch that torch.fx refused, if both arms are functions.
 
 
 # %%
@@ -423,7 +429,7 @@ draw(branches["ONNX"], title="A branch in ONNX")
 
 # %% [markdown]
 # In Relay and Relax a branch is part of the language. Relay's importer even reads it out of TorchScript; for Relax it
-# is written in TVMScript, which is Python that is parsed and never run.
+# is written in TVMScript, a Python syntax that is parsed but never run.
 
 # %%
 # %%beside relay
@@ -451,7 +457,7 @@ from tvm.script import relax as R
 class Branching:
     @R.function
     def main(x: R.Tensor((2, 4), "float32")):
-        if R.greater(R.sum(x), R.const(0.0)):  # noqa: SIM108
+        if R.greater(R.sum(x), R.const(0.0)):
             y = R.multiply(x, R.const(2.0))
         else:
             y = R.subtract(x, R.const(1.0))
@@ -463,9 +469,9 @@ draw(Branching, title="A branch in Relax")
 # %% [markdown]
 # ## What each IR makes explicit
 #
-# The table is filled by code: every column is computed from the graphs above. *Typed* asks whether the values have a
-# dtype and a shape. *SSA* was checked: one definition each, before all uses, nothing mutated. *Control flow* is what
-# the branch became.
+# Every column of the table is computed from the graphs above. *Typed*: do the values have a dtype and a shape? *SSA*:
+# does each value have one definition, before all its uses, and is none mutated? *Control flow*: what did the branch
+# become?
 
 # %%
 panels = {
@@ -481,53 +487,67 @@ panels = {
     "Relax, lowered": beside.view("relax", "lowered"),
 }
 branches["MLIR, linalg"] = from_stablehlo(branches["StableHLO"]) if linalg else None
-branches |= {"Relay": beside.view("relay", "branching"), "Relax": beside.view("relax", "Branching")}
-found = {name: [ir for ir in (panel, branches.get(name)) if ir is not None] for name, panel in panels.items()}
-comparison = table({name: [view(ir) for ir in irs] for name, irs in found.items() if irs})
+branches |= {
+    "Relay": beside.view("relay", "branching"),
+    "Relax": beside.view("relax", "Branching"),
+}
+found = {
+    name: [ir for ir in (panel, branches.get(name)) if ir is not None]
+    for name, panel in panels.items()
+}
+comparison = table(
+    {name: [view(ir) for ir in irs] for name, irs in found.items() if irs}
+)
 comparison
 
 # %%
-rows = {row[0]: dict(zip(comparison.columns, row, strict=True)) for row in comparison.rows}
+rows = {
+    row[0]: dict(zip(comparison.columns, row, strict=True)) for row in comparison.rows
+}
 if linalg:
-    assert rows["MLIR, linalg"]["SSA?"] == "yes" and "scf.if" in rows["MLIR, linalg"]["control flow?"]
-if "Relay" in rows:
-    assert rows["Relay"]["typed?"] == rows["Relay"]["SSA?"] == "yes" and "If" in rows["Relay"]["control flow?"]
+    assert rows["MLIR, linalg"]["SSA?"] == "yes"
+    assert "scf.if" in rows["MLIR, linalg"]["control flow?"]
+for name in {"Relay", "Relax"} & set(rows):
+    assert rows[name]["typed?"] == rows[name]["SSA?"] == "yes"
+    assert "If" in rows[name]["control flow?"]
 if "Relax" in rows:
-    assert rows["Relax"]["typed?"] == rows["Relax"]["SSA?"] == "yes" and "If" in rows["Relax"]["control flow?"]
-    assert rows["Relax, lowered"]["SSA?"].startswith("no") and "kernels" in rows["Relax, lowered"]["level"]
+    assert rows["Relax, lowered"]["SSA?"].startswith("no")
+    assert "kernels" in rows["Relax, lowered"]["level"]
 
 # %% [markdown]
-# Going down from torch.fx to StableHLO, more is explicit and there are more nodes, until in the row of HLO a compiler
-# has put them together again. The last two rows are one IR before and after its compiler: Relax begins with tensor
-# operators and ends with kernels that write into memory which other nodes have allocated, and so it is no longer SSA.
-# No form is the best one: fusion is easy where operators are small, recognising attention is easy where they are large.
+# From torch.fx down to StableHLO, more is explicit and there are more nodes; in the row of HLO a compiler has fused
+# them again. The last two rows show one IR before and after its compiler: Relax begins with tensor operators and ends with
+# kernels that write into memory which other nodes have allocated, so it is no longer SSA. No form is best for
+# everything: small operators make fusion easy, large ones make it easy to recognise attention.
 
 # %% [markdown]
 # ## The same node in two graphs · stretch
 #
-# Which node of one IR became which of another? Names are no help, since every exporter has its own, and order is not
-# either. But the result is the result in both, and from there both graphs can be walked back together: when two values
-# correspond, so do the nodes that make them, and then their operands, one by one.
+# Which node of one IR corresponds to which node of another? Names do not tell, since every exporter chooses its own,
+# and order does not either. But the two results correspond, and from there you can walk both graphs backwards together:
+# when two values correspond, so do the nodes that compute them, and then their operands, one by one.
 
 # %%
 traced, model = trace(tiny, x), onnx_program.model_proto
 maker = {name: node for node in model.graph.node for name in node.output}
 *_, output = traced.graph.nodes
-value = {output.args[0]: model.graph.output[0].name}  # FX node → the ONNX value that it corresponds to
+# FX node → the ONNX value that it corresponds to
+value = {output.args[0]: model.graph.output[0].name}
 for node in reversed(traced.graph.nodes):
     if node in value and value[node] in maker:
         twin = maker[value[node]]
-        print(f"{node.name} ({node.target if node.op == 'call_module' else node.op}) is {twin.name} ({twin.op_type})")
+        kind = node.target if node.op == "call_module" else node.op
+        print(f"{node.name} ({kind}) is {twin.name} ({twin.op_type})")
         value.update(zip(node.all_input_nodes, twin.input, strict=False))
 assert len(value) == 3
 
 # %% [markdown]
-# Here each node has one twin. Where one became several, or two became one, the walk has to step over the whole group
-# before it goes on: exercise 4.
+# Here each node has one counterpart. Where one became several, or two became one, the walk has to step over the whole
+# group before it continues: exercise 4.
 #
 # ## Forks and joins
 #
-# Real networks are not chains. A residual block sends its input along two ways and adds the results:
+# Real networks are not chains. A residual block sends its input along two paths and adds the results:
 
 # %%
 block = models.ZOO["residual"]
@@ -535,27 +555,26 @@ residual = trace(block.build(), *block.inputs())
 draw(residual)
 
 # %% [markdown]
-# The arrow that skips most of the block is the **residual edge**. Two consequences that will occupy you for days: the
-# tensor at the fork has to stay in memory until the join, and whatever one does to the producer at the fork is seen by
-# both users.
+# The arrow that skips most of the block is the **residual edge**. It has two consequences that return on many days: the
+# tensor at the fork has to stay in memory until the join, and every change to the producer at the fork affects both
+# users.
 #
-# The picture also says how much could run at once: whatever is not connected by a path. In the residual block that is
-# next to nothing. In an attention block, queries, keys and values stand side by side for a while:
+# The picture also shows how much could run in parallel: nodes that no path connects. In the residual block there are
+# hardly any. In an attention block, queries, keys and values are independent for a while:
 
 # %%
 attention = models.ZOO["attention"]
 draw(trace(attention.build(), *attention.inputs()))
 
 # %% [markdown]
-# Most networks are deep and narrow like these two, as exercise 3 lets you measure. So running nodes side by side gains
-# little; what gains much is having fewer and better nodes. That is what passes do.
+# Most networks are deep and narrow like these two; exercise 3 measures it. So running nodes in parallel gains little.
+# Fewer and better nodes gain much, and that is the work of passes.
 #
 # ## Key takeaways
 #
 # - An IR writes a computation down as a DAG: operations, and the tensors between them.
-# - Five kinds of node (compute, data, shape, control, memory), and most passes care about the last two only because
-#   they are in the way.
-# - SSA gives every value one name; mutation is what it cannot express.
+# - There are five kinds of node: compute, data, shape, control, memory. For most passes the last two are obstacles.
+# - SSA gives every value one name; it cannot express mutation.
 # - Shapes and dtypes have to be propagated; with them, bytes and costs can be known before anything runs.
 # - IRs differ in what they make explicit: weights, broadcasts, shapes, control flow, memory.
 #
@@ -575,5 +594,5 @@ draw(trace(attention.build(), *attention.inputs()))
 #
 # ## Tomorrow
 #
-# You can read graphs now. Tomorrow you change one: what a pass is, in which order it walks, what it must ask before it
-# rewrites, and how to know that the result is still the same function.
+# You can read graphs now. Tomorrow you change one: what a pass is, in which order it visits nodes, what it must check
+# before it rewrites, and how to know that the result is still the same function.

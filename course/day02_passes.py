@@ -16,9 +16,9 @@
 #
 # Yesterday a model became a graph. Today you change one.
 #
-# A **pass** is a function from a graph to a graph that computes the same thing. That sentence hides three questions,
-# and they are the day: in which order does one walk a graph, when is a rewrite allowed, and how does one know that
-# the result is still the same function?
+# A **pass** is a function from a graph to a graph that computes the same thing. Three questions follow, and today is
+# about them: in which order do you visit the nodes, when is a rewrite allowed, and how do you know that the result is
+# still the same function?
 #
 # About 65 minutes, and 25 more for what is marked stretch. The exercises are in
 # [work/day02/passes.ipynb](../work/day02/passes.ipynb); one more, in Relax, is in
@@ -55,8 +55,8 @@ before = trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3))
 draw(before)
 
 # %% [markdown]
-# The pass below goes over the nodes once. Note the three steps, which every rewriting pass has: **match** a node, make
-# its replacement in the right **place**, and hand its **users** over.
+# The pass below visits each node once. It has the three steps of every rewriting pass: **match** a node, insert its
+# replacement in the right **place**, and redirect its **users** to it.
 
 
 # %%
@@ -72,12 +72,14 @@ def method_relu_to_function(gm: fx.GraphModule) -> fx.GraphModule:
     return gm
 
 
-after = method_relu_to_function(trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3)))
+after = method_relu_to_function(
+    trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3))
+)
 diff(before, after, title="One spelling for one meaning")
 
 # %% [markdown]
 # `list(...)` around the nodes matters: the loop changes the list that it walks. So does `recompile()`: a `GraphModule`
-# runs Python code that was generated from the graph, and until it is generated again, the old code runs.
+# runs Python code that was generated from the graph, and it runs the old code until you generate it again.
 
 # %%
 stale = trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3))
@@ -88,7 +90,10 @@ for node in stale.graph.nodes:
 x, y = torch.randn(2, 3), torch.randn(2, 3)
 print("graph says add, code still multiplies:", torch.equal(stale(x, y), before(x, y)))
 stale.recompile()
-print("after recompile() they agree to add:  ", torch.equal(stale(x, y), (x + y).relu() + torch.relu(x - y)))
+print(
+    "after recompile() they agree to add:  ",
+    torch.equal(stale(x, y), (x + y).relu() + torch.relu(x - y)),
+)
 assert not torch.equal(stale(x, y), before(x, y))
 
 # %% [markdown]
@@ -102,7 +107,9 @@ assert not torch.equal(stale(x, y), before(x, y))
 def cost_by_recursion(node, visits):
     """The cost of computing a node: its own and that of its operands."""
     visits.append(node.name)
-    return 1 + sum(cost_by_recursion(operand, visits) for operand in node.all_input_nodes)
+    return 1 + sum(
+        cost_by_recursion(operand, visits) for operand in node.all_input_nodes
+    )
 
 
 class Ladder(nn.Module):
@@ -133,18 +140,18 @@ for rungs in (4, 8, 16):
     assert len(visits) == 1 + 2**rungs + 3 * (2**rungs - 1)
 
 # %% [markdown]
-# Every rung doubles it. The cure is to remember which nodes are done, and then a graph with *n* nodes costs *n*
-# visits. (Note also what the recursion computed: it counted shared work twice. Wrong *and* slow.)
+# Every rung doubles the number. The remedy is to remember which nodes are done: then a graph with *n* nodes takes *n*
+# visits. (The recursion also counted shared work twice, so its answer is wrong as well as slow.)
 #
 # torch.fx keeps its node list in an order in which operands come before users, so that a plain loop is a post-order
-# walk. That is a gift that most IRs do not make; in exercise 1 you take it away and write the visitor yourself.
+# walk. Most IRs do not guarantee that order; in exercise 1 you do without it and write the visitor yourself.
 
 # %% [markdown]
 # ## Visitors and mutators
 #
-# Walking is the same for every pass; what is done at a node differs. So compilers split the two: a **visitor** walks
-# and calls one method per kind of node, and a **mutator** also builds a new graph from what the methods return.
-# torch.fx calls them `Interpreter` and `Transformer`.
+# The walk is the same for every pass; only the action at a node differs. So compilers separate the two: a **visitor**
+# walks and calls one method per kind of node, and a **mutator** also builds a new graph from the results of these
+# methods. torch.fx calls them `Interpreter` and `Transformer`.
 
 
 # %%
@@ -171,8 +178,8 @@ assert counter.flops == sum(batch * m.in_features * m.out_features for m in line
 
 
 # %% [markdown]
-# A mutator, in full. It never edits: it runs the old graph on *proxies*, and what the methods do to the proxies is the
-# new graph.
+# This is a complete mutator. It never edits the old graph: it runs that graph on *proxies*, and the operations on the
+# proxies become the new graph.
 
 
 # %%
@@ -189,8 +196,8 @@ quieter = Quieter(wave).transform()
 diff(wave, quieter)
 
 # %% [markdown]
-# Editing in place is shorter for a local change, rebuilding is safer for a big one: the old graph stays whole, and a
-# node can be forgotten but never left dangling.
+# Editing in place is shorter for a local change, rebuilding is safer for a big one: the old graph stays intact, so you
+# may forget a node but never leave one dangling.
 
 # %% [markdown]
 # ## Match, then rewrite
@@ -205,7 +212,11 @@ def match_silu(node: fx.Node) -> fx.Node | None:
     if node.target is not operator.mul:
         return None
     for x, gate in (node.args, node.args[::-1]):
-        if isinstance(gate, fx.Node) and gate.target is torch.sigmoid and gate.args == (x,):
+        if (
+            isinstance(gate, fx.Node)
+            and gate.target is torch.sigmoid
+            and gate.args == (x,)
+        ):
             return x
     return None
 
@@ -247,15 +258,21 @@ film = []
 
 
 def snapshot(gm, node):
-    film.append((view(gm), (node.name,), f"{node.name} multiplies x by the sigmoid of the same x"))
+    film.append(
+        (
+            view(gm),
+            (node.name,),
+            f"{node.name} multiplies x by the sigmoid of the same x",
+        )
+    )
 
 
 fused = fuse_silu(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)), snapshot)
 steps([*film, (view(fused), (), "No match is left, and the unused sigmoid is gone")])
 
 # %% [markdown]
-# The sigmoid of `x` stayed: it has a second user, the product with `y`. That is the question a rewrite has to ask most
-# often, and the next section is about it.
+# The sigmoid of `x` stayed: it has a second user, the product with `y`. Most rewrites have to check for other users,
+# and the next section is about that.
 
 # %%
 [gate] = [node for node in fused.graph.nodes if node.target is torch.sigmoid]
@@ -289,11 +306,16 @@ class NoChildren(fx.Tracer):
 
 
 def fuse_naively(gm: fx.GraphModule) -> fx.GraphModule:
-    """`relu(conv(x))` = `conv_then_relu(x)`. Forgets to ask who else uses the convolution."""
+    """`relu(conv(x))` = `conv_then_relu(x)`.
+
+    Forgets to ask who else uses the convolution.
+    """
     for node in list(gm.graph.nodes):
         conv = node.args[0] if node.target is torch.relu else None
         if isinstance(conv, fx.Node) and conv.op == "call_module":
-            gm.add_submodule(f"fused_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target)))
+            gm.add_submodule(
+                f"fused_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target))
+            )
             with gm.graph.inserting_before(node):
                 fused = gm.graph.call_module(f"fused_{conv.name}", conv.args)
             node.replace_all_uses_with(fused)
@@ -337,7 +359,7 @@ draw(forked, title="The convolution has two users", mark=("conv",))
 # torch.fx refuses to erase a node that is in use. Not every IR is so careful. There are two ways out, and neither is
 # free. Fuse anyway and keep the convolution for its other user: then it is computed twice. Or leave this match alone.
 # Which is better depends on costs (day 4); leaving it alone is never wrong, so that is what careful passes do. torch's
-# own `replace_pattern` is careful without being asked:
+# own `replace_pattern` takes this care by itself:
 
 
 # %%
@@ -365,14 +387,16 @@ for program in (one_user, two_users):
 # %% [markdown]
 # ## What a rewrite leaves stale
 #
-# `trace` put a shape on every node. Those are notes on the side, and a new node has none until somebody computes it.
-# A pass that reads shapes after one that wrote nodes reads nothing, or, worse, something old.
+# `trace` recorded a shape for every node. Such facts are stored beside the graph, and a new node has none until a pass
+# computes it. A pass that reads shapes after another has added nodes finds no shape, or, worse, an outdated one.
 
 # %%
 from torch.fx.passes.shape_prop import ShapeProp
 
 for node in fused.graph.nodes:
-    print(f"{node.name:10} {'shape known' if 'tensor_meta' in node.meta else 'no shape'}")
+    print(
+        f"{node.name:10} {'shape known' if 'tensor_meta' in node.meta else 'no shape'}"
+    )
 
 # %%
 ShapeProp(fused).propagate(torch.randn(2, 3), torch.randn(2, 3))
@@ -380,19 +404,19 @@ assert all("tensor_meta" in node.meta for node in fused.graph.nodes)
 draw(fused)
 
 # %% [markdown]
-# This is why pass managers make a pass say which facts it needs and which it destroys.
+# This is why pass managers make each pass declare which facts it needs and which it invalidates.
 
 # %% [markdown]
 # ## Is it still the same function?
 #
 # Run both programs on the same random numbers and compare. Two figures say how far apart they are: the mean squared
 # error and the largest absolute difference. Zero is too much to ask: floating-point addition is not associative, so a
-# rewrite that regroups sums changes the last bits. How much is allowed depends on the number format.
+# rewrite that regroups sums changes the last bits. The tolerance has to depend on the number format.
 
 
 # %%
 def gap(before, after, *inputs):
-    """(mean squared error, largest absolute difference), measured in double precision."""
+    """(mean squared error, largest absolute difference), in double precision."""
     with torch.no_grad():
         difference = before(*inputs).double() - after(*inputs).double()
     return difference.square().mean().item(), difference.abs().max().item()
@@ -403,7 +427,9 @@ x, a, b = torch.randn(32, 64), torch.randn(64, 64) / 8, torch.randn(64, 64) / 8
 print(f"{'dtype':16}{'step at 1':>12}{'MSE':>12}{'max |diff|':>12}")
 for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
     matrices = [t.to(dtype) for t in (x, a, b)]
-    squared, largest = gap(lambda x, a, b: (x @ a) @ b, lambda x, a, b: x @ (a @ b), *matrices)
+    squared, largest = gap(
+        lambda x, a, b: (x @ a) @ b, lambda x, a, b: x @ (a @ b), *matrices
+    )
     print(f"{dtype!s:16}{torch.finfo(dtype).eps:12.1e}{squared:12.1e}{largest:12.1e}")
     assert 0 < largest < 100 * torch.finfo(dtype).eps
 
@@ -453,24 +479,28 @@ verdict
 
 # %% [markdown]
 # Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
-# NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares what a program
-# does to its inputs and to the random state; and it runs in training mode when asked. Two results agree if they are as
-# near as rounding allows; **max ulp** is their distance in *units in the last place*: how many floats lie between them,
-# whatever their size. And they agree if `==` says so: −0 equals 0, so that `x + 0.0` passes for `x` here.
-# You write a small one in exercise 5; in exercise 6 it convicts some passes.
+# NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares the effects of a
+# program on its inputs and on the random state; and it runs in training mode if you ask for it. Two results agree if
+# they differ by no more than rounding allows; **max ulp** is their distance in *units in the last place*: how many
+# floats lie between them, whatever their size. And they agree if `==` says so: −0 equals 0, so that `x + 0.0` passes
+# for `x` here. You write a small one in exercise 5; exercise 6 uses it to find wrong passes.
 
 # %%
 print(equivalent(trace(lambda x: x + 0.0, x), trace(lambda x: x * 1.0, x)))
-#
+
+# %% [markdown]
 # ## Passes in a row
 #
-# Real compilers run dozens of passes. A **pass manager** decides the order, keeps the shared facts fresh, checks the
-# graph between passes (so that the guilty pass is named, not the one that tripped over the result), and times them.
-# torch.fx ships one:
+# Real compilers run dozens of passes. A **pass manager** decides the order, keeps shared facts up to date, checks the
+# graph between passes (so that it names the pass that broke the graph, not a later one that failed on it), and times
+# them. torch.fx ships one:
 
 # %%
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
-from torch.fx.passes.infra.pass_manager import PassManager, this_before_that_pass_constraint
+from torch.fx.passes.infra.pass_manager import (
+    PassManager,
+    this_before_that_pass_constraint,
+)
 
 
 class Normalise(PassBase):
@@ -501,10 +531,10 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# The constraint compares functions, our passes are instances of a class, and nothing warns of that. A check that
-# silently does not apply is worse than none; when you write your own manager in exercise 4, make it speak.
+# The constraint compares functions, but our passes are instances of a class, and torch does not warn. A check that
+# silently does not apply is worse than none; when you write your own manager in exercise 4, let it report such cases.
 #
-# What a manager shows best is where the time goes:
+# A manager can also show which passes take the time:
 
 # %%
 net = models.ZOO["resnet18"]
@@ -515,7 +545,13 @@ for run in (method_relu_to_function, fuse_silu, lambda gm: (gm.graph.lint(), gm)
     start = time.perf_counter()
     graph = run(graph)
     name = "lint" if run.__name__ == "<lambda>" else run.__name__
-    print(row.format(name, len(graph.graph.nodes), f"{(time.perf_counter() - start) * 1e3:.1f} ms"))
+    print(
+        row.format(
+            name,
+            len(graph.graph.nodes),
+            f"{(time.perf_counter() - start) * 1e3:.1f} ms",
+        )
+    )
 
 # %% [markdown]
 # ## The same pass elsewhere · stretch
@@ -550,9 +586,15 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(conv(x))` = `conv_then_relu(x)`, if the convolution has no other user."""
     for node in list(gm.graph.nodes):
         conv = node.args[0] if node.target is torch.relu else None
-        if not isinstance(conv, fx.Node) or conv.op != "call_module" or len(conv.users) > 1:
+        if (
+            not isinstance(conv, fx.Node)
+            or conv.op != "call_module"
+            or len(conv.users) > 1
+        ):
             continue
-        gm.add_submodule(f"conv2d_relu_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target)))
+        gm.add_submodule(
+            f"conv2d_relu_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target))
+        )
         with gm.graph.inserting_before(node):
             fused = gm.graph.call_module(f"conv2d_relu_{conv.name}", conv.args)
         node.replace_all_uses_with(fused)
@@ -567,10 +609,10 @@ assert equivalent(both, after)
 diff(both, after, title="conv2d_relu in torch.fx")
 
 # %% [markdown]
-# **Relay** has a mutator, and expressions instead of node lists. An expression knows its operands and not its users:
-# these are counted first. Nothing is edited in place, for expressions never change; what `visit_call` returns stands
-# for the call in a new function. The fused operation is a separate function, with a name for people (`Composite`) and
-# the order to make one kernel of it (`Primitive`).
+# **Relay** has a mutator, and expressions instead of node lists. An expression knows its operands but not its users, so
+# these are counted first. Expressions are immutable: the result of `visit_call` takes the place of the call in a new
+# function. The fused operation is a separate function, with a name (`Composite`) and a request to compile it into one
+# kernel (`Primitive`).
 
 # %%
 # %%beside relay relax
@@ -602,11 +644,15 @@ from passlab.relay import relay, tvm
 
 
 def calls(expr, name):
-    return isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == name
+    return (
+        isinstance(expr, relay.Call)
+        and isinstance(expr.op, tvm.ir.Op)
+        and expr.op.name == name
+    )
 
 
 class FuseConvRelu(relay.ExprMutator):
-    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the convolution has no other user."""
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the conv has no other user."""
 
     def __init__(self, function):
         super().__init__()
@@ -622,8 +668,13 @@ class FuseConvRelu(relay.ExprMutator):
             return super().visit_call(call)
         x, w = relay.var("x"), relay.var("w")
         body = relay.nn.relu(relay.Call(conv.op, [x, w], conv.attrs))
-        one_kernel = {"Composite": "conv2d_relu", "Primitive": tvm.tir.IntImm("int32", 1)}
-        return relay.Function([x, w], body).with_attr(one_kernel)(*map(self.visit, conv.args))
+        one_kernel = {
+            "Composite": "conv2d_relu",
+            "Primitive": tvm.tir.IntImm("int32", 1),
+        }
+        return relay.Function([x, w], body).with_attr(one_kernel)(
+            *map(self.visit, conv.args)
+        )
 
 
 # %%
@@ -636,11 +687,11 @@ print(verdict)
 diff(before, after, title="conv2d_relu in Relay")
 
 # %% [markdown]
-# New expressions have no types: those are inferred anew (`InferType`), which the picture has done on a copy.
+# New expressions have no types. `InferType` infers them; the picture did so on a copy.
 #
-# **Relax** has a mutator, too. Values have names here, so the operand of the call is a variable, and what it is bound
-# to is looked up. The new function goes into the module under a name, and the convolution, now unused, is left for a
-# clean-up pass.
+# **Relax** has a mutator, too. Values have names here, so the operand of the call is a variable, and the mutator looks
+# up its binding. It adds the new function to the module under a name, and leaves the convolution, which is now unused,
+# to a clean-up pass.
 
 # %%
 # %%beside relax
@@ -651,11 +702,15 @@ RELU, CONV = tvm.ir.Op.get("relax.nn.relu"), tvm.ir.Op.get("relax.nn.conv2d")
 
 @relax.expr_functor.mutator
 class FuseConvRelu(relax.PyExprMutator):
-    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the convolution has no other user."""
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the conv has no other user."""
 
     def visit_call_(self, call):
         conv = self.lookup_binding(call.args[0]) if call.op == RELU else None
-        if not isinstance(conv, relax.Call) or conv.op != CONV or self.readers[call.args[0].name] > 1:
+        if (
+            not isinstance(conv, relax.Call)
+            or conv.op != CONV
+            or self.readers[call.args[0].name] > 1
+        ):
             return self.visit_expr_post_order(call)
         x, w = relax.Var("x", conv.args[0].ty), relax.Var("w", conv.args[1].ty)
         build = relax.BlockBuilder()
@@ -681,7 +736,9 @@ def fuse_conv_relu(module):
     relax.analysis.post_order_visit(main, count)
     mutator = FuseConvRelu(module)
     mutator.readers = readers
-    mutator.builder_.update_func(module.get_global_var("main"), mutator.visit_expr(main))
+    mutator.builder_.update_func(
+        module.get_global_var("main"), mutator.visit_expr(main)
+    )
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
@@ -693,8 +750,8 @@ print(verdict)
 diff(before, after, title="conv2d_relu in Relax")
 
 # %% [markdown]
-# Exercise 8 is a mutator of this kind for `x * sigmoid(x)`: for each factor of a product, look up what it is bound to,
-# and ask whether that is the sigmoid of the other factor. Relay's mutators come back on day 7.
+# Exercise 8 is a mutator of this kind for `x * sigmoid(x)`: for each factor of a product, look up its binding, and
+# check whether that is the sigmoid of the other factor. Day 7 has more of Relay's mutators.
 #
 # The underscore in `visit_call_` is a trap. A method `visit_call`, as in Relay, is never called, and no error tells
 # you:
@@ -717,35 +774,66 @@ print("calls seen:", len(asked))
 assert not asked
 
 # %% [markdown]
-# The names side by side. Every one of them is looked up in its own process, so that the table cannot be wrong:
+# These are the names in each compiler. The cell looks each of them up in its own process:
 
 # %%
 RELAX_CALLS = "relax.PyExprMutator.visit_call_"
 names = {
     "visitor": ("fx.Interpreter", "relay.ExprVisitor", "relax.PyExprVisitor"),
     "mutator": ("fx.Transformer", "relay.ExprMutator", "relax.PyExprMutator"),
-    "its method for calls": ("fx.Transformer.call_function", "relay.ExprMutator.visit_call", RELAX_CALLS),
-    "who reads a value": ("fx.Node.users", "relay.analysis.post_order_visit", "relax.analysis.udchain"),
-    "pattern and replacement": ("fx.replace_pattern", "relay.dataflow_pattern.rewrite", "relax.dpl.rewrite_call"),
-    "pass": ("PassBase", "relay.transform.function_pass", "relax.transform.function_pass"),
-    "pass manager": ("PassManager", "tvm.transform.Sequential", "tvm.transform.Sequential"),
-    "facts after a rewrite": ("ShapeProp", "relay.transform.InferType", "relax.BlockBuilder.normalize"),
-    "is it well-formed?": ("fx.Graph.lint", "relay.analysis.well_formed", "relax.analysis.well_formed"),
+    "its method for calls": (
+        "fx.Transformer.call_function",
+        "relay.ExprMutator.visit_call",
+        RELAX_CALLS,
+    ),
+    "who reads a value": (
+        "fx.Node.users",
+        "relay.analysis.post_order_visit",
+        "relax.analysis.udchain",
+    ),
+    "pattern and replacement": (
+        "fx.replace_pattern",
+        "relay.dataflow_pattern.rewrite",
+        "relax.dpl.rewrite_call",
+    ),
+    "pass": (
+        "PassBase",
+        "relay.transform.function_pass",
+        "relax.transform.function_pass",
+    ),
+    "pass manager": (
+        "PassManager",
+        "tvm.transform.Sequential",
+        "tvm.transform.Sequential",
+    ),
+    "facts after a rewrite": (
+        "ShapeProp",
+        "relay.transform.InferType",
+        "relax.BlockBuilder.normalize",
+    ),
+    "is it well-formed?": (
+        "fx.Graph.lint",
+        "relay.analysis.well_formed",
+        "relax.analysis.well_formed",
+    ),
 }
 for idea, (here, in_relay, in_relax) in names.items():
     assert eval(here) is not None, idea
     assert beside.value("relay", f"{in_relay} is not None") in (True, None), idea
     assert beside.value("relax", f"{in_relax} is not None") in (True, None), idea
-Table(("idea", "torch.fx", "Relay", "Relax"), tuple((idea, *row) for idea, row in names.items()))
+Table(
+    ("idea", "torch.fx", "Relay", "Relax"),
+    tuple((idea, *row) for idea, row in names.items()),
+)
 
 # %% [markdown]
 # ## Key takeaways
 #
-# - A pass maps a graph to a graph with the same meaning: match, place, hand over the users, clean up.
+# - A pass maps a graph to a graph with the same meaning: match, insert, redirect the users, clean up.
 # - Post-order and a memory of what is done turn an exponential walk into a linear one, because models share results.
-# - Before removing a node, ask who else uses it.
+# - Before you remove a node, check for other users.
 # - A rewrite makes old facts (shapes, costs) stale.
-# - Compare with a tolerance that comes from the dtype, and feed the inputs that people forget.
+# - Compare with a tolerance that comes from the dtype, and test the inputs that are easily forgotten.
 #
 # ## Further reading
 #
@@ -760,6 +848,6 @@ Table(("idea", "torch.fx", "Relay", "Relax"), tuple((idea, *row) for idea, row i
 #
 # ## Tomorrow
 #
-# With a way to walk, a way to match and a way to know, the classic optimizations are short: folding constants, removing
-# dead code, merging equal subexpressions, simplifying algebra. Each is easy to write almost right. Day 3 is about the
-# word *almost*, and about the order in which they help each other.
+# With a way to walk, to match and to compare, the classic optimizations are short: folding constants, removing dead
+# code, merging equal subexpressions, simplifying algebra. Each is easy to write almost right. Day 3 is about the word
+# *almost*, and about the order in which they help each other.

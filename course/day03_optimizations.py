@@ -21,9 +21,9 @@
 # - **common subexpression elimination**: compute equal things once,
 # - **algebraic simplification**: replace an expression by an equal, cheaper one.
 #
-# Every one of these lines has a word in it that is harder than it looks: *depend*, *reads*, *equal*, *equal* again.
-# Today you see each optimization work, and then you see it go wrong, mostly in code that ships. In the exercises you
-# write versions that do not: [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 70 minutes, and
+# Each of these lines has a word that is harder than it looks: *depend*, *unused*, *equal*, *equal* again. Today you see
+# each optimization work, and then fail, mostly in code that ships. In the exercises you write versions that do not:
+# [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 70 minutes, and
 # 10 more for what is marked stretch.
 
 # %%
@@ -41,13 +41,15 @@ from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from passlab import cost, diff, draw, equivalent, timed, trace
 
-warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
-warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")  # const_fold, while it splits
+# torch.export warns of itself.
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
+# const_fold does so when it splits a graph.
+warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
 
 # %% [markdown]
 # ## Constant folding
 #
-# Many tutorials fold `1 + 2`. Look at what is left of it in a graph:
+# Many tutorials fold `1 + 2`. See whether a graph still has it:
 
 
 # %%
@@ -68,10 +70,10 @@ scaled = trace(model, torch.randn(2, 8))
 draw(scaled)
 
 # %% [markdown]
-# There is no `1 + 2`: Python computed it while the model was traced, and the graph holds a 3. Even
-# `1 / torch.sqrt(self.width)` is gone. A buffer read through `self` is an ordinary tensor until it meets one that is
-# traced, so Python computed that too, and the result is what became a `get_attr` node. A parameter becomes one as soon
-# as it is read, and what is left to fold are expressions over parameters.
+# There is no `1 + 2`: Python computed it while the model was traced, and the graph has a 3. Even `1 /
+# torch.sqrt(self.width)` is gone. A buffer read through `self` is an ordinary tensor until it is combined with a traced
+# one, so Python computed that too, and the result became a `get_attr` node. A parameter becomes a node as soon as it is
+# read, so only expressions over parameters remain to be folded.
 #
 # torch ships a pass that moves such parts into a graph of their own, and runs that once:
 
@@ -84,8 +86,8 @@ assert equivalent(scaled, folded)
 diff(scaled, folded, torch.randn(2, 8), title="Constant folding")
 
 # %% [markdown]
-# Two things a folder must not do. The first: fold what merely *does not depend on the input*. Random draws are no
-# constants. torch's pass has a list of functions that draw; dropout is not on it.
+# A folder must avoid two mistakes. The first is to fold every expression that *does not depend on the input*: random
+# draws are not constants. torch's pass has a list of functions that draw; dropout is not on it.
 
 
 # %%
@@ -102,11 +104,16 @@ x = torch.zeros(8)
 frozen = split_const_subgraphs(trace(NoisyWeight(), x))
 frozen.run_folding()
 alive = trace(NoisyWeight(), x)
-print("before: two calls agree?", torch.equal(alive(x), alive(x)), " folded:", torch.equal(frozen(x), frozen(x)))
+print(
+    "before: two calls agree?",
+    torch.equal(alive(x), alive(x)),
+    " folded:",
+    torch.equal(frozen(x), frozen(x)),
+)
 assert torch.equal(frozen(x), frozen(x)) and not torch.equal(alive(x), alive(x))
 
 # %% [markdown]
-# The second: fold what becomes huge. The next expression is one number, stretched.
+# The second is to fold an expression whose value is huge. The next one is a single number, expanded.
 
 
 # %%
@@ -128,15 +135,16 @@ x = torch.zeros(1)
 stretched = trace(Stretched(), x)
 huge = split_const_subgraphs(trace(Stretched(), x))
 huge.run_folding()
-print(f"weights before: {stored(stretched):,} bytes; folded: {stored(fx.GraphModule(huge, huge.graph)):,} bytes")
+folded = fx.GraphModule(huge, huge.graph)
+print(f"weights before: {stored(stretched):,} bytes; folded: {stored(folded):,} bytes")
 
 # %% [markdown]
-# Sixteen million times as much to store, to save one cheap kernel. A folder needs a size limit.
+# That is sixteen million times as much to store, to save one cheap kernel. A folder needs a size limit.
 #
 # ## Dead code elimination
 #
-# Walk backwards from the output and mark what is needed; the rest is dead. That is right for a pure graph, in which a
-# node does nothing but compute its value. Here is one that is not:
+# Walk backwards from the output and mark the nodes that it needs; the others are dead. That is correct for a pure
+# graph, in which a node only computes its value. This one is not pure:
 
 
 # %%
@@ -162,15 +170,17 @@ assert not torch.equal(counted(x), eliminated(InPlace(), x)(x))
 
 # %% [markdown]
 # The *result* of `y.add_(1)` is unused: it is called for what it does to `y`. torch's own `eliminate_dead_code`, at
-# this level of the graph, removes it, and the program now computes something else.
+# this level of the graph, removes it, and the program then computes something else.
 
 # %%
-diff(counted, eliminated(InPlace(), x), title="Dead code elimination takes away too much")
+diff(
+    counted, eliminated(InPlace(), x), title="Dead code elimination takes away too much"
+)
 
 # %% [markdown]
-# Before the graph comes to the level of ATen operators, `torch.export` *functionalizes* it: mutation is rewritten into
-# pure operations, and a mutated input becomes an extra output. After that, marking is safe. Before that, a pass has to
-# know which operations have **effects**: writing to memory, drawing random numbers, stopping the program.
+# When `torch.export` lowers a graph to ATen operators, it *functionalizes* it: it rewrites mutation into pure
+# operations, and a mutated input becomes an extra output. After that, marking is safe. Before that, a pass has to know
+# which operations have **effects**: writing to memory, drawing random numbers, stopping the program.
 
 # %%
 exported = torch.export.export(InPlace(), (x,)).run_decompositions()
@@ -192,14 +202,14 @@ for node in trace(Effects(), x).graph.nodes:
     print(f"{node.name:12} {', '.join(sorted(effects(node))) or 'pure'}")
 
 # %% [markdown]
-# Drawing random numbers is an effect even when the numbers are thrown away: it moves the generator, and everything
-# drawn later comes out different.
+# Drawing random numbers is an effect even if the numbers are not used: it advances the generator, and changes every
+# later draw.
 #
 # ## Common subexpression elimination
 #
 # Two nodes that apply the same operation to the same operands compute the same value. So give each node a key made of
-# operation and operands, and keep the first node of each key. Going through the list in order, operands have already
-# been merged when their users are looked at, and equal *trees* meet in one pass.
+# operation and operands, and keep the first node of each key. In the order of the list, operands have been merged
+# before their users are examined, so one pass merges equal *trees*.
 
 
 # %%
@@ -214,8 +224,7 @@ print(cost(repeats, x), cost(merged, x), sep="\n")
 diff(repeats, merged, title="Common subexpression elimination")
 
 # %% [markdown]
-# Now a program that draws twice and subtracts. Guess what torch's pass makes of it, then look at how much the result
-# varies.
+# The next program draws twice and subtracts. Guess how torch's pass changes it, then see how much the result varies.
 
 
 # %%
@@ -232,8 +241,8 @@ assert silent(x).std() == 0 and abs(noise(x).std() - math.sqrt(1 / 6)) < 0.02
 diff(noise, silent, title="Two draws became one, and the noise is gone")
 
 # %% [markdown]
-# Equal operation, equal operands, not equal values. The same pass merges two calls of one `nn.Dropout`. And it
-# also merges too little: a key made of arguments *as written* does not see that these four are two.
+# The operation and the operands are equal, but the values are not. The same pass merges two calls of one `nn.Dropout`.
+# It also misses equal nodes: with a key of the arguments *as written*, these four nodes are not recognised as two.
 
 
 # %%
@@ -251,8 +260,8 @@ assert len(written.graph.nodes) == len(merged.graph.nodes)
 # %% [markdown]
 # ## Algebraic simplification
 #
-# Laws that we all learned at school. Real numbers obey them; floating-point numbers obey some. The table below is
-# computed: each law is tried on each kind of input, and a dot says that both sides agree.
+# We all learned these laws at school. Real numbers obey them; floating-point numbers obey some. The cell below tries
+# each law on each kind of input; a dot means that both sides agree.
 
 # %%
 LAWS = {
@@ -281,7 +290,10 @@ INPUTS = {
 
 # %%
 def agree(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """The same dtype and the same numbers to the last bit, signs of zero included; one NaN is as good as another."""
+    """The same dtype and the same numbers to the last bit, signs of zero included.
+
+    One NaN is as good as another.
+    """
     if left.dtype != right.dtype or not torch.equal(left.isnan(), right.isnan()):
         return False
     same = (left == right) & (left.signbit() == right.signbit())
@@ -295,10 +307,10 @@ for law, (left, right) in LAWS.items():
     print(f"{law:25}" + "".join(f"{'.' if ok else 'BREAKS':>9}" for ok in table[law]))
 
 # %% [markdown]
-# Read it row by row. Most laws hold on the usual numbers, which is why random tests like them. Even `x + 0.0` is not
-# free: it turns minus zero into zero, and integers into floats. The rows without a break are the ones a compiler
-# applies without asking. (`equivalent` would let some of the others pass: it allows for rounding, and −0 equals 0 for
-# it. Exercise 4 asks for the stricter rule: −0 stays −0.)
+# Read it row by row. Most laws hold on the usual numbers, which is why random tests like them. Even `x + 0.0` changes
+# something: it turns minus zero into zero, and integers into floats. A compiler may apply the rows without a break
+# unconditionally. (`equivalent` would let some of the others pass: it allows for rounding, and treats −0 as equal to 0.
+# Exercise 4 is stricter: −0 must stay −0.)
 
 # %%
 free = [law for law, row in table.items() if all(row)]
@@ -306,12 +318,12 @@ print("hold everywhere:", *free, sep="\n  ")
 assert "x * 0 = zeros" not in free and "relu(relu(x)) = relu(x)" in free
 
 # %% [markdown]
-# The others need a **precondition**: a fact about the operand that has to be shown before the rewrite. "x is finite"
-# for `x * 0`; "x has a floating dtype" for `x * 1.0`. For `exp(log(x))` "x is positive" would be one if numbers were
-# exact; as they are rounded, no condition makes that law hold to the last bit. A simplifier is therefore a
-# table of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
+# The others need a **precondition**: a fact about the operand that the compiler must prove before the rewrite. "x is
+# finite" for `x * 0`; "x has a floating dtype" for `x * 1.0`. For `exp(log(x))` "x is positive" would be one if numbers
+# were exact; as they are rounded, no condition makes that law hold to the last bit. A simplifier is therefore a table
+# of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
 #
-# There is one more precondition, and it hides in plain sight: `y` may be a tensor of zeros and still change the shape.
+# One more precondition is easily overlooked: `y` may be a tensor of zeros and still change the shape.
 
 # %%
 x, zeros = torch.randn(3), torch.zeros(4, 1)
@@ -321,18 +333,27 @@ assert (x + zeros).shape != x.shape
 # %% [markdown]
 # ### Strength reduction
 #
-# Some laws save no operation but replace it by a cheaper one: a power by a product, a division by a multiplication.
-# For a divisor of 4 both are exact (the table shows it); for 3 they differ in the last bit, for many values:
+# Some laws do not save an operation but replace it by a cheaper one: a power by a product, a division by a
+# multiplication. For a divisor of 4 both are exact (the table shows it); for 3 they differ in the last bit, for many
+# values:
 
 # %%
 x = torch.rand(1_000_000)
-print(f"x / 3 and x * (1 / 3) differ for {(x / 3 != x * (1 / 3)).float().mean():.0%} of all values")
+share = (x / 3 != x * (1 / 3)).float().mean()
+print(f"x / 3 and x * (1 / 3) differ for {share:.0%} of all values")
 
 # %% [markdown]
-# What it buys depends on the machine:
+# The gain depends on the machine:
 
 # %%
-timed({"x ** 3": lambda x: x**3, "x * x * x": lambda x: x * x * x, "x ** 2.5": lambda x: x**2.5}, x)
+timed(
+    {
+        "x ** 3": lambda x: x**3,
+        "x * x * x": lambda x: x * x * x,
+        "x ** 2.5": lambda x: x**2.5,
+    },
+    x,
+)
 
 # %% [markdown]
 # ## Matching a pattern on a DAG
@@ -346,7 +367,10 @@ timed({"x ** 3": lambda x: x**3, "x * x * x": lambda x: x * x * x, "x ** 2.5": l
 
 # %%
 def commute(node):
-    """All ways to write an expression whose sums and products may be swapped. Leaves are strings."""
+    """All ways to write an expression whose sums and products may be swapped.
+
+    Leaves are strings.
+    """
     if isinstance(node, str):
         return [node]
     op, *operands = node
@@ -359,27 +383,40 @@ def commute(node):
 
 
 gelu = ("*", ("*", "0.5", "x"), ("+", "1", ("erf", ("/", "x", "sqrt2"))))
-print(len(commute(gelu)), "spellings with this grouping, one of them:", commute(gelu)[5])
+print(
+    len(commute(gelu)), "spellings with this grouping, one of them:", commute(gelu)[5]
+)
 assert len(commute(gelu)) == 2**3
 
 # %% [markdown]
-# Eight, for one of several groupings. You would not want to list them. Two ways out: try both orders at every
-# commutative node while matching (a small search), or bring every expression into one **canonical order** first, so
-# that one spelling is left. The matcher below takes the first way and returns what each name stands for. A name that
-# occurs twice must stand for the same node both times: that is what makes it a pattern on a DAG rather than on a tree.
+# There are eight, for one of several groupings; nobody wants to list them. There are two remedies: try both orders at
+# every commutative node while matching (a small search), or bring every expression into one **canonical order** first,
+# so that one spelling is left. The matcher below does the former and returns the node of each name. A name that occurs
+# twice must match the same node both times: that makes it a pattern on a DAG rather than on a tree.
 
 # %%
 COMMUTES = {operator.add, operator.mul, torch.add, torch.mul}
 
 
 def match(pattern, value, bound):
-    """All bindings (name → node) under which `value` is an instance of `pattern`. A string is a name."""
+    """All bindings (name → node) under which `value` is an instance of `pattern`.
+
+    In a pattern, a string is a name.
+    """
     if isinstance(pattern, str):
         if bound.get(pattern, value) is value:
             yield bound | {pattern: value}
     elif isinstance(pattern, tuple):
-        if isinstance(value, fx.Node) and value.target is pattern[0] and len(value.args) == len(pattern) - 1:
-            orders = [value.args, value.args[::-1]] if value.target in COMMUTES else [value.args]
+        if (
+            isinstance(value, fx.Node)
+            and value.target is pattern[0]
+            and len(value.args) == len(pattern) - 1
+        ):
+            orders = (
+                [value.args, value.args[::-1]]
+                if value.target in COMMUTES
+                else [value.args]
+            )
             for operands in orders:
                 yield from match_all(pattern[1:], operands, bound)
     elif value == pattern:
@@ -395,7 +432,7 @@ def match_all(patterns, values, bound):
 
 
 # %% [markdown]
-# Try it on an identity that day 4 will want, `a·b + a·c = a·(b + c)`, written in three ways and once wrongly:
+# Try it on an identity that day 4 needs, `a·b + a·c = a·(b + c)`, written in three ways and once wrongly:
 
 
 # %%
@@ -415,7 +452,7 @@ for name, found in hits.items():
 assert list(hits) == ["add", "add_1", "add_2", "add_3"]
 
 # %% [markdown]
-# The fourth matches too, and rightly so: in `a * b + b * c` the shared factor is `b`. Only the last one shares nothing.
+# The fourth matches too, correctly: in `a * b + b * c` the shared factor is `b`. Only the last one shares nothing.
 
 # %%
 draw(gm, title="Four sums of products share a factor", mark=tuple(hits))
@@ -423,9 +460,9 @@ draw(gm, title="Four sums of products share a factor", mark=tuple(hits))
 # %% [markdown]
 # ## Formulas in normal form · stretch
 #
-# The other way out, one form for all spellings, can do more than order operands: it can multiply out. Read a formula as
-# a **polynomial** in some unknowns, a table from powers to coefficients. A sum adds tables, a product multiplies each
-# term of one with each term of the other. What is not a polynomial, as erf(x), is one more unknown.
+# The other remedy, one form for all spellings, can do more than order operands: it can expand products. Read a formula
+# as a **polynomial** in some unknowns, a table from powers to coefficients. A sum adds tables, a product multiplies
+# each term of one with each term of the other. A part that is not a polynomial, such as erf(x), is another unknown.
 
 
 # %%
@@ -458,14 +495,14 @@ print(*tables, sep="\n")
 assert tables[0] == tables[1] == {(1, 0): 0.5, (1, 1): 0.5}
 
 # %% [markdown]
-# Both ways are ½·x + ½·x·gate. Coefficients are rounded, so they are compared with a tolerance. Exercise 6 needs two
-# such tables: one of what goes into erf, and one of what becomes of it.
+# Both formulas are ½·x + ½·x·gate. Coefficients are rounded, so compare them with a tolerance. Exercise 6 needs two
+# such tables: one for the argument of erf, and one for the formula around it.
 #
 # ## Layout
 #
-# The four axes of an image tensor are named N, C, H, W, in this order. In memory they may lie in another: channels
-# last (NHWC) keeps all channels of a pixel together, and convolution kernels tend to prefer it. The shape stays the
-# same, only the **strides** change:
+# The four axes of an image tensor are named N, C, H, W, in this order. In memory their order may differ: channels last
+# (NHWC) keeps all channels of a pixel together, and convolution kernels often prefer it. The shape stays the same; only
+# the **strides** change:
 
 # %%
 image = torch.randn(4, 64, 56, 56)
@@ -473,13 +510,21 @@ print("contiguous   ", image.stride())
 print("channels last", image.to(memory_format=torch.channels_last).stride())
 
 # %% [markdown]
-# A conversion moves every byte. Three versions of the same stack of convolutions: one never converts, one converts
-# before and after every convolution, one converts at the borders and lets the layout travel through.
+# A conversion moves every byte. Compare three versions of the same stack of convolutions: one never converts, one
+# converts before and after every convolution, and one converts only at the borders.
 
 # %%
 torch.manual_seed(0)
-layers = nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)]).eval().requires_grad_(False)
-last = nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)]).eval().requires_grad_(False)
+layers = (
+    nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)])
+    .eval()
+    .requires_grad_(False)
+)
+last = (
+    nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)])
+    .eval()
+    .requires_grad_(False)
+)
 last.load_state_dict(layers.state_dict())
 last.to(memory_format=torch.channels_last)
 
@@ -495,17 +540,20 @@ def propagated(x):
 
 
 assert torch.allclose(layers(image), propagated(image), atol=1e-4)
-timed({"never": layers, "at every layer": wrapped, "at the borders": propagated}, image, repeats=7)
+timed(
+    {"never": layers, "at every layer": wrapped, "at the borders": propagated},
+    image,
+    repeats=7,
+)
 
 # %% [markdown]
 # Which of the first two is faster depends on the machine; the third does the same arithmetic as the second with two
-# conversions in place of eight. Between the borders, element-wise operations (ReLU, the residual addition) take any
-# layout as it comes, so the layout flows through them. Finding the places where a conversion is unavoidable, and no
-# others, is exercise 7.
+# conversions in place of eight. Between the borders, element-wise operations (ReLU, the residual addition) accept any
+# layout, so they pass it on. Finding the places where a conversion is unavoidable, and no others, is exercise 7.
 #
 # ## The fewest conversions: a minimum cut · stretch
 #
-# Give each operation one of two layouts; some have no choice. Where two neighbours differ, a conversion is due. The
+# Give each operation one of two layouts; some have no choice. Where two neighbours differ, a conversion is needed. The
 # choice with the fewest is a **minimum cut** (Ford and Fulkerson 1956): an arrow each way between neighbours, of
 # capacity 1; arrows that cannot be cut tie the operations without a choice to one of two poles. Now cut arrows of the
 # least capacity in all so that no way is left from one pole to the other. Here is `conv(x) + a + b`:
@@ -531,19 +579,24 @@ assert number == 2 and converted == {"conv", "NHWC"}
 
 # %% [markdown]
 # The sums stay NCHW, although they could take any layout: channels last would cost a conversion of `a` and one of `b`.
-# One thing is left for exercise 7. An image with three readers on the other side is converted once, not three times; so
-# its conversion needs one arrow, with a node behind it from which uncuttable arrows lead to the readers.
+# One detail is left for exercise 7. An image with three readers of the other layout is converted once, not three times;
+# so its conversion needs one arrow, with a node behind it from which uncuttable arrows lead to the readers.
 #
 # ## In which order?
 #
-# Each optimization makes work for the others. Three tiny passes, and a program made so that they need each other:
+# Each optimization creates work for the others. Here are three tiny passes, and a program in which they depend on each
+# other:
 
 
 # %%
 def drop_times_one(gm):
     """`x * 1 = x`, for a floating x of the same shape."""
     for node in list(gm.graph.nodes):
-        if node.target is operator.mul and node.args[1] == 1 and isinstance(node.args[0], fx.Node):
+        if (
+            node.target is operator.mul
+            and node.args[1] == 1
+            and isinstance(node.args[0], fx.Node)
+        ):
             node.replace_all_uses_with(node.args[0])
             gm.graph.erase_node(node)
     gm.recompile()
@@ -555,11 +608,16 @@ def merge_equal(gm):
 
 
 def subtract_equal(gm):
-    """`x - x = 0 * x`: keeps the NaN of an infinite x and costs one operand less; of a negative x it makes −0."""
+    """`x - x = 0 * x`, which costs one operand less.
+
+    It keeps the NaN of an infinite x; a negative x becomes −0.
+    """
     for node in list(gm.graph.nodes):
         if node.target is operator.sub and node.args[0] is node.args[1]:
             with gm.graph.inserting_before(node):
-                node.replace_all_uses_with(gm.graph.call_function(operator.mul, (node.args[0], 0)))
+                node.replace_all_uses_with(
+                    gm.graph.call_function(operator.mul, (node.args[0], 0))
+                )
             gm.graph.erase_node(node)
     gm.graph.eliminate_dead_code()
     gm.recompile()
@@ -585,7 +643,7 @@ for order in itertools.permutations(PASSES):
 
 # %% [markdown]
 # The same three passes end at different sizes. Finding the best order is the **phase ordering problem**, and there is
-# no general answer: with dozens of passes there are too many orders to try. The usual way out is to repeat the list
+# no general answer: with dozens of passes there are too many orders to try. The usual remedy is to repeat the list
 # until a whole round changes nothing, a **fixpoint**:
 
 
@@ -608,8 +666,8 @@ assert len(sizes) == 1
 
 # %% [markdown]
 # Two warnings. A fixpoint exists only when the passes do not undo each other (one that prefers `x + x` and one that
-# prefers `2 * x` never come to rest), so each pass should make some measure smaller. And the order still decides how
-# many rounds it takes.
+# prefers `2 * x` never stop), so each pass should make some measure smaller. And the order still decides how many
+# rounds it takes.
 
 # %%
 diff(tangled, gm, title="Where every order ends, if it is repeated")
@@ -619,9 +677,10 @@ diff(tangled, gm, title="Where every order ends, if it is repeated")
 #
 # - Folding: constant means "does not depend on inputs *and* does not draw"; and big constants are not free.
 # - Dead code: mark from the output *and* from every node that has an effect.
-# - Common subexpressions: the key has to hold everything that decides the value; nodes that draw or write have no key.
+# - Common subexpressions: the key must contain everything that the value depends on; nodes that draw or write have no
+#   key.
 # - Algebra: a rewrite is a law and a precondition. NaN, infinities, minus zero, dtype and shape are where laws break.
-# - Layout: convert at the borders, let it flow between them.
+# - Layout: convert at the borders, and keep the layout between them.
 # - Order matters; repeat to a fixpoint, and make sure that one exists.
 #
 # ## Further reading
@@ -637,5 +696,5 @@ diff(tangled, gm, title="Where every order ends, if it is repeated")
 #
 # ## Tomorrow
 #
-# Today's optimizations remove nodes. The ones that are left still run one by one, and each writes its result to memory
-# only for the next to read it back. Day 4 puts neighbours into one kernel, and asks when that is a mistake.
+# Today's optimizations remove nodes. The remaining nodes still run one by one, and each writes its result to memory
+# only for the next to read it back. Day 4 puts neighbours into one kernel, and shows when that is a mistake.

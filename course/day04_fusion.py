@@ -16,10 +16,10 @@
 #
 # The optimizations of day 3 remove nodes. The nodes that are left run one by one: each is a separate kernel, reads its
 # operands from memory, and writes its result there for the next one to read back. **Fusion** makes one kernel of
-# several nodes. No arithmetic is saved. What goes away is the traffic between them, and the waiting.
+# several nodes. It saves no arithmetic. It saves the traffic between them, and the time to start them.
 #
-# Today you count what that is worth, see which nodes may share a kernel and which may not, turn a group of nodes into a
-# kernel that runs, and meet the cases in which fusing loses. The exercises are in two notebooks:
+# Today you measure how much that saves, see which nodes may share a kernel and which may not, turn a group of nodes
+# into a kernel that runs, and meet the cases in which fusing loses. The exercises are in two notebooks:
 # [work/day04/fusion.ipynb](../work/day04/fusion.ipynb), and [work/day04/groups.ipynb](../work/day04/groups.ipynb) for
 # the one that is compared with TVM's Relay. About 70 minutes, and 70 more for what is marked stretch.
 
@@ -35,7 +35,19 @@ from torch import nn
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
-from passlab import bytes_moved, cost, diff, draw, equivalent, kernels, launches, models, peak_memory, timed, trace
+from passlab import (
+    bytes_moved,
+    cost,
+    diff,
+    draw,
+    equivalent,
+    kernels,
+    launches,
+    models,
+    peak_memory,
+    timed,
+    trace,
+)
 from passlab.drawing.roofline import roofline, traffic
 from passlab.fx import rewrites
 from passlab.fx.dominators import post_dominators
@@ -46,13 +58,14 @@ from passlab.measure.machine import measure_machine
 from passlab.notebook import beside
 from passlab.relax.pipelines import host
 
-warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
+# torch.export warns of itself.
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
 # ## Two bills
 #
-# A model pays twice for every node: once for starting a kernel, and once for moving its bytes. Here is the running
-# example of today, five cheap operations as they stand between the layers of many networks:
+# A model pays twice for every node: once for starting a kernel, and once for moving its bytes. Today's running example
+# is five cheap operations, as many networks have them between their layers:
 
 
 # %%
@@ -70,28 +83,40 @@ draw(five, title="Five operations, five kernels")
 
 # %% [markdown]
 # The bytes follow from the shapes: each node reads its operands and writes its result. If the five were one kernel, it
-# would read the inputs of the *group* once and write the output of the group once. What is saved are the values
-# between: each of the $Y_i$ inside is written once and read once per reader, so
+# would read the inputs of the *group* once and write the output of the group once. It saves the values between: each of
+# the $Y_i$ inside is written once and read once per reader, so
 #
 # $$\text{saved} = \sum_i (1 + r_i)\,|Y_i| + \text{(inputs that were read more than once)}$$
 
 # %%
-nbytes = {node.name: node.meta["tensor_meta"] for node in five.graph.nodes if "tensor_meta" in node.meta}
-nbytes = {name: meta.shape.numel() * meta.dtype.itemsize for name, meta in nbytes.items()}
+nbytes = {
+    node.name: node.meta["tensor_meta"]
+    for node in five.graph.nodes
+    if "tensor_meta" in node.meta
+}
+nbytes = {
+    name: meta.shape.numel() * meta.dtype.itemsize for name, meta in nbytes.items()
+}
 placeholders = [node for node in five.graph.nodes if node.op == "placeholder"]
 all_five = [node for node in five.graph.nodes if node.op == "call_function"]
 between = sum((1 + len(node.users)) * nbytes[node.name] for node in all_five[:-1])
 again = sum((len(node.users) - 1) * nbytes[node.name] for node in placeholders)
-apart, together = int(bytes_moved(five)), sum(nbytes[node.name] for node in placeholders) + nbytes[all_five[-1].name]
-print(f"apart {apart:,}   together {together:,}   between {between:,}   read again {again:,}")
+apart, together = (
+    int(bytes_moved(five)),
+    sum(nbytes[node.name] for node in placeholders) + nbytes[all_five[-1].name],
+)
+print(
+    f"apart {apart:,}   together {together:,}   between {between:,}   "
+    f"read again {again:,}"
+)
 assert apart - together == between + again and apart > 5 * together
 
 # %% [markdown]
 # ## Which bill is the large one?
 #
 # That depends on the size. The cell below runs the five operations on more and more rows, always into the same two
-# buffers, and puts beside it what the two bills say: five launches, and eleven tensors moved. What a launch costs here,
-# and how fast this machine copies, was measured a moment ago by `measure_machine`.
+# buffers, and compares the time with the two bills: five launches, and eleven tensors moved. `measure_machine` measures
+# the time of a launch and the speed of copies on this machine.
 
 # %%
 machine = measure_machine()
@@ -129,26 +154,33 @@ plt.show()
 # %%
 for at in (0, 4, 8):
     share = launching[at] / (launching[at] + moving[at])
-    print(f"{elements[at]:>10,} elements: {share:4.0%} of the predicted time is launching")
+    print(
+        f"{elements[at]:>10,} elements: {share:4.0%} of the predicted time is launching"
+    )
 assert moving[-1] > 100 * launching[-1]
 assert clock[2] < 8 * clock[0], "16 times the work, and about the same time"
 assert clock[8] > 500 * clock[0], "time is bytes"
 
 # %% [markdown]
-# To the left a kernel costs the same whatever it does: fusing five into one is worth up to a factor of five. To the
-# right time is bytes, and fusing is worth as much as it saves in traffic. Between the two the data fits into caches,
-# faster than the memory that the dotted line knows.
+# On the left every kernel costs the same: fusing five into one gains up to a factor of five. On the right time is
+# proportional to bytes, and fusing gains as much as it saves in traffic. Between the two the data fits into caches,
+# which are faster than the memory that the dotted line assumes.
 #
-# A third bill is easily overlooked. Eager torch takes new memory for every result, and the operating system hands out
+# A third bill is easily overlooked. Eager torch allocates memory for every result, and the operating system hands out
 # large pieces page by page, each cleared to zero, when they are first touched:
 
 # %%
 large = torch.randn(65536, 256), scale, shift
-fresh = timed({"into buffers": lambda *given: five_into(*buffers, *given), "eager": five}, *large, repeats=3, warmup=1)
+fresh = timed(
+    {"into buffers": lambda *given: five_into(*buffers, *given), "eager": five},
+    *large,
+    repeats=3,
+    warmup=1,
+)
 fresh
 
 # %% [markdown]
-# A kernel of five operations asks for one result's memory instead of five.
+# One kernel of five operations allocates one result instead of five.
 #
 # ## The roofline
 #
@@ -160,18 +192,33 @@ fresh
 a, b, made = torch.randn(3, 512, 512)
 product, elements = trace(lambda a, b: a @ b, a, b), large[0].numel()
 apart, together = int(bytes_moved(five, *large)), (2 * elements + 512) * 4
-clock = timed({"five": lambda: five_into(*buffers, *large), "product": lambda: torch.mm(a, b, out=made)}, repeats=4)
+clock = timed(
+    {
+        "five": lambda: five_into(*buffers, *large),
+        "product": lambda: torch.mm(a, b, out=made),
+    },
+    repeats=4,
+)
 points = {
     "five kernels": (5 * elements, apart, clock["five"].min),
     "one kernel": (5 * elements, together),  # not timed yet: drawn on the roof
-    "512 x 512 product": (2 * 512**3, int(bytes_moved(product, a, b)), clock["product"].min),
+    "512 x 512 product": (
+        2 * 512**3,
+        int(bytes_moved(product, a, b)),
+        clock["product"].min,
+    ),
 }
 roofline(points, machine)
 
 # %%
 intensity = {name: flops / nbytes for name, (flops, nbytes, *_) in points.items()}
-print({name: round(value, 2) for name, value in intensity.items()}, "ridge at", round(machine.ridge, 2))
-assert intensity["one kernel"] > 5 * intensity["five kernels"] and intensity["512 x 512 product"] > machine.ridge
+print(
+    {name: round(value, 2) for name, value in intensity.items()},
+    "ridge at",
+    round(machine.ridge, 2),
+)
+assert intensity["one kernel"] > 5 * intensity["five kernels"]
+assert intensity["512 x 512 product"] > machine.ridge
 assert points["512 x 512 product"][0] / points["512 x 512 product"][1] == 512 / 6
 
 # %% [markdown]
@@ -182,16 +229,20 @@ assert points["512 x 512 product"][0] / points["512 x 512 product"][1] == 512 / 
 # %% [markdown]
 # ## Which elements does an element read?
 #
-# Two loops can be one loop if each turn of the second needs only what the same turn of the first has made. So the
-# question about an operation is: which elements of the operand does one element of the result depend on? That can be
-# computed. The Jacobian of an operation is zero wherever it does not:
+# Two loops can be one loop if each iteration of the second needs only the result of the same iteration of the first. So
+# ask of an operation: on which elements of the operand does one element of the result depend? You can compute that. The
+# Jacobian of an operation is zero wherever there is no dependence:
 
 
 # %%
 def reads(op, *shape):
-    """A row for each element of the result, a column for each of the operand; True where the one reads the other."""
+    """Which elements of the operand each element of the result reads.
+
+    A row for each element of the result, a column for each of the operand.
+    """
     operand = torch.rand(shape)
-    return torch.autograd.functional.jacobian(op, operand).reshape(-1, operand.numel()) != 0
+    jacobian = torch.autograd.functional.jacobian(op, operand)
+    return jacobian.reshape(-1, operand.numel()) != 0
 
 
 table, weight = torch.rand(4, 4), torch.rand(4, 4)
@@ -211,21 +262,30 @@ plt.show()
 
 # %% [markdown]
 # The names are those of TVM, whose compilers attach one to every operator: its **op pattern**. The pictures are their
-# definitions. Element-wise: the diagonal. Broadcast: one operand element for a result element, which may serve several.
-# Injective: the diagonal, rearranged. Reduction: many for one, each needed once. The last reads many for one, and each
-# many times: a product of matrices, a convolution. Such an operation keeps its own loops; it only lets element-wise
-# ones follow on what it has finished.
+# definitions. Element-wise: the diagonal. Broadcast: each result element reads one operand element, which several may
+# share. Injective: the diagonal, rearranged. Reduction: each result reads many operand elements, each read once. In the
+# last, each result reads many operand elements, and each of these is read many times: a matrix product, a convolution.
+# Such an operation keeps its own loops; only element-wise operations may follow it in the same kernel.
 
 # %%
 mask = {name: mask.int() for name, (_, mask) in READS.items()}
-count = {name: (set(m.sum(1).tolist()), set(m.sum(0).tolist())) for name, m in mask.items()}  # per result, per operand
-assert torch.equal(mask["ELEMWISE"], torch.eye(16, dtype=torch.int)) and count["BROADCAST"] == ({1}, {4})
-assert count["INJECTIVE"] == ({1}, {1}) and not torch.equal(mask["INJECTIVE"], mask["ELEMWISE"])
-assert count["COMM_REDUCE"] == ({4}, {1}) and count["OUT_ELEMWISE_FUSABLE"] == ({4}, {4})
+# The reads of each result, and those from each operand:
+count = {
+    name: (set(m.sum(1).tolist()), set(m.sum(0).tolist())) for name, m in mask.items()
+}
+assert torch.equal(mask["ELEMWISE"], torch.eye(16, dtype=torch.int))
+assert count["BROADCAST"] == ({1}, {4})
+assert count["INJECTIVE"] == ({1}, {1})
+assert not torch.equal(mask["INJECTIVE"], mask["ELEMWISE"])
+assert count["COMM_REDUCE"] == ({4}, {1})
+assert count["OUT_ELEMWISE_FUSABLE"] == (
+    {4},
+    {4},
+)
 
 # %% [markdown]
-# `passlab.fx.patterns` knows the pattern of a torch.fx node, whatever form it is written in. Here is what it says
-# beside what Relay has in its registry. (The first cell runs in a process beside this one, as on day 1.)
+# `passlab.fx.patterns` returns the pattern of a torch.fx node in any of its spellings. The table compares it with the
+# number in Relay's registry. (The first cell runs in a process beside this one, as on day 1.)
 
 # %%
 # %%beside relay
@@ -233,9 +293,11 @@ from passlab.relay import relay
 from passlab.relay import tvm as old_tvm
 from passlab.tvm.modules import groups
 
-ASKED = "nn.relu exp cast add multiply expand_dims reshape transpose squeeze take concatenate sum mean "
-ASKED += "nn.conv2d nn.dense nn.softmax nn.max_pool2d argsort"
-PATTERN = {name: int(relay.op.get(name).get_attr("TOpPattern")) for name in ASKED.split()}
+ASKED = "nn.relu exp cast add multiply expand_dims reshape transpose squeeze take "
+ASKED += "concatenate sum mean nn.conv2d nn.dense nn.softmax nn.max_pool2d argsort"
+PATTERN = {
+    name: int(relay.op.get(name).get_attr("TOpPattern")) for name in ASKED.split()
+}
 
 
 # %%
@@ -244,24 +306,42 @@ class Forms(nn.Module):
 
     def forward(self, x, image, kernel, at):
         same = torch.relu(x), x.exp(), x.double(), x + x, operator.mul(x, x)
-        moved = x.unsqueeze(0), x.reshape(-1), x.t(), torch.squeeze(x), torch.index_select(x, 0, at), torch.cat([x, x])
-        summed = x.sum(1), x.mean(1), F.conv2d(image, kernel), F.linear(x, x), F.softmax(x, -1), F.max_pool2d(image, 2)
+        moved = (
+            x.unsqueeze(0),
+            x.reshape(-1),
+            x.t(),
+            torch.squeeze(x),
+            torch.index_select(x, 0, at),
+            torch.cat([x, x]),
+        )
+        summed = (
+            x.sum(1),
+            x.mean(1),
+            F.conv2d(image, kernel),
+            F.linear(x, x),
+            F.softmax(x, -1),
+            F.max_pool2d(image, 2),
+        )
         return *same, *moved, *summed, torch.argsort(x)
 
 
 image, kernel = torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)
 forms = trace(Forms(), torch.randn(8, 8), image, kernel, torch.tensor([1, 3]))
 calls = [node for node in forms.graph.nodes if node.op.startswith("call_")]
-theirs = beside.value("relay", "PATTERN") or {canonical(node): int(pattern(node)) for node in calls}
+theirs = beside.value("relay", "PATTERN") or {
+    canonical(node): int(pattern(node)) for node in calls
+}
 rows = []
 for node, (name, number) in zip(calls, theirs.items(), strict=True):
-    rows.append((str(number), Pattern(number).name, name, canonical(node), pattern(node).name))
+    rows.append(
+        (str(number), Pattern(number).name, name, canonical(node), pattern(node).name)
+    )
     assert pattern(node) == number, node
 Table(("", "pattern", "Relay", "torch.fx", "op_patterns"), tuple(sorted(rows)))
 
 # %% [markdown]
 # Some of these surprise people: an addition of equal shapes counts as broadcast, a cast is element-wise, softmax and
-# pooling stand with the convolutions (they have loops of their own), and opaque is number 8: 7 is for tuples.
+# pooling are in the class of convolutions (they have loops of their own), and opaque is number 8: 7 is for tuples.
 #
 # Which may follow which? Ask Relay's `FuseOps` for every pair: is the operation of the row, followed by that of the
 # column, one kernel?
@@ -277,7 +357,10 @@ def fused(body):
         return groups(relay.transform.FuseOps()(module))
 
 
-x, row, weight = (relay.var(name, shape=shape) for name, shape in (("x", (8, 8)), ("row", (8,)), ("w", (8, 8))))
+x, row, weight = (
+    relay.var(name, shape=shape)
+    for name, shape in (("x", (8, 8)), ("row", (8,)), ("w", (8, 8)))
+)
 STEPS = {
     "relu": relay.nn.relu,
     "add row": lambda value: relay.add(value, row),
@@ -286,26 +369,37 @@ STEPS = {
     "dense": lambda value: relay.nn.dense(value, weight),
     "softmax": relay.nn.softmax,
 }
-ONE = {(a, b): len(fused(STEPS[b](STEPS[a](x)))) == 1 for a in STEPS for b in STEPS if (a, b) != ("sum", "dense")}
+ONE = {
+    (a, b): len(fused(STEPS[b](STEPS[a](x)))) == 1
+    for a in STEPS
+    for b in STEPS
+    if (a, b) != ("sum", "dense")
+}
 print(" " * 10, *(f"{name:>9}" for name in STEPS))
 for a in STEPS:
     print(f"{a:<10}", *(f"{'yes' if ONE.get((a, b)) else '.':>9}" for b in STEPS))
 
 # %%
 # %%beside relay
-assert ONE["relu", "sum"] and not ONE["sum", "relu"]  # what comes before a sum fuses, what comes after does not
-assert ONE["dense", "relu"] and not ONE["relu", "dense"]  # and here it is the other way round
-assert ONE["relu", "transpose"] and not ONE["transpose", "sum"] and not ONE["dense", "dense"]
+# An operator before a sum fuses with it, one after it does not.
+assert ONE["relu", "sum"]
+assert not ONE["sum", "relu"]
+# With a matrix product it is the other way round.
+assert ONE["dense", "relu"]
+assert not ONE["relu", "dense"]
+assert ONE["relu", "transpose"]
+assert not ONE["transpose", "sum"]
+assert not ONE["dense", "dense"]
 
 # %% [markdown]
-# `sum(relu(x))` is one kernel: the sum applies relu to each element as it comes by. `relu(sum(x))` is two. The relu
-# would have to wait for a whole row, at every turn of a loop that has none. Products of matrices are the reverse: they
-# finish an element and hand it on, but what comes *before* one would be computed again for every column.
+# `sum(relu(x))` is one kernel: the sum applies relu to each element as it reads it. `relu(sum(x))` is two: the relu
+# would have to wait for a whole row, inside a loop over elements. With matrix products it is the other way round: they
+# pass on each element that is complete, but an operation *before* one would be computed again for every column.
 #
 # ## Who reads it, and where do they meet?
 #
-# Pairs are not enough. A value with two readers can go into one kernel if everything that is computed from it meets
-# again in that kernel. If it leaves in two places, somebody outside needs it.
+# Pairs are not enough. A value with two readers can be in one kernel if all values computed from it are combined again
+# in that kernel. If it leaves the kernel in two places, a node outside needs it.
 
 
 # %%
@@ -322,17 +416,28 @@ class Fork(nn.Module):
 
 
 diamond, fork = trace(Diamond(), image, kernel), trace(Fork(), image, kernel)
-draw(diamond, title="The arms meet again: one group", groups=[["conv2d", "relu", "sigmoid", "add"]])
+draw(
+    diamond,
+    title="The arms meet again: one group",
+    groups=[["conv2d", "relu", "sigmoid", "add"]],
+)
 
 # %%
-draw(fork, title="The arms leave: three groups", groups=[["conv2d"], ["relu"], ["sigmoid"]])
+draw(
+    fork,
+    title="The arms leave: three groups",
+    groups=[["conv2d"], ["relu"], ["sigmoid"]],
+)
 
 # %% [markdown]
 # The frames are not an opinion. They are what Relay's `FuseOps` makes of the same programs:
 
 # %%
 # %%beside relay
-image, kernel = relay.var("image", shape=(1, 4, 8, 8)), relay.var("kernel", shape=(4, 4, 3, 3))
+image, kernel = (
+    relay.var("image", shape=(1, 4, 8, 8)),
+    relay.var("kernel", shape=(4, 4, 3, 3)),
+)
 c = relay.nn.conv2d(image, kernel, padding=(1, 1), channels=4, kernel_size=(3, 3))
 relu, sigmoid, tanh = relay.nn.relu(c), relay.sigmoid(c), relay.tanh(c)
 PROGRAMS = {
@@ -352,17 +457,21 @@ assert FOUND["relu(c) + sigmoid(c)"] == [("nn.conv2d", "nn.relu", "sigmoid", "ad
 # %% [markdown]
 # Line four is the end of a residual block: the sum with the block's input is *inside*, as one more operand.
 #
-# The word for "everything that is computed from it meets again" is **post-dominator**: node $p$ post-dominates $n$ if
-# every way from $n$ to the outputs goes through $p$. The first such node is the *immediate* one. The definition is one
-# line, if speed does not matter: $n$ itself, and what all of its readers have in common.
+# The term for the place where all of them are combined again is **post-dominator**: node $p$ post-dominates $n$ if
+# every path from $n$ to the outputs goes through $p$. The first such node is the *immediate* one. The definition is one
+# line, if speed does not matter: $n$ itself, and all nodes that post-dominate each of its readers.
 
 
 # %%
 def post_dominators_by_definition(graph):
-    """Node → its immediate post-dominator. Quadratic; the library's is nearly linear."""
+    """Node → its immediate post-dominator, in quadratic time."""
     every, immediate = {}, {}
     for node in reversed(graph.nodes):
-        common = set.intersection(*(every[user] for user in node.users)) if node.users else set()
+        common = (
+            set.intersection(*(every[user] for user in node.users))
+            if node.users
+            else set()
+        )
         every[node] = common | {node}
         immediate[node] = max(common, key=lambda p: len(every[p]), default=None)
     return immediate
@@ -370,7 +479,10 @@ def post_dominators_by_definition(graph):
 
 for gm in (diamond, fork, five, forms):
     assert post_dominators_by_definition(gm.graph) == post_dominators(gm.graph)
-conv = {gm: next(node for node in gm.graph.nodes if node.name == "conv2d") for gm in (diamond, fork)}
+conv = {
+    gm: next(node for node in gm.graph.nodes if node.name == "conv2d")
+    for gm in (diamond, fork)
+}
 for gm in conv:
     print(type(gm).__name__, "conv2d →", post_dominators(gm.graph)[conv[gm]])
 assert post_dominators(diamond.graph)[conv[diamond]].name == "add"
@@ -384,10 +496,13 @@ assert post_dominators(fork.graph)[conv[fork]].op == "output"
 tree = post_dominators(diamond.graph)
 below = {node: tuple(n.name for n in tree if tree[n] is node) for node in tree}
 names = [Node(n.name, canonical(n), "compute", below[n]) for n in tree]
-draw(Graph("post-dominators", "torch.fx", tuple(names), ("output",)), title="The diamond's tree of post-dominators")
+draw(
+    Graph("post-dominators", "torch.fx", tuple(names), ("output",)),
+    title="The diamond's tree of post-dominators",
+)
 
 # %% [markdown]
-# The rules for calls (tuples have one of their own, and a limit on a group's size comes on top):
+# These are the rules for calls (tuples have a rule of their own, and the size of a group has a limit):
 #
 # | the node is | it joins its post-dominator, if all nodes on the ways are at most | and the post-dominator is |
 # |---|---|---|
@@ -398,9 +513,9 @@ draw(Graph("post-dominators", "torch.fx", tuple(names), ("output",)), title="The
 #
 # ## May these be one kernel?
 #
-# Rules like that find groups which are good to have. Whether a group is *possible* is another question, and a fusion
-# pass asks it of every group, wherever it came from. The first condition: a kernel starts when all its inputs are
-# there. So no value may leave the group and come back in:
+# Such rules find profitable groups. Whether a group is *legal* is another question, and a fusion pass has to check it
+# for every group, by whatever rule it was found. The first condition: a kernel starts when all its inputs are
+# available. So no value may leave the group and return to it:
 
 
 # %%
@@ -418,7 +533,11 @@ class Crossed(nn.Module):
 
 
 detour, crossed = trace(Detour(), table, weight), trace(Crossed(), table, weight)
-draw(detour, title="The kernel of group 1 waits for matmul, which waits for the kernel", groups=[["mul", "add"]])
+draw(
+    detour,
+    title="The kernel of group 1 waits for matmul, which waits for the kernel",
+    groups=[["mul", "add"]],
+)
 
 # %% [markdown]
 # Nor may two groups wait for each other, and that is harder to see. Below, each group alone would be fine, and both
@@ -484,7 +603,11 @@ def find(gm):
     likes = create_op_support(lambda _, node: pattern(node, gm) <= Pattern.BROADCAST)
     found = CapabilityBasedPartitioner(gm, likes).propose_partitions()
     order = [node.name for node in gm.graph.nodes]
-    return [sorted((node.name for node in p.nodes), key=order.index) for p in found if len(p.nodes) > 1]
+    return [
+        sorted((node.name for node in p.nodes), key=order.index)
+        for p in found
+        if len(p.nodes) > 1
+    ]
 
 
 zoo = models.ZOO["gpt"]
@@ -545,9 +668,9 @@ assert equivalent(apart, named) and launches(named, a, b, c) == 1
 diff(apart, named, title="α·A·B + β·C becomes addmm")
 
 # %% [markdown]
-# Four kernels became one, and the conditions are in the small print. Of the programs below one is a GEMM. In the others
-# the sum has another shape than the product, somebody else reads the product, two dtypes meet, or β is 0: then `addmm`
-# promises not to look at C at all, and 0 · NaN is not 0, as we saw on day 3.
+# Four kernels became one, under several conditions. Of the programs below one is a GEMM. In the others the sum has
+# another shape than the product, the product has another reader, the dtypes differ, or β is 0: then `addmm` does not
+# read C at all, but 0 · NaN is not 0, as you saw on day 3.
 
 
 # %%
@@ -567,7 +690,10 @@ SIMILAR = {
     "the law holds": (written_gemm, given),
     "C is larger than A·B": (written_gemm, wider),
     "the product is read twice": (read_twice, given),
-    "float64 beside float32": (lambda a, b, c: (a @ b).double() + c, (*given[:2], given[2].double())),
+    "float64 beside float32": (
+        lambda a, b, c: (a @ b).double() + c,
+        (*given[:2], given[2].double()),
+    ),
     "β = 0": (lambda a, b, c: a @ b + 0 * c, given),
 }
 done = {}
@@ -578,7 +704,8 @@ for name, (program, inputs) in SIMILAR.items():
 assert list(done.values()) == [True, False, False, False, False]
 nan = torch.full((8, 8), torch.nan)
 a, b, _ = given
-assert (a @ b + 0 * nan).isnan().all() and torch.addmm(nan, a, b, beta=0).isfinite().all()
+assert (a @ b + 0 * nan).isnan().all()
+assert torch.addmm(nan, a, b, beta=0).isfinite().all()
 
 # %% [markdown]
 # ### Convolution, batch norm, activation
@@ -634,8 +761,8 @@ diff(right, named, title="Eight nodes with a name")
 # %% [markdown]
 # ### Attention
 #
-# The group that has earned most is this one. For $n$ tokens the scores are an $n \times n$ matrix, far larger than
-# anything that goes in or comes out, and five kernels carry it back and forth:
+# Attention is the group whose fusion has gained most. For $n$ tokens the scores are an $n \times n$ matrix, far larger
+# than all inputs and outputs, and five kernels write and read it:
 
 
 # %%
@@ -660,9 +787,9 @@ timed({"written out": written, "one call": named}, *qkv, repeats=5)
 
 # %% [markdown]
 # By the rules above this group is *not* one kernel. A softmax has two reductions, and each must have seen the whole row
-# before the next step can begin. FlashAttention (2022) goes round that by algebra. It keeps the largest score so far,
-# the sum so far and the result so far; when a larger score turns up, the old sums are scaled as if it had been known
-# from the start. Then blocks of the row can come one after the other, and no row of scores is ever kept:
+# before the next step can begin. FlashAttention (2022) avoids that by algebra. It keeps the largest score, the sum and
+# the result so far; when it finds a larger score, it rescales the old sums as if that score had been known from the
+# start. So it can process a row block by block, and never stores a row of scores:
 
 
 # %%
@@ -674,14 +801,19 @@ def streamed(q, k, v, block=128):
         scores = q @ keys.transpose(-2, -1) / q.shape[-1] ** 0.5
         now = torch.maximum(largest, scores.amax(-1, keepdim=True))
         weights, keep = (scores - now).exp(), (largest - now).exp()
-        total, result = total * keep + weights.sum(-1, keepdim=True), result * keep + weights @ values
+        total, result = (
+            total * keep + weights.sum(-1, keepdim=True),
+            result * keep + weights @ values,
+        )
         largest = now
     return result / total
 
 
 print(f"largest difference {(streamed(*qkv) - written(*qkv)).abs().max():.0e}")
 assert torch.allclose(streamed(*qkv), written(*qkv), atol=1e-5)
-assert torch.allclose(streamed(*(30 * t for t in qkv)), named(*(30 * t for t in qkv)), atol=1e-3)
+assert torch.allclose(
+    streamed(*(30 * t for t in qkv)), named(*(30 * t for t in qkv)), atol=1e-3
+)
 
 # %% [markdown]
 # Matching attention has its own small print: the scale may be a multiplication, a division, or already in q; a mask may
@@ -703,7 +835,9 @@ function.show()
 
 # %%
 text = function.script()
-assert text.count("T.Buffer(") == 4 and "sblock_alloc_buffer" not in text, "three inputs, one output, nothing between"
+assert text.count("T.Buffer(") == 4 and "sblock_alloc_buffer" not in text, (
+    "three inputs, one output, nothing between"
+)
 
 # %% [markdown]
 # Five operations, one loop nest, one statement in it. Broadcasting has become subscripts: `scale` is read at the column
@@ -717,12 +851,16 @@ x[0, 0] = 42
 assert seen.numpy()[0, 0] == 42
 one = kernels.kernel(five)
 assert torch.allclose(one(x, scale, shift), five(x, scale, shift), atol=1e-5)
-print(repr(launches(one, x, scale, shift)), repr(bytes_moved(kernels.fused(five, whole), x, scale, shift)), sep="\n")
+print(
+    repr(launches(one, x, scale, shift)),
+    repr(bytes_moved(kernels.fused(five, whole), x, scale, shift)),
+    sep="\n",
+)
 
 
 # %% [markdown]
-# What a kernel has to get right beside the usual: sizes that no vector length divides, one element and none, dtypes of
-# half the width and of whole numbers, operands that lie in memory with gaps or the other way round.
+# A kernel also has to be right for unusual inputs: sizes that no vector length divides, one element and none,
+# half-precision and integer dtypes, operands with gaps between their elements or with transposed strides.
 
 
 # %%
@@ -731,7 +869,11 @@ def tried(x, *others):
     gm = trace(Five(), x, *others)
     mine, theirs = kernels.kernel(gm)(x, *others), gm(x, *others)
     near = 1e-2 if theirs.dtype in (torch.float16, torch.bfloat16) else 1e-5
-    return mine.dtype == theirs.dtype and mine.shape == theirs.shape and torch.allclose(mine, theirs, near, near)
+    return (
+        mine.dtype == theirs.dtype
+        and mine.shape == theirs.shape
+        and torch.allclose(mine, theirs, near, near)
+    )
 
 
 wide = torch.randn(14, 26)
@@ -747,7 +889,10 @@ CASES = {
     "every second": (wide[::2, ::2], torch.rand(13), torch.rand(13)),
 }
 results = {name: tried(*given) for name, given in CASES.items()}
-print(*(f"{name:<16} {'agrees' if ok else 'DIFFERS'}" for name, ok in results.items()), sep="\n")
+print(
+    *(f"{name:<16} {'agrees' if ok else 'DIFFERS'}" for name, ok in results.items()),
+    sep="\n",
+)
 assert all(results.values())
 
 # %% [markdown]
@@ -757,9 +902,18 @@ assert all(results.values())
 # %%
 if torch.cuda.is_available():
     there = [t.cuda() for t in large]
-    names = [name for name in kernels.BACKENDS if name == "tvm" or importlib.util.find_spec(name)]
-    backends = {name: kernels.kernel(five, device="cuda", backend=name) for name in names}
-    assert all(torch.allclose(run(*there), five(*there), atol=1e-5) for run in backends.values())
+    names = [
+        name
+        for name in kernels.BACKENDS
+        if name == "tvm" or importlib.util.find_spec(name)
+    ]
+    backends = {
+        name: kernels.kernel(five, device="cuda", backend=name) for name in names
+    }
+    assert all(
+        torch.allclose(run(*there), five(*there), atol=1e-5)
+        for run in backends.values()
+    )
     print(timed({"eager": five, **backends}, *there, repeats=9))
 else:
     print("There is no CUDA GPU here.")
@@ -792,9 +946,9 @@ assert clock["our kernel"].ratio < 0.8
 clock
 
 # %% [markdown]
-# Compare like with like. Into memory that is there, one kernel gains roughly what it saves in bytes. With fresh memory
-# everyone pays the third bill, and eager torch pays it five times. Below: where the bytes went, and where the kernel
-# has moved to under the roof.
+# Compare like with like. With memory that is already allocated, one kernel gains about as much as it saves in bytes.
+# With fresh memory all of them pay the third bill, and eager torch pays it five times. The chart below shows the bytes,
+# and the place of the kernel under the roofline.
 
 # %%
 share = clock["copy"].min / clock["our kernel, into a buffer"].min
@@ -803,7 +957,9 @@ per_node, in_one = bytes_moved(five, *given), bytes_moved(fused_five, *given)
 traffic({"five kernels": per_node.detail, "one kernel": in_one.detail})
 
 # %%
-points |= {"one kernel": (5 * elements, int(in_one), clock["our kernel, into a buffer"].min)}
+points |= {
+    "one kernel": (5 * elements, int(in_one), clock["our kernel, into a buffer"].min)
+}
 roofline(points, machine)
 
 # %% [markdown]
@@ -822,15 +978,23 @@ te, most = tvm.te, tvm.tirx.max
 
 def layer(n):
     """relu(A·B + bias) as loops, not yet scheduled."""
-    a, b, bias = (te.placeholder(shape, name=name) for name, shape in (("A", (n, n)), ("B", (n, n)), ("bias", (n,))))
+    a, b, bias = (
+        te.placeholder(shape, name=name)
+        for name, shape in (("A", (n, n)), ("B", (n, n)), ("bias", (n,)))
+    )
     k = te.reduce_axis((0, n), "k")
-    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    c = te.compute(
+        (n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product"
+    )
     d = te.compute((n, n), lambda i, j: most(c[i, j] + bias[j], 0.0), name="relu")
     return te.create_prim_func([a, b, bias, d])
 
 
 def loops(order, fuse_at):
-    """The layer with the product's loops in this order, and bias and relu inside of one of them (or after all)."""
+    """The layer with the product's loops in this order.
+
+    Bias and relu are inside of one of them, or after all.
+    """
     schedule = tvm.s_tir.Schedule(layer(size))
     product, relu = schedule.get_sblock("product"), schedule.get_sblock("relu")
     loop = dict(zip("ijk", schedule.get_loops(product), strict=True))
@@ -849,7 +1013,12 @@ made = {
 made["fused at j, i j k"].show()
 
 # %%
-a, b, bias, result = torch.randn(size, size), torch.randn(size, size), torch.randn(size), torch.empty(size, size)
+a, b, bias, result = (
+    torch.randn(size, size),
+    torch.randn(size, size),
+    torch.randn(size),
+    torch.empty(size, size),
+)
 runs = {name: tvm.compile(module, host())["main"] for name, module in made.items()}
 given = [tvm.runtime.from_dlpack(t) for t in (a, b, bias, result)]
 for name, run in runs.items():
@@ -865,8 +1034,8 @@ clock
 # cache, and the order is kept. How much that brings depends on the sizes: this product is right of the ridge.
 
 # %% [markdown]
-# **Computing again.** Fusing is inlining, and what is inlined is computed wherever it is read. A broadcast and a fork
-# read a value more than once. First a broadcast. Relay's rules put this into one kernel:
+# **Computing again.** Fusing is inlining, and an inlined value is computed wherever it is read. A broadcast and a fork
+# read a value more than once. Start with a broadcast. Relay's rules put this into one kernel:
 
 
 # %%
@@ -877,7 +1046,10 @@ class Late(nn.Module):
 
 # %%
 # %%beside relay
-late = relay.add(relay.var("table", shape=(4096, 1024)), relay.sin(relay.exp(relay.var("row", shape=(1024,)))))
+late = relay.add(
+    relay.var("table", shape=(4096, 1024)),
+    relay.sin(relay.exp(relay.var("row", shape=(1024,)))),
+)
 print(fused(late))
 assert len(fused(late)) == 1
 
@@ -888,8 +1060,15 @@ everything = kernels.fused(late, [["exp", "sin", "add"]])
 before_it = kernels.fused(late, [["exp", "sin"]])
 result = torch.empty_like(table)
 assert torch.allclose(everything(table, row), before_it(table, row), atol=1e-5)
-print(f"exp and sin are computed {table.numel():,} times in one kernel, {row.numel():,} times in two")
-print(repr(bytes_moved(everything, table, row)), "against", repr(bytes_moved(before_it, table, row)))
+print(
+    f"exp and sin are computed {table.numel():,} times in one kernel, "
+    f"{row.numel():,} times in two"
+)
+print(
+    repr(bytes_moved(everything, table, row)),
+    "against",
+    repr(bytes_moved(before_it, table, row)),
+)
 clock = timed({"one kernel": everything, "two": before_it}, table, row, repeats=5)
 assert clock["two"].ratio < 0.5
 clock
@@ -914,21 +1093,34 @@ class Share(nn.Module):
         return y / y.sum(-1, keepdim=True)
 
 
-WORK = {"cheap": lambda x: torch.relu(x) + 1, "costly": lambda x: torch.sin(torch.exp(x)) + 2}
+WORK = {
+    "cheap": lambda x: torch.relu(x) + 1,
+    "costly": lambda x: torch.sin(torch.exp(x)) + 2,
+}
 forked, ratio = {}, {}
 for name, work in WORK.items():
     gm = trace(Share(work), table)
-    *making, total, quotient = [node.name for node in gm.graph.nodes if node.op.startswith("call_")]
-    forked[name] = kernels.fused(gm, [making, [total, quotient]]), kernels.fused(gm, [[*making, total, quotient]])
-    clock = timed(dict(zip(("kept", "computed again"), forked[name], strict=True)), table, repeats=3, warmup=1)
+    *making, total, quotient = [
+        node.name for node in gm.graph.nodes if node.op.startswith("call_")
+    ]
+    forked[name] = (
+        kernels.fused(gm, [making, [total, quotient]]),
+        kernels.fused(gm, [[*making, total, quotient]]),
+    )
+    clock = timed(
+        dict(zip(("kept", "computed again"), forked[name], strict=True)),
+        table,
+        repeats=3,
+        warmup=1,
+    )
     ratio[name] = clock["computed again"].ratio
     print(f"{name}: in one kernel {ratio[name]:.2f} times as long as in two")
 assert ratio["cheap"] < ratio["costly"] and ratio["costly"] > 1.2
 
 # %% [markdown]
-# **Keeping too much.** A value between two operations of a kernel lives in a register, and there are not many. If more
-# values are alive than fit, the compiler puts some on the stack and fetches them back. That can be counted in the
-# machine code. Below, n values are all needed twice: for their sum, and after that once more.
+# **Keeping too much.** A value between two operations of a kernel is in a register, and there are few registers. If
+# more values are live than fit, the compiler spills some to the stack and loads them back. The machine code shows how
+# often. Below, n values are all needed twice: for their sum, and after that once more.
 
 
 # %%
@@ -942,13 +1134,19 @@ class Twice(nn.Module):
     def forward(self, x):
         parts = [torch.abs(x - i) + 1 for i in range(self.n)]
         whole = torch.reciprocal(sum(parts[1:], parts[0]))
-        return sum((torch.square(part * whole) for part in parts[1:]), torch.square(parts[0] * whole))
+        return sum(
+            (torch.square(part * whole) for part in parts[1:]),
+            torch.square(parts[0] * whole),
+        )
 
 
 def on_the_stack(gm):
     """How many instructions of the kernel read or write the stack."""
     built = tvm.compile(tvm.IRModule({"main": on_cpu(kernels.prim_func(gm))}), host())
-    return sum("rsp" in line or "[sp" in line for line in built.mod.inspect_source("asm").splitlines())
+    return sum(
+        "rsp" in line or "[sp" in line
+        for line in built.mod.inspect_source("asm").splitlines()
+    )
 
 
 # %%
@@ -960,7 +1158,8 @@ for n in (8, 32, 48):
     clock = timed({"kernel": kernels.kernel(gm)}, x, repeats=7)
     each = clock["kernel"].min / x.numel() / n
     print(
-        f"{n:>2} values: {counted[n]:>3} instructions use the stack, {each * 1e9:.3f} ns for each value of an element"
+        f"{n:>2} values: {counted[n]:>3} instructions use the stack, "
+        f"{each * 1e9:.3f} ns for each value of an element"
     )
 assert counted[8] <= counted[32] < counted[48]
 
@@ -994,7 +1193,8 @@ assert min(2048, 65536 // 64) == 1024
 # %%
 def spent(kernel, sample):
     place = torch.empty_like(sample)
-    return timed({"kernel": lambda: kernel(sample, out=[place])}, repeats=5)["kernel"].min
+    clock = timed({"kernel": lambda: kernel(sample, out=[place])}, repeats=5)
+    return clock["kernel"].min
 
 
 each = {}
@@ -1002,38 +1202,46 @@ for name, work in WORK.items():
     alone = kernels.kernel(trace(work, table[:1, :1]))
     start, many = spent(alone, table[:1, :1]), spent(alone, table[:256])
     each[name] = max(many - start, 0) / table[:256].numel()
-    print(f"{name:<7} {each[name] * 1e9:5.2f} ns for an element, {start * 1e6:.1f} µs to start")
+    print(
+        f"{name:<7} {each[name] * 1e9:5.2f} ns for an element, "
+        f"{start * 1e6:.1f} µs to start"
+    )
 
 
 # %%
 def predicted(gm, computing):
-    """Seconds for a graph of kernels; `computing`: how long each of them computes, in order."""
+    """Seconds for a graph of kernels; `computing`: how long each computes, in order."""
     moved = bytes_moved(gm, table).detail.values()
-    return sum(start + max(n / machine.bandwidth, busy) for n, busy in zip(moved, computing, strict=True))
+    return sum(
+        start + max(n / machine.bandwidth, busy)
+        for n, busy in zip(moved, computing, strict=True)
+    )
 
 
 guess = {}
 for name, (kept, again) in forked.items():
     once = table.numel() * each[name]
     guess[name] = predicted(again, [2 * once]) / predicted(kept, [once, 0])
-    print(f"{name:<7} one kernel against two: predicted {guess[name]:.2f}, measured {ratio[name]:.2f}")
+    print(
+        f"{name:<7} one kernel against two: predicted {guess[name]:.2f}, "
+        f"measured {ratio[name]:.2f}"
+    )
 assert guess["cheap"] < guess["costly"] and guess["costly"] > 1
 
 # %% [markdown]
-# The model need not be exact; it has to be on the right side where the sides differ. Exercise 6 asks that of yours: its
-# decisions are judged by the clock. What a model leaves out, a clock finds: on day 8 a tuner learns the model from
-# measurements.
+# The model need not be exact; it has to choose right where the choice matters. Exercise 6 judges the decisions of yours
+# by measured times. Measurements also find what a model leaves out: on day 8 a tuner learns its model from them.
 
 # %% [markdown]
 # ## Key takeaways
 #
 # - A node costs a launch and its bytes. Fusing saves the bytes of every value between, and all launches but one.
 # - Small tensors: launches decide. Large ones: bytes. Right of the roofline's ridge: neither, and fusion buys little.
-# - An op pattern says which elements an element reads. A post-dominator says where everything that was computed from a
-#   value meets again. Together they find groups; a reduction ends one.
-# - Legal is another question than good: no way out and back, not between several groups either, no effects, one device.
-# - Find, check, rewrite. The check trusts nothing.
-# - Named groups (GEMM, norms, attention) are matches with small print. Attention needs algebra, not only loops.
+# - An op pattern says which elements an element reads. A post-dominator is the node where all values computed from a
+#   value are combined again. Together they find groups; a reduction ends one.
+# - Legality is not profitability: no path out of the group and back, nor through other groups; no effects; one device.
+# - Find, check, rewrite. The check assumes nothing about how a group was found.
+# - Named groups (GEMM, norms, attention) are patterns with many preconditions. Attention needs algebra, not only loops.
 # - Fusing is inlining: no buffer, and so computed again wherever it is read again. Broadcasts, forks and loop orders
 #   are where that loses; a model of launches, bytes and operations decides, and then a clock.
 #
@@ -1057,6 +1265,6 @@ assert guess["cheap"] < guess["costly"] and guess["costly"] > 1
 #
 # ## Tomorrow
 #
-# Some values are still written to memory: those between groups. Day 5 asks where. Which of them live at the same time,
-# which may share a place, how few bytes a model can run in, and when it is cheaper to compute a value again than to
-# keep it.
+# The values between groups are still written to memory. Day 5 decides where: which of them are live at the same time,
+# which may share memory, how few bytes a model can run in, and when it is cheaper to compute a value again than to keep
+# it.

@@ -14,17 +14,17 @@
 # %% [markdown]
 # # Day 5 · Memory
 #
-# A compiler that knows the whole program knows when each result is needed for the last time. So it need not ask for
-# memory while the program runs: it can give every result its place beforehand, in one block, the **arena**. Chips
-# without a heap have to be programmed like that, and on all others it saves calls, fragmentation and surprises.
+# A compiler that knows the whole program knows the last use of each result. So it need not allocate memory while the
+# program runs: it can assign an offset to every result beforehand, in one block, the **arena**. Chips without a heap
+# require this, and on all others it saves calls, fragmentation and surprises.
 #
-# - **what lives**: storages, not values; and from when to when
-# - **where it lies**: offsets, as small an arena as possible, which is NP-hard
-# - **in which order** it is made, and what is better computed twice
-# - **how it is touched**: layouts, cache lines, transactions
+# - **liveness**: storages, not values, and their live ranges
+# - **offsets** in an arena that is as small as possible, which is NP-hard
+# - **schedules**: the order of the tasks, and the results that are better computed twice
+# - **access patterns**: layouts, cache lines, transactions
 #
 # In the exercises, [work/day05/memory.ipynb](../work/day05/memory.ipynb), you find live ranges and place buffers, and
-# then change orders, layouts and access patterns. About 75 minutes, and 5 more for what is marked stretch.
+# then change orders, layouts and access patterns. About 70 minutes, and 5 more for what is marked stretch.
 
 # %%
 import math
@@ -39,7 +39,15 @@ from passlab.drawing import arena, arenas, gantt
 from passlab.drawing.picture import size
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
 from passlab.memory.arena import bit_equal, run
-from passlab.memory.buffers import MINIMALLOC, BadPlan, Buffer, height, instance, lower_bound, overlaps
+from passlab.memory.buffers import (
+    MINIMALLOC,
+    BadPlan,
+    Buffer,
+    height,
+    instance,
+    lower_bound,
+    overlaps,
+)
 from passlab.memory.exact import exact
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan, planned
@@ -68,23 +76,25 @@ for storage in storages(small, x):
     print(f"{storage.kind:6} {storage.size:3} bytes: {', '.join(storage.values)}")
 
 # %% [markdown]
-# `view` and `getitem` make a new tensor, but it looks at the old bytes; `add_` writes into them. How do we know? The
-# graph is run on *fake* tensors, which have a shape, strides and a storage, but no numbers. What has one storage
-# belongs together. Names are no help: `reshape` is a view for some strides and a copy for others.
+# `view` and `getitem` return a new tensor on the old bytes; `add_` writes into them. How do we know? The graph is run on
+# *fake* tensors, which have a shape, strides and a storage, but no numbers. Values with the same storage share memory.
+# Names do not help: `reshape` is a view for some strides and a copy for others.
 #
 # ## Live ranges
 #
-# A storage is live from the step that makes it to the last step that touches any value in it. The steps are the
-# positions of the nodes. What the caller owns, inputs and parameters, is not ours to place.
+# A storage is live from the step that allocates it to the last step that touches any value in it. The steps are the
+# positions of the nodes. Inputs and parameters belong to the caller, so we do not place them.
 
 # %%
 for buffer in liveness(small, x):
     print(buffer)
-assert next(b for b in liveness(small, x) if b.name == "relu").upper > 5, "its view is read at the end"
+assert next(b for b in liveness(small, x) if b.name == "relu").upper > 5, (
+    "its view is read at the end"
+)
 
 # %% [markdown]
-# `upper` is the step after the last one, as in Python's `range`: a buffer that ends where another begins does not meet
-# it. Here are the live ranges of a U-Net; dark is large:
+# `upper` is the step after the last one, as in Python's `range`: a buffer that ends in the step where another begins
+# does not overlap it. Here are the live ranges of a U-Net; dark is large:
 
 # %%
 model, inputs = models.ZOO["unet"].build(), models.ZOO["unet"].inputs()
@@ -93,43 +103,50 @@ buffers = liveness(unet, *inputs)
 gantt(buffers, "A U-Net, forward")
 
 # %% [markdown]
-# Most results live for two steps: made, and read by the next layer. The long bars are the ways across. Below is the sum
-# of all bytes that are live in a step. Its **peak** is a lower bound: no arena is smaller.
+# Most results are live for two steps: one computes them, the next layer reads them. The long bars are the skip
+# connections. Below is the sum of live bytes in each step. Its **peak** is a lower bound: no arena is smaller.
 
 # %%
 total, bound = sum(b.size for b in buffers), lower_bound(buffers)
-print(f"{len(buffers)} buffers have {size(total)} together; at most {size(bound)} are live at once")
+print(
+    f"{len(buffers)} buffers have {size(total)} together; "
+    f"at most {size(bound)} are live at once"
+)
 assert bound < total / 5
 
 # %% [markdown]
 # ## Offsets
 #
-# **First fit** takes the buffers one after the other, and puts each at the lowest offset where it meets no buffer that
-# is already placed and lives at the same time. Largest first is a good order:
+# **First fit** takes the buffers one after the other, and places each at the lowest offset at which it overlaps no
+# placed buffer that is live at the same time. Largest first is a good order:
 
 # %%
 offsets = first_fit(buffers, ORDERS["size"], alignment=64)
 arena(buffers, offsets, "A U-Net, first fit by size")
 
 # %% [markdown]
-# Time goes to the right, and the arena upwards. Grey is memory that nothing uses at that time. The arena is as small as
-# it can be: it touches the dashed line, the bound.
+# Time runs to the right, and offsets upwards. Grey is unused memory. The arena is as small as possible: it touches the
+# dashed line, the bound.
 #
-# An older idea is **colouring**, as registers are allocated: buffers that live at once get different slots, and a slot
-# is as large as its largest buffer. With intervals the fewest slots are easy to find. But few slots are not few bytes:
+# An older idea is **colouring**, as in register allocation: buffers that are live at once get different slots, and a
+# slot is as large as its largest buffer. For intervals the least number of slots is easy to find. But few slots are not
+# few bytes:
 
 # %%
 slot = slots(buffers)
-print(f"{max(slot.values()) + 1} slots: {size(height(buffers, colouring(buffers, 64)))}")
+print(
+    f"{max(slot.values()) + 1} slots: {size(height(buffers, colouring(buffers, 64)))}"
+)
 print(f"offsets: {size(height(buffers, offsets))}")
 
 # %% [markdown]
-# Registers are all of one size, and buffers are not. An offset is a colour that knows about sizes.
+# Registers have one size, and buffers do not. An offset is a colour that takes sizes into account.
 #
 # ## Hard instances
 #
-# Models like this one are easy. These eleven are not: memory of an accelerator, from MiniMalloc (ASPLOS 2024), with 154
-# to 454 buffers each. Every one of them fits into 1 MiB. What first fit needs, over the lower bound, by several orders:
+# Models like this one are easy. These eleven instances are not: memory of an accelerator, from MiniMalloc (ASPLOS 2024),
+# with 154 to 454 buffers each. All of them fit into 1 MiB. The height of first fit over the lower bound, for several
+# orders:
 
 
 # %%
@@ -140,74 +157,107 @@ def over(buffers, offsets):
 hard = {letter: instance(letter) for letter in MINIMALLOC}
 print("   " + "".join(f"{name:>10}" for name in [*ORDERS, "best fit", "colouring"]))
 for letter, made in hard.items():
-    plans = [first_fit(made, key) for key in ORDERS.values()] + [best_fit(made), colouring(made)]
+    plans = [first_fit(made, key) for key in ORDERS.values()] + [
+        best_fit(made),
+        colouring(made),
+    ]
     print(f"{letter}  " + "".join(f"{over(made, plan):10.2f}" for plan in plans))
 
 # %% [markdown]
 # Largest first is far above the bound everywhere, and yet it is best for most of them:
 
 # %%
-largest, begun = ({n: over(made, first_fit(made, ORDERS[by])) for n, made in hard.items()} for by in ("size", "start"))
-print(f"largest first: {min(largest.values()) - 1:.0%} to {max(largest.values()) - 1:.0%} too much")
-print("better in the order in which they begin:", *[letter for letter in hard if begun[letter] < largest[letter]])
+largest, begun = (
+    {n: over(made, first_fit(made, ORDERS[by])) for n, made in hard.items()}
+    for by in ("size", "start")
+)
+print(
+    f"largest first: {min(largest.values()) - 1:.0%} to "
+    f"{max(largest.values()) - 1:.0%} too much"
+)
+print(
+    "better in the order in which they begin:",
+    *[letter for letter in hard if begun[letter] < largest[letter]],
+)
 
 # %% [markdown]
 # No order is best everywhere, so a planner tries several.
 #
-# There is another greedy rule, which asks not where the next buffer goes, but *which* buffer goes next: the one that
-# can lie lowest. So the arena is filled from below, as a box is. The order is needed only for those that can lie
-# equally low.
+# Another greedy rule does not choose the offset of the next buffer, but the next *buffer*: the one with the lowest
+# possible offset. It fills the arena from below. The order only breaks ties.
 
 # %%
 print("   " + "".join(f"{name:>10}" for name in ORDERS))
 for letter, made in hard.items():
-    print(f"{letter}  " + "".join(f"{over(made, lowest_first(made, key)):10.2f}" for key in ORDERS.values()))
+    print(
+        f"{letter}  "
+        + "".join(
+            f"{over(made, lowest_first(made, key)):10.2f}" for key in ORDERS.values()
+        )
+    )
 assert all(over(made, lowest_first(made)) < 1.3 for made in hard.values())
 
 # %% [markdown]
-# Now the remaining freedom is the order among equals, and a search can climb in it: change a few places, fill the box
-# again, keep the change if the arena is not larger. Most tries end early, at the first buffer that is too high.
+# The remaining freedom is how to break ties, and local search can use it: change a few places in the order, fill the
+# arena again, keep the change if it is not larger. Most tries end early, at the first buffer that is too high.
 
 # %%
 F = hard["F"]
 found = search(F, tries=2000)
-arenas(F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "MiniMalloc's F")
+arenas(
+    F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "MiniMalloc's F"
+)
 
 # %% [markdown]
 # ## Exact
 #
-# Is the bound always reachable? Each buffer is a rectangle, fixed in time and free in place, and no two may overlap. A
-# constraint solver can prove the answer where the instance is small:
+# Is the bound always reachable? Each buffer is a rectangle with a fixed time and a variable offset, and no two may
+# overlap. A constraint solver can prove the answer for small instances:
 
 # %%
-sizes = [(0, 1, 2), (0, 2, 2), (1, 3, 1), (1, 4, 1), (2, 3, 1), (2, 4, 1), (3, 5, 2), (4, 5, 2)]
-puzzle = [Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)]
+sizes = [
+    (0, 1, 2),
+    (0, 2, 2),
+    (1, 3, 1),
+    (1, 4, 1),
+    (2, 3, 1),
+    (2, 4, 1),
+    (3, 5, 2),
+    (4, 5, 2),
+]
+puzzle = [
+    Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)
+]
 proved = exact(puzzle)
 print(
-    f"at most {lower_bound(puzzle)} bytes are live at once, and the smallest arena has {proved.arena} ({proved.status})"
+    f"at most {lower_bound(puzzle)} bytes are live at once, "
+    f"and the smallest arena has {proved.arena} ({proved.status})"
 )
 assert proved.status == "optimal" and proved.arena > lower_bound(puzzle)
 arena(puzzle, proved.offsets, "The smallest arena for eight buffers")
 
 # %% [markdown]
-# Why four bytes are not enough: all four are always in use. So `c` and `d` must follow `a`, in its half, and `e` and
+# Four bytes are not enough, because all four are always in use. So `c` and `d` must follow `a`, in its half, and `e` and
 # `f` must follow `b`, in the other. For `g` the bytes of `c` and `e` have to be neighbours, in the middle. Then `d` and
-# `f` lie at the two ends, and what they leave behind for `h` is in two pieces.
+# `f` are at the two ends, and the bytes that they free for `h` are in two pieces.
 
 # %% [markdown]
-# On large instances a proof can take long. When its time is over, `exact` returns the best that it has, and a bound.
-# That is why both are in use: a search that always has an answer, and a solver for when it counts.
+# On large instances a proof can take long. At its time limit, `exact` returns its best plan and a bound. That is why
+# both are in use: a search that always has an answer, and a solver for when it counts.
 #
 # ## The plan runs
 #
 # A plan is only worth something if the program runs in it. `run` interprets a graph in one block of bytes, which it
-# first fills with NaN. Each operation writes where the plan says; a view of something in the arena is a view into the
-# arena.
+# first fills with NaN. Each operation writes at the offset of the plan; a view of a value in the arena is a view into
+# the arena.
 
 # %%
 plan = planned(unet, *inputs, allocate=search)
 result = run(unet, plan, *inputs)
-print(f"{size(plan.arena)}, all bits as without a plan: {bit_equal(result, unet(*inputs))}")
+print(
+    f"{size(plan.arena)}, all bits as without a plan: "
+    f"{bit_equal(result, unet(*inputs))}"
+)
 assert bit_equal(result, unet(*inputs))
 
 # %% [markdown]
@@ -215,7 +265,11 @@ assert bit_equal(result, unet(*inputs))
 
 # %%
 high = max(buffers, key=lambda b: plan.offsets[b.name])
-broken = Plan(plan.order, plan.offsets | {high.name: plan.offsets[high.name] - high.size // 4}, plan.arena)
+broken = Plan(
+    plan.order,
+    plan.offsets | {high.name: plan.offsets[high.name] - high.size // 4},
+    plan.arena,
+)
 try:
     run(unet, broken, *inputs)
     raise AssertionError("this plan should be refused")
@@ -230,7 +284,7 @@ print(
 assert not bit_equal(wrong, unet(*inputs))
 
 # %%
-arena(buffers, broken.offsets, "Who met whom")
+arena(buffers, broken.offsets, "An overlap")
 
 # %% [markdown]
 # Nothing crashes. A bad plan gives other numbers, silently, and perhaps only for some inputs. So plans are checked.
@@ -248,22 +302,29 @@ print(f"training: {size(lower_bound(trained))} in {len(trained)} buffers")
 gantt(trained, "A U-Net, training")
 
 # %% [markdown]
-# The first results wait for the last gradients: that is the fan of long bars. In this shape, the largest first is not
-# enough any more:
+# The first results wait for the last gradients: that is the fan of long bars. For this shape, largest first is not enough
+# any more:
 
 # %%
-plans = {"first fit by size": first_fit(trained, alignment=64), "search": search(trained, alignment=64, tries=300)}
+plans = {
+    "first fit by size": first_fit(trained, alignment=64),
+    "search": search(trained, alignment=64, tries=300),
+}
 for name, offsets in plans.items():
     print(f"{name:18} {over(trained, offsets):.3f}")
-plan = Plan(tuple(node.name for node in training.graph.nodes), plans["search"], height(trained, plans["search"]))
+plan = Plan(
+    tuple(node.name for node in training.graph.nodes),
+    plans["search"],
+    height(trained, plans["search"]),
+)
 assert bit_equal(run(training, plan, *given), training(*given))
 arenas(trained, plans, "A U-Net in training")
 
 # %% [markdown]
 # ## TVM's planner
 #
-# Relax plans as registers are allocated: `StaticPlanBlockMemory` walks through the program, keeps a pool of storages,
-# and gives a new tensor a free one that is large enough, or grows one that is not. The same model, not fused:
+# Relax plans as in register allocation: `StaticPlanBlockMemory` walks through the program, keeps a pool of storages, and
+# gives a new tensor a free one that is large enough, or grows one that is not. The same model, not fused:
 
 # %%
 from passlab.tvm.importers import relax_module
@@ -277,9 +338,9 @@ print("ours:        ", size(height(buffers, search(buffers, 64))))
 # %% [markdown]
 # ## The order changes the peak
 #
-# So far the order was given. But a graph says only what must come before what, and two orders of the same tasks can
-# need very different amounts of memory. A `Task` is all that matters here: what it reads, how large its result is, and
-# what it needs while it runs. Here is (a + b) · (c · d + e), each result one unit large:
+# So far the order was fixed. But a graph only has dependences, and two orders of the same tasks can need very different
+# amounts of memory. A `Task` has all that matters here: its reads, the size of its result, and the memory that it needs
+# while it runs. Here is (a + b) · (c · d + e), with results of one unit:
 
 # %%
 from passlab.drawing.cachelines import sweep, warp
@@ -294,15 +355,20 @@ expression = [Task(name, size=1) for name in "abcde"] + [
     Task("all", ("a+b", "c·d+e"), 1),
 ]
 written = [task.name for task in expression]
-print(peak(expression, written), "→", peak(expression, postorder(expression)), " ".join(postorder(expression)))
+print(
+    peak(expression, written),
+    "→",
+    peak(expression, postorder(expression)),
+    " ".join(postorder(expression)),
+)
 assert peak(expression, postorder(expression)) < peak(expression, written)
 
 # %% [markdown]
-# Sethi and Ullman found in 1970 how to evaluate an expression with the fewest registers: a finished subtree leaves one
-# result behind, which is in the way while the next one runs. So the subtree that needs most goes first.
+# Sethi and Ullman found in 1970 how to evaluate an expression with the fewest registers: the result of a subtree occupies
+# memory while the next subtree runs. So the subtree that needs most runs first.
 #
-# With results of any size, the rule becomes: largest (peak − result) first. It is the best as long as each subtree runs
-# as a whole. But that is not always wise:
+# With results of any size, the rule becomes: largest (peak − result) first. It is optimal if each subtree runs as a
+# whole. But that is not always wise:
 
 # %%
 turns = [
@@ -317,53 +383,69 @@ turns = [
 orders = {"one by one": postorder(turns), "in turns (Liu)": liu(turns)}
 for name, found in orders.items():
     print(f"{name:<15}{peak(turns, found):3}  {' '.join(found)}")
-over_time({name: usage(turns, found) for name, found in orders.items()}, title="Two orders of one tree")
+over_time(
+    {name: usage(turns, found) for name, found in orders.items()},
+    title="Two orders of one tree",
+)
 
 # %% [markdown]
-# Liu's idea of 1987: cut the order of a subtree at its valleys. Here `big, small` is a segment that climbs to 21 and
-# leaves 1, and `grown` climbs to 9 and leaves 8. Then merge the segments of all subtrees, those first that climb
-# highest over what they leave behind. That is the best order of a tree, whatever the sizes.
+# Liu's idea of 1987: cut the order of a subtree at its valleys. Here `big, small` is a segment with a hill of 21 and a
+# valley of 1, and `grown` has a hill of 9 and a valley of 8. Then merge the segments of all subtrees by hill − valley,
+# the largest first. That is the best order of a tree, for any sizes.
 #
-# Most graphs are not trees, and for them the problem is NP-hard. Two things still help. What is in use after some
-# tasks have run depends on *which* have run, not on their order: so a search over sets of tasks suffices. And a task
-# that fits, and frees as much as it makes, may always run at once. Torch's order of a small GPT, and the best one:
+# Most graphs are not trees, and for them the problem is NP-hard. Two things still help. The memory in use after some
+# tasks have run depends on the *set* of these tasks, not on their order: so a search over sets of tasks suffices. And a
+# task that fits, and frees as much as it allocates, may always run at once. Torch's order of a small GPT, and the best
+# one:
 
 # %%
 model, inputs = models.ZOO["gpt"].build(), models.ZOO["gpt"].inputs()
 exported = torch.export.export(model, inputs).run_decompositions()
 held = [
-    exported.state_dict.get(s.target, exported.constants.get(s.target)) for s in exported.graph_signature.input_specs
+    exported.state_dict.get(s.target, exported.constants.get(s.target))
+    for s in exported.graph_signature.input_specs
 ]
-gpt = tasks_of(exported.graph_module, *(inputs[0] if value is None else value for value in held))
+gpt = tasks_of(
+    exported.graph_module, *(inputs[0] if value is None else value for value in held)
+)
 given = [task.name for task in gpt]
 found = best_order(gpt)
-print(f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; no order is below {found.bound:,}")
-assert found.bound == found.peak < peak(gpt, given)
-over_time({"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)}, title="A small GPT, forward")
+print(
+    f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; "
+    f"no order is below {found.lower_bound:,}"
+)
+assert found.lower_bound == found.peak < peak(gpt, given)
+over_time(
+    {"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)},
+    title="A small GPT, forward",
+)
 
 # %% [markdown]
-# Views have no size of their own, and whoever reads a view keeps alive what it looks at. The search stops with a proof:
-# it takes sets in the order of their peaks, so the peak of the set at hand is a bound for every order.
+# Views have no size of their own, and a reader of a view keeps its base alive. The search stops with a proof: it visits
+# sets in the order of their peaks, so the peak of the current set is a bound for every order.
 #
-# ## Run it again
+# ## Rematerialisation
 #
-# Training keeps what the way back will read. Here are six steps forward and six back, where step `b3` reads `f3`:
+# Training keeps the results that the backward pass reads. Here are six steps forward and six back; step `b3` reads `f3`:
 
 # %%
 from passlab.memory.remat import greedy, optimum
 from passlab.memory.tasks import work
 
 n = 6
-training = [Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 3) for i in range(n)]
+training = [
+    Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 3) for i in range(n)
+]
 training += [
-    Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), 2, cost=2 + i % 3) for i in reversed(range(n))
+    Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), 2, cost=2 + i % 3)
+    for i in reversed(range(n))
 ]
 order = [task.name for task in training]
 print(peak(training, order), "bytes, of which one result is", training[0].size)
 
 # %% [markdown]
-# No order helps: all forward results are needed later. The way out is to drop some and make them again:
-# **rematerialisation**. A schedule is then a list in which a task may stand twice. With a third less memory:
+# No order helps: all forward results are needed later. The way out is to drop some and compute them again:
+# **rematerialisation**. A schedule is then a list that may contain a task twice. With a third less memory:
 
 # %%
 budget = peak(training, order) * 2 // 3
@@ -375,9 +457,9 @@ assert max(usage(training, again)) <= budget
 over_time(curves, {"budget": budget}, title="The same training step under a budget")
 
 # %% [markdown]
-# `optimum` is Checkmate's integer program (2020): for each stage and each result, is it kept, is it made again? A
-# solver answers, exactly, for two dozen tasks or so. For more, a greedy rule has to do: drop what frees the most bytes
-# for the longest time per unit of work (as DTR does while the program runs, 2021). What each budget costs:
+# `optimum` is Checkmate's integer program (2020): for each stage and each result, is it kept, is it computed again? A
+# solver answers exactly for two dozen tasks or so. For more, a greedy rule has to do: drop the result that frees the
+# most bytes for the longest time per unit of work (as DTR does while the program runs, 2021). The cost of each budget:
 
 # %%
 points = {"the optimum": [], "greedy": []}
@@ -386,7 +468,9 @@ for share in range(95, 40, -6):
     for name, way in (("the optimum", optimum), ("greedy", greedy)):
         if (schedule := way(training, order, budget)) is not None:
             points[name].append((budget, work(training, schedule)))
-assert all(least <= other for (_, least), (_, other) in zip(*points.values(), strict=False))
+assert all(
+    least <= other for (_, least), (_, other) in zip(*points.values(), strict=False)
+)
 tradeoff(points, work(training, order), title="Each byte less costs work")
 
 # %% [markdown]
@@ -394,17 +478,26 @@ tradeoff(points, work(training, order), title="Each byte less costs work")
 #
 # ## Which layout? · stretch
 #
-# On day 3 an image could lie in memory in two ways, and conversions were counted. Now each operation takes a time in
-# each layout, there are more than two, and a conversion has a price: every byte is read and written, so
-# 2 · bytes / bandwidth, and a launch. Both numbers are measured on this machine:
+# On day 3 an image had one of two layouts, and conversions were counted. Now each operation takes a time in each of
+# several layouts, and a conversion has a cost: every byte is read and written, so 2 · bytes / bandwidth, and a launch.
+# Bandwidth and launch are measured on this machine:
 
 # %%
 from passlab.measure.machine import measure_machine
 from passlab.memory.layout import Edge, Layouts, choose, every, tree
 
 machine = measure_machine()
-conv, relu = {"NCHW": 9e-4, "NHWC": 4e-4, "NCHW8c": 3e-4}, {"NCHW": 1e-4, "NHWC": 1.1e-4, "NCHW8c": 1.2e-4}
-operations = {"conv1": conv, "relu1": relu, "conv2": conv, "relu2": relu, "resize": {"NCHW": 2e-4, "NHWC": 3e-4}}
+conv, relu = (
+    {"NCHW": 9e-4, "NHWC": 4e-4, "NCHW8c": 3e-4},
+    {"NCHW": 1e-4, "NHWC": 1.1e-4, "NCHW8c": 1.2e-4},
+)
+operations = {
+    "conv1": conv,
+    "relu1": relu,
+    "conv2": conv,
+    "relu2": relu,
+    "resize": {"NCHW": 2e-4, "NHWC": 3e-4},
+}
 operations |= {"conv3": conv, "flatten": {"NCHW": 1e-5}}
 names = list(operations)
 edges = tuple(Edge(a, b, 2**20) for a, b in pairwise(names))
@@ -413,34 +506,50 @@ choice = tree(network)
 print(f"converting 1 MiB: {network.convert(2**20) * 1e6:.0f} µs")
 print(", ".join(f"{name} {layout}" for name, layout in choice.items()))
 fastest = {name: min(times, key=times.get) for name, times in operations.items()}
-print(f"each its fastest: {network.seconds(fastest) * 1e6:.0f} µs, together: {network.seconds(choice) * 1e6:.0f} µs")
+print(
+    f"each its fastest: {network.seconds(fastest) * 1e6:.0f} µs, together: "
+    f"{network.seconds(choice) * 1e6:.0f} µs"
+)
 assert math.isclose(network.seconds(choice), network.seconds(every(network)))
 
 # %% [markdown]
-# `tree` goes from the leaves to the root: for each layout of an operation it notes the least time of everything below
-# it. That takes operations × layouts² steps, while trying everything takes layouts^operations, and both agree.
+# `tree` works from the leaves to the root: for each layout of an operation it computes the least time of its subtree.
+# That takes operations × layouts² steps, while trying all choices takes layouts^operations, and both agree.
 #
-# On a graph with cycles the problem is NP-hard. `choose` takes out operations with one or two neighbours exactly, in
-# the same way, guesses only where all have three or more, and then improves single operations. Forty random graphs of
-# seven operations, against all choices:
+# On a graph with cycles the problem is NP-hard. `choose` eliminates operations with one or two neighbours exactly, in
+# the same way, guesses only if all have three or more, and then improves single operations. Forty random graphs of
+# seven operations, compared with all choices:
 
 # %%
 rng = random.Random(0)
 factors = []
 for _ in range(40):
-    some = {f"o{i}": {layout: rng.uniform(1, 9) for layout in ("a", "b", "c")} for i in range(7)}
-    pairs = [(f"o{i}", f"o{j}") for i in range(7) for j in range(i + 1, 7) if rng.random() < 0.6]
-    graph = Layouts(some, tuple(Edge(a, b, rng.randint(0, 5)) for a, b in pairs), bandwidth=2.0)
+    some = {
+        f"o{i}": {layout: rng.uniform(1, 9) for layout in ("a", "b", "c")}
+        for i in range(7)
+    }
+    pairs = [
+        (f"o{i}", f"o{j}")
+        for i in range(7)
+        for j in range(i + 1, 7)
+        if rng.random() < 0.6
+    ]
+    graph = Layouts(
+        some, tuple(Edge(a, b, rng.randint(0, 5)) for a, b in pairs), bandwidth=2.0
+    )
     factors.append(graph.seconds(choose(graph)) / graph.seconds(every(graph)))
 best = sum(factor < 1 + 1e-9 for factor in factors)
-print(f"{best} of {len(factors)} are the best, the worst takes {max(factors):.3f} times as long")
+print(
+    f"{best} of {len(factors)} are the best, "
+    f"the worst takes {max(factors):.3f} times as long"
+)
 assert max(factors) < 1.1
 
 # %% [markdown]
-# ## What a load really moves
+# ## Memory transactions
 #
-# Memory does not hand out single numbers. On a GPU, the 32 lanes of a **warp** load at once, and memory answers with
-# whole sectors of 32 bytes, four of which make a line. Neighbouring lanes should want neighbouring numbers:
+# Memory does not deliver single numbers. On a GPU, the 32 lanes of a **warp** load at once, and memory delivers whole
+# sectors of 32 bytes, four of which make a line. Neighbouring lanes should load neighbouring numbers:
 
 # %%
 warp([4 * lane for lane in range(32)], title="x[lane]")
@@ -449,9 +558,9 @@ warp([4 * lane for lane in range(32)], title="x[lane]")
 warp([4 * 16 * lane for lane in range(32)], title="x[16 · lane]")
 
 # %% [markdown]
-# The second one is what happens when each lane has a row of its own and all read the first column: eight times as many
-# sectors for the same 32 numbers. The remedy is to give the lanes neighbouring *columns*. Rows that begin a little off
-# cost less than one might think:
+# In the second one each lane has a row of its own and all read the first column: eight times as many sectors for the
+# same 32 numbers. The remedy is to give the lanes neighbouring *columns*. Misaligned rows cost less than one might
+# think:
 
 # %%
 from passlab.memory.cache import Cache, Nest, hits, misses, transactions
@@ -466,14 +575,17 @@ patterns = {
 }
 for name, addresses in patterns.items():
     asked = transactions(addresses)
-    print(f"{name:<17}{len(asked.sectors):3} sectors{len(asked.lines):4} lines  {asked.used:5.0%} used")
+    print(
+        f"{name:<17}{len(asked.sectors):3} sectors{len(asked.lines):4} lines  "
+        f"{asked.used:5.0%} used"
+    )
 
 # %% [markdown]
 # ## Caches and the order of loops
 #
-# A CPU's cache keeps lines of 64 bytes. A line may lie in one set only, its number modulo the number of sets, and a
-# full set drops the line that was used least recently. A matrix of 12 × 16 numbers, rows one behind the other, written
-# by rows and by columns, with a tiny cache of four lines:
+# A CPU's cache keeps lines of 64 bytes. A line belongs to one set, its number modulo the number of sets, and a full set
+# evicts the line that was used least recently. A matrix of 12 × 16 numbers in row-major order, written by rows and by
+# columns, with a tiny cache of four lines:
 
 # %%
 tiny = Cache(sets=2, ways=2, line=64)
@@ -483,7 +595,13 @@ matrix = Nest("A[i][j] = 1", {"i": 12, "j": 16}, {"A": (12, 16)})
 def shown(order):
     touched = matrix.addresses(order)
     cells = [divmod(int(at) // matrix.size, 16) for at in touched]
-    return sweep(cells, hits(touched, matrix.size, tiny), (12, 16), tiny.line // matrix.size, f"loops {order}")
+    return sweep(
+        cells,
+        hits(touched, matrix.size, tiny),
+        (12, 16),
+        tiny.line // matrix.size,
+        f"loops {order}",
+    )
 
 
 shown("ij")
@@ -492,50 +610,64 @@ shown("ij")
 shown("ji")
 
 # %% [markdown]
-# By rows, each line is loaded once and used eight times. By columns, it is gone before its second number is wanted.
+# By rows, each line is loaded once and used eight times. By columns, it is evicted before its second use.
 #
 # Now a product of matrices in three orders. The cache has 4 KiB, so that small matrices are large for it. `cachegrind`
-# runs the compiled loops on a model of the same cache and counts. If our account of a cache is right, the two agree:
+# runs the compiled loops on a model of the same cache and counts. If our model of a cache is right, the two agree:
 
 # %%
 from passlab.memory import cachegrind
 
 first_level = Cache(sets=16, ways=4, line=64)
-product = Nest("C[i][j] += A[i][k] * B[k][j]", dict.fromkeys("ijk", 72), {name: (72, 72) for name in "ABC"})
-predicted = {order: misses(product.addresses(order), product.size, first_level) for order in ("ijk", "ikj", "jki")}
+product = Nest(
+    "C[i][j] += A[i][k] * B[k][j]",
+    dict.fromkeys("ijk", 72),
+    {name: (72, 72) for name in "ABC"},
+)
+predicted = {
+    order: misses(product.addresses(order), product.size, first_level)
+    for order in ("ijk", "ikj", "jki")
+}
 for order, count in predicted.items():
     if said := cachegrind.missing():
         print(f"{order}: {count:,} predicted. {said}")
     else:
         seen = cachegrind.counted(product, order, first_level)
-        print(f"{order}: {count:,} predicted, {seen:,} counted, {count / seen - 1:+.2%}")
+        print(
+            f"{order}: {count:,} predicted, {seen:,} counted, {count / seen - 1:+.2%}"
+        )
         assert abs(count / seen - 1) < 0.02
 
 # %% [markdown]
 # And the time? Larger matrices, the caches of this machine, and processor time:
 
 # %%
-large = Nest(product.body, dict.fromkeys("ijk", 400), {name: (400, 400) for name in "ABC"})
+large = Nest(
+    product.body, dict.fromkeys("ijk", 400), {name: (400, 400) for name in "ABC"}
+)
 if not cachegrind.missing():
     taken = {order: cachegrind.seconds(large, order) for order in predicted}
     for order, time_ in taken.items():
-        print(f"{order}: {time_ * 1e3:.0f} ms, {time_ / min(taken.values()):.1f} times the fastest")
+        print(
+            f"{order}: {time_ * 1e3:.0f} ms, "
+            f"{time_ / min(taken.values()):.1f} times the fastest"
+        )
 
 # %% [markdown]
-# With `j` innermost, `B` and `C` are touched along their lines. With `k` innermost, each turn is in another line of
-# `B`, and with `i` innermost in another line of `A` and of `C`. Misses and times tend to rank the orders alike, but
-# they are not proportional: a processor fetches lines ahead of time where it sees a pattern, lines come from a second
-# cache sooner than from memory, and with `k` innermost each addition has to wait for the one before.
+# With `j` innermost, `B` and `C` are read along their lines. With `k` innermost, each turn is in another line of `B`, and
+# with `i` innermost in another line of `A` and of `C`. Misses and times tend to rank the orders alike, but they are not
+# proportional: a processor prefetches lines if it detects a pattern, a second cache is faster than memory, and with `k`
+# innermost each addition has to wait for the one before.
 
 # %% [markdown]
 # ## Key takeaways
 #
-# - Storages live, not values: views and in-place operations extend the range of what they look at.
-# - The largest sum of live bytes is a lower bound. Offsets come closer to it than slots, and no order is always best.
+# - Storages are live, not values: views and in-place operations extend the live range of their base.
+# - The largest sum of live bytes is a lower bound. Offsets are closer to it than slots, and no order is always best.
 # - A plan that runs can be checked bit by bit, and a bad one shows only in the numbers.
-# - Training keeps forward results until their gradients are due, which is most of its memory.
-# - The order of tasks changes the peak: exact on trees, a search with a bound on other graphs. What does not fit in any
-#   order can be dropped and made again.
+# - Training keeps forward results until the backward pass reads them, which is most of its memory.
+# - The order of tasks changes the peak: exact on trees, a search with a bound on other graphs. A result that does not
+#   fit in any order can be dropped and computed again.
 # - Memory moves in sectors and lines. Count them, and the best loop order is known before anything runs.
 #
 # ## Further reading

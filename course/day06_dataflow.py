@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Day 6 · Dataflow analysis and cost prediction
 #
-# A pass may only rewrite what it knows to be true: that a value is never read again, that a branch is never taken, that
-# two expressions are equal. Dataflow analysis finds such facts for programs with branches and loops, without running
-# them. One **solver** does it, and an analysis is data for it. A fact must hold on *every* run, and we try it on many.
+# A pass needs facts that justify its rewrites: a value is never read again, a branch is never taken, two expressions are
+# equal. Dataflow analysis finds such facts for programs with branches and loops, without running them. One **solver**
+# does it, and an analysis is data for it. A fact must hold on *every* run, and we test it on many.
 #
 # In the exercises, [work/day06/dataflow.ipynb](../work/day06/dataflow.ipynb), you write such a solver.
 # About 70 minutes, and 5 more for what is marked stretch.
@@ -50,7 +50,7 @@ from passlab.drawing import chart, flow, flow_steps
 # ## Programs with loops
 #
 # An FX graph is a straight line: each value is computed once, before all its readers. That made the analyses of days 3
-# and 5 easy, one walk over the nodes. A loop breaks it, because a value at its head comes from two places. TorchScript
+# and 5 easy, one walk over the nodes. A loop breaks this, because a value at its head has two sources. TorchScript
 # keeps the control flow of Python, so let us start there.
 
 
@@ -71,7 +71,7 @@ flow(program)
 
 # %% [markdown]
 # This is a **control-flow graph**. A block runs from top to bottom and ends in a jump, a branch or a return; the orange
-# edge leads back. An interpreter shows that it still computes the same:
+# edge is a back edge. An interpreter shows that the result is still the same:
 
 # %%
 for arguments in ((3, 5), (2, 9), (4, 0)):
@@ -89,7 +89,9 @@ def stablehlo():
     from jax import lax
 
     def halve(x, n):
-        return lax.fori_loop(0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x)
+        return lax.fori_loop(
+            0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x
+        )
 
     return jax.jit(halve).lower(1, 1).as_text()
 
@@ -133,9 +135,9 @@ print(run(count, 7, 6).returned)
 # Besides the direction, an analysis has four parts.
 #
 # - `boundary`: the fact at the end of the program. Nothing is live.
-# - `transfer`: what a block does to a fact. Going up, an assignment ends a life, and a read begins one.
-# - `merge`: what is known where paths meet. What is live on *either* path is live: the union.
-# - `initial`: the fact where nothing has been found yet. Merging with it must change nothing: the empty set.
+# - `transfer`: the effect of a block on a fact. Upwards, an assignment removes a variable, and a read adds one.
+# - `merge`: the fact where paths meet. A variable that is live on *either* path is live: the union.
+# - `initial`: the fact before the first visit. Merging with it must change nothing: the empty set.
 
 
 # %%
@@ -151,24 +153,26 @@ def nothing(program):
     return frozenset()
 
 
-liveness = Analysis("liveness", "backward", nothing, nothing, frozenset.union, live_before)
+liveness = Analysis(
+    "liveness", "backward", nothing, nothing, frozenset.union, live_before
+)
 live = solve(count, liveness)
 assert live.before == solve(count, LIVENESS).before
 flow(count, live, title="What is live on each edge")
 
 # %% [markdown]
-# `more` is on no edge: it lives only inside of its block.
+# `more` is not on any edge: it is live only within its block.
 #
-# Step through the solver's visits. Each block shows the facts at its start and end; what a visit changed is orange.
+# Step through the solver's visits. Each block shows the facts at its start and end; changes of a visit are orange.
 
 # %%
 flow_steps(count, live, title="Liveness, visit by visit")
 
 # %% [markdown]
-# When `loop` is visited first, nothing is known yet of `body`, so its fact is too small. Later it is visited again.
-# Facts only grow, and there are finitely many variables, so it ends. In general the facts form
-# a **lattice**, `merge` goes up in it, and a **monotone** `transfer` never answers more input with less output. The
-# solver checks that, because a mistake there shows as an endless loop or as wrong code:
+# At the first visit to `loop`, the fact of `body` is still empty, so that of `loop` is too small. Later it is visited
+# again. Facts only grow, and there are finitely many variables, so it ends. In general the facts form a **lattice**,
+# `merge` moves up in it, and a **monotone** `transfer` never returns a smaller output for a larger input. The solver
+# checks that, because a mistake there shows as an endless loop or as wrong code:
 
 
 # %%
@@ -185,23 +189,23 @@ except NotMonotone as error:
 # %% [markdown]
 # ## The order of the visits
 #
-# Any order of visits leads to the same facts, some after many more visits. In **reverse post-order** a block comes
-# before those that it leads to, except along edges that lead back. So what it reads is final, as far as that can be.
+# Any order of visits leads to the same facts, some after many more visits. In **reverse post-order** a block precedes its
+# successors, except along back edges. So the facts that it reads are as final as possible.
 
 # %%
 print("forward ", reverse_postorder(count))
 print("backward", reverse_postorder(count, "backward"))
 
 # %% [markdown]
-# A worklist keeps the blocks that have to be visited again, and takes the first of them in that order. The plain method
-# visits all blocks round by round until nothing changes. Both, on nearly a thousand blocks stored in any order:
+# A worklist keeps the blocks that have to be visited again, and returns the first of them in that order. The plain method
+# visits all blocks round by round until nothing changes. Both, on nearly a thousand blocks in random order:
 
 # %%
 large = random_program(1, 1000, shuffle=True)
 stored = [block.name for block in large.blocks]
 visits = {
     "rounds, as stored": round_robin(large, AVAILABLE, stored).visits,
-    "worklist, as stored": solve(large, AVAILABLE, stored, most=1000).visits,
+    "worklist, as stored": solve(large, AVAILABLE, stored, max_visits=1000).visits,
     "rounds, reverse post-order": round_robin(large, AVAILABLE).visits,
     "worklist, reverse post-order": solve(large, AVAILABLE).visits,
 }
@@ -220,9 +224,9 @@ flow(tangled, title="Not reducible: one can jump into the middle of a loop")
 # %% [markdown]
 # ## Constants, and branches that are not taken
 #
-# A fact is now a dictionary: the variables whose value is known. Merging keeps what both ways know. To begin with, a
-# place is **unreached**, and merging with that changes nothing. The new part is the edge function: where the condition
-# of a branch is known, the fact on the other edge stays unreached (Wegman and Zadeck, 1991).
+# A fact is now a dictionary: the variables whose value is known. Merging keeps the entries of both. Initially a block is
+# **unreached**, and merging with that changes nothing. The new part is the edge function: if the condition of a branch
+# is known, the fact on the other edge stays unreached (Wegman and Zadeck, 1991).
 
 # %%
 constants = solve(count, CONSTANTS)
@@ -231,7 +235,8 @@ flow(count, constants, title="Constants")
 
 # %% [markdown]
 # `debug` stays 0 *because* `trace` is never reached, and `trace` is never reached because `debug` stays 0. Only an
-# optimist finds that: it assumes the best and takes back what is refuted. Without the edge function both are lost:
+# optimistic analysis finds that: it assumes the best and retracts refuted facts. Without the edge function both are
+# lost:
 
 # %%
 pessimist = solve(count, replace(CONSTANTS, edge=None))
@@ -257,9 +262,9 @@ print(checked, "claims hold")
 # %% [markdown]
 # ## All paths, or the fixpoint?
 #
-# What we want is the **meet over all paths**: the facts that every path brings along, merged at the end. The solver
-# merges earlier, at each join. For liveness, and all analyses whose transfer *distributes* over the merge, both are the
-# same. For constants they are not:
+# The ideal is the **meet over all paths**: the facts of all paths, merged at the end. The solver merges earlier, at each
+# join. For liveness, and all analyses whose transfer *distributes* over the merge, both are the same. For constants
+# they are not:
 
 # %%
 differ = parse("""
@@ -280,7 +285,10 @@ join:
 done:
   return s
 """)
-paths, fixpoint = over_all_paths(differ, CONSTANTS)["done"], solve(differ, CONSTANTS).before["done"]
+paths, fixpoint = (
+    over_all_paths(differ, CONSTANTS)["done"],
+    solve(differ, CONSTANTS).before["done"],
+)
 print("over all paths", paths, "  fixpoint", fixpoint)
 assert paths == {"s": 3} and fixpoint == {}
 flow(differ, solve(differ, CONSTANTS))
@@ -298,8 +306,8 @@ print("equal on 100 programs")
 # %% [markdown]
 # ## Termination
 #
-# With **intervals**, the least and the greatest value of a variable, facts can grow nearly for ever: i is in 0..0, then
-# in 0..1, then in 0..2. The solver stops after a number of visits, and names the block:
+# With **intervals**, the least and the greatest value of a variable, facts can grow almost without end: i is in 0..0,
+# then in 0..1, then in 0..2. The solver stops after a number of visits, and names the block:
 
 # %%
 fill = parse("""
@@ -324,8 +332,8 @@ except DoesNotEnd as error:
     print(error)
 
 # %% [markdown]
-# **Widening** (Cousot and Cousot, 1977) jumps ahead: at the head of a loop, a bound that moved goes to the end of the
-# numbers at once. The fact is still true, only wider:
+# **Widening** (Cousot and Cousot, 1977) jumps ahead: at the head of a loop, a bound that moved becomes the least or
+# greatest number at once. The fact is still true, only wider:
 
 # %%
 ranges = solve(fill, INTERVALS)
@@ -339,7 +347,7 @@ flow(fill, ranges, title="Intervals, with widening")
 # ## Equal values · stretch
 #
 # Day 3's common subexpressions were equal *texts* on a straight line. Here facts are equations, such as c = a + b and
-# b = x, with all that follows from them. Merging keeps the equations of both ways: **global value numbering** in its
+# b = x, with all their consequences. Merging keeps the equations of both paths: **global value numbering** in its
 # oldest form (Kildall, 1973).
 
 # %%
@@ -365,7 +373,10 @@ join:
 """)
 for block, found in redundant(equal).items():
     for i, holding in found.items():
-        print(f"{block}: `{equal[block].instructions[i]}` is already in {', '.join(holding)}")
+        print(
+            f"{block}: `{equal[block].instructions[i]}` is already in "
+            f"{', '.join(holding)}"
+        )
 assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 
 # %% [markdown]
@@ -374,9 +385,9 @@ assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 # %% [markdown]
 # ## Ranges
 #
-# Between which numbers can every value of a network lie? Each operation says how it moves an interval: `relu` cuts it
-# at 0, `tanh` takes both ends, a product looks at its four corners. The graph is a straight line, so one pass is the
-# whole analysis.
+# What are the bounds of every value of a network? Each operation has a transfer function for intervals: `relu` clips it
+# at 0, `tanh` maps both ends, a product evaluates its four corners. The graph is a straight line, so the analysis is one
+# pass.
 
 # %%
 import torch
@@ -393,9 +404,9 @@ for name, range_ in found.items():
     print(f"{name:10} {range_}")
 
 # %% [markdown]
-# A layer is the interesting row. Its weights are known: a positive one takes the low end of its operand for the low end
-# of the result, a negative one the high end. For one layer nothing narrower is true: the input with the signs of the
-# right row reaches the end.
+# A layer is the interesting row. Its weights are known: for the low end of the result, a positive weight uses the low end
+# of its operand, and a negative one the high end. For one layer no narrower range is true: the input with the signs of
+# the right row reaches the end.
 
 # %%
 layer = gm.get_submodule("0")
@@ -406,8 +417,8 @@ print(f"{found['_0']}, reached: {reached:.3f}")
 assert 0.999 * found["_0"].high < reached <= found["_0"].high
 
 # %% [markdown]
-# Over many layers the ranges grow, although the values do not: each element is taken to be at its worst, all at once,
-# which no single input brings about. That is the price of looking at one operation after the other.
+# Over many layers the ranges grow, although the values do not: each element is assumed to be at its worst, all at once,
+# and no single input achieves that. This is the price of an analysis of one operation after the other.
 
 # %%
 for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
@@ -421,9 +432,8 @@ for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
 # %% [markdown]
 # ## A safe plan for float16
 #
-# float16 ends at 65504. A node whose range stays below may run in it, if the sums on the way stay below, too; all
-# others stay in float32. MobileNet fits throughout: `relu6` cuts ranges back to 6 again and again, so that none gets
-# far. This one does not:
+# The largest float16 is 65504. A node whose range and partial sums stay below may run in it; all others stay in float32.
+# MobileNet fits throughout: `relu6` clips ranges to 6 again and again. This one does not:
 
 
 # %%
@@ -453,13 +463,16 @@ counter = overflow(energy, everything, span)
 print(counter)
 assert overflow(energy, safe, span) is None
 exact = energy(*counter.inputs)
-print("planned, largest error:", float((run(energy, safe, *counter.inputs) - exact).detach().abs().max()))
+print(
+    "planned, largest error:",
+    float((run(energy, safe, *counter.inputs) - exact).detach().abs().max()),
+)
 
 # %% [markdown]
 # ## Symbolic shapes
 #
-# The sizes of the inputs become names, and every operation computes with formulas. Where two sizes must fit, a rule
-# cannot refuse a name; it notes a constraint, with the node that asks for it.
+# The sizes of the inputs become names, and every operation computes with formulas. If two sizes must fit, a rule cannot
+# refuse a name; it adds a constraint, with the node that requires it.
 
 # %%
 from passlab.dataflow.shapes import exported, runs, shapes
@@ -470,8 +483,8 @@ for constraint in sizes.constraints:
     print(constraint)
 
 # %% [markdown]
-# Three halvings and three joins: `h` must be a multiple of 8. No line of the model says so. torch.export does the same
-# analysis:
+# Three halvings and three joins: `h` must be a multiple of 8. It is not stated anywhere in the model. torch.export does
+# the same analysis:
 
 # %%
 program = exported(unet, models.ZOO["unet"].inputs())
@@ -480,20 +493,30 @@ print("shape of x:", list(x.meta["val"].shape))
 print("ranges:", program.range_constraints)
 for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
     named = dict(zip("bchw", shape, strict=True))
-    print(shape, sizes.accepts(named), runs(program.module(), [shape]), runs(unet, [shape]))
+    print(
+        shape,
+        sizes.accepts(named),
+        runs(program.module(), [shape]),
+        runs(unet, [shape]),
+    )
     assert sizes.accepts(named) == runs(unet, [shape])
 
 # %% [markdown]
-# The range alone says `h >= 8`; the remainder stands in a guard of the program. Where do the two differ? export also
-# takes sizes *inside* the graph to be 2 or more, since a size of 1 would be broadcast. So it refuses inputs on which
-# the network runs:
+# The range alone is `h >= 8`; the remainder is in a guard of the program. How do the two differ? export also assumes that
+# sizes *inside* the graph are 2 or more, since a size of 1 would be broadcast. So it refuses inputs on which the network
+# runs:
 
 # %%
 convnet = models.ZOO["convnet"].build()
 ours = shapes(fx.symbolic_trace(convnet), {"x": ("b", "c", "h", "w")})
 theirs = exported(convnet, models.ZOO["convnet"].inputs()).module()
 small = (2, 3, 32, 5)
-print("the network:", runs(convnet, [small]), " ours:", ours.accepts(dict(zip("bchw", small, strict=True))))
+print(
+    "the network:",
+    runs(convnet, [small]),
+    " ours:",
+    ours.accepts(dict(zip("bchw", small, strict=True))),
+)
 try:
     theirs(torch.zeros(small))
 except Exception as error:
@@ -502,7 +525,7 @@ except Exception as error:
 # %% [markdown]
 # ## How long will it take?
 #
-# The roofline says it from three numbers of the machine: a launch, and the slower of moving and computing. The
+# The roofline predicts it from three numbers of the machine: a launch, and the maximum of moving and computing. The
 # operators of the zoo, timed once on one thread, are stored with the course:
 
 # %%
@@ -513,52 +536,62 @@ rows, machine = load(), load_machine()
 new = [row for row in rows if row.model == "vit"]
 times = [row.seconds for row in new]
 print(machine)
-print(len(rows), "operators; roofline on the ViT:", score(roofline(new, machine), times))
+print(
+    len(rows), "operators; roofline on the ViT:", score(roofline(new, machine), times)
+)
 
 # %% [markdown]
-# The roofline is a bound, and most operators are far from it. How far depends on their kind and size, and that can be
-# learned: trees, fitted to the quotient of time and roofline. What counts is a network that the fit has not seen.
+# The roofline is a bound, and most operators are far from it. The ratio depends on their kind and size, and that can be
+# learned: by trees, fitted to the quotient of time and roofline. The test is a network that the fit has not seen.
 
 # %%
 old = [row for row in rows if row.model != "vit"]
 fitted = fit(old, machine)
 print("fitted, ViT not seen:", score(fitted(new), times))
 scatter(
-    {"roofline": (roofline(new, machine), times), "fitted": (fitted(new), times)}, title="A ViT that was not measured"
+    {"roofline": (roofline(new, machine), times), "fitted": (fitted(new), times)},
+    title="A ViT that was not measured",
 )
 
 # %% [markdown]
-# The rank correlation says whether the order is right: a search that only has to choose the faster of two needs nothing
+# The rank correlation shows whether the order is right: a search that only has to choose the faster of two needs nothing
 # else.
 #
-# What should such a model not be trusted with? Take away the large operators, and ask for them:
+# When is such a model unreliable? Remove the large operators, and predict them:
 
 # %%
 limit = sorted(row.flops for row in rows)[len(rows) * 3 // 4]
 small_ones = fit([row for row in rows if row.flops <= limit], machine)
 inside = [row for row in new if row.flops <= limit]
 beyond = [row for row in rows if row.flops > 4 * limit]
-print("as large as measured:", score(small_ones(inside), [row.seconds for row in inside]))
-print("larger than measured:", score(small_ones(beyond), [row.seconds for row in beyond]))
+print(
+    "as large as measured:", score(small_ones(inside), [row.seconds for row in inside])
+)
+print(
+    "larger than measured:", score(small_ones(beyond), [row.seconds for row in beyond])
+)
 
 # %% [markdown]
-# Trees repeat the last factor that they have seen. And a table is of one machine: here are a few operators timed now,
-# on yours.
+# Trees repeat the last factor that they have seen. And a table describes one machine: here are a few operators timed
+# now, on yours.
 
 # %%
 from passlab.dataflow.predict import measure
 
 live = list(measure("mlp", models.ZOO["mlp"].build(), (256, 16), rounds=20))
 for row, guess in zip(live, fitted(live), strict=True):
-    print(f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, predicted {guess * 1e6:7.1f} µs")
+    print(
+        f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, "
+        f"predicted {guess * 1e6:7.1f} µs"
+    )
 
 # %% [markdown]
 # ## Key takeaways
 #
 # - An analysis is a direction, a boundary, an initial fact, a merge and a transfer. One solver serves all of them.
-# - It ends if facts only rise and cannot rise for ever; widening sees to the second. It is safe if each transfer is.
+# - It ends if facts only rise and cannot rise without end; widening ensures the second. It is safe if each transfer is.
 # - Reverse post-order makes it fast: a few visits per block on reducible programs.
-# - Optimism finds more: assume that nothing is reached, and take back what is refuted.
+# - Optimism finds more: assume that nothing is reached, and retract refuted facts.
 # - The fixpoint equals the meet over all paths if transfer distributes over merge; else it is safe, and less precise.
 # - On a graph without branches one pass is enough: for ranges, and so for a safe float16 plan, and for symbolic shapes.
 # - A fitted model predicts times of networks that it has not seen, within the sizes that it has, on one machine.

@@ -14,14 +14,14 @@
 # %% [markdown]
 # # Day 7 · TVM Relay
 #
-# For six days the graphs were small and the compiler was yours. Today you open one that was built to ship: TVM, as it
-# was in 2024, with **Relay**, the graph language in which its passes are written. You read programs in it, import a
-# ResNet-18 in two ways, watch every pass at work, and write your own in the three styles that Relay offers. In the
-# exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70
-# minutes, and 30 more for what is marked stretch.
+# For six days the graphs were small and the compiler was yours. Today you open a production compiler: TVM, as it was in
+# 2024, with **Relay**, the graph language of its passes. You read programs in it, import a ResNet-18 in two ways, watch
+# every pass at work, and write your own in the three styles that Relay offers. In the exercises your passes run inside
+# the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70 minutes, and 30 more for what is
+# marked stretch.
 #
-# The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence; the rest of
-# this lesson is then for reading, and day 8 runs everywhere.
+# The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it prints one sentence and stops; then you
+# can only read the rest of this lesson. Day 8 runs everywhere.
 
 # %%
 import logging
@@ -41,7 +41,8 @@ from passlab.tvm.importers import relay_from_onnx, relay_module, to_onnx
 from passlab.tvm.measure import bytes_moved, cost, launches, runner
 from passlab.tvm.modules import consumers, counts, groups
 
-logging.getLogger("autotvm").setLevel(logging.ERROR)  # "operators have not been tuned": that is for day 8
+# "operators have not been tuned": that is for day 8
+logging.getLogger("autotvm").setLevel(logging.ERROR)
 print("TVM", tvm.__version__, "builds for", ", ".join(targets()))
 
 # %% [markdown]
@@ -54,7 +55,10 @@ print("TVM", tvm.__version__, "builds for", ", ".join(targets()))
 
 # %%
 def module(body):
-    """A module whose main function computes `body` from the variables that are free in it, with all types inferred."""
+    """A module whose main function computes `body` from its free variables.
+
+    All types are inferred.
+    """
     main = relay.Function(relay.analysis.free_vars(body), body)
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
 
@@ -95,7 +99,8 @@ vague = module(relay.nn.conv2d(x, w, padding=(1, 1)))
 example = (np.ones((1, 4, 8, 8), "float32"), np.ones((4, 4, 3, 3), "float32"))
 for level in (2, 3):
     print(level, run_module(vague, [example], level=level).error or "builds")
-assert run_module(vague, [example], level=2).ok and not run_module(vague, [example], level=3).ok
+assert run_module(vague, [example], level=2).ok
+assert not run_module(vague, [example], level=3).ok
 
 # %% [markdown]
 # ### One value, two ways to say so
@@ -135,8 +140,13 @@ with tempfile.TemporaryDirectory() as folder:
     onnx.save(to_onnx(resnet, image), file)
     from_onnx = relay_from_onnx(file)
 both = counts(from_torch), counts(from_onnx)
-rows = [(name, str(both[0][name]), str(both[1][name])) for name in sorted(both[0] | both[1])]
-Table(("operator", "from torch", "from ONNX"), (*rows, ("all", str(both[0].total()), str(both[1].total()))))
+rows = [
+    (name, str(both[0][name]), str(both[1][name])) for name in sorted(both[0] | both[1])
+]
+Table(
+    ("operator", "from torch", "from ONNX"),
+    (*rows, ("all", str(both[0].total()), str(both[1].total()))),
+)
 
 # %% [markdown]
 # Twenty convolutions on both sides. The exporter folded the batch norms into them before TVM saw the model, and left a
@@ -148,7 +158,9 @@ for name, mod in {"torch": from_torch, "ONNX": from_onnx}.items():
     got = run_module(mod, [(image,)], level=1).outputs[0][0]
     print(f"from {name}: largest difference {np.abs(got - want.numpy()).max():.1e}")
     assert np.allclose(got, want.numpy(), rtol=1e-3, atol=1e-3)
-assert both[0]["nn.batch_norm"] == 20 and both[1]["nn.batch_norm"] == 0 and both[1]["nn.bias_add"] == 20
+assert both[0]["nn.batch_norm"] == 20
+assert both[1]["nn.batch_norm"] == 0
+assert both[1]["nn.bias_add"] == 20
 
 # %% [markdown]
 # For pictures and for all that is built often, one block of it will do: two convolutions with batch norm, and the
@@ -163,13 +175,15 @@ draw(block, title="A residual block in Relay")
 # %% [markdown]
 # ## Passes and the context they run in
 #
-# A pass takes a module and gives a module. A *module pass* sees all functions at once; a *function pass* is called for
-# each function by itself; a `Sequential` runs a list of passes. All of them run in a `PassContext`, which holds the
-# **level**, names of passes that are switched off, options, and instruments. A `Sequential` skips passes above its
-# level, silently:
+# A pass maps a module to a module. A *module pass* sees all functions at once; a *function pass* is called for each
+# function separately; a `Sequential` runs a list of passes. All of them run in a `PassContext`, which has the
+# **level**, the names of disabled passes, options, and instruments. A `Sequential` skips passes above its level,
+# silently:
 
 # %%
-steps = tvm.transform.Sequential([relay.transform.SimplifyInference(), relay.transform.FoldConstant()])
+steps = tvm.transform.Sequential(
+    [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
+)
 for level in (1, 2):
     with tvm.transform.PassContext(opt_level=level):
         print(f"level {level}: {counts(steps(block)).total()} calls")
@@ -206,9 +220,14 @@ for level in range(5):
     seen[level] = log.seen
 
 # %%
-WATCHED = "SimplifyInference FuseOps FoldConstant EliminateCommonSubexpr AlterOpLayout ForwardFoldScaleAxis FastMath"
-rows = [(name, *("yes" if seen[level][name] else "" for level in seen)) for name in WATCHED.split()]
-rows.append(("all passes, Relay's and TIR's", *(str(runs.total()) for runs in seen.values())))
+WATCHED = ["SimplifyInference", "FuseOps", "FoldConstant", "EliminateCommonSubexpr"]
+WATCHED += ["AlterOpLayout", "ForwardFoldScaleAxis", "FastMath"]
+rows = [
+    (name, *("yes" if seen[level][name] else "" for level in seen)) for name in WATCHED
+]
+rows.append(
+    ("all passes, Relay's and TIR's", *(str(runs.total()) for runs in seen.values()))
+)
 Table(("pass", *(f"level {level}" for level in seen)), tuple(rows))
 
 # %% [markdown]
@@ -216,9 +235,11 @@ Table(("pass", *(f"level {level}" for level in seen)), tuple(rows))
 # on; layouts change, equal expressions merge and scales move at 3; 4 adds mathematics that is only nearly right.
 
 # %%
-starts = {name: min(level for level in seen if seen[level][name]) for name in WATCHED.split()}
-assert starts["SimplifyInference"] == starts["FuseOps"] == 0 and starts["FoldConstant"] == 2
-assert starts["EliminateCommonSubexpr"] == starts["AlterOpLayout"] == 3 and starts["FastMath"] == 4
+starts = {name: min(level for level in seen if seen[level][name]) for name in WATCHED}
+assert starts["SimplifyInference"] == starts["FuseOps"] == 0
+assert starts["FoldConstant"] == 2
+assert starts["EliminateCommonSubexpr"] == starts["AlterOpLayout"] == 3
+assert starts["FastMath"] == 4
 
 # %% [markdown]
 # That FuseOps *runs* at level 0 does not mean that it fuses: below level 1 it gives every operator its own kernel.
@@ -230,10 +251,10 @@ assert launches(small, level=0) > launches(small, level=1) >= 2
 
 
 # %% [markdown]
-# ## Batch norm goes away
+# ## Removing batch norm
 #
-# `SimplifyInference` writes batch norm out as arithmetic. `FoldConstant` computes what depends on constants alone. One
-# widespread sentence says that this removes the batch norm. Look:
+# `SimplifyInference` rewrites batch norm as arithmetic. `FoldConstant` computes every expression that depends on
+# constants alone. It is often said that this removes the batch norm. Does it?
 
 
 # %%
@@ -260,15 +281,21 @@ diff(block, folded, title="SimplifyInference, then FoldConstant")
 # %%
 turned = run(folded, "BackwardFoldScaleAxis")
 scaled = run(turned, "FoldConstant")
-print("calls:", " → ".join(str(counts(mod).total()) for mod in (block, simple, folded, turned, scaled)))
-assert counts(folded)["multiply"] == counts(turned)["multiply"] == 2 and counts(scaled)["multiply"] == 0
+print(
+    "calls:",
+    " → ".join(
+        str(counts(mod).total()) for mod in (block, simple, folded, turned, scaled)
+    ),
+)
+assert counts(folded)["multiply"] == counts(turned)["multiply"] == 2
+assert counts(scaled)["multiply"] == 0
 assert equivalent(block, scaled)
 diff(folded, scaled, title="BackwardFoldScaleAxis, then FoldConstant")
 
 # %% [markdown]
-# The same on the whole ResNet-18, and once more with its parameters left as inputs. That is how TVM's importers hand a
-# model over unless someone **binds** them, and then there are no constants. This takes a while: every constant that
-# TVM folds, it compiles and runs.
+# Now do the same for the whole ResNet-18, and once more with its parameters left as inputs. TVM's importers leave them
+# so unless you **bind** them, and then there are no constants. This takes a while: TVM compiles and runs every constant
+# that it folds.
 
 # %%
 steps = ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "FoldConstant")
@@ -288,9 +315,9 @@ assert sizes["bound"][-1] == left - 20  # one multiply less for each batch norm
 assert min(sizes["unbound"][1:]) == simplified and max(sizes["unbound"]) > simplified
 
 # %% [markdown]
-# Unbound, nothing folds, and moving the scales makes the program *longer*: the weights now are multiplied at every run.
+# Unbound, nothing folds, and moving the scales makes the program *longer*: the weights are now multiplied at every run.
 #
-# ### What it buys
+# ### How much it gains
 #
 # Compare a build with SimplifyInference and one without. Switch off just that pass, and the build fails:
 
@@ -311,39 +338,58 @@ print("gone:", *gone.kernels, sep="\n  ")
 assert len(gone.kernels) < len(kept.kernels)
 
 # %%
-moved = {"kept": bytes_moved(run(block, "FuseOps")), "gone": bytes_moved(run(scaled, "FuseOps"))}
-print(f"kernels {len(kept.kernels)} → {len(gone.kernels)},  bytes {moved['kept']} → {moved['gone']}")
+moved = {
+    "kept": bytes_moved(run(block, "FuseOps")),
+    "gone": bytes_moved(run(scaled, "FuseOps")),
+}
+print(
+    f"kernels {len(kept.kernels)} → {len(gone.kernels)},  "
+    f"bytes {moved['kept']} → {moved['gone']}"
+)
 fastest = {"kept": min(kept.times), "gone": min(gone.times)}
-print(f"fastest run here: {fastest['kept'] * 1e6:.0f} µs → {fastest['gone'] * 1e6:.0f} µs,", end=" ")
+print(
+    "fastest run here: "
+    f"{fastest['kept'] * 1e6:.0f} µs → {fastest['gone'] * 1e6:.0f} µs,",
+    end=" ",
+)
 print(f"{fastest['kept'] / fastest['gone']:.2f} times")
 assert moved["gone"] < moved["kept"]
 chart("Bytes that one run moves", moved, "bytes")
 
 # %% [markdown]
-# Kernels and bytes shrink for certain. Time may or may not follow: the convolutions dominate, and they are the same on
-# both sides. "BN folding makes inference 5 to 15 % faster" is somebody's figure on somebody's machine; yours is above.
+# There are certainly fewer kernels and fewer bytes. Time may or may not follow: the convolutions dominate, and they are
+# the same on both sides. "BN folding makes inference 5 to 15 % faster" was measured on another machine; the figure
+# above is from yours.
 #
 # ## Fusion · stretch
 #
-# Every operator carries a number that says how it may fuse. It is data in the registry, so ask:
+# Every operator has a number that says how it may fuse. The registry has it:
 
 # %%
 NAMES = {int(v): k for k, v in vars(relay.op.OpPattern).items() if isinstance(v, int)}
-ASKED = "nn.relu cast add expand_dims reshape transpose squeeze take concatenate sum nn.conv2d nn.dense nn.softmax "
-ASKED += "nn.max_pool2d argsort"
-pattern = {name: int(relay.op.get(name).get_attr("TOpPattern")) for name in ASKED.split()}
+ASKED = "nn.relu cast add expand_dims reshape transpose squeeze take concatenate sum "
+ASKED += "nn.conv2d nn.dense nn.softmax nn.max_pool2d argsort"
+pattern = {
+    name: int(relay.op.get(name).get_attr("TOpPattern")) for name in ASKED.split()
+}
 of = {number: [name for name in pattern if pattern[name] == number] for number in NAMES}
-Table(("number", "name", "operators"), tuple((str(n), NAMES[n], ", ".join(of[n])) for n in sorted(NAMES)))
+Table(
+    ("number", "name", "operators"),
+    tuple((str(n), NAMES[n], ", ".join(of[n])) for n in sorted(NAMES)),
+)
 
 # %%
 assert NAMES[7] == "TUPLE" and NAMES[8] == "OPAQUE"  # opaque is 8, not 7
 assert pattern["cast"] == 0 and pattern["add"] == pattern["expand_dims"] == 1
-assert {pattern[n] for n in ("reshape", "transpose", "squeeze", "take", "concatenate")} == {2}
-assert pattern["sum"] == 3 and pattern["nn.conv2d"] == pattern["nn.softmax"] == pattern["nn.max_pool2d"] == 4
+assert {
+    pattern[n] for n in ("reshape", "transpose", "squeeze", "take", "concatenate")
+} == {2}
+assert pattern["sum"] == 3
+assert pattern["nn.conv2d"] == pattern["nn.softmax"] == pattern["nn.max_pool2d"] == 4
 
 # %% [markdown]
 # The smaller the number, the simpler the access. `FuseOps` wraps operators that share a kernel into one function with
-# the attribute `Primitive`. Here is what it makes of the block:
+# the attribute `Primitive`. This is the result for the block:
 
 # %%
 fused = run(scaled, "FuseOps")
@@ -357,16 +403,24 @@ draw(fused, title="The residual block after FuseOps")
 # %%
 unfolded = groups(run(simple, "FuseOps"))
 print(*unfolded, sep="\n")
-assert sorted(map(len, groups(fused))) == [3, 4] and ("nn.conv2d", "add", "add", "nn.relu") in groups(fused)
-inside = [group for group in unfolded if "nn.conv2d" in group and group.count("add") == 2]
+assert sorted(map(len, groups(fused))) == [3, 4]
+assert (
+    "nn.conv2d",
+    "add",
+    "add",
+    "nn.relu",
+) in groups(fused)
+inside = [
+    group for group in unfolded if "nn.conv2d" in group and group.count("add") == 2
+]
 assert inside and len(unfolded) > 2
 
 # %% [markdown]
 # ### Where a group ends
 #
-# A reduction may take what comes before it into its kernel; what comes after is another kernel. A group may fork, if
-# all arms meet again inside it: the join **post-dominates** the fork. If the arms leave one by one, the group ends at
-# the fork.
+# A reduction may fuse with the operators before it; those after it are in another kernel. A group may fork if all arms
+# join again inside it: the join **post-dominates** the fork. If the arms leave the group separately, it ends at the
+# fork.
 
 # %%
 relu, total = relay.nn.relu, lambda value: relay.sum(value, axis=[1])
@@ -375,17 +429,28 @@ SHAPES = {
     "sum(relu(x))": total(relu(x)),
     "relu(c) + sigmoid(c)": relu(conv) + relay.sigmoid(conv),
     "(relu(c), sigmoid(c))": relay.Tuple([relu(conv), relay.sigmoid(conv)]),
-    "(relu(c), sigmoid(c), tanh(c))": relay.Tuple([relu(conv), relay.sigmoid(conv), relay.tanh(conv)]),
+    "(relu(c), sigmoid(c), tanh(c))": relay.Tuple(
+        [relu(conv), relay.sigmoid(conv), relay.tanh(conv)]
+    ),
 }
 found = {name: groups(run(module(body), "FuseOps")) for name, body in SHAPES.items()}
-Table(("program", "groups"), tuple((name, "  ".join(map(str, of))) for name, of in found.items()))
+Table(
+    ("program", "groups"),
+    tuple((name, "  ".join(map(str, of))) for name, of in found.items()),
+)
 
 # %%
 assert list(map(len, found.values())) == [2, 1, 1, 3, 4]
-draw(run(module(SHAPES["(relu(c), sigmoid(c))"]), "FuseOps"), title="Two consumers: three kernels")
+draw(
+    run(module(SHAPES["(relu(c), sigmoid(c))"]), "FuseOps"),
+    title="Two consumers: three kernels",
+)
 
 # %%
-draw(run(module(SHAPES["relu(c) + sigmoid(c)"]), "FuseOps"), title="Two consumers that meet again: one kernel")
+draw(
+    run(module(SHAPES["relu(c) + sigmoid(c)"]), "FuseOps"),
+    title="Two consumers that meet again: one kernel",
+)
 
 # %% [markdown]
 # What fusion buys shows best where memory is the limit: six cheap operations on a large tensor. Level 0 fuses nothing,
@@ -410,8 +475,13 @@ timed({"one by one": cheap[0], "fused": cheap[1]}, repeats=10)
 
 # %%
 for depth in (2, 4, 256):
-    with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": depth}):
-        print(f"at most {depth:3} nodes: {len(groups(relay.transform.FuseOps()(six)))} groups")
+    with tvm.transform.PassContext(
+        opt_level=3, config={"relay.FuseOps.max_depth": depth}
+    ):
+        print(
+            f"at most {depth:3} nodes: "
+            f"{len(groups(relay.transform.FuseOps()(six)))} groups"
+        )
 
 
 # %% [markdown]
@@ -439,7 +509,8 @@ with tvm.target.Target("llvm"):
     packed = run(scaled, "CanonicalizeOps", "AlterOpLayout", "FoldConstant")
 print("before:", dict(counts(scaled)))
 print("after: ", dict(counts(packed)))
-assert counts(packed)["layout_transform"] == 2 and counts(packed)["nn.contrib_conv2d_NCHWc"] == 2
+assert counts(packed)["layout_transform"] == 2
+assert counts(packed)["nn.contrib_conv2d_NCHWc"] == 2
 diff(scaled, packed, title="AlterOpLayout")
 
 # %% [markdown]
@@ -450,7 +521,10 @@ diff(scaled, packed, title="AlterOpLayout")
 plain = run_module(block, [(batch,)], disabled=["AlterOpLayout"], repeats=30)
 blocked = run_module(block, [(batch,)], repeats=30)
 print(f"kernels {len(plain.kernels)} → {len(blocked.kernels)}")
-print(f"fastest run here: {min(plain.times) * 1e6:.0f} µs → {min(blocked.times) * 1e6:.0f} µs")
+print(
+    f"fastest run here: {min(plain.times) * 1e6:.0f} µs → "
+    f"{min(blocked.times) * 1e6:.0f} µs"
+)
 assert len(blocked.kernels) == len(plain.kernels) + 2
 
 
@@ -510,11 +584,13 @@ assert look.calls == 16 and walk(tower) == 2**16 - 1
 
 # %%
 class MultiplyInstead(relay.ExprMutator):
-    """x / c = x * (1/c), if c is a floating-point constant and none of its numbers is 0."""
+    """x / c = x * (1/c), if c is a floating-point constant without zeros."""
 
     def visit_call(self, call):
         call = super().visit_call(call)
-        if call.op != relay.op.get("divide") or not isinstance(call.args[1], relay.Constant):
+        if call.op != relay.op.get("divide") or not isinstance(
+            call.args[1], relay.Constant
+        ):
             return call
         c = call.args[1].data.numpy()
         if c.dtype.kind != "f" or not c.all():
@@ -524,7 +600,11 @@ class MultiplyInstead(relay.ExprMutator):
 
 x4 = relay.var("x", shape=(4,))
 half = x4 / relay.const(2.0)
-divides = module(relay.exp(half) / (half + relay.const(3.0)) / relay.const(np.array([1, 2, 0, 4], "float32")))
+divides = module(
+    relay.exp(half)
+    / (half + relay.const(3.0))
+    / relay.const(np.array([1, 2, 0, 4], "float32"))
+)
 
 # %% [markdown]
 # To run in a pipeline, it needs a name and a level. `function_pass` makes a pass of anything with a
@@ -539,7 +619,9 @@ class DivideByConstants:
 
 
 with tvm.transform.PassContext(opt_level=3):
-    multiplies = tvm.transform.Sequential([DivideByConstants(), relay.transform.InferType()])(divides)
+    multiplies = tvm.transform.Sequential(
+        [DivideByConstants(), relay.transform.InferType()]
+    )(divides)
 print(dict(counts(divides)), "→", dict(counts(multiplies)))
 assert counts(multiplies)["multiply"] == 1 and counts(multiplies)["divide"] == 2
 assert equivalent(divides, multiplies)
@@ -557,7 +639,7 @@ diff(divides, multiplies, title="One division became a multiplication, two may n
 # %%
 @tvm.transform.module_pass(opt_level=1, name="InlineSmall")
 class InlineSmall:
-    """Put the body of every function that calls at most `most` operators in place of its calls in main."""
+    """Inline every function of at most `most` operators where main calls it."""
 
     def __init__(self, most=3):
         self.most = most
@@ -569,7 +651,9 @@ class InlineSmall:
                 helper = mod[call.op] if isinstance(call.op, relay.GlobalVar) else None
                 if helper is None or counts(helper).total() > most:
                     return call
-                return relay.bind(helper.body, dict(zip(helper.params, call.args, strict=True)))
+                return relay.bind(
+                    helper.body, dict(zip(helper.params, call.args, strict=True))
+                )
 
         most, mod = self.most, tvm.IRModule(mod.functions)
         mod["main"] = CopyIn().visit(mod["main"])
@@ -584,10 +668,18 @@ callers[square] = relay.Function([p], p * p)
 callers["main"] = relay.Function([x4], square(square(x4)))
 callers = relay.transform.InferType()(callers)
 with tvm.transform.PassContext(opt_level=1):
-    inlined = tvm.transform.Sequential([InlineSmall(), relay.transform.InferType()])(callers)
-print([v.name_hint for v in callers.functions], "→", [v.name_hint for v in inlined.functions])
+    inlined = tvm.transform.Sequential([InlineSmall(), relay.transform.InferType()])(
+        callers
+    )
+print(
+    [v.name_hint for v in callers.functions],
+    "→",
+    [v.name_hint for v in inlined.functions],
+)
 print(inlined)
-assert len(callers.functions) == 2 and len(inlined.functions) == 1 and counts(inlined)["multiply"] == 2
+assert len(callers.functions) == 2
+assert len(inlined.functions) == 1
+assert counts(inlined)["multiply"] == 2
 
 # %% [markdown]
 # ### Names, functions as values, effects · stretch
@@ -621,16 +713,26 @@ class NoSecondNames(relay.ExprMutator):
 print(NoSecondNames().visit(chain["main"]).body)
 
 # %% [markdown]
-# A function is a value, too. Bound by `let` and reading a variable from outside, it is a **closure**. So what a call
-# calls, `call.op`, is not always an operator: it may be a function of the module (a `GlobalVar`), a variable, or the
-# function itself. Visits go into functions:
+# A function is a value, too. If it is bound by `let` and reads a variable from outside, it is a **closure**. So the
+# callee, `call.op`, is not always an operator: it may be a function of the module (a `GlobalVar`), a variable, or the
+# function itself. Visitors enter functions:
 
 # %%
 f, q = relay.var("f"), relay.var("q", shape=(4,))
-closure = module(relay.Let(f, relay.Function([q], relay.tanh(q + x4)), f(relay.nn.relu(x4))))
+closure = module(
+    relay.Let(f, relay.Function([q], relay.tanh(q + x4)), f(relay.nn.relu(x4)))
+)
 called = []
-relay.analysis.post_order_visit(closure["main"], lambda e: called.append(e.op) if isinstance(e, relay.Call) else None)
-print([f"{type(op).__name__} {getattr(op, 'name', None) or op.name_hint}" for op in called])
+relay.analysis.post_order_visit(
+    closure["main"],
+    lambda e: called.append(e.op) if isinstance(e, relay.Call) else None,
+)
+print(
+    [
+        f"{type(op).__name__} {getattr(op, 'name', None) or op.name_hint}"
+        for op in called
+    ]
+)
 assert {type(op).__name__ for op in called} == {"Op", "Var"}
 
 # %% [markdown]
@@ -640,18 +742,30 @@ assert {type(op).__name__ for op in called} == {"Op", "Var"}
 
 # %%
 for name in ("exp", "nn.dense", "nn.dropout"):
-    print(f"{name:<12}", "has an effect" if relay.op.get(name).get_attr("TOpIsStateful") else "gives a value")
+    print(
+        f"{name:<12}",
+        "has an effect"
+        if relay.op.get(name).get_attr("TOpIsStateful")
+        else "gives a value",
+    )
 
 
 def operators(expr):
     """All operators that an expression calls, however deep inside."""
     found = []
-    relay.analysis.post_order_visit(expr, lambda e: found.append(e) if isinstance(e, tvm.ir.Op) else None)
+    relay.analysis.post_order_visit(
+        expr, lambda e: found.append(e) if isinstance(e, tvm.ir.Op) else None
+    )
     return found
 
 
 drawn = relay.exp(relay.nn.dropout(x4, 0.5))
-print("outermost:", bool(drawn.op.get_attr("TOpIsStateful")), " inside:", [op.name for op in operators(drawn)])
+print(
+    "outermost:",
+    bool(drawn.op.get_attr("TOpIsStateful")),
+    " inside:",
+    [op.name for op in operators(drawn)],
+)
 assert any(op.get_attr("TOpIsStateful") for op in operators(drawn))
 
 # %% [markdown]
@@ -709,7 +823,9 @@ class FuseBlindly(relay.ExprMutator):
             return call
         data, weight = relay.var("data"), relay.var("weight")
         body = relay.nn.relu(relay.Call(conv.op, [data, weight], conv.attrs))
-        kernel = relay.Function([data, weight], body).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+        kernel = relay.Function([data, weight], body).with_attr(
+            "Primitive", tvm.tir.IntImm("int32", 1)
+        )
         return kernel(*conv.args)
 
 
@@ -748,12 +864,12 @@ timed({"torch": lambda: net(batch), **built}, repeats=10)
 # ## Key takeaways
 #
 # - Relay is a typed functional language. Sharing is by object: the same node read twice is computed once.
-# - Folding needs constants: bind the parameters. Batch norm goes in three steps: simplify, fold, move the scale.
+# - Folding needs constants: bind the parameters. Removing batch norm takes three steps: simplify, fold, move the scale.
 # - Do not quote opt levels: an instrument of five lines shows what runs.
-# - Fusion follows numbers in a registry and post-dominance. The residual add fuses; what follows a reduction does not;
-#   a fork fuses when it joins again.
-# - To measure a pass, switch it off, and whatever depends on it, on both sides.
-# - A mutator visits each node once. Consumers are yours to count; `rewrite` and `partition` count them for you.
+# - Fusion follows numbers in a registry and post-dominance. The residual add fuses; an operator after a reduction does
+#   not; a fork fuses if it joins again.
+# - To measure a pass, disable it, and on both sides all passes that depend on it.
+# - A mutator visits each node once. You have to count consumers yourself; `rewrite` and `partition` count them for you.
 #
 # ## Further reading
 #
@@ -769,6 +885,6 @@ timed({"torch": lambda: net(batch), **built}, repeats=10)
 #
 # ## Tomorrow
 #
-# Relay hides what a kernel is: a pass sees operators, and loops appear only after the last of them has run. Day 8 takes
-# today's passes to TVM as it is now. Its graph language, Relax, is in A-normal form, knows shapes with unknowns in
-# them, and holds calls of loop nests next to calls of operators; so a pass can fuse, schedule and tune in one module.
+# Relay hides kernels: a pass sees operators, and loops appear only after the last pass has run. Day 8 ports today's
+# passes to the current TVM. Its graph language, Relax, is in A-normal form, has symbolic shapes, and allows calls of
+# loop nests next to calls of operators; so a pass can fuse, schedule and tune in one module.

@@ -14,15 +14,15 @@
 # %% [markdown]
 # # Day 8 · TVM today: Relax, TensorIR, tuning
 #
-# Relay, the IR of day 7, is gone: TVM removed it in 2025. Two things were in its way. Shapes that are not known until a
-# model runs were an afterthought (`Any`, a hole in the type). And lowering was one large step: above it graphs of
-# operators, below it loops, and no pass could see both.
+# Relay, the IR of day 7, is gone: TVM removed it in 2025. It had two limits. Shapes that are unknown until a model runs
+# were an afterthought (`Any`, which says nothing). And lowering was one large step, with graphs of operators before it
+# and loops after it: no pass could see both.
 #
-# **Relax** is what came after. It is in administrative normal form: every value has a variable. Shapes are part of the
-# types, and may be symbols. And a graph may call loops: operators and TensorIR functions live in one module, so that
-# lowering is a sequence of small passes that you can stop anywhere. Today you stop everywhere. In the exercises,
-# [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a tuner. About
-# 70 minutes, and 20 more for what is marked stretch.
+# **Relax** is its successor. It is in administrative normal form: every value has a variable. Shapes are part of the
+# types, and may be symbolic. And a graph may call loops: a module has operators and TensorIR functions side by side, so
+# lowering is a sequence of small passes, and you can stop after any of them. Today you look at each step. In the
+# exercises, [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a
+# tuner. About 65 minutes, and 20 more for what is marked stretch.
 
 # %%
 import time
@@ -44,7 +44,8 @@ from passlab.tvm.measure import allocations, runner
 from passlab.tvm.modules import counts, groups
 
 op, passes = relax.op, relax.transform
-warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
+# torch.export warns of itself.
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
 # ## A module of Relax
@@ -59,23 +60,26 @@ class Head(nn.Module):
 
 
 batch = torch.export.Dim("batch")
-exported = torch.export.export(Head(), (torch.randn(4, 3, 5),), dynamic_shapes={"x": {0: batch}})
+exported = torch.export.export(
+    Head(), (torch.randn(4, 3, 5),), dynamic_shapes={"x": {0: batch}}
+)
 from tvm.relax.frontend.torch import from_exported_program
 
 head = from_exported_program(exported)
 head.show()
 
 # %% [markdown]
-# Read the types: the symbol in the shape of `x` comes back in every line, and `flatten` has computed with it (3 times 5
-# is 15, the symbol stayed). `with R.dataflow()` marks a **dataflow block**: nothing in it branches or has an effect, so
-# passes may reorder, merge and drop at will. Only what `R.output` names can be seen outside.
+# Read the types: the symbol in the shape of `x` is in every line, and `flatten` has computed with it (3 times 5 is 15,
+# and the symbol is kept). `with R.dataflow()` marks a **dataflow block**: nothing in it branches or has an effect, so
+# passes may reorder, merge and remove bindings freely. Only the values in `R.output` are visible outside.
 
 # %%
 ((block,),) = [head["main"].body.blocks]
 inside = [type(binding.var).__name__ for binding in block.bindings]
 print(inside, "→", block.bindings[-1].var.ty)
 assert inside[:-1] == ["DataflowVar"] * (len(inside) - 1) and inside[-1] == "Var"
-assert not isinstance(head["main"].params[0].ty.shape[0], int) and int(block.bindings[1].var.ty.shape[1]) == 15
+assert not isinstance(head["main"].params[0].ty.shape[0], int)
+assert int(block.bindings[1].var.ty.shape[1]) == 15
 
 # %%
 draw(head, title="Every value has a variable, every variable a type")
@@ -85,31 +89,39 @@ draw(head, title="Every value has a variable, every variable a type")
 #
 # `LegalizeOps` replaces operators by calls of loops. Afterwards the module has two kinds of function: Relax functions,
 # and `PrimFunc`s of **TensorIR**. The call between the levels is `call_tir`: the callee writes into a buffer that the
-# caller hands over, so that a graph-level pass may decide where that buffer lies.
+# caller provides, so a graph-level pass can decide where that buffer is.
 
 # %%
 legal = passes.LegalizeOps()(head)
 legal["main"].show()
-assert any(isinstance(function, tvm.tirx.PrimFunc) for function in legal.functions.values())
-assert all(not name.startswith("relax.") for name in counts(legal)), "no operator is left"
+assert any(
+    isinstance(function, tvm.tirx.PrimFunc) for function in legal.functions.values()
+)
+assert all(not name.startswith("relax.") for name in counts(legal)), (
+    "no operator is left"
+)
 
 # %%
 legal["relu"].show()
 
 # %% [markdown]
-# A block (`T.sblock`) says what is computed for one element; the loops around it say in which order. A schedule changes
-# the loops and leaves the block alone: that is the second half of today.
+# A block (`T.sblock`) defines the computation of one element; the loops around it define the order. A schedule changes
+# the loops and not the block: that is the second half of today.
 #
 # ## From Relay to Relax, pass by pass
 #
-# Which of yesterday's passes are still there? Both TVMs are asked. (The first cell runs in a process beside this one:
-# a process can hold only one TVM.)
+# Which of yesterday's passes still exist? Query both TVMs. (The first cell runs in a process beside this one: a process
+# can load only one TVM.)
 
 # %%
 # %%beside relay
 from passlab.relay import relay
 
-THERE = sorted(name for name in dir(relay.transform) if name[:1].isupper() and not name.endswith("Pass"))
+THERE = sorted(
+    name
+    for name in dir(relay.transform)
+    if name[:1].isupper() and not name.endswith("Pass")
+)
 print(len(THERE), "names with a capital letter in relay.transform")
 
 # %%
@@ -117,7 +129,7 @@ RENAMED = {
     "InferType": "Normalize",  # types are inferred while a module is built
     "SimplifyInference": "DecomposeOpsForInference",
     "FoldScaleAxis": "FoldBatchnormToConv2D",
-    "AlterOpLayout": "AlterOpImpl",  # OptimizeLayoutTransform then takes out what cancels
+    "AlterOpLayout": "AlterOpImpl",  # then OptimizeLayoutTransform removes what cancels
     "CombineParallelDense": "CombineParallelMatmul",
     "FastMath": "FastMathTransform",
     "ToANormalForm": "Normalize",  # a module that is not in this form cannot be built
@@ -139,24 +151,36 @@ for name, now in sorted(kept.items()):
 gone = [name for name in old if name not in kept]
 print(f"\n{len(gone)} have no successor in this table, {', '.join(gone[:6])}, …")
 unknown = set(new) - set(kept.values())
-print(f"{len(unknown)} are new, AnnotateTIROpPattern, FuseTIR, StaticPlanBlockMemory, …")
+print(
+    f"{len(unknown)} are new, AnnotateTIROpPattern, FuseTIR, StaticPlanBlockMemory, …"
+)
 same = {name for name, now in kept.items() if name == now}
 if old:
-    assert {"FuseOps", "FoldConstant", "EliminateCommonSubexpr", "ConvertLayout"} <= same
+    assert {
+        "FuseOps",
+        "FoldConstant",
+        "EliminateCommonSubexpr",
+        "ConvertLayout",
+    } <= same
     assert not {"LegalizeOps", "FuseTIR", "StaticPlanBlockMemory"} & set(old)
 
 # %% [markdown]
-# A same name does not mean a same place: in Relay `FuseOps` worked on operators, and each group was lowered later, by
-# other code. In Relax it comes *after* lowering and works on `call_tir`.
+# The same name does not mean the same position: in Relay `FuseOps` worked on operators, and other code lowered each
+# group later. In Relax it comes *after* lowering and works on `call_tir`.
 #
 # Four more names, in case you read older tutorials: tensors are made by `tvm.runtime.tensor`, a variable's name is
 # `Var.name`, the type of a tensor is `relax.TensorType`, and TensorIR is `tvm.tirx`.
 
 # %%
 parameter = relax.Var("x", relax.TensorType((2, 3), "float32"))
-assert parameter.name == "x" and tvm.runtime.tensor(np.ones(3)).shape == (3,) and hasattr(tvm, "tirx")
-assert relax.analysis.check_well_formed(head) is True  # answers; relax.analysis.well_formed raises
-broken = tvm.IRModule({"main": relax.Function([], relax.Var("y", relax.TensorType((2,), "float32")))})
+assert parameter.name == "x"
+assert tvm.runtime.tensor(np.ones(3)).shape == (3,)
+assert hasattr(tvm, "tirx")
+# check_well_formed answers; relax.analysis.well_formed raises.
+assert relax.analysis.check_well_formed(head) is True
+broken = tvm.IRModule(
+    {"main": relax.Function([], relax.Var("y", relax.TensorType((2,), "float32")))}
+)
 try:
     relax.analysis.well_formed(broken)
 except Exception as error:
@@ -188,12 +212,20 @@ class Clip(relax.PyExprMutator):
 
 def applied(mutator, module):
     made = mutator(module)
-    made.builder_.update_func(module.get_global_var("main"), made.visit_expr(module["main"]))
+    made.builder_.update_func(
+        module.get_global_var("main"), made.visit_expr(module["main"])
+    )
     return made.builder_.get()
 
 
-print("Silent:", dict(counts(applied(Silent, head))), " Clip:", dict(counts(applied(Clip, head))))
-assert counts(applied(Silent, head)) == counts(head) and counts(applied(Clip, head))["relax.clip"] == 1
+print(
+    "Silent:",
+    dict(counts(applied(Silent, head))),
+    " Clip:",
+    dict(counts(applied(Clip, head))),
+)
+assert counts(applied(Silent, head)) == counts(head)
+assert counts(applied(Clip, head))["relax.clip"] == 1
 
 # %% [markdown]
 # The first does nothing, and says nothing: the method that is called has an underscore at its end. Two more things to
@@ -214,13 +246,21 @@ is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
 
 
 def module(body, *shapes):
-    """A module whose main has one dataflow block; `body` gets a function that binds, and the inputs."""
+    """A module whose main has one dataflow block.
+
+    `body` gets a function that binds, and the inputs.
+    """
     builder = relax.BlockBuilder()
-    inputs = [relax.Var("xyw"[at], relax.TensorType(shape, "float32")) for at, shape in enumerate(shapes)]
+    inputs = [
+        relax.Var("xyw"[at], relax.TensorType(shape, "float32"))
+        for at, shape in enumerate(shapes)
+    ]
     with builder.function("main", inputs):
         with builder.dataflow():
             made = body(builder.emit, *inputs)
-            result = builder.emit_output(relax.Tuple(made) if isinstance(made, tuple) else made)
+            result = builder.emit_output(
+                relax.Tuple(made) if isinstance(made, tuple) else made
+            )
         builder.emit_func_output(result)
     return builder.get()
 
@@ -233,7 +273,11 @@ def two_readers(bind, x, weight):
 forked = module(two_readers, (1, 4, 8, 8), (4, 4, 3, 3))
 conv_relu = is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(wildcard(), wildcard()))
 composed = passes.FuseOpsByPattern([("mine.conv_relu", conv_relu)])(forked)
-(made,) = [function for name, function in composed.functions.items() if name.name_hint != "main"]
+(made,) = [
+    function
+    for name, function in composed.functions.items()
+    if name.name_hint != "main"
+]
 print(made.attrs["Composite"], "returns", made.ret_ty)
 assert isinstance(made.ret_ty, relax.TupleType)
 
@@ -244,20 +288,33 @@ assert isinstance(made.ret_ty, relax.TupleType)
 
 # %%
 def private(context):
-    inner = [v for v, value in context.matched_bindings.items() if not value.same_as(context.matched_expr)]
-    return all(len(context.var_usages[v]) == 1 and isinstance(v, relax.DataflowVar) for v in inner)
+    inner = [
+        v
+        for v, value in context.matched_bindings.items()
+        if not value.same_as(context.matched_expr)
+    ]
+    return all(
+        len(context.var_usages[v]) == 1 and isinstance(v, relax.DataflowVar)
+        for v in inner
+    )
 
 
 checked = passes.FuseOpsByPattern([("mine.conv_relu", conv_relu, {}, private)])(forked)
 assert len(checked.functions) == 1, "nothing was fused"
-bias_left = module(lambda bind, x, y: bind(op.nn.relu(bind(op.add(y, bind(op.exp(x)))))), (2, 4), (4,))
-pattern = is_op("relax.nn.relu")(is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard()))
-assert len(passes.FuseOpsByPattern([("mine", pattern)])(bias_left).functions) == 2, "an addition matches either way"
+bias_left = module(
+    lambda bind, x, y: bind(op.nn.relu(bind(op.add(y, bind(op.exp(x)))))), (2, 4), (4,)
+)
+pattern = is_op("relax.nn.relu")(
+    is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard())
+)
+assert len(passes.FuseOpsByPattern([("mine", pattern)])(bias_left).functions) == 2, (
+    "an addition matches either way"
+)
 
 # %% [markdown]
 # ## Four passes from operators to kernels
 #
-# A residual block of the zoo goes down step by step: convolutions, batch norms, relus and an addition.
+# Lower a residual block of the zoo step by step: convolutions, batch norms, relus and an addition.
 
 # %%
 zoo = models.ZOO["residual"]
@@ -267,21 +324,29 @@ draw(block, title="Operators")
 
 # %% [markdown]
 # **Decompose, legalize, annotate.** In inference a batch norm is four element-wise operators. It returns a tuple of
-# three, and that is still written, and its first element taken, until `CanonicalizeBindings` goes straight to the
-# element (a tuple in the way would stop fusion). Then every operator becomes a loop nest, and `AnnotateTIROpPattern`
-# looks at each nest and says what kind it is: 0 element-wise, 1 broadcast, 2 injective, 3 a reduction, 4 a reduction
-# that element-wise operations may follow.
+# three, of which the first element is used; `CanonicalizeBindings` replaces the tuple by that element (a tuple in
+# between would prevent fusion). Then every operator becomes a loop nest, and `AnnotateTIROpPattern` examines each nest
+# and determines its kind: 0 element-wise, 1 broadcast, 2 injective, 3 a reduction, 4 a reduction that element-wise
+# operations may follow.
 
 # %%
 target = tvm.target.Target("llvm")
 to_kernels = [passes.DecomposeOpsForInference(), passes.CanonicalizeBindings()]
-to_kernels += [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FoldConstant()]
+to_kernels += [
+    passes.LegalizeOps(),
+    passes.AnnotateTIROpPattern(),
+    passes.FoldConstant(),
+]
 with target:
     annotated = tvm.transform.Sequential(to_kernels)(block)
 for variable, function in annotated.functions.items():
     if isinstance(function, tvm.tirx.PrimFunc):
         print(f"{variable.name_hint:<16} {int(function.attrs['op_pattern'])}")
-patterns = {v.name_hint: int(f.attrs["op_pattern"]) for v, f in annotated.functions.items() if v.name_hint != "main"}
+patterns = {
+    v.name_hint: int(f.attrs["op_pattern"])
+    for v, f in annotated.functions.items()
+    if v.name_hint != "main"
+}
 assert patterns["relu"] == 0 and patterns["conv2d"] == 4
 
 # %% [markdown]
@@ -294,7 +359,9 @@ for group in groups(fused):
     print(" + ".join(group))
 first, last = sorted(groups(fused), key=len)
 assert first[0] == last[0] == "conv2d" and first[-1] == last[-1] == "relu"
-assert len(last) == len(first) + 1 and "add" in last[-2], "the residual add is in the kernel"
+assert len(last) == len(first) + 1 and "add" in last[-2], (
+    "the residual add is in the kernel"
+)
 
 # %%
 draw(fused, title="Groups, before their loops are put together")
@@ -306,16 +373,19 @@ draw(fused, title="Groups, before their loops are put together")
 # %%
 with target:
     tensor_ir = passes.FuseTIR()(fused)
-print(f"{counts(block).total()} operators became {counts(tensor_ir).total()} calls of kernels")
+before, after = counts(block).total(), counts(tensor_ir).total()
+print(f"{before} operators became {after} calls of kernels")
 assert counts(tensor_ir).total() == 2
 draw(tensor_ir, title="Calls of kernels")
 
 # %% [markdown]
-# And a reduction with something element-wise before and after it? What comes before is computed inside the sum. What
-# comes after stays apart: the sum is of kind 3, and only a kind 4 takes element-wise operations in behind it.
+# And a reduction between element-wise operations? Those before it are computed inside the sum. Those after it stay
+# separate: the sum is of kind 3, and only kind 4 fuses with later element-wise operations.
 
 # %%
-around = module(lambda bind, x: bind(op.nn.relu(bind(op.sum(bind(op.exp(x)), axis=1)))), (4, 8))
+around = module(
+    lambda bind, x: bind(op.nn.relu(bind(op.sum(bind(op.exp(x)), axis=1)))), (4, 8)
+)
 with target:
     steps = [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FuseOps()]
     shown = groups(tvm.transform.Sequential(steps)(around))
@@ -331,7 +401,10 @@ assert [len(group) for group in shown] == [1, 2] and shown[1][-1] == "sum"
 
 # %%
 def launched(module, inputs, **how):
-    machine, seen = relax.VirtualMachine(tvm.compile(module, "llvm", **how), tvm.cpu()), []
+    machine, seen = (
+        relax.VirtualMachine(tvm.compile(module, "llvm", **how), tvm.cpu()),
+        [],
+    )
 
     def note(function, name, before, result, *arguments):
         if before and not name.startswith("vm."):
@@ -345,7 +418,10 @@ def launched(module, inputs, **how):
 named = {"relax_pipeline": relax.get_default_pipeline(target)}
 plain, default = launched(block, [x]), launched(block, [x], **named)
 decomposed = launched(tvm.transform.Sequential(to_kernels[:2])(block), [x], **named)
-print(f"{len(plain)} kernels; {len(default)} with the default pipeline, {len(decomposed)} without batch norms")
+print(
+    f"{len(plain)} kernels; {len(default)} with the default pipeline, "
+    f"{len(decomposed)} without batch norms"
+)
 assert len(plain) > len(default) >= len(decomposed) == 2
 
 # %% [markdown]
@@ -356,7 +432,9 @@ assert len(plain) > len(default) >= len(decomposed) == 2
 sizes = {}
 for level, required in ((2, []), (0, []), (0, ["FuseOps"])):
     with target, tvm.transform.PassContext(opt_level=level, required_pass=required):
-        sizes[level, *required] = len(tvm.transform.Sequential([passes.FuseOps()])(annotated).functions)
+        sizes[level, *required] = len(
+            tvm.transform.Sequential([passes.FuseOps()])(annotated).functions
+        )
 print(sizes, "functions; without FuseOps", len(annotated.functions))
 assert sizes[0,] == sizes[0, "FuseOps"] == len(annotated.functions) < sizes[2,]
 assert tvm.transform.PassContext.current().opt_level == 2
@@ -370,7 +448,9 @@ assert tvm.transform.PassContext.current().opt_level == 2
 from tvm.relax.frontend.torch import from_fx
 
 torch.manual_seed(0)
-normal = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval().requires_grad_(False)
+normal = (
+    nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval().requires_grad_(False)
+)
 normal[1].running_mean.uniform_(-0.5, 0.5)
 normal[1].running_var.uniform_(0.5, 2)
 image = torch.randn(1, 3, 8, 8)
@@ -384,7 +464,9 @@ def largest_error(module):
 
 
 print(f"error {largest_error(imported):.2f}, repaired {largest_error(repaired):.0e}")
-assert "training=True" in imported.script() and largest_error(imported) > 0.1 and largest_error(repaired) < 1e-5
+assert "training=True" in imported.script()
+assert largest_error(imported) > 0.1
+assert largest_error(repaired) < 1e-5
 assert largest_error(relax_module(normal, image)) < 1e-5
 
 # %% [markdown]
@@ -404,12 +486,12 @@ for key in ("nn.conv2d", "relax.nn.conv2d"):
 diff(conv, converted, title="Channels last: converted at the borders")
 
 # %% [markdown]
-# ## Fusion that is yours · stretch
+# ## A fusion policy of your own · stretch
 #
 # `FuseTIR` puts the loop nests of a group one after the other into one function. That saves launches; merging the loops
-# would save memory traffic, too, and can lose a lot: what is merged into a reduction is computed again at every turn.
-# `passlab.relax.fusing` merges, and leaves the choice of groups to you. A product of matrices, with something
-# element-wise before and after it:
+# would also save memory traffic, but it can cost a lot: an operation merged into a reduction is computed again in every
+# iteration. `passlab.relax.fusing` merges, and leaves the choice of groups to you. The example is a matrix product with
+# element-wise operations before and after it:
 
 
 # %%
@@ -423,16 +505,24 @@ dense = prepare(module(squashed, (128, 128), (128, 128)))
 there = program(dense)
 chosen = [("lv", "lv1"), ("lv2", "lv3", "lv4", "gv")]
 taken = {}
-for name, choice in (("nothing", nothing(dense)), ("everything", everything(dense)), ("chosen", chosen)):
-    built = builds.run_module(fuse(dense, choice), random_inputs(dense)[:1], pipeline="none", repeats=20)
+for name, choice in (
+    ("nothing", nothing(dense)),
+    ("everything", everything(dense)),
+    ("chosen", chosen),
+):
+    built = builds.run_module(
+        fuse(dense, choice), random_inputs(dense)[:1], pipeline="none", repeats=20
+    )
     taken[name] = min(built.times)
     print(f"{name:<11} {taken[name] * 1e3:7.2f} ms   priced {price(there, choice)}")
-assert price(there, chosen).microseconds < min(price(there, c).microseconds for c in ([], everything(dense)))
+assert price(there, chosen).microseconds < min(
+    price(there, c).microseconds for c in ([], everything(dense))
+)
 assert taken["everything"] > 3 * taken["nothing"]
 
 # %% [markdown]
-# Fusing everything computes every tanh 128 times. That price comes from a model, which looks at kernels, bytes and
-# steps; the exercise has you search with it.
+# Fusing everything computes every tanh 128 times. That cost comes from a model of kernels, bytes and steps; in the
+# exercise you search with it.
 #
 # ## Where fusion pays · stretch
 #
@@ -453,13 +543,23 @@ def six(bind, x, y):
 size = 1536
 cheap = module(six, (size, size), (size, size))
 x, y = torch.randn(size, size), torch.randn(size, size)
-unfused, fused_once = runner(cheap, pipeline=pipeline(fuse=False)), runner(cheap, pipeline=pipeline())
+unfused, fused_once = (
+    runner(cheap, pipeline=pipeline(fuse=False)),
+    runner(cheap, pipeline=pipeline()),
+)
 assert np.allclose(fused_once(x, y)[0].numpy(), six_torch(x, y).numpy(), atol=1e-5)
-timed({"torch, eager": six_torch, "TVM, unfused": unfused, "TVM, fused": fused_once}, x, y, repeats=9)
+timed(
+    {"torch, eager": six_torch, "TVM, unfused": unfused, "TVM, fused": fused_once},
+    x,
+    y,
+    repeats=9,
+)
 
 # %%
 assert len(launched(cheap, [x, y])) == 6
-assert len(launched(cheap, [x, y], relax_pipeline=relax.get_default_pipeline(target))) == 1
+assert (
+    len(launched(cheap, [x, y], relax_pipeline=relax.get_default_pipeline(target))) == 1
+)
 
 # %% [markdown]
 # ## Memory is planned
@@ -477,12 +577,15 @@ plans = {}
 for name, made in (("unfused", big), ("fused", big_fused)):
     plans[name] = allocations(made), allocations(made, planned=True)
     print(f"{name:<8} {plans[name][0]}  →  {plans[name][1]}")
-assert all(after.count < 0.5 * before.count and after.bytes < 0.6 * before.bytes for before, after in plans.values())
+assert all(
+    after.count < 0.5 * before.count and after.bytes < 0.6 * before.bytes
+    for before, after in plans.values()
+)
 
 # %% [markdown]
 # ## Schedules
 #
-# So far no loop has been touched. A product of matrices, written as a **tensor expression**: what one element is.
+# So far no loop has been changed. Here is a matrix product as a **tensor expression**, which defines one element:
 
 # %%
 N = 256
@@ -491,7 +594,9 @@ N = 256
 def matmul(n):
     a, b = tvm.te.placeholder((n, n), name="A"), tvm.te.placeholder((n, n), name="B")
     k = tvm.te.reduce_axis((0, n), "k")
-    c = tvm.te.compute((n, n), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    c = tvm.te.compute(
+        (n, n), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k), name="C"
+    )
     return tvm.te.create_prim_func([a, b, c])
 
 
@@ -537,10 +642,10 @@ attempt("reorder", schedule)
 
 # %% [markdown]
 # That is enough for LLVM to make vectors of the row by itself (`host()` names this machine's processor, so it knows how
-# wide they are). What is left is traffic: the row of C is read and written at every turn of `k`.
+# wide they are). The remaining cost is traffic: every iteration of `k` reads and writes the row of C.
 #
-# **Split and vectorize.** A piece of the row, short enough for registers, goes inside of `k`. It gains nothing yet,
-# since its result still goes to memory at every turn; it makes the next step possible.
+# **Split and vectorize.** Move a piece of the row, short enough for registers, inside `k`. It gains nothing yet, since
+# every iteration still writes its result to memory, but it makes the next step possible.
 
 # %%
 j_out, j_in = schedule.split(j, [None, 16])
@@ -549,8 +654,8 @@ schedule.vectorize(j_in)
 attempt("split, vectorize", schedule)
 
 # %% [markdown]
-# **Cache and tile.** `cache_write` gives the result its own buffer, which goes to memory when `k` is done. Four rows of
-# it stay in registers meanwhile, and what was loaded from B is used four times.
+# **Cache and tile.** `cache_write` gives the result a buffer of its own, which is written to memory when `k` is done.
+# Until then four rows of it stay in registers, and each value loaded from B is used four times.
 
 # %%
 i_out, i_in = schedule.split(i, [None, 4])
@@ -587,7 +692,10 @@ for given, result in zip((matmul(N), other.mod), results, strict=True):
     tvm.compile(given, host())["main"](tvm.runtime.tensor(A), tvm.runtime.tensor(B), c)
     result[:] = c.numpy()
 changed = results[0] != results[1]
-print(f"{changed.sum():,} of {changed.size:,} elements differ, by at most {np.abs(results[0] - results[1]).max():.0e}")
+print(
+    f"{changed.sum():,} of {changed.size:,} elements differ, "
+    f"by at most {np.abs(results[0] - results[1]).max():.0e}"
+)
 assert changed.any() and np.allclose(*results, atol=1e-3)
 
 # %% [markdown]
@@ -599,7 +707,10 @@ assert changed.any() and np.allclose(*results, atol=1e-3)
 # %%
 start = time.perf_counter()
 tuned = tune(matmul(N), "metaschedule", trials=16)
-print(f"{time.perf_counter() - start:.0f} s, {len(tuned.trials)} trials; best {tuned.best.seconds * 1e3:.3f} ms")
+print(
+    f"{time.perf_counter() - start:.0f} s, {len(tuned.trials)} trials; "
+    f"best {tuned.best.seconds * 1e3:.3f} ms"
+)
 assert tuned.best.seconds < history["as written"]
 
 # %%
@@ -607,7 +718,11 @@ from passlab.measure import seconds
 
 a, b = torch.from_numpy(A), torch.from_numpy(B)
 blas = timed({"torch.matmul": torch.matmul}, a, b, repeats=20)["torch.matmul"].min
-for name, value in {**history, "MetaSchedule": tuned.best.seconds, "torch.matmul": blas}.items():
+for name, value in {
+    **history,
+    "MetaSchedule": tuned.best.seconds,
+    "torch.matmul": blas,
+}.items():
     print(f"{name:<22} {seconds(value):>10}   {'█' * max(1, round(40 * blas / value))}")
 
 # %% [markdown]
@@ -620,35 +735,55 @@ for name, value in {**history, "MetaSchedule": tuned.best.seconds, "torch.matmul
 
 # %%
 whole = tvm.transform.Sequential(to_kernels[:2])(relax_module(net18, photo))
-as_is, scheduled = runner(whole, pipeline=pipeline()), runner(whole, pipeline=pipeline(schedule=cpu_schedule))
+as_is, scheduled = (
+    runner(whole, pipeline=pipeline()),
+    runner(whole, pipeline=pipeline(schedule=cpu_schedule)),
+)
 assert np.allclose(scheduled(photo)[0].numpy(), net18(photo).numpy(), atol=1e-3)
-costs = timed({"TVM's default": as_is, "with cpu_schedule": scheduled, "torch, eager": net18}, photo, repeats=7)
+costs = timed(
+    {"TVM's default": as_is, "with cpu_schedule": scheduled, "torch, eager": net18},
+    photo,
+    repeats=7,
+)
 assert costs["with cpu_schedule"].ratio < 1
 costs
 
 # %% [markdown]
-# Who wins depends on the size of the images and on the machine; at 224 x 224 torch's own kernels usually do.
-# What the compiler offers is one rule for all of them, and the same module for other machines.
+# The winner depends on the size of the images and on the machine; at 224 x 224 it is usually torch's own kernels. The
+# compiler has one rule for all of them, and compiles the same module for other machines.
 #
 # ### The layout decides what a vector loads
 #
-# `cpu_schedule` makes a vector of the innermost dimension: of the columns, if images are NCHW. In a small image those
-# are few. In NHWC they are the channels. The weights have to lie in the same order, and there `OHWI`, which puts the
-# input channels last, is the wrong choice: neighbours in the result need neighbours among the *output* channels,
-# `HWIO`. (`kernels` is the first half of `pipeline`; all times are of one thread.)
+# `cpu_schedule` vectorizes the innermost dimension: the columns, if images are NCHW. A small image has few. In NHWC it
+# is the channels. The weights need a matching order, and `OHWI`, which puts the input channels last, is the wrong
+# choice: neighbours in the result need neighbours among the *output* channels, `HWIO`. (`kernels` is the first half of
+# `pipeline`; all times are of one thread.)
 
 # %%
 small_net, (small_image,) = models.ZOO["convnet"].build(), (torch.randn(2, 3, 20, 36),)
 small = relax_module(small_net, small_image)
 spans = {}
-for name, layouts in {"NCHW": [], "NHWC, OHWI": ["NHWC", "OHWI"], "NHWC, HWIO": ["NHWC", "HWIO"]}.items():
-    converted = [passes.ConvertLayout({"relax.nn.conv2d": layouts}), passes.Normalize()] if layouts else []
+for name, layouts in {
+    "NCHW": [],
+    "NHWC, OHWI": ["NHWC", "OHWI"],
+    "NHWC, HWIO": ["NHWC", "HWIO"],
+}.items():
+    converted = (
+        [passes.ConvertLayout({"relax.nn.conv2d": layouts}), passes.Normalize()]
+        if layouts
+        else []
+    )
     made = kernels(before=[*to_kernels[:2], *converted], schedule=cpu_schedule)(small)
     run = {"target": str(host()), "repeats": 20, "threads": 1}
-    spans[name] = min(builds.run_module(made, [(small_image,)], pipeline="none", **run).times)
+    spans[name] = min(
+        builds.run_module(made, [(small_image,)], pipeline="none", **run).times
+    )
 default = min(builds.run_module(small, [(small_image,)], **run).times)
 for name, value in spans.items():
-    print(f"{name:<12} {seconds(value):>10}   {default / value:5.1f} times as fast as TVM's default")
+    print(
+        f"{name:<12} {seconds(value):>10}   "
+        f"{default / value:5.1f} times as fast as TVM's default"
+    )
 assert spans["NHWC, HWIO"] < spans["NCHW"]
 
 # %% [markdown]
@@ -660,17 +795,30 @@ assert spans["NHWC, HWIO"] < spans["NCHW"]
 # %%
 from tvm.s_tir import dlight
 
-features = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
+features = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "thread_warp_size": 32,
+}
 gpu = tvm.target.Target({"kind": "cuda", "arch": "sm_80", **features}, host="llvm")
 with gpu:
-    steps = [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FuseOps(), passes.FuseTIR()]
-    bound = tvm.transform.Sequential([*steps, dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())])(cheap)
+    steps = [
+        passes.LegalizeOps(),
+        passes.AnnotateTIROpPattern(),
+        passes.FuseOps(),
+        passes.FuseTIR(),
+    ]
+    bound = tvm.transform.Sequential(
+        [*steps, dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())]
+    )(cheap)
     library = tvm.compile(bound, gpu).mod
 while library.kind != "cuda":  # the device's code lies inside the host's
     (library,) = library.imports
 source = library.inspect_source("cuda")
 print(source[source.rindex('extern "C"') :])
-assert source.count("{") >= 2 and "blockIdx.x" in source and source.count("__global__") == 2
+assert source.count("{") >= 2
+assert "blockIdx.x" in source
+assert source.count("__global__") == 2
 
 # %% [markdown]
 # Six operators, one kernel, a thread for each element.

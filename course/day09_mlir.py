@@ -69,7 +69,10 @@ func.func @main(%x: f32, %n: index) -> f32 {
 """)
 for op in clamp.walk():
     operands = ", ".join(f"%{value.name_hint}" for value in op.operands)
-    print(f"{op.name:<18}{operands:<28}{len(op.results)} results, {len(op.regions)} regions")
+    print(
+        f"{op.name:<18}{operands:<28}{len(op.results)} results, "
+        f"{len(op.regions)} regions"
+    )
 assert run(clamp, 2.0, 5)[0] == 10
 
 # %% [markdown]
@@ -89,8 +92,20 @@ draw(clamp)
 # %%
 (loop,) = (op for op in clamp.walk() if isinstance(op, scf.ForOp))
 add = next(op for op in loop.walk() if op.name == "arith.addf")
-print("lhs ", add.lhs.name_hint, type(add.lhs.owner).__name__, "  rhs ", add.rhs.name_hint, add.rhs.owner.name)
-print("read by", [use.operation.name for use in add.result.uses], "  inside of", add.parent_op().name)
+print(
+    "lhs ",
+    add.lhs.name_hint,
+    type(add.lhs.owner).__name__,
+    "  rhs ",
+    add.rhs.name_hint,
+    add.rhs.owner.name,
+)
+print(
+    "read by",
+    [use.operation.name for use in add.result.uses],
+    "  inside of",
+    add.parent_op().name,
+)
 assert add.lhs.owner is loop.body.block and add.parent_op() is loop
 
 # %% [markdown]
@@ -98,9 +113,11 @@ assert add.lhs.owner is loop.body.block and add.parent_op() is loop
 
 # %%
 for broken in (
-    "func.func @main(%x: f32) -> f32 {\n  %y = arith.addf %x, %z : f32\n  return %y : f32\n}",
+    "func.func @main(%x: f32) -> f32 {\n  %y = arith.addf %x, %z : f32\n  return %y : "
+    "f32\n}",
     "func.func @main(%x: f32) -> i32 {\n  return %x : f32\n}",
-    "func.func @main(%x: f32) -> f32 {\n  %y = arith.twice %x : f32\n  return %y : f32\n}",
+    "func.func @main(%x: f32) -> f32 {\n  %y = arith.twice %x : f32\n  return %y : "
+    "f32\n}",
 ):
     try:
         mlir.verify(mlir.parse(broken))
@@ -111,13 +128,19 @@ for broken in (
 # %% [markdown]
 # ## A dialect is a few classes · stretch
 #
-# An operation is declared, not programmed: operands, properties and results with their types. What a declaration cannot
-# say stands in `verify_`. Loaded into a context, the words can be parsed, printed and checked like all others.
+# An operation is declared, not programmed: operands, properties and results with their types. `verify_` checks what a
+# declaration cannot express. Loaded into a context, the words can be parsed, printed and checked like all others.
 
 # %%
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Dialect
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+)
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
@@ -135,13 +158,16 @@ class Outer(IRDLOperation):
     def verify_(self):
         sides = self.x.type.get_shape() + self.y.type.get_shape()
         if self.result.type.get_shape() != sides:
-            raise VerifyException(f"lab.outer gives {sides}, not {self.result.type.get_shape()}")
+            raise VerifyException(
+                f"lab.outer gives {sides}, not {self.result.type.get_shape()}"
+            )
 
 
 context = mlir.context()
 context.load_dialect(Dialect("lab", [Outer]))
 OUTER = """func.func @main(%x: tensor<3xf32>, %y: tensor<4xf32>) -> tensor<3x4xf32> {
-  %z = "lab.outer"(%x, %y) <{scale = 2.0 : f32}> : (tensor<3xf32>, tensor<4xf32>) -> tensor<3x4xf32>
+  %z = "lab.outer"(%x, %y) <{scale = 2.0 : f32}>
+      : (tensor<3xf32>, tensor<4xf32>) -> tensor<3x4xf32>
   return %z : tensor<3x4xf32>
 }"""
 outer = Parser(context, OUTER).parse_module()
@@ -153,7 +179,7 @@ except VerifyException as error:
     print(error)
 
 # %% [markdown]
-# A word that nobody can run is of little use. **Lowering** replaces it by words of lower dialects. `Builder` puts new
+# A word that cannot run is of little use. **Lowering** replaces it by words of lower dialects. `Builder` puts new
 # operations at a place; a region is made of a block, which declares its arguments:
 
 # %%
@@ -170,14 +196,17 @@ def lower_outer(op):
     build = Builder(InsertPoint.before(op))
     scale = build.insert(arith.ConstantOp(op.scale)).result
     start = build.insert(tensor.EmptyOp([], op.result.type)).results[0]
-    block = Block(arg_types=[f32, f32, f32])  # an element of x, one of y, and what the output held
+    # An element of x, one of y, and what the output held
+    block = Block(arg_types=[f32, f32, f32])
     inside = Builder(InsertPoint.at_end(block))
     once = inside.insert(arith.MulfOp(block.args[0], block.args[1]))
     inside.insert(YieldOp(inside.insert(arith.MulfOp(once, scale))))
     i, j = AffineDimExpr(0), AffineDimExpr(1)
     maps = [AffineMapAttr(AffineMap(2, 0, results)) for results in ((i,), (j,), (i, j))]
     kinds = [IteratorTypeAttr(IteratorType("parallel"))] * 2
-    new = build.insert(GenericOp([op.x, op.y], [start], Region(block), maps, kinds, [op.result.type]))
+    new = build.insert(
+        GenericOp([op.x, op.y], [start], Region(block), maps, kinds, [op.result.type])
+    )
     op.result.replace_all_uses_with(new.results[0])
     op.detach()
     op.erase()
@@ -202,8 +231,10 @@ PRODUCT = """
 #lhs = affine_map<(i, j, k) -> (i, k)>
 #rhs = affine_map<(i, j, k) -> (k, j)>
 #out = affine_map<(i, j, k) -> (i, j)>
-func.func @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>, %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
-  %d = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+func.func @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>,
+                %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
+  %d = linalg.generic {indexing_maps = [#lhs, #rhs, #out],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : tensor<4x6xf32>, tensor<6x5xf32>) outs(%c : tensor<4x5xf32>) {
   ^bb0(%x: f32, %y: f32, %sum: f32):
     %p = arith.mulf %x, %y : f32
@@ -217,14 +248,16 @@ product = mlir.parse(PRODUCT)
 for operand, attribute in zip(op.operands, op.indexing_maps.data, strict=True):
     print(f"%{operand.name_hint}  {operand.type!s:<18} {attribute.data}")
 print(
-    [kind.data.value for kind in op.iterator_types.data], " arguments used:", [bool(a.uses) for a in op.body.block.args]
+    [kind.data.value for kind in op.iterator_types.data],
+    " arguments used:",
+    [bool(a.uses) for a in op.body.block.args],
 )
 draw(product)
 
 # %% [markdown]
 # How often does a loop run? No attribute says so. It follows from the operands: a side that a map indexes with `d0`
 # alone is as long as the loop over d0. (A side indexed with `d0 + d1`, as in a convolution, says nothing of the kind.)
-# The same, as loops in a small language of ours, in which `prange` marks loops whose turns may run in any order:
+# The same, as loops in a small language of the course, in which the turns of a `prange` may run in any order:
 
 # %%
 from passlab.mlir import nests
@@ -237,11 +270,14 @@ for d0 in prange(4):
             out0[d0, d1] = out0[d0, d1] + v0
 """
 rng = np.random.default_rng(0)
-a, b, c = (rng.standard_normal(shape).astype("float32") for shape in ((4, 6), (6, 5), (4, 5)))
+a, b, c = (
+    rng.standard_normal(shape).astype("float32") for shape in ((4, 6), (6, 5), (4, 5))
+)
 arrays = {"in0": a, "in1": b, "out0": c.copy()}
 turns = list(nests.run(nests.parse(NEST), arrays))
 assert len(turns) == 4 * 5 * 6
-assert np.allclose(arrays["out0"], c + a @ b, atol=1e-5) and np.allclose(run(product, a, b, c)[0], c + a @ b, atol=1e-5)
+assert np.allclose(arrays["out0"], c + a @ b, atol=1e-5)
+assert np.allclose(run(product, a, b, c)[0], c + a @ b, atol=1e-5)
 first = op.body.block.first_op
 print(nests.expression(first, "v0", "v1"), "  is", first.name)
 
@@ -253,13 +289,16 @@ print(nests.expression(first, "v0", "v1"), "  is", first.name)
 
 # %%
 named = mlir.parse("""
-func.func @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>, %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
-  %d = linalg.matmul ins(%a, %b : tensor<4x6xf32>, tensor<6x5xf32>) outs(%c : tensor<4x5xf32>) -> tensor<4x5xf32>
+func.func @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>,
+                %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
+  %d = linalg.matmul ins(%a, %b : tensor<4x6xf32>, tensor<6x5xf32>)
+                     outs(%c : tensor<4x5xf32>) -> tensor<4x5xf32>
   return %d : tensor<4x5xf32>
 }""")
 written_out = mlir.pipeline(named, "linalg-generalize-named-ops")
 (generic,) = (op for op in written_out.walk() if isinstance(op, GenericOp))
-assert generic.indexing_maps == op.indexing_maps and generic.iterator_types == op.iterator_types
+assert generic.indexing_maps == op.indexing_maps
+assert generic.iterator_types == op.iterator_types
 print(Counter(op.name for op in written_out.walk()))
 
 # %% [markdown]
@@ -313,7 +352,16 @@ from_jax, rung = from_stablehlo(lowered), {"linalg": arrived.module}
 for name, module in {"from torch": arrived.module, "from StableHLO": from_jax}.items():
     (y,) = run(module, *weights)
     assert np.allclose(y, want, atol=1e-5)
-    print(f"{name:<15}", dict(Counter(op.name for op in module.walk() if op.name.startswith("linalg") and op.regions)))
+    print(
+        f"{name:<15}",
+        dict(
+            Counter(
+                op.name
+                for op in module.walk()
+                if op.name.startswith("linalg") and op.regions
+            )
+        ),
+    )
 draw(rung["linalg"])
 
 # %% [markdown]
@@ -322,7 +370,8 @@ draw(rung["linalg"])
 
 # %%
 rung["fused"] = mlir.pipeline(
-    rung["linalg"], "linalg-generalize-named-ops, linalg-fuse-elementwise-ops, canonicalize, cse"
+    rung["linalg"],
+    "linalg-generalize-named-ops, linalg-fuse-elementwise-ops, canonicalize, cse",
 )
 diff(rung["linalg"], rung["fused"])
 
@@ -334,20 +383,31 @@ diff(rung["linalg"], rung["fused"])
 
 # %%
 BUFFERIZE = (
-    "eliminate-empty-tensors, empty-tensor-to-alloc-tensor, one-shot-bufferize{bufferize-function-boundaries=true "
+    "eliminate-empty-tensors, empty-tensor-to-alloc-tensor, "
+    "one-shot-bufferize{bufferize-function-boundaries=true "
     "function-boundary-type-conversion=identity-layout-map}, canonicalize, cse"
 )
 rung["bufferized"] = mlir.pipeline(rung["fused"], BUFFERIZE)
-print(Counter(op.name for op in rung["bufferized"].walk() if op.name.startswith(("linalg.g", "memref", "tensor"))))
+print(
+    Counter(
+        op.name
+        for op in rung["bufferized"].walk()
+        if op.name.startswith(("linalg.g", "memref", "tensor"))
+    )
+)
 inside = mlir.pipeline(rung["fused"], "one-shot-bufferize")
-assert {"bufferization.to_buffer", "bufferization.to_tensor"} <= {op.name for op in inside.walk()}
+assert {"bufferization.to_buffer", "bufferization.to_tensor"} <= {
+    op.name for op in inside.walk()
+}
 draw(rung["bufferized"])
 
 # %% [markdown]
 # **Rung 6, loops.** Only now is there an order. Each operation is a nest, each access a load or a store.
 
 # %%
-rung["loops"] = mlir.pipeline(rung["bufferized"], "convert-linalg-to-loops, canonicalize")
+rung["loops"] = mlir.pipeline(
+    rung["bufferized"], "convert-linalg-to-loops, canonicalize"
+)
 short(rung["loops"])
 draw(rung["loops"])
 
@@ -361,7 +421,8 @@ for name, module in rung.items():
     (y,) = run(module, *weights)
     dialects = sorted({op.name.split(".")[0] for op in module.walk()} - {"builtin"})
     print(
-        f"{name:<11}{len(list(module.walk())):4} operations, error {np.abs(y - want).max():.0e}  {', '.join(dialects)}"
+        f"{name:<11}{len(list(module.walk())):4} operations, error "
+        f"{np.abs(y - want).max():.0e}  {', '.join(dialects)}"
     )
     assert np.allclose(y, want, atol=1e-5)
 
@@ -370,7 +431,12 @@ from passlab.dataflow.mlir import blocks
 from passlab.drawing import flow
 
 jumps = blocks(rung["jumps"])
-back = [to for block in jumps.blocks for to in block.terminator.targets if int(to[2:]) <= int(block.name[2:])]
+back = [
+    to
+    for block in jumps.blocks
+    for to in block.terminator.targets
+    if int(to[2:]) <= int(block.name[2:])
+]
 assert len(back) == sum(op.name == "scf.for" for op in rung["loops"].walk()) == 7
 flow(jumps, title="Seven loops, seven edges that lead back")
 
@@ -382,13 +448,28 @@ flow(jumps, title="Seven loops, seven edges that lead back")
 from iree.compiler import tools
 
 with tempfile.TemporaryDirectory() as folder:
-    keep = [f"--iree-hal-dump-executable-intermediates-to={folder}", "--iree-llvmcpu-target-cpu=host"]
-    program = tools.compile_str(mlir.generic(rung["linalg"]), target_backends=["llvm-cpu"], extra_args=keep)
+    keep = [
+        f"--iree-hal-dump-executable-intermediates-to={folder}",
+        "--iree-llvmcpu-target-cpu=host",
+    ]
+    program = tools.compile_str(
+        mlir.generic(rung["linalg"]), target_backends=["llvm-cpu"], extra_args=keep
+    )
     (kept,) = Path(folder).glob("*.optimized.ll")
     code = kept.read_text()
 body = code[code.index("define internal") :].split("\n}")[0].splitlines()
-print(f"{len(program):,} bytes of program, one dispatch of {len(body)} lines of LLVM IR; those that multiply:")
-print(*[line.split(", !dbg")[0][:118] for line in body if "fmul" in line or "fma" in line][:4], sep="\n")
+print(
+    f"{len(program):,} bytes of program, one dispatch of {len(body)} lines of LLVM IR; "
+    "those that multiply:"
+)
+print(
+    *[
+        line.split(", !dbg")[0][:118]
+        for line in body
+        if "fmul" in line or "fma" in line
+    ][:4],
+    sep="\n",
+)
 assert any("x float>" in line for line in body), "vectors"
 
 # %% [markdown]
@@ -398,7 +479,7 @@ assert any("x float>" in line for line in body), "vectors"
 # ## Patterns
 #
 # Most of MLIR's passes are sets of **patterns** and a driver. A pattern looks at one operation, and rewrites it or
-# leaves it alone. The driver applies patterns until none matches.
+# leaves it alone. The driver applies patterns until no pattern matches.
 
 # %%
 from xdsl.pattern_rewriter import RewritePattern
@@ -432,13 +513,15 @@ TWICE = """func.func @main(%x: i32) -> i32 {
 }"""
 for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
     module = mlir.parse(TWICE)
-    print(dict(rewrite(module, patterns)), [op.name for op in module.walk() if op.results])
+    print(
+        dict(rewrite(module, patterns)), [op.name for op in module.walk() if op.results]
+    )
     assert run(module, 21)[0] == 42
 
 # %% [markdown]
-# `rewriter.replace(op, new, results)`: the operation, what comes in its place, and the values that stand for its
-# results if they are not those of the last new operation. Our driver visits operations from the last to the first,
-# looks again at what a rewrite has touched, and erases what is dead.
+# `rewriter.replace(op, new, results)`: the operation, the new operations, and the values that replace its results if
+# they are not those of the last new operation. Our driver visits operations from the last to the first, revisits
+# operations that a rewrite has touched, and erases dead ones.
 #
 # Both patterns match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
 # driver can decide it. Ours counts, stops, and says who keeps matching; MLIR's gives up, too, and says less.
@@ -484,18 +567,30 @@ with ir.Context(), ir.Location.unknown():
 
 # %% [markdown]
 # A law must hold for every input. Integers wrap, so sums and products may be regrouped freely. With floats hardly
-# anything is free. An operation's **fast-math flags** are promises: `nnan` (no NaN comes), `nsz` (the sign of a zero
+# anything is free. An operation's **fast-math flags** are promises: `nnan` (no NaN occurs), `nsz` (the sign of a zero
 # does not matter), `reassoc` (regroup as you like). Without them these rewrites are wrong:
 
 # %%
 with np.errstate(invalid="ignore"):
     zero, huge, one = np.float32(0), np.float32(1e8), np.float32(1)
-    print("x · 0 = 0       needs nnan and nsz:", np.float32(np.inf) * zero, np.float32(-1) * zero)
+    print(
+        "x · 0 = 0       needs nnan and nsz:",
+        np.float32(np.inf) * zero,
+        np.float32(-1) * zero,
+    )
     print("x + 0.0 = x     needs nsz:", np.float32(-0.0) + zero)
-    print("(x + c) + d = x + (c + d) needs reassoc:", (one + huge) - huge, "against", one + (huge - huge))
+    print(
+        "(x + c) + d = x + (c + d) needs reassoc:",
+        (one + huge) - huge,
+        "against",
+        one + (huge - huge),
+    )
 top = np.int32(2**31 - 1)
 with np.errstate(over="ignore"):
-    print("integers wrap:", (top + np.int32(1)) - np.int32(1) == top + (np.int32(1) - np.int32(1)))
+    print(
+        "integers wrap:",
+        (top + np.int32(1)) - np.int32(1) == top + (np.int32(1) - np.int32(1)),
+    )
     assert (top + np.int32(1)) - np.int32(1) == top
 
 # %% [markdown]
@@ -513,12 +608,18 @@ with np.errstate(over="ignore"):
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 
 flat = mlir.pipeline(rung["linalg"], "linalg-generalize-named-ops")
-transpose, _, matmul, *_ = (op for op in flat.walk() if isinstance(op, LinalgStructuredOperation))
+transpose, _, matmul, *_ = (
+    op for op in flat.walk() if isinstance(op, LinalgStructuredOperation)
+)
 Q, P = (attribute.data for attribute in transpose.get_indexing_maps())
 C = matmul.get_indexing_maps().data[1].data
 through = Q.compose(P.inverse_permutation()).compose(C)
 print(f"C {C}\nP {P}\nQ {Q}\nQ ∘ P⁻¹ ∘ C {through}")
-fused_product = next(op for op in rung["fused"].walk() if isinstance(op, GenericOp) and len(op.inputs) == 2)
+fused_product = next(
+    op
+    for op in rung["fused"].walk()
+    if isinstance(op, GenericOp) and len(op.inputs) == 2
+)
 assert through == fused_product.indexing_maps.data[1].data, "what MLIR's pass wrote"
 
 # %% [markdown]
@@ -531,12 +632,17 @@ assert through == fused_product.indexing_maps.data[1].data, "what MLIR's pass wr
 #
 # ## Dialect conversion · stretch
 #
-# Patterns improve a program; a **conversion** must get somewhere. It is told which operations are *legal* in the end,
-# and fails if one is left that no pattern can get rid of. *Partial*: operations without a word on them may stay.
-# *Full*: they may not. Here x − y becomes x + (−1) · y, and of `xori` nothing is said at first:
+# Patterns improve a program; a **conversion** must reach a goal. It states which operations are *legal* in the end, and
+# fails if another is left that no pattern can remove. *Partial*: operations that it does not mention may stay. *Full*:
+# they may not. Here x − y becomes x + (−1) · y, and `xori` is not mentioned at first:
 
 # %%
-from iree.compiler.rewrite import ConversionTarget, TypeConverter, apply_full_conversion, apply_partial_conversion
+from iree.compiler.rewrite import (
+    ConversionTarget,
+    TypeConverter,
+    apply_full_conversion,
+    apply_partial_conversion,
+)
 
 DIFFERENCE = """func.func @main(%x: i32) -> i32 {
   %two = arith.constant 2 : i32
@@ -550,7 +656,9 @@ def without_subtraction(op, adaptor, converter, rewriter):
     with rewriter.ip:
         minus = native_arith.constant(op.results[0].type, -1)
         negative = native_arith.MulIOp(adaptor.operands[1], minus)
-        rewriter.replace_op(op, native_arith.AddIOp(adaptor.operands[0], negative.result))
+        rewriter.replace_op(
+            op, native_arith.AddIOp(adaptor.operands[0], negative.result)
+        )
 
 
 def same(type):  # a named function: MLIR does not keep a lambda alive
@@ -579,20 +687,27 @@ for legal in (LEGAL, [*LEGAL, "arith.xori"]):
     for apply in (apply_partial_conversion, apply_full_conversion):
         try:
             made = mlir.from_iree(converted(apply, *legal))
-            print(f"{apply.__name__:<26}", [op.name for op in made.walk() if op.results])
+            print(
+                f"{apply.__name__:<26}", [op.name for op in made.walk() if op.results]
+            )
             assert run(made, 42)[0] == 40 ^ 2
         except ir.MLIRError as error:
-            print(f"{apply.__name__:<26}", error.error_diagnostics[0].message.split(": %")[0])
+            print(
+                f"{apply.__name__:<26}",
+                error.error_diagnostics[0].message.split(": %")[0],
+            )
             assert apply is apply_full_conversion and "arith.xori" not in legal
 
 # %% [markdown]
-# `convert-linalg-to-loops` is more tolerant: a linalg operation on tensors is no match, and it stays without a word. So
-# look at what a pass has done, not only at whether it failed.
+# `convert-linalg-to-loops` is more tolerant: a linalg operation on tensors does not match, and silently stays. So look
+# at what a pass has done, not only at whether it failed.
 
 # %%
 silent = mlir.pipeline(rung["fused"], "convert-linalg-to-loops")
 assert mlir.text(silent) == mlir.text(rung["fused"])
-print(Counter(op.name for op in silent.walk() if op.name in ("linalg.generic", "scf.for")))
+print(
+    Counter(op.name for op in silent.walk() if op.name in ("linalg.generic", "scf.for"))
+)
 
 # %% [markdown]
 # ## Buffers: in place, freed, reused
@@ -608,7 +723,8 @@ def chain(*results):
 func.func @main(%x: {kind}) -> ({", ".join([kind] * len(results))}) {{
   %zero = arith.constant 0.0 : f32
   %e = math.exp %x : {kind}
-  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}} outs(%e : {kind}) {{
+  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>],
+                        iterator_types = ["parallel"]}} outs(%e : {kind}) {{
   ^bb0(%old: f32):
     %m = arith.maximumf %old, %zero : f32
     linalg.yield %m : f32
@@ -620,7 +736,10 @@ func.func @main(%x: {kind}) -> ({", ".join([kind] * len(results))}) {{
 for results in (["%r"], ["%r", "%e"]):
     held = mlir.pipeline(chain(*results), f"convert-elementwise-to-linalg, {BUFFERIZE}")
     count = Counter(op.name for op in held.walk())
-    print(f"returns {', '.join(results):<7}{count['memref.alloc']} allocations, {count['memref.copy']} copies")
+    print(
+        f"returns {', '.join(results):<7}{count['memref.alloc']} allocations, "
+        f"{count['memref.copy']} copies"
+    )
     assert count["memref.alloc"] == count["memref.copy"] == len(results) - 1
 short(held)
 
@@ -653,8 +772,10 @@ func.func @main(%x: memref<64xf32>, %y: memref<64xf32>) {
   }
   return
 }""")
-FREE = "ownership-based-buffer-deallocation, canonicalize, buffer-deallocation-simplification, "
-freed = mlir.pipeline(LEAK, FREE + "bufferization-lower-deallocations, canonicalize, cse, optimize-allocation-liveness")
+FREE = """ownership-based-buffer-deallocation, canonicalize,
+    buffer-deallocation-simplification, bufferization-lower-deallocations,
+    canonicalize, cse, optimize-allocation-liveness"""
+freed = mlir.pipeline(LEAK, FREE)
 count = Counter(op.name for op in freed.walk())
 assert count["memref.dealloc"] == count["memref.alloc"] == 2
 short(freed)
@@ -674,8 +795,10 @@ func.func @main(%a: {SQUARE}, %b: {SQUARE}, %bias: tensor<{N}xf32>) -> {SQUARE} 
   %e = tensor.empty() : {SQUARE}
   %f = linalg.fill ins(%zero : f32) outs(%e : {SQUARE}) -> {SQUARE}
   %p = linalg.matmul ins(%a, %b : {SQUARE}, {SQUARE}) outs(%f : {SQUARE}) -> {SQUARE}
-  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>,
-      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+  %r = linalg.generic {{
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>,
+                       affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}}
       ins(%p, %bias : {SQUARE}, tensor<{N}xf32>) outs(%e : {SQUARE}) {{
   ^bb0(%x: f32, %y: f32, %old: f32):
     %s = arith.addf %x, %y : f32
@@ -685,23 +808,33 @@ func.func @main(%a: {SQUARE}, %b: {SQUARE}, %bias: tensor<{N}xf32>) -> {SQUARE} 
   return %r : {SQUARE}
 }}"""
 ANY = "!transform.any_op"
-MATCH = f'%product = transform.structured.match ops{{["linalg.matmul"]}} in %root : ({ANY}) -> {ANY}'
-TILE = f"""%tiled, %loops:3 = transform.structured.tile_using_for %product tile_sizes [32, 128, 128]
-    : ({ANY}) -> ({ANY}, {ANY}, {ANY}, {ANY})"""
+MATCH = f"""%product = transform.structured.match ops{{["linalg.matmul"]}} in %root
+    : ({ANY}) -> {ANY}"""
+TILE = f"""%tiled, %loops:3 = transform.structured.tile_using_for %product
+    tile_sizes [32, 128, 128] : ({ANY}) -> ({ANY}, {ANY}, {ANY}, {ANY})"""
 
 
 def scheduled(*lines):
     """Return the whole program after a transform script, without the script."""
-    head = f"transform.named_sequence @__transform_main(%root: {ANY} {{transform.readonly}}) {{"
+    root = f"%root: {ANY} {{transform.readonly}}"
+    head = f"transform.named_sequence @__transform_main({root}) {{"
     script = "\n".join((head, MATCH, *lines, "transform.yield }"))
-    both = f"module attributes {{transform.with_named_sequence}} {{{WHOLE}\n{script}\n}}"
-    module = mlir.pipeline(mlir.parse(both, allowed=None), "transform-interpreter, canonicalize, cse")
+    both = (
+        f"module attributes {{transform.with_named_sequence}} {{{WHOLE}\n{script}\n}}"
+    )
+    module = mlir.pipeline(
+        mlir.parse(both, allowed=None), "transform-interpreter, canonicalize, cse"
+    )
     return mlir.parse(f"module {{{mlir.text(module.body.block.first_op)}}}")
 
 
 inner = next(op for op in scheduled(TILE).walk() if op.name == "linalg.matmul")
 print("the product inside of the loops:", *(operand.type for operand in inner.operands))
-assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [(32, 128), (128, 128), (32, 128)]
+assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [
+    (32, 128),
+    (128, 128),
+    (32, 128),
+]
 
 # %% [markdown]
 # Tiling a linalg operation on tensors gives loops around a smaller linalg operation: the level is still high enough to
@@ -718,16 +851,21 @@ assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [(32, 
 # %%
 ROWS = [
     f"%generic = transform.structured.generalize %{{}} : ({ANY}) -> {ANY}",
-    f"%rows = transform.structured.interchange %generic iterator_interchange = [0, 2, 1] : ({ANY}) -> {ANY}",
+    "%rows = transform.structured.interchange %generic iterator_interchange = [0, 2, "
+    f"1] : ({ANY}) -> {ANY}",
 ]
 rows = mlir.pipeline(
-    scheduled(*(line.format("product") for line in ROWS)), f"{BUFFERIZE}, convert-linalg-to-affine-loops"
+    scheduled(*(line.format("product") for line in ROWS)),
+    f"{BUFFERIZE}, convert-linalg-to-affine-loops",
 )
 programs = {
     "rows": rows,
-    "fused": mlir.pipeline(rows, "affine-loop-fusion{maximal=true}, affine-scalrep, canonicalize"),
+    "fused": mlir.pipeline(
+        rows, "affine-loop-fusion{maximal=true}, affine-scalrep, canonicalize"
+    ),
     "tiled": mlir.pipeline(
-        scheduled(TILE, *(line.format("tiled") for line in ROWS)), f"{BUFFERIZE}, convert-linalg-to-loops"
+        scheduled(TILE, *(line.format("tiled") for line in ROWS)),
+        f"{BUFFERIZE}, convert-linalg-to-loops",
     ),
 }
 short(programs["fused"])
@@ -739,7 +877,10 @@ spans = {}
 for name, module in {**programs, "IREE": mlir.parse(WHOLE)}.items():
     assert np.allclose(run(module, *big, checks=False)[0], right, atol=1e-2)
     spans[name] = min(seconds(module, *big, repeats=3))
-    print(f"{name:<7}{1e3 * spans[name]:8.1f} ms   {spans[name] / spans['rows']:6.2f} of rows")
+    print(
+        f"{name:<7}{1e3 * spans[name]:8.1f} ms   "
+        f"{spans[name] / spans['rows']:6.2f} of rows"
+    )
 assert spans["fused"] > 3 * spans["rows"]
 
 # %% [markdown]
@@ -765,10 +906,17 @@ def parallel_dimensions(op):
     element = ", ".join(str(result) for result in map.results)
     writes = isl.Map(f"{{ [{dims}] -> [{element}] }}")
     apart = writes.apply_range(writes.reverse()).deltas()
-    return [apart.is_subset(isl.Set(f"{{ [{dims}] : d{dim} = 0 }}")) for dim in range(map.num_dims)]
+    return [
+        apart.is_subset(isl.Set(f"{{ [{dims}] : d{dim} = 0 }}"))
+        for dim in range(map.num_dims)
+    ]
 
 
-for generic in (op for module in (product, rung["fused"], rung["bufferized"]) for op in module.walk()):
+for generic in (
+    op
+    for module in (product, rung["fused"], rung["bufferized"])
+    for op in module.walk()
+):
     if isinstance(generic, GenericOp):
         kinds = [kind.data.value for kind in generic.iterator_types.data]
         print(generic.indexing_maps.data[-1].data, kinds)
@@ -782,12 +930,20 @@ for generic in (op for module in (product, rung["fused"], rung["bufferized"]) fo
 from passlab.relax import tvm
 
 te = tvm.te
-A, B, k = te.placeholder((4, 6), name="A"), te.placeholder((6, 5), name="B"), te.reduce_axis((0, 6), name="k")
+A, B, k = (
+    te.placeholder((4, 6), name="A"),
+    te.placeholder((6, 5), name="B"),
+    te.reduce_axis((0, 6), name="k"),
+)
 D = te.compute((4, 5), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
 schedule = tvm.s_tir.Schedule(te.create_prim_func([A, B, D]))
 block = schedule.get(schedule.get_sblock("D"))
 types = ["reduction" if axis.iter_type == 2 else "parallel" for axis in block.iter_vars]
-print(types, [str(region) for region in block.reads], [str(region) for region in block.writes])
+print(
+    types,
+    [str(region) for region in block.reads],
+    [str(region) for region in block.writes],
+)
 assert types == [kind.data.value for kind in op.iterator_types.data]
 
 # %% [markdown]
@@ -798,10 +954,12 @@ assert types == [kind.data.value for kind in op.iterator_types.data]
 
 # %%
 SPOKEN = {
-    "linalg.add": "linalg.add ins(%m, %m : memref<4xf32>, memref<4xf32>) outs(%m : memref<4xf32>)",
+    "linalg.add": "linalg.add ins(%m, %m : memref<4xf32>, memref<4xf32>) "
+    "outs(%m : memref<4xf32>)",
     "memref.cast, pretty": "%c = memref.cast %m : memref<4xf32> to memref<?xf32>",
     "memref.cast, generic": '%c = "memref.cast"(%m) : (memref<4xf32>) -> memref<?xf32>',
-    "vector.transfer_read": "%v = vector.transfer_read %m[%i], %s : memref<4xf32>, vector<4xf32>",
+    "vector.transfer_read": "%v = vector.transfer_read %m[%i], %s "
+    ": memref<4xf32>, vector<4xf32>",
     "an operand too few": '"memref.store"(%s, %m) : (f32, memref<4xf32>) -> ()',
 }
 
@@ -816,12 +974,23 @@ def understood(read):
 
 known = {}
 for name, line in SPOKEN.items():
-    text = f"func.func @main(%m: memref<4xf32>, %s: f32, %i: index) {{ {line}\n return }}"
-    python = understood(lambda text=text: Parser(mlir.context(), text).parse_module().verify())
+    text = (
+        f"func.func @main(%m: memref<4xf32>, %s: f32, %i: index) {{ {line}\n return }}"
+    )
+    python = understood(
+        lambda text=text: Parser(mlir.context(), text).parse_module().verify()
+    )
     native = understood(lambda text=text: ir.Module.parse(text, ir.Context()))
     known[name] = python, native
-    print(f"{name:<22} xDSL {'yes' if python else 'no':<5} MLIR {'yes' if native else 'no'}")
-assert known["linalg.add"] == (True, False) and known["memref.cast, pretty"] == (False, True)
+    print(
+        f"{name:<22} xDSL {'yes' if python else 'no':<5} MLIR "
+        f"{'yes' if native else 'no'}"
+    )
+assert known["linalg.add"] == (True, False)
+assert known["memref.cast, pretty"] == (
+    False,
+    True,
+)
 
 # %% [markdown]
 # xDSL keeps the names of values, and its objects are Python: good for writing a pass. MLIR has the passes, and is what
@@ -841,7 +1010,7 @@ timed(readers, repeats=5)
 # - Operations with regions, values with one definition, verifiers: one structure for all levels. A dialect adds words.
 # - Lower late. On tensors fusion is a composition of maps; on buffers one must first prove who overwrites what; in
 #   loops the order is fixed, in jumps even the loops are gone.
-# - linalg says what happens in a turn and where its operands lie. Sizes, loops and dependences follow from the maps.
+# - linalg states the work of a turn and the places of its operands. Sizes, loops and dependences follow from the maps.
 # - A pattern needs a law that holds for all inputs, and a reason to end. A conversion needs a goal.
 # - Bufferization decides what is overwritten; freeing and reuse come after it, and must see views and loops.
 # - The most fused program need not be the fastest one.

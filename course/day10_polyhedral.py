@@ -37,7 +37,15 @@ import numpy as np
 
 from passlab import timed
 from passlab.drawing import lattice, plot, slider
-from passlab.polyhedral import PROGRAMS, NotAffine, dependences, fixed, order, pairs, parse
+from passlab.polyhedral import (
+    PROGRAMS,
+    NotAffine,
+    dependences,
+    fixed,
+    order,
+    pairs,
+    parse,
+)
 
 # %% [markdown]
 # ## A loop nest is a set
@@ -73,7 +81,10 @@ solve = PROGRAMS["trisolve"]
 print(solve.source)
 for statement in solve.statements:
     print(statement.body, "  ", statement.domain)
-assert len([at for name, at in order(solve, solve.schedule, {"N": 6}) if name == "T"]) == 6 * 5 // 2
+assert (
+    len([at for name, at in order(solve, solve.schedule, {"N": 6}) if name == "T"])
+    == 6 * 5 // 2
+)
 
 # %% [markdown]
 # ## Accesses are maps
@@ -84,14 +95,16 @@ assert len([at for name, at in order(solve, solve.schedule, {"N": 6}) if name ==
 # %%
 print("writes", S.writes)
 print("reads ", S.reads)
-reads = fixed(S.reads, sizes).project_out_all_params()  # at these sizes, without symbols
+reads = fixed(
+    S.reads, sizes
+).project_out_all_params()  # at these sizes, without symbols
 print("S[2, 4] reads", reads.intersect_domain(isl.UnionSet("{ S[2, 4] }")).range())
 readers = reads.reverse().intersect_domain(isl.UnionSet("{ A[2, 4] }")).range()
 print("A[2, 4] is read by", readers)
 assert readers.is_equal(isl.UnionSet("{ S[2, 3]; S[2, 4]; S[2, 5] }"))
 
 # %% [markdown]
-# What is *not* affine has no such map. Each of these loops is fine Python, and none of them can be taken apart:
+# Code that is *not* affine has no such map. Each of these loops is fine Python, but cannot be analysed:
 
 # %%
 OUTSIDE = [
@@ -137,12 +150,16 @@ for kind in ("flow", "anti", "output"):
 
 # %%
 timed_order = seidel.schedule.intersect_domain(seidel.domain)
-earlier = timed_order.lex_lt_union_map(timed_order)  # pairs of instances, the first strictly before the second
+# Pairs of instances, the first strictly before the second
+earlier = timed_order.lex_lt_union_map(timed_order)
 flow = seidel.writes.apply_range(seidel.reads.reverse()).intersect(earlier)
 assert flow.is_equal(dependences(seidel, "flow"))
 
 ran = [at for _, at in order(seidel, seidel.schedule, small)]
-counted = [(a, b) for n, a in enumerate(ran) for b in ran[n + 1 :] if abs(a[1] - b[1]) <= 1]  # b reads what a wrote
+# B reads what a wrote
+counted = [
+    (a, b) for n, a in enumerate(ran) for b in ran[n + 1 :] if abs(a[1] - b[1]) <= 1
+]
 assert sorted(counted) == [(a, b) for (_, a), (_, b) in pairs(flow, small)]
 print(len(counted), "pairs by hand")
 
@@ -153,17 +170,32 @@ print(len(counted), "pairs by hand")
 
 # %%
 values = dependences(seidel, "values")
-print(len(pairs(flow, small)), "pairs share memory,", len(pairs(values, small)), "pass on a value")
+print(
+    len(pairs(flow, small)),
+    "pairs share memory,",
+    len(pairs(values, small)),
+    "pass on a value",
+)
 assert values.is_strict_subset(flow)
-lattice(jacobi, jacobi.schedule, sizes, dependences=dependences(jacobi, "flow"), title="jacobi: who needs whom")
+lattice(
+    jacobi,
+    jacobi.schedule,
+    sizes,
+    dependences=dependences(jacobi, "flow"),
+    title="jacobi: who needs whom",
+)
 
 # %% [markdown]
 # `jacobi` writes every element once, so there is nothing to overwrite: its dependences are all flow.
 
 # %%
-assert dependences(jacobi, "anti").is_empty() and dependences(jacobi, "output").is_empty()
+assert dependences(jacobi, "anti").is_empty()
+assert dependences(jacobi, "output").is_empty()
 assert dependences(jacobi).is_equal(dependences(jacobi, "values"))
-print("distances, target minus source:", dependences(jacobi).deltas().project_out_all_params())
+print(
+    "distances, target minus source:",
+    dependences(jacobi).deltas().project_out_all_params(),
+)
 
 # %% [markdown]
 # ## A schedule is a map
@@ -172,20 +204,26 @@ print("distances, target minus source:", dependences(jacobi).deltas().project_ou
 # the second. The loops as written are the map `S[t, i] -> [t, i]`. Another map is another order:
 
 # %%
-from passlab.polyhedral import interchange, legal, not_a_schedule, reverse, violated
+from passlab.polyhedral import interchange, legal, reverse, violated, why_not_a_schedule
 
 print(jacobi.schedule)
 swapped = isl.UnionMap("{ S[t, i] -> [i, t] }")
-assert swapped.is_equal(interchange(jacobi.schedule, 0, 1).gist_params(isl.Set("{ : }")))
+assert swapped.is_equal(
+    interchange(jacobi.schedule, 0, 1).gist_params(isl.Set("{ : }"))
+)
 print([at for _, at in order(jacobi, swapped, sizes)][:6])
 
 # %% [markdown]
 # Not every map is an order. It has to give every instance one time, and no two of them the same:
 
 # %%
-for text in ("{ S[t, i] -> [t] }", "{ S[t, i] -> [t, i] : i > 3 }", "{ S[t, i] -> [t, x] : i <= x <= i + 1 }"):
-    print(f"{text:<42} {not_a_schedule(jacobi, text)}")
-    assert not_a_schedule(jacobi, text)
+for text in (
+    "{ S[t, i] -> [t] }",
+    "{ S[t, i] -> [t, i] : i > 3 }",
+    "{ S[t, i] -> [t, x] : i <= x <= i + 1 }",
+):
+    print(f"{text:<42} {why_not_a_schedule(jacobi, text)}")
+    assert why_not_a_schedule(jacobi, text)
 
 # %% [markdown]
 # ## Legality is one question
@@ -205,7 +243,13 @@ assert not left.is_empty() and violated(deps, swapped) == ("S[0, 2]", "S[1, 1]")
 # is left, the order is legal for every `T` and `N`, not only for those that were tried.
 
 # %%
-lattice(jacobi, swapped, sizes, violated=violated(deps, swapped), title="Interchanged: one pair that breaks")
+lattice(
+    jacobi,
+    swapped,
+    sizes,
+    violated=violated(deps, swapped),
+    title="Interchanged: one pair that breaks",
+)
 
 # %% [markdown]
 # Is it really wrong, or only against the rules? Code comes later today; running it is one line:
@@ -219,7 +263,10 @@ right = reference(jacobi, {"T": 8, "N": 20}, arrays)["A"]
 
 def error(schedule):
     """Largest difference to the loops as written."""
-    return np.abs(run_python(python_source(jacobi, schedule), {"T": 8, "N": 20}, arrays)["A"] - right).max()
+    return np.abs(
+        run_python(python_source(jacobi, schedule), {"T": 8, "N": 20}, arrays)["A"]
+        - right
+    ).max()
 
 
 print(f"interchanged: off by {error(swapped):.2f}")
@@ -229,26 +276,39 @@ assert error(swapped) > 0.01 and error(jacobi.schedule) == 0
 # Now reversal. Inside of one step the cells do not depend on each other, so they may run backwards. Steps may not:
 
 # %%
-for name, schedule in {"i": reverse(jacobi.schedule, 1), "t": reverse(jacobi.schedule, 0)}.items():
-    print(f"{name} backwards: {violated(deps, schedule) or 'legal'}; off by {error(schedule):.2f}")
-assert legal(jacobi, reverse(jacobi.schedule, 1)) and not legal(jacobi, reverse(jacobi.schedule, 0))
+for name, schedule in {
+    "i": reverse(jacobi.schedule, 1),
+    "t": reverse(jacobi.schedule, 0),
+}.items():
+    print(
+        f"{name} backwards: {violated(deps, schedule) or 'legal'}; "
+        f"off by {error(schedule):.2f}"
+    )
+assert legal(jacobi, reverse(jacobi.schedule, 1))
+assert not legal(jacobi, reverse(jacobi.schedule, 0))
 
 # %% [markdown]
 # ## Tiling, and why it fails
 #
-# A row of `A` that is too long for the cache is loaded anew in each step. Tiling runs a block of cells for several
-# steps before it goes on to the next block: each value is used again while it is near. As a map, tile numbers come in
-# front:
+# A row of `A` that is too long for the cache is loaded again in each step. Tiling runs a block of cells for several
+# steps before the next block: each value is used again while it is near. As a map, tile numbers are the first
+# dimensions:
 
 # %%
 from passlab.polyhedral import depth, parallel, skew, tile, times
 
 blocks = tile(jacobi.schedule, [0, 1], [3, 4])
-print(isl.UnionMap("{ S[t, i] -> [floor(t/3), floor(i/4), t, i] }").is_equal(blocks.gist_params(isl.Set("{ : }"))))
+print(
+    isl.UnionMap("{ S[t, i] -> [floor(t/3), floor(i/4), t, i] }").is_equal(
+        blocks.gist_params(isl.Set("{ : }"))
+    )
+)
 pair = violated(deps, blocks)
 print("legal?", legal(jacobi, blocks), " ", pair, f"  off by {error(blocks):.3f}")
 assert not legal(jacobi, blocks) and error(blocks) > 0.001
-lattice(jacobi, blocks, sizes, tiles=2, violated=pair, title="Tiles of 3 × 4, not legal")
+lattice(
+    jacobi, blocks, sizes, tiles=2, violated=pair, title="Tiles of 3 × 4, not legal"
+)
 
 # %% [markdown]
 # The first tile needs a value from the second one, at its right edge, and the second needs values from the first. No
@@ -263,8 +323,11 @@ print(skewed)
 distances = deps.apply_domain(skewed).apply_range(skewed).deltas()
 print(distances.project_out_all_params())
 forward = isl.UnionSet("{ [a, b] : a >= 0 and b >= 0 }")
-assert distances.is_subset(forward) and not deps.deltas().is_subset(isl.UnionSet("{ S[a, b] : a >= 0 and b >= 0 }"))
-assert legal(jacobi, skewed) and order(jacobi, skewed, sizes) == instances, "alone it changes nothing"
+assert distances.is_subset(forward)
+assert not deps.deltas().is_subset(isl.UnionSet("{ S[a, b] : a >= 0 and b >= 0 }"))
+assert legal(jacobi, skewed) and order(jacobi, skewed, sizes) == instances, (
+    "alone it changes nothing"
+)
 
 # %% [markdown]
 # Alone, skewing does not even change the order. But now both dimensions only go forward, and may be tiled:
@@ -272,7 +335,14 @@ assert legal(jacobi, skewed) and order(jacobi, skewed, sizes) == instances, "alo
 # %%
 tiles = tile(skewed, [0, 1], [3, 4])
 assert legal(jacobi, tiles) and error(tiles) == 0
-lattice(jacobi, tiles, sizes, tiles=2, dependences=deps, title="Skewed tiles: every arrow goes forward")
+lattice(
+    jacobi,
+    tiles,
+    sizes,
+    tiles=2,
+    dependences=deps,
+    title="Skewed tiles: every arrow goes forward",
+)
 
 # %% [markdown]
 # In the picture the tiles lean to the left: their edges run along the dependences. The same arrows show what is
@@ -297,10 +367,19 @@ plot(
 # each dimension:
 
 # %%
-for name, schedule in {"as written": jacobi.schedule, "skewed tiles": tiles, "wavefronts": fronts}.items():
-    print(f"{name:<13} parallel dimensions: {parallel(jacobi, schedule)} of {depth(schedule)}")
+for name, schedule in {
+    "as written": jacobi.schedule,
+    "skewed tiles": tiles,
+    "wavefronts": fronts,
+}.items():
+    print(
+        f"{name:<13} parallel dimensions: "
+        f"{parallel(jacobi, schedule)} of {depth(schedule)}"
+    )
 assert parallel(jacobi, jacobi.schedule) == [1] and parallel(jacobi, tiles) == [3]
-assert parallel(jacobi, fronts) == [1, 3], "the tiles of a front, and in a tile the cells of a step"
+assert parallel(jacobi, fronts) == [1, 3], (
+    "the tiles of a front, and in a tile the cells of a step"
+)
 
 # %% [markdown]
 # Drag the slider through time (in a notebook `slider(…).live()` is the same as a widget):
@@ -319,19 +398,29 @@ slider(jacobi, fronts, {"T": 4, "N": 9}, dependences=deps, tiles=2)
 # %%
 def proposed(program, coincidence=False):
     deps = dependences(program)
-    wanted = isl.ScheduleConstraints.on_domain(program.domain).set_validity(deps).set_proximity(deps)
+    wanted = (
+        isl.ScheduleConstraints.on_domain(program.domain)
+        .set_validity(deps)
+        .set_proximity(deps)
+    )
     return (wanted.set_coincidence(deps) if coincidence else wanted).compute_schedule()
 
 
 print(proposed(jacobi).get_map())
-assert proposed(jacobi).get_map().is_subset(skewed) and legal(jacobi, proposed(jacobi).get_map())
+assert proposed(jacobi).get_map().is_subset(skewed)
+assert legal(jacobi, proposed(jacobi).get_map())
 assert "permutable: 1" in str(proposed(jacobi)), "the two dimensions may be tiled"
 
 matmul = PROGRAMS["matmul"]
 for asked in (False, True):
-    print("parallel dimensions of matmul:", re.findall(r"coincident: (\[.*?\])", str(proposed(matmul, asked)))[0])
+    print(
+        "parallel dimensions of matmul:",
+        re.findall(r"coincident: (\[.*?\])", str(proposed(matmul, asked)))[0],
+    )
 assert "coincident: [ 1, 1, 0 ]" in str(proposed(matmul, coincidence=True))
-assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), "and yet the sum over k is carried"
+assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), (
+    "and yet the sum over k is carried"
+)
 
 # %% [markdown]
 # A trap: which dimensions are parallel (`coincident`), isl decides from the pairs that were given to `set_coincidence`.
@@ -360,7 +449,9 @@ assert error(tiles) == 0
 # which the function visits them can be read off by walking through its loops, and compared:
 
 # %%
-function = prim_func(matmul, tile(matmul.schedule, [0, 1], [4, 4]), {"M": 8, "N": 8, "K": 8})
+function = prim_func(
+    matmul, tile(matmul.schedule, [0, 1], [4, 4]), {"M": 8, "N": 8, "K": 8}
+)
 print(function.script().split("\n\n")[-1])
 walked = visits(prim_func(jacobi, fronts, {"T": 6, "N": 20}))
 assert walked == order(jacobi, fronts, {"T": 6, "N": 20})
@@ -375,8 +466,16 @@ print(len(walked), "instances, in the order of the schedule")
 # %%
 ahead_by, found = isl.Set.from_union_set(deps.deltas()).project_out_all_params(), []
 ahead_by.foreach_point(found.append)
-print([[point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(2)] for point in found])
-print("the farthest in each dimension:", [ahead_by.dim_max_val(k).to_python() for k in range(2)])
+print(
+    [
+        [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(2)]
+        for point in found
+    ]
+)
+print(
+    "the farthest in each dimension:",
+    [ahead_by.dim_max_val(k).to_python() for k in range(2)],
+)
 assert len(found) == 3
 
 # %% [markdown]
@@ -385,12 +484,24 @@ assert len(found) == 3
 # domain (`in_`), `get_div` what stands inside a floor:
 
 # %%
-example = isl.PwMultiAff.from_map(isl.Map("{ S[t, i] -> [floor((t + 1)/3), 2t - i + 5] }"))
+example = isl.PwMultiAff.from_map(
+    isl.Map("{ S[t, i] -> [floor((t + 1)/3), 2t - i + 5] }")
+)
 for dim in range(2):
     [(part, value)] = example.get_pw_aff(dim).get_pieces()
-    factors = [value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(2)]
+    factors = [
+        value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(2)
+    ]
     floors = [value.get_div(k) for k in range(value.dim(isl.dim_type.div))]
-    print(value, "  factors", factors, " constant", value.get_constant_val().to_python(), " inside floors", floors)
+    print(
+        value,
+        "  factors",
+        factors,
+        " constant",
+        value.get_constant_val().to_python(),
+        " inside floors",
+        floors,
+    )
 assert factors == [2, -1]
 
 # %% [markdown]
@@ -403,7 +514,10 @@ def spelled(given):
         return given.get_val().to_python()
     if given.get_type() == isl.ast_expr_type.id:
         return given.get_id().get_name()
-    return [given.get_op_type().name, *(spelled(given.get_op_arg(k)) for k in range(given.get_op_n_arg()))]
+    return [
+        given.get_op_type().name,
+        *(spelled(given.get_op_arg(k)) for k in range(given.get_op_n_arg())),
+    ]
 
 
 node = ast(jacobi, tiles, {"T": 6, "N": 20})
@@ -444,10 +558,14 @@ inputs = random_arrays(matmul, big)
 races = {
     "as written": compiled(matmul, matmul.schedule, big, inputs),
     "i, k, j": compiled(matmul, rows, big, inputs),
-    "tiled": compiled(matmul, blocked, big, inputs, parallel=[1], unroll=[7], vectorize=[8]),
+    "tiled": compiled(
+        matmul, blocked, big, inputs, parallel=[1], unroll=[7], vectorize=[8]
+    ),
 }
 product = inputs["A"] @ inputs["B"]
-assert all(np.allclose(run()["C"], product, rtol=1e-3, atol=1e-3) for run in races.values())
+assert all(
+    np.allclose(run()["C"], product, rtol=1e-3, atol=1e-3) for run in races.values()
+)
 race = timed(races, repeats=4, warmup=1)
 assert race["tiled"].min * 5 < race["as written"].min
 race
@@ -461,24 +579,31 @@ race
 # %%
 two_rows = PROGRAMS["jacobi1d_two_rows"]
 print(two_rows.source)
-assert not dependences(two_rows, "anti").is_empty() and not dependences(two_rows, "output").is_empty()
+assert not dependences(two_rows, "anti").is_empty()
+assert not dependences(two_rows, "output").is_empty()
 long = {"T": 32, "N": 5_000_000}
 wide = tile(skew(two_rows.schedule, 1, 0), [0, 1], [32, 32768])
 waves = interchange(skew(wide, 1, 0), 0, 1)
-assert legal(two_rows, waves) and not legal(two_rows, tile(two_rows.schedule, [0, 1], [32, 32768]))
+assert legal(two_rows, waves)
+assert not legal(two_rows, tile(two_rows.schedule, [0, 1], [32, 32768]))
 
 # %%
 line = random_arrays(two_rows, long)
 races = {
     "as written": compiled(two_rows, two_rows.schedule, long, line),
-    "cells in parallel": compiled(two_rows, two_rows.schedule, long, line, parallel=[1]),
+    "cells in parallel": compiled(
+        two_rows, two_rows.schedule, long, line, parallel=[1]
+    ),
     "skewed tiles": compiled(two_rows, wide, long, line),
     "wavefronts in parallel": compiled(two_rows, waves, long, line, parallel=[1]),
 }
 first = {name: run()["A"].copy() for name, run in races.items()}
 assert all(np.array_equal(first["as written"], found) for found in first.values())
 race = timed(races, repeats=4, warmup=1)
-assert min(race["skewed tiles"].min, race["wavefronts in parallel"].min) < race["as written"].min
+assert (
+    min(race["skewed tiles"].min, race["wavefronts in parallel"].min)
+    < race["as written"].min
+)
 race
 
 # %% [markdown]
@@ -494,7 +619,10 @@ both_skewed = skew(skew(plane.schedule, 1, 0), 2, 0)
 strips = tile(both_skewed, [0, 1], [16, 64])
 assert legal(plane, strips) and not legal(plane, tile(plane.schedule, [0, 1], [16, 64]))
 grid = random_arrays(plane, square)
-races = {"as written": compiled(plane, plane.schedule, square, grid), "skewed": compiled(plane, strips, square, grid)}
+races = {
+    "as written": compiled(plane, plane.schedule, square, grid),
+    "skewed": compiled(plane, strips, square, grid),
+}
 assert np.array_equal(*(run()["A"] for run in races.values()))
 race = timed(races, repeats=4, warmup=1)
 assert race["skewed"].min < race["as written"].min
@@ -515,7 +643,10 @@ assert legal(conv, across)
 gains = {}
 for window in (5, 15):
     image = {"H": 256, "W": 256, "R": window}
-    races = {"as written": compiled(conv, conv.schedule, image), "rows inside": compiled(conv, across, image)}
+    races = {
+        "as written": compiled(conv, conv.schedule, image),
+        "rows inside": compiled(conv, across, image),
+    }
     assert np.allclose(*(run()["O"] for run in races.values()), rtol=1e-4, atol=1e-4)
     race = timed(races, repeats=5, warmup=1)
     gains[window] = race["as written"].min / race["rows inside"].min
@@ -549,14 +680,24 @@ assert violated(dependences(lu), early) == ("S[0, 1]", "T[0, 1, 1]")
 
 # %%
 n = 256
-matrix = (np.random.default_rng(0).uniform(1, 2, (n, n)) + n * np.eye(n)).astype("float32")
-races = {name: compiled(lu, schedule, {"N": n}, {"A": matrix}) for name, schedule in ORDERS.items()}
+matrix = (np.random.default_rng(0).uniform(1, 2, (n, n)) + n * np.eye(n)).astype(
+    "float32"
+)
+races = {
+    name: compiled(lu, schedule, {"N": n}, {"A": matrix})
+    for name, schedule in ORDERS.items()
+}
 for run in races.values():
     factors = run()["A"].astype("float64")
-    assert np.allclose((np.tril(factors, -1) + np.eye(n)) @ np.triu(factors), matrix, atol=1e-2)
+    assert np.allclose(
+        (np.tril(factors, -1) + np.eye(n)) @ np.triu(factors), matrix, atol=1e-2
+    )
 race = timed(races, repeats=4, warmup=1)
 fastest, slowest = (pick(race.rows, key=lambda row: row.min) for pick in (min, max))
-print(f"{slowest.name} takes {slowest.min / fastest.min:.0f} times as long as {fastest.name}")
+print(
+    f"{slowest.name} takes {slowest.min / fastest.min:.0f} times as long as "
+    f"{fastest.name}"
+)
 assert slowest.min > 3 * fastest.min
 race
 
@@ -570,7 +711,13 @@ race
 both, ahead = PROGRAMS["two_loops"], PROGRAMS["two_loops_ahead"]
 for program in (both, ahead):
     merged = fuse(program.schedule, 0)
-    print(program.source, merged, violated(dependences(program), merged) or "legal", "", sep="\n")
+    print(
+        program.source,
+        merged,
+        violated(dependences(program), merged) or "legal",
+        "",
+        sep="\n",
+    )
 assert legal(both, fuse(both.schedule, 0))
 assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
 
@@ -580,9 +727,16 @@ assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
 
 # %%
 behind = "{ S[i] -> [i, 0]; T[i] -> [i + 1, 1] }"
-assert legal(ahead, behind) and proposed(ahead).get_map().is_subset(isl.UnionMap(behind))
+assert legal(ahead, behind)
+assert proposed(ahead).get_map().is_subset(isl.UnionMap(behind))
 print(python_source(ahead, behind, {"N": 6}))
-lattice(ahead, behind, {"N": 8}, dependences=dependences(ahead), title="Fused: T[i] runs in the turn after S[i]")
+lattice(
+    ahead,
+    behind,
+    {"N": 8},
+    dependences=dependences(ahead),
+    title="Fused: T[i] runs in the turn after S[i]",
+)
 
 # %% [markdown]
 # Fusing saves traffic: `B` is used while it is near. It can also lose. In `matmul` as written, the statement that
@@ -597,8 +751,14 @@ shared = {
     "nothing shared": rows,
 }
 assert all(legal(matmul, schedule) for schedule in shared.values())
-race = timed({name: compiled(matmul, schedule, big) for name, schedule in shared.items()}, repeats=3, warmup=1)
-assert race["i and j shared"].min > 3 * max(race["i shared"].min, race["nothing shared"].min)
+race = timed(
+    {name: compiled(matmul, schedule, big) for name, schedule in shared.items()},
+    repeats=3,
+    warmup=1,
+)
+assert race["i and j shared"].min > 3 * max(
+    race["i shared"].min, race["nothing shared"].min
+)
 race
 
 # %% [markdown]
@@ -613,10 +773,14 @@ from passlab.relax import tvm
 cube = {"M": 8, "N": 8, "K": 8}
 by_hand = tvm.s_tir.Schedule(prim_func(matmul, nests, cube))
 i, j, k = by_hand.get_loops(by_hand.get_sblock("T"))
-(i_tile, i_in), (j_tile, j_in) = by_hand.split(i, [None, 4]), by_hand.split(j, [None, 2])
+(i_tile, i_in), (j_tile, j_in) = (
+    by_hand.split(i, [None, 4]),
+    by_hand.split(j, [None, 2]),
+)
 by_hand.reorder(i_tile, j_tile, k, i_in, j_in)
 
-as_map = "{ S[i, j] -> [0, i, j, 0, 0, 0]; T[i, j, k] -> [1, floor(i/4), floor(j/2), k, i, j] }"
+as_map = """{ S[i, j] -> [0, i, j, 0, 0, 0];
+              T[i, j, k] -> [1, floor(i/4), floor(j/2), k, i, j] }"""
 assert visits(by_hand.mod["main"]) == order(matmul, as_map, cube)
 print(len(visits(by_hand.mod["main"])), "instances in the same order")
 
@@ -656,7 +820,11 @@ last_first = tvm.s_tir.Schedule(prim_func(matmul, nests, cube))
 i, j, k = last_first.get_loops(last_first.get_sblock("T"))
 outer, inner = last_first.split(k, [None, 4])
 last_first.reorder(inner, outer)
-at_origin = [at[2] for name, at in visits(last_first.mod["main"]) if name == "T" and at[:2] == (0, 0)]
+at_origin = [
+    at[2]
+    for name, at in visits(last_first.mod["main"])
+    if name == "T" and at[:2] == (0, 0)
+]
 print("k runs", at_origin)
 assert at_origin != sorted(at_origin)
 

@@ -16,7 +16,7 @@
 #
 # Until now a program ran on one processor: operations came one after the other, and memory was somewhere else. Today
 # the machine is a **wafer**: hundreds of thousands of small cores on one piece of silicon, each with 48 KB of its own,
-# and no other memory. All operations of a network lie on it at once, each on cores of its own, and examples stream
+# and no other memory. All operations of a network are on it at once, each on cores of its own, and examples stream
 # through. The compiler decides *where* instead of *when*.
 #
 # In the exercises, [work/day11/wafer.ipynb](../work/day11/wafer.ipynb), you price messages, place tasks and build
@@ -43,7 +43,13 @@ from passlab.wafer import (
     reduce_messages,
     simulate,
 )
-from passlab.wafer.pictures import draw_load, draw_placements, draw_traffic, pipeline, play
+from passlab.wafer.pictures import (
+    draw_load,
+    draw_placements,
+    draw_traffic,
+    pipeline,
+    play,
+)
 
 # %% [markdown]
 # ## The machine
@@ -55,7 +61,8 @@ for wafer in WAFERS.values():
     machine = wafer.machine
     far = machine.distance((0, 0), (machine.rows - 1, machine.columns - 1))
     print(
-        f"{wafer.name}: {machine.rows} × {machine.columns} = {machine.cores:,} cores for programs, {far:,} hops across"
+        f"{wafer.name}: {machine.rows} × {machine.columns} = {machine.cores:,} cores "
+        f"for programs, {far:,} hops across"
     )
     for what, source in wafer.sources.items():
         print(f"    {what}: {source}")
@@ -79,7 +86,10 @@ def took(machine, messages):
 
 for words in (1, 10, 100):
     one = Message(line.route((0, 0), (0, 15)), words)
-    print(f"{words:4} words over 16 cores: {took(line, [one])} cycles, by the formula {words + 16 + 2 * line.ramp}")
+    print(
+        f"{words:4} words over 16 cores: {took(line, [one])} cycles, "
+        f"by the formula {words + 16 + 2 * line.ramp}"
+    )
     assert took(line, [one]) == words + 16 + 2 * line.ramp
 
 # %% [markdown]
@@ -91,7 +101,8 @@ here, middle, there = (0, 0), (0, 8), (0, 15)
 first = Message(line.route(here, middle), 100)
 for how in ("waits", "streams"):
     print(
-        f"in two parts, the second {how}:", took(line, [first, Message(line.route(middle, there), 100, **{how: (0,)})])
+        f"in two parts, the second {how}:",
+        took(line, [first, Message(line.route(middle, there), 100, **{how: (0,)})]),
     )
 print("to all 15 others at once:", took(line, broadcast_messages(16, 100)))
 assert took(line, broadcast_messages(16, 100)) == 100 + 16 + 4
@@ -109,7 +120,11 @@ try:
     raise AssertionError("this should not end")
 except Deadlock as error:
     print(error)
-print("by XY routes:", took(small, [Message(small.route(route[0], route[-1]), 4) for route in rounds]), "cycles")
+print(
+    "by XY routes:",
+    took(small, [Message(small.route(route[0], route[-1]), 4) for route in rounds]),
+    "cycles",
+)
 
 # %% [markdown]
 # ## Five numbers
@@ -149,15 +164,25 @@ from matplotlib import pyplot as plt
 
 sizes, lengths = [2**k for k in range(2, 10)], [2**k for k in range(14)]
 names = list(FORMULAS)
-best = np.array([[min(names, key=lambda n: FORMULAS[n](p, b)) for b in lengths] for p in sizes])
+best = np.array(
+    [[min(names, key=lambda n: FORMULAS[n](p, b)) for b in lengths] for p in sizes]
+)
 colours = dict(zip(names, ("#E69F00", "#0072B2", "#009E73", "#CC79A7"), strict=True))
 figure, axes = plt.subplots(figsize=(7.2, 3.6))
 for (row, column), name in np.ndenumerate(best):
-    axes.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 0.96, 0.96, color=colours[name], lw=0))
+    axes.add_patch(
+        plt.Rectangle((column - 0.5, row - 0.5), 0.96, 0.96, color=colours[name], lw=0)
+    )
 for name in names:
     row, column = np.argwhere(best == name).mean(0)
     axes.text(column, row, name, ha="center", va="center", color="white", weight="bold")
-axes.set(xlim=(-0.5, 13.5), ylim=(-0.5, 7.5), xlabel="words B", ylabel="cores P", title="Which reduce is fastest")
+axes.set(
+    xlim=(-0.5, 13.5),
+    ylim=(-0.5, 7.5),
+    xlabel="words B",
+    ylabel="cores P",
+    title="Which reduce is fastest",
+)
 axes.set_xticks(range(14), lengths, fontsize=8)
 axes.set_yticks(range(8), sizes)
 axes.spines[:].set_visible(False)
@@ -168,14 +193,28 @@ axes.spines[:].set_visible(False)
 
 # %%
 worst = 0
-for cores, words in [(8, 1), (8, 64), (32, 8), (32, 128), (64, 32), (64, 4096), (128, 16), (128, 256)]:
-    seen = {n: took(Machine(1, cores), reduce_messages(TREES[n](cores), words)) for n in names}
+for cores, words in [
+    (8, 1),
+    (8, 64),
+    (32, 8),
+    (32, 128),
+    (64, 32),
+    (64, 4096),
+    (128, 16),
+    (128, 256),
+]:
+    seen = {
+        n: took(Machine(1, cores), reduce_messages(TREES[n](cores), words))
+        for n in names
+    }
     form = {n: FORMULAS[n](cores, words) for n in names}
     worst = max(worst, *(abs(seen[n] / form[n] - 1) for n in names))
     order = sorted(form, key=form.get)
     if form[order[1]] > 1.15 * form[order[0]]:
         assert min(seen, key=seen.get) == order[0]
-    print(f"P = {cores:4} B = {words:5}  " + "  ".join(f"{n} {seen[n]:6}" for n in names))
+    print(
+        f"P = {cores:4} B = {words:5}  " + "  ".join(f"{n} {seen[n]:6}" for n in names)
+    )
 print(f"simulated and closed form differ by {worst:.1%} at most")
 assert worst < 0.1
 
@@ -189,7 +228,8 @@ for words in (1, 16, 64, 256, 4096):
     fastest = min(names, key=lambda n: FORMULAS[n](64, words))
     least = bound(64, words)
     print(
-        f"P = 64 B = {words:4}  bound {least:5.0f}  {fastest:<10} {FORMULAS[fastest](64, words) / least:.2f} times that"
+        f"P = 64 B = {words:4}  bound {least:5.0f}  {fastest:<10} "
+        f"{FORMULAS[fastest](64, words) / least:.2f} times that"
     )
 
 # %% [markdown]
@@ -197,17 +237,25 @@ for words in (1, 16, 64, 256, 4096):
 # adds up, or the other way round:
 
 # %%
-for name, cores, words in [("chain", 64, 64), ("two-phase", 64, 64), ("tree", 8, 8), ("star", 64, 1)]:
+for name, cores, words in [
+    ("chain", 64, 64),
+    ("two-phase", 64, 64),
+    ("tree", 8, 8),
+    ("star", 64, 1),
+]:
     said, seen = (
         numbers(TREES[name](cores), words).cycles(),
         took(Machine(1, cores), reduce_messages(TREES[name](cores), words)),
     )
-    print(f"{name:<10} P = {cores:3} B = {words:3}   law {said:6.0f}   simulated {seen:6}   {seen / said - 1:+.0%}")
+    print(
+        f"{name:<10} P = {cores:3} B = {words:3}   law {said:6.0f}   "
+        f"simulated {seen:6}   {seen / said - 1:+.0%}"
+    )
 
 # %% [markdown]
 # In a tree the law adds the depth to the contention, though the first message overlaps with the others. In a star of
 # one word the words arrive one behind the other, as if they were one message: contention alone is right. A
-# grid reduces its rows first, then a column. Drag the slider; colours say how deep a message lies in the tree.
+# grid reduces its rows first, then a column. Drag the slider; colours show the depth of a message in the tree.
 
 # %%
 grid = Machine(8, 8)
@@ -225,8 +273,8 @@ draw_traffic(run, title="Words that each link carried, and each core received")
 # arithmetic in four lanes, two numbers in a word, T_R) and a simulated all-reduce?
 #
 # The cycles do; the clock is not among the constants. The course's 0.9 GHz is derived from 0.86 PFLOP/s, "about a third
-# of the peak", which the same paper computes from the same 28.1 µs. So the microseconds are no independent prediction:
-# the error below is as uncertain as the clock.
+# of the peak", which the same paper computes from the same 28.1 µs. So the microseconds are not an independent
+# prediction: the error below is as uncertain as the clock.
 
 # %%
 from passlab.wafer.stencil import MEASURED, POINTS, all_reduce_cycles, iteration
@@ -235,10 +283,16 @@ wafer = Machine(POINTS[0], POINTS[1], clock=WAFERS["WSE-1"].clock)
 parts = iteration(wafer, POINTS[2])
 predicted = wafer.seconds(parts.cycles)
 once = wafer.seconds(all_reduce_cycles(wafer))
-print(f"an iteration: {predicted * 1e6:.1f} µs predicted, {MEASURED * 1e6:.1f} µs measured")
+print(
+    f"an iteration: {predicted * 1e6:.1f} µs predicted, "
+    f"{MEASURED * 1e6:.1f} µs measured"
+)
 print(f"an all-reduce of one word: {once * 1e6:.2f} µs")
 assert abs(predicted / MEASURED - 1) < 0.25
-chart("cycles of an iteration", {part: getattr(parts, part) for part in ("products", "updates", "dots", "sums")})
+chart(
+    "cycles of an iteration",
+    {part: getattr(parts, part) for part in ("products", "updates", "dots", "sums")},
+)
 
 # %% [markdown]
 # The same cycles at other clocks that the machine may have had:
@@ -254,7 +308,7 @@ for clock in (0.8e9, 0.85e9, 0.9e9, 0.95e9, 1e9):
 # cycles too many.
 #
 # An all-reduce over 357,000 cores takes less than a microsecond and a half. That is what a wafer is for: problems with
-# little work between two sums, whose time goes into waiting wherever the cores are farther apart.
+# little work between two sums, which on any other machine spend their time waiting.
 #
 # ## A network on the grid
 #
@@ -262,7 +316,15 @@ for clock in (0.8e9, 0.85e9, 0.9e9, 0.95e9, 1e9):
 # what they read.
 
 # %%
-from passlab.wafer.mapping import BadMapping, at, load, messages, named, rectangle, traffic
+from passlab.wafer.mapping import (
+    BadMapping,
+    at,
+    load,
+    messages,
+    named,
+    rectangle,
+    traffic,
+)
 from passlab.wafer.pieces import cut, inner_words, piece_bytes
 from passlab.wafer.work import fused, work_of
 
@@ -274,8 +336,17 @@ def zoo(name):
 
 work = zoo("gpt")
 for o in work[:6]:
-    reads = ", ".join(f"{read.words} words of {read.source}{' (held)' * read.held}" for read in o.reads) or "input"
-    print(f"{o.name:<15} keeps {o.weights:6,} B, works on {o.window:4} + {o.result:4} B, {o.flops:7,} flops; {reads}")
+    reads = (
+        ", ".join(
+            f"{read.words} words of {read.source}{' (held)' * read.held}"
+            for read in o.reads
+        )
+        or "input"
+    )
+    print(
+        f"{o.name:<15} keeps {o.weights:6,} B, works on {o.window:4} + {o.result:4} B, "
+        f"{o.flops:7,} flops; {reads}"
+    )
 
 # %% [markdown]
 # An operation keeps its weights. Activations it does not keep: tokens, or rows of an image, stream through, and only a
@@ -289,7 +360,8 @@ for o in work[:6]:
 qkv = work[1]
 for p, q in [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]:
     print(
-        f"{p:2} × {q:2}: {piece_bytes(qkv, p, q):6,} bytes a core, {inner_words(qkv, p, q):7,} words pass between cores"
+        f"{p:2} × {q:2}: {piece_bytes(qkv, p, q):6,} bytes a core, "
+        f"{inner_words(qkv, p, q):7,} words pass between cores"
     )
 
 # %% [markdown]
@@ -303,10 +375,21 @@ for p, q in [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]:
 grid = Machine(16, 16)
 pieces = cut(work, grid)
 stages = {
-    name: len(pieces.of(name)) for name in ("attention_qkv", "matmul", "softmax", "attention_proj", "mlp_0", "mlp_2")
+    name: len(pieces.of(name))
+    for name in (
+        "attention_qkv",
+        "matmul",
+        "softmax",
+        "attention_proj",
+        "mlp_0",
+        "mlp_2",
+    )
 }
 print(len(pieces), "pieces;", stages)
-busy = {f"{side} × {side}": cut(work, Machine(side, side)).cycles.max() for side in (6, 8, 16, 32)}
+busy = {
+    f"{side} × {side}": cut(work, Machine(side, side)).cycles.max()
+    for side in (6, 8, 16, 32)
+}
 assert list(busy.values()) == sorted(busy.values(), reverse=True)
 chart("cycles of the slowest piece, for one example", busy)
 
@@ -368,14 +451,19 @@ assert cycles["resnet18", "row by row"] == cycles["resnet18", "greedy"]
 # %%
 for name, cores in plans.items():
     seen, steady = took(grid, messages(pieces, cores, grid)), load(pieces, cores, grid)
-    print(f"{name:<11} one example {seen:7,} cycles under way; busiest link {steady.hottest:6,.0f} cycles an example")
+    print(
+        f"{name:<11} one example {seen:7,} cycles under way; "
+        f"busiest link {steady.hottest:6,.0f} cycles an example"
+    )
     assert seen > steady.hottest
 
 # %% [markdown]
 # Examples follow each other through the pipeline. A core has the colour of the example on which it works:
 
 # %%
-pipeline(pieces, plans["search"], grid, title="Six examples on their way through a GPT block")
+pipeline(
+    pieces, plans["search"], grid, title="Six examples on their way through a GPT block"
+)
 
 # %% [markdown]
 # In the middle of the animation many cores work at once, at the beginning and at the end few do: a pipeline has to be
@@ -386,8 +474,15 @@ pipeline(pieces, plans["search"], grid, title="Six examples on their way through
 # %%
 tiny = cut(zoo("tiny"), Machine(2, 2), fill=0.5)
 linear, relu = tiny.shape
-whole = {linear: rectangle(0, 0, *tiny.shape[linear]), relu: rectangle(1, 1, *tiny.shape[relu])}
-bad = [{linear: whole[linear]}, whole | {relu: rectangle(0, 2)}, [*whole.items(), (relu, rectangle(0, 1))]]
+whole = {
+    linear: rectangle(0, 0, *tiny.shape[linear]),
+    relu: rectangle(1, 1, *tiny.shape[relu]),
+}
+bad = [
+    {linear: whole[linear]},
+    whole | {relu: rectangle(0, 2)},
+    [*whole.items(), (relu, rectangle(0, 1))],
+]
 for mapping, memory in [(bad[0], 400), (bad[1], 400), (bad[2], 400), (whole, 100)]:
     try:
         at(tiny, mapping, Machine(2, 2, memory=memory))
@@ -399,12 +494,16 @@ assert named(tiny, at(tiny, whole, Machine(2, 2)), Machine(2, 2)) == whole
 # %% [markdown]
 # ## Fusion, layout and tuning are other problems here
 #
-# On day 4, fusion saved launches and trips to memory. Here nothing is launched, and there is no memory to go to. But
-# each operation that stands alone receives and sends all its words over links. GELU in the tanh form is eight
+# On day 4, fusion saved launches and trips to memory. Here nothing is launched, and there is no common memory. But each
+# separate operation receives and sends all its words over links. GELU in the tanh form is eight
 # element-wise operations; as one they read `mlp_0` once and send once:
 
 # %%
-gelu = [o.name for o in work if o.name.split("_")[0] in ("mul", "pow", "add", "tanh") and o.words == 4096]
+gelu = [
+    o.name
+    for o in work
+    if o.name.split("_")[0] in ("mul", "pow", "add", "tanh") and o.words == 4096
+]
 one = fused(work, gelu)
 print(len(gelu), "operations become one:", ", ".join(gelu))
 sent = {
@@ -428,7 +527,9 @@ chart("words from operation to operation", sent)
 
 # %%
 found = {"greedy": far["greedy"]} | {
-    f"{count:,} evaluations": traffic(pieces, search(pieces, grid, evaluations=count), grid)
+    f"{count:,} evaluations": traffic(
+        pieces, search(pieces, grid, evaluations=count), grid
+    )
     for count in (10_000, 100_000)
 }
 found["400,000 evaluations"] = far["search"]
@@ -454,7 +555,10 @@ for size in (2, 6):
     for name, steps in ALGORITHMS.items():
         product = multiply(mesh, steps(8), a, b)
         assert np.allclose(product.c, a @ b)
-        print(f"{size} × {size} blocks, {name:<7} {product.cycles:5} cycles, in a step {product.hops} hops at most")
+        print(
+            f"{size} × {size} blocks, {name:<7} {product.cycles:5} cycles, "
+            f"in a step {product.hops} hops at most"
+        )
 
 # %% [markdown]
 # With small blocks the distance counts; with large ones the multiplication hides all of it but the first step's. A core
@@ -485,8 +589,7 @@ for name, cycles, is_strong in (
 # %% [markdown]
 # ## Key takeaways
 #
-# - On a wafer all operations are there at once. A compiler decides where they lie, how they are cut, and how words
-#   travel.
+# - On a wafer all operations run at once. A compiler decides their places, how they are cut, and how words travel.
 # - Messages cost words + hops + ramps. Five numbers price a program of messages; a simulator of links and ramps shows
 #   where the price is wrong, and why.
 # - No reduce is best: star for one word, tree for few, chain for many, groups of chains between them.

@@ -29,7 +29,18 @@ import torch
 from torch import nn
 
 from passlab import diff, draw, equivalent, timed, trace
-from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, groupable, grouped, measure, wrong
+from passlab.capstone import (
+    BadCompiled,
+    Compiled,
+    Triton,
+    build,
+    counts,
+    examined,
+    groupable,
+    grouped,
+    measure,
+    why_not_compiled,
+)
 from passlab.capstone.baselines import BASELINES
 from passlab.capstone.reference import STAGES
 from passlab.capstone.triton import runs_on
@@ -47,10 +58,15 @@ from passlab.drawing import waterfall
 class Everything(nn.Module):
     def __init__(self, width=16, wide=64):
         super().__init__()
-        self.convs = nn.ModuleList(nn.Conv2d(i, width, 3, padding=1, bias=False) for i in (3, width, width))
+        self.convs = nn.ModuleList(
+            nn.Conv2d(i, width, 3, padding=1, bias=False) for i in (3, width, width)
+        )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(3))
         self.left, self.right = nn.Conv2d(width, wide, 1), nn.Conv2d(width, wide, 1)
-        self.head, self.scale = nn.Linear(2 * wide, 10), nn.Parameter(torch.rand(width, 1, 1))
+        self.head, self.scale = (
+            nn.Linear(2 * wide, 10),
+            nn.Parameter(torch.rand(width, 1, 1)),
+        )
 
     def forward(self, x):
         start = torch.relu(self.norms[0](self.convs[0](x)))
@@ -72,7 +88,7 @@ draw(gm)
 # ## A compiler hands over data
 #
 # A grader must not run a stranger's code and believe its clock. So a compiler here does not return a function. It
-# returns a `Compiled`, which is data, and whoever judges it builds the program and holds the clock:
+# returns a `Compiled`, which is data, and the judge builds the program and holds the clock:
 #
 # | part | what it is | by default |
 # |---|---|---|
@@ -97,7 +113,12 @@ counts(nothing, (x,))
 
 # %%
 why_not = groupable(gm, (x,))
-for groups in ([["norms_2", "add", "relu_2"]], [["convs_0", "relu"]], [["sigmoid", "sigmoid_1"]], [["left", "mean"]]):
+for groups in (
+    [["norms_2", "add", "relu_2"]],
+    [["convs_0", "relu"]],
+    [["sigmoid", "sigmoid_1"]],
+    [["left", "mean"]],
+):
     print(groups, "→", why_not(groups))
 
 # %% [markdown]
@@ -105,7 +126,11 @@ for groups in ([["norms_2", "add", "relu_2"]], [["convs_0", "relu"]], [["sigmoid
 # outside.)
 
 # %%
-chain = [node.name for node in gm.graph.nodes if node.name in ("mul_1", "sigmoid", "mul_2", "sigmoid_1", "add_2")]
+chain = [
+    node.name
+    for node in gm.graph.nodes
+    if node.name in ("mul_1", "sigmoid", "mul_2", "sigmoid_1", "add_2")
+]
 by_hand = Compiled(gm, groups=[chain], schedules={chain[0]: {"vector": 16}})
 program = build(by_hand, (x,))
 print(chain, counts(by_hand, (x,)), sep="\n")
@@ -135,9 +160,15 @@ def scaled(x, scale, out, elements, area, BLOCK: tl.constexpr):
     tl.store(out + at, tl.load(x + at, mask=inside) * factor, mask=inside)
 """
 area, elements = 64 * 64, 16 * 64 * 64
-kernel = Triton(TEXT, "scaled", ["relu_2", "add_1", "mul_1"], [16], {"elements": elements, "area": area, "BLOCK": 4096})
+kernel = Triton(
+    TEXT,
+    "scaled",
+    ["relu_2", "add_1", "mul_1"],
+    [16],
+    {"elements": elements, "area": area, "BLOCK": 4096},
+)
 as_text = Compiled(gm, [["mul_1"]], kernels={"mul_1": kernel})
-for why in (wrong(gm, as_text), examined(as_text, (x,), gm)["differs"]):
+for why in (why_not_compiled(gm, as_text), examined(as_text, (x,), gm)["differs"]):
     print(why or "fine")
 if runs_on(x.device):  # Triton is for Linux
     assert torch.allclose(build(as_text, (x,), interpret=True)(x), gm(x), atol=1e-5)
@@ -145,13 +176,17 @@ less = replace(kernel, source=TEXT.replace("at // area", "at % 16"))
 print(examined(replace(as_text, kernels={"mul_1": less}), (x,), gm)["differs"])
 
 # %% [markdown]
-# A **layout** names a value, or the path of a parameter, and the order in which its dimensions lie in memory:
+# A **layout** names a value, or the path of a parameter, and the order of its dimensions in memory:
 # `[0, 2, 3, 1]` is channels last. A parameter is stored so once, when the program is built. A value is converted by a
 # step of its own: one launch, and its bytes twice. Does it pay?
 
 # %%
 last_channels = [0, 2, 3, 1]
-choices = {"by rule": {}, "channels last": {"x": last_channels}, "as it comes": {"x": [0, 1, 2, 3]}}
+choices = {
+    "by rule": {},
+    "channels last": {"x": last_channels},
+    "as it comes": {"x": [0, 1, 2, 3]},
+}
 stored = {name: Compiled(gm, layouts=layouts) for name, layouts in choices.items()}
 for name, compiled in stored.items():
     print(f"{name:14} {counts(compiled, (x,))}")
@@ -184,12 +219,14 @@ cost = {name: counts(compiled, (x,)) for name, compiled in made.items()}
 waterfall("Kernels started", {name: each.launches for name, each in cost.items()})
 
 # %% [markdown]
-# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. The plan saves
-# none: it moves values to other places, and starts the same kernels. Now the bytes that all kernels together read and
+# Folding saves one launch for each batch norm, fusion one for each member of a group but its first. The plan does not
+# save any: it moves values to other places, and starts the same kernels. Now the bytes that all kernels together read and
 # write:
 
 # %%
-waterfall("Bytes read and written", {name: each.bytes for name, each in cost.items()}, "B")
+waterfall(
+    "Bytes read and written", {name: each.bytes for name, each in cost.items()}, "B"
+)
 
 # %% [markdown]
 # The order is the same and the shares are not: a batch norm reads and writes a whole feature map, a constant is small.
@@ -238,10 +275,13 @@ for _ in range(30):
     fresh(x)
     calls.append(perf_counter() - start)
 first, *rest = (1e3 * seconds for seconds in calls)
-print(f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, largest {max(rest):.2f} ms")
+print(
+    f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, "
+    f"largest {max(rest):.2f} ms"
+)
 
 # %% [markdown]
-# **One after the other**: whoever is timed while something else runs loses. `timed` lets all candidates take turns in
+# **One after the other**: a candidate that is timed while something else runs loses. `timed` lets all take turns in
 # rotating order, so that a slow second hits all of them, and takes medians. And **noise looks like a result**. So
 # measure the same program against itself: what differs here is what you cannot see below.
 
@@ -250,7 +290,7 @@ twice = timed({"one": fresh, "the same": build(last, (x,))}, x)
 twice
 
 # %% [markdown]
-# With turns, medians and the spread, here is the waterfall of time. A change that is smaller than the spread is no
+# With turns, medians and the spread, here is the waterfall of time. A change that is smaller than the spread is not a
 # result, and the picture says so. On a busy machine that can be all of them: run the cell again, or take more
 # `repeats`.
 
@@ -279,11 +319,11 @@ forgetful = deepcopy(gm)
 relu = next(node for node in forgetful.graph.nodes if node.name == "relu_1")
 relu.replace_all_uses_with(relu.args[0])
 forgetful.recompile()
-print(wrong(gm, Compiled(forgetful)) or equivalent(gm, forgetful, (x,)))
+print(why_not_compiled(gm, Compiled(forgetful)) or equivalent(gm, forgetful, (x,)))
 
 # %% [markdown]
-# What cannot be built is refused with a sentence that names the place. `wrong` tells what needs no shapes; `build`
-# raises `BadCompiled` for the rest:
+# What cannot be built is refused with a sentence that names the place. `why_not_compiled` checks what needs no
+# shapes; `build` raises `BadCompiled` for the rest:
 
 # %%
 overlaps = replace(last.plan, offsets=dict.fromkeys(last.plan.offsets, 0))
@@ -295,7 +335,7 @@ for compiled in (
     Compiled(gm, layouts={"x": [0, 2, 1]}),
 ):
     try:
-        print(wrong(gm, compiled) or build(compiled, (x,)))
+        print(why_not_compiled(gm, compiled) or build(compiled, (x,)))
     except BadCompiled as error:
         print(error)
 
@@ -304,7 +344,13 @@ for compiled in (
 # that in one go. Two baselines are left out here because they take a minute: `torch.compile`, and TVM's default.
 
 # %%
-entry = measure(gm, last, (x,), {name: BASELINES[name] for name in ("eager", "reference")}, "everything")
+entry = measure(
+    gm,
+    last,
+    (x,),
+    {name: BASELINES[name] for name in ("eager", "reference")},
+    "everything",
+)
 assert entry.equivalent
 entry
 
@@ -317,7 +363,7 @@ entry
 # - The rank comes from the **geometric mean** of the speed-up over eager. Twice as fast on one model and half as fast
 #   on another is 1, as it should be; the arithmetic mean would say 1.25.
 # - Two entries whose difference is within their spreads have the same rank: a **tie**.
-# - An entry without equivalence on one model has no rank, and late ones stand below.
+# - An entry without equivalence on one model has no rank, and late ones are listed below.
 # - The **Pareto front** of time and memory: those that no other beats in both. There can be several winners.
 # - Names are pseudonyms that stay the same all term. Your earlier entries are listed, with what they reached then.
 
@@ -326,7 +372,7 @@ from math import prod
 
 
 def mean_speedup(ratios):
-    """Geometric mean of how many times as fast as eager, from times as shares of eager's."""
+    """Geometric mean of the speed-ups over eager, from times as shares of eager's."""
     return prod(1 / ratio for ratio in ratios) ** (1 / len(ratios))
 
 
@@ -338,9 +384,9 @@ assert mean_speedup([0.5, 2.0]) == 1
 #
 # - A compiler is a list of stages that know nothing of each other, and a judge that asks first whether the result is
 #   the same function.
-# - What is handed over as data can be checked, counted, built by somebody else, and believed.
+# - A result that is data can be checked, counted, built by another process, and believed.
 # - Launches, bytes, peak memory and time are four figures. Each pass moves some of them and leaves others.
-# - A time without its spread, its baseline and its turns is no result. Measure a program against itself first.
+# - A time without its spread, its baseline and its turns is not a result. Measure a program against itself first.
 #
 # ## Further reading
 #

@@ -67,21 +67,21 @@ equivalent(before, after)
 # | 11 | [Beyond one chip](day11_wafer.ipynb) | [Place, reduce, scale](../work/day11/wafer.ipynb) |
 # | 12 | [A compiler of your own](day12_capstone.ipynb) | [Everything in one compiler](../work/day12/capstone.ipynb) |
 #
-# In minutes, core + stretch, for somebody who knows Python and a little PyTorch:
+# In minutes, core + stretch, if you know Python and a little PyTorch:
 #
 # | day | lesson | exercises |
 # |---|---|---|
-# | 1 | 75 + 5 | 80 + 200 |
+# | 1 | 70 + 5 | 80 + 195 |
 # | 2 | 65 + 25 | 70 + 240 |
-# | 3 | 70 + 10 | 80 + 310 |
-# | 4 | 70 + 70 | 55 + 470 |
-# | 5 | 75 + 5 | 80 + 195 |
+# | 3 | 70 + 10 | 80 + 295 |
+# | 4 | 70 + 70 | 55 + 455 |
+# | 5 | 70 + 5 | 80 + 195 |
 # | 6 | 70 + 5 | 85 + 240 |
 # | 7 | 70 + 30 | 70 + 330 |
-# | 8 | 70 + 20 | 85 + 160 |
+# | 8 | 65 + 20 | 80 + 160 |
 # | 9 | 75 + 40 | 90 + 275 |
-# | 10 | 70 + 20 | 85 + 180 |
-# | 11 | 70 + 10 | 90 + 155 |
+# | 10 | 70 + 20 | 75 + 175 |
+# | 11 | 70 + 10 | 85 + 145 |
 # | 12 | 65 | 90 + 45 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
@@ -101,10 +101,10 @@ equivalent(before, after)
 # | verdict | the question it answers |
 # |---|---|
 # | valid | is the result a well-formed graph? |
-# | same | does it compute the same function, on ordinary and on nasty inputs? |
-# | did | did the pass do what it must? |
-# | spared | did it leave alone what it must not touch? |
-# | cost | did it save what it promised? |
+# | equivalent | does it compute the same function, on ordinary and on nasty inputs? |
+# | complete | did the pass do everything that it must? |
+# | precise | did it leave alone what it must not touch? |
+# | efficient | did it save what it promised? |
 #
 # Where one is missing you get a sentence, a small graph, and the number of the hint that helps. `hint("day03.cse")`
 # opens one hint at a time, `smaller("day03.dce")` shows a smaller version of a question (the hardest have one),

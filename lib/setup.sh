@@ -197,6 +197,7 @@ if ! state | cmp -s - "$stamp"; then
     install_packages
     state >"$stamp" || fail "cannot write $stamp: is the disk full?"
     rm -rf .venv/home/.cache/pip # pip's, where the home folder cannot be written
+    [ ! -d autograder ] || .venv/bin/python -m autograder.authoring.fresh >&2
     command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 ||
         say "Note: there is no C++ compiler, which cells with torch.compile need (Debian: apt install g++; macOS: xcode-select --install)."
 fi

@@ -24,7 +24,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import amounts, changed, long, schedule, tiny
+from autograder.authoring import fresh
+from autograder.toys import tiny
+from tests.support import amounts, changed, long, schedule
 
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
 
@@ -51,6 +53,8 @@ def pytest_configure(config):
     hypothesis.settings.register_profile("passlab", max_examples=amounts.EXAMPLES, deadline=None, derandomize=True)
     hypothesis.settings.load_profile("passlab")
     if not hasattr(config, "workerinput"):
+        for line in fresh.build():  # the notebooks that version control does not have
+            print(line)
         config.pluginmanager.register(schedule.Progress(config))
         named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
         whole = config.getoption("tvm") == "none" and not named  # no other run has long files

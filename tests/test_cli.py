@@ -72,7 +72,7 @@ def test_doctor_shows_the_rows_that_others_add(monkeypatch):
         raise ImportError("no module named sandbox")
 
     rows = {"sandbox: seccomp": (False, lambda: (True, "71 system calls are refused"))}
-    points = {"passlab.looks": [Point("one", lambda: lambda: rows), Point("two", broken)]}
+    points = {"passlab.doctor_checks": [Point("one", lambda: lambda: rows), Point("two", broken)]}
     monkeypatch.setattr(cli, "entry_points", lambda group: points.get(group, []))
     result = CliRunner().invoke(cli.app, ["doctor"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output

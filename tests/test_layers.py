@@ -7,7 +7,7 @@ import shutil
 from importlinter.cli import EXIT_STATUS_ERROR, EXIT_STATUS_SUCCESS, lint_imports
 
 from autograder.authoring.source import ROOT
-from tests.support import tiny
+from autograder.toys import tiny
 
 
 def test_every_import_goes_down():

@@ -95,7 +95,7 @@ def test_without_relays_wheel_one_sentence_and_nothing_left_behind():
 @relay_here
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_stub_is_compiled_once_and_by_many_at_once(tmp_path):
-    code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; print(relay.stub())"
+    code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; print(library.stub())"
     racers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = {racer.communicate(timeout=60)[0].strip() for racer in racers}
     assert len(said) == 1
@@ -109,11 +109,11 @@ def test_the_stub_is_compiled_once_and_by_many_at_once(tmp_path):
 @relay_here
 def test_the_users_cache_where_the_environment_is_read_only(tmp_path):
     (tmp_path / "lib").write_text("a file where the folder should be")
-    code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; print(relay.stub())"
+    code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; print(library.stub())"
     assert python(code, XDG_CACHE_HOME=str(tmp_path / "cache")).startswith(str(tmp_path / "cache" / "passlab"))
     (tmp_path / "cache2").write_text("")
     said = python(
-        code.replace("print(relay.stub())", "relay.driver = relay.stub") + SAY,
+        code.replace("print(library.stub())", "library.driver = library.stub") + SAY,
         XDG_CACHE_HOME=str(tmp_path / "cache2"),
     )
     assert "could be kept are read-only" in said and str(tmp_path / "lib") in said
@@ -121,7 +121,9 @@ def test_the_users_cache_where_the_environment_is_read_only(tmp_path):
 
 @relay_here
 def test_without_a_compiler_one_sentence(tmp_path):
-    code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; relay.driver = relay.stub"
+    code = (
+        f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; library.driver = library.stub"
+    )
     said = python(code + SAY, PATH="/nowhere", CC="")
     assert said.startswith("Relay needs a C compiler once") and "day 8" in said and "\n" not in said
 

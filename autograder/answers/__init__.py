@@ -1,5 +1,5 @@
 """One folder per day, one module per exercise: its hidden cases, drawn from a seed, and its wrong and right answers."""
 
-from passlab import place
+from passlab import course_paths
 
-__path__ += place.parts("autograder/answers")
+__path__ += course_paths.package_dirs("autograder/answers")

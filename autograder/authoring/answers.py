@@ -2,13 +2,19 @@
 
 One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hyphen becomes an underscore):
 
-    def hidden(seed) -> list[Case]: ...             # the hidden cases, drawn from a seed
+    @case("written through a view", graph(..., (2, 3)), spared=[…])
+    def views(m, x): ...                            # a hidden case above its program (see `passlab.judge.decorated`)
+
+    @drawn
+    def chains(rng): return [case(…), …]            # cases drawn from a random generator
+
+    def hidden(seed) -> list[Case]: ...             # or all of them, where a function makes them
 
     @wrong("spared", "merges dropout nodes: every call draws new numbers")
     def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
 
-    any_dtype = edited("same", "merges casts to different types", ("key = op, dtype", "key = op"))
-                                                    # the same, told as a change of the reference's text
+    any_dtype = edited("same", "merges casts to different types", ("op, dtype", "op"))
+                                                    # the same, told as an edit of the reference
 
     @right("sorts the keys instead of numbering values")
     def by_sorting(gm): ...                         # a right answer unlike the reference
@@ -26,9 +32,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autograder.authoring.source import COURSE, answer_of
+from autograder.authoring.source import COURSE, answer_of, blank, find
 from passlab import exercises
-from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, judge, judge_outcome
+from passlab.judge import VERDICTS, Case, Exercise, Judgement, Outcome, cases_in, judge, judge_outcome
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
 
@@ -77,13 +83,13 @@ def right(note: str) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True)
 class Edit:
-    """A wrong answer that is the reference with some of its text exchanged: (old, new) pairs, one after the other."""
+    """A wrong answer that is the reference with some of its syntax exchanged: (old, new) pairs, one after the other."""
 
     mark: Mark
     changes: tuple[tuple[str, str], ...]
 
     def build(self, exercise_id: str, name: str) -> Any:
-        """Return the answer under its name. Raises ValueError if a piece of text is not there exactly once."""
+        """Return the answer under its name. Raises ValueError if an old fragment does not occur just once."""
         try:
             answer = answer_of(exercise_id, changes=self.changes)
         except ValueError as error:
@@ -95,7 +101,8 @@ class Edit:
 def edited(verdict: str, note: str, *changes: tuple[str, str]) -> Edit:
     """Return a wrong answer made of the reference: the verdict it must lose, its misconception, and what is exchanged.
 
-    A piece of text is found once in the answer cell in `solutions/`, where a reader finds it, too.
+    changes: (old, new) fragments of syntax, as in `autograder.authoring.edits`; each old one occurs once in the answer
+    cell in `solutions/`.
     """
     return Edit(_wrong(verdict, note), changes)
 
@@ -118,11 +125,13 @@ def _module(exercise_id: str) -> ModuleType | None:
 def load(exercise_id: str) -> list[Any]:
     """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none."""
     module = _module(exercise_id)
+    if module is None:
+        return []
     found = []
-    for name, it in vars(module).items() if module else ():
+    for name, it in vars(module).items():
         if isinstance(it, Edit):
             found.append(it.build(exercise_id, name))
-        elif isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
+        elif module and isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
             found.append(it)
     return found
 
@@ -130,11 +139,14 @@ def load(exercise_id: str) -> list[Any]:
 def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     """Return the hidden cases of an exercise, drawn from `seed`. Raises KeyError for an exercise that has none."""
     exercise = exercises.find(exercise_id)
-    hidden = getattr(_module(exercise.id), "hidden", None)
-    if hidden is None:
+    home = _module(exercise.id)
+    if home and hasattr(home, "hidden"):
+        return list(home.hidden(seed))
+    cases = cases_in(home.__name__, seed) if home else []
+    if not cases:
         path = module_name(exercise.id).replace(".", "/")
-        raise KeyError(f"{exercise.id} has no hidden cases. Write hidden(seed) in {path}.py.")
-    return list(hidden(seed))
+        raise KeyError(f"{exercise.id} has no hidden cases. Write them in {path}.py, above their programs.")
+    return cases
 
 
 def unchanged(first: Any, *_: Any) -> Any:
@@ -162,7 +174,7 @@ def _done_already(exercise: Exercise, case: Case) -> bool:
 
 
 def equivalent_mutants(exercise_id: str) -> dict[tuple[str, str], str]:
-    """Return (line before, line after) → why this change of the reference makes no difference (`EQUIVALENT`)."""
+    """Return (old, new) → why this change of the reference, wherever old occurs, makes no difference (`EQUIVALENT`)."""
     return getattr(_module(exercises.find(exercise_id).id), "EQUIVALENT", {})
 
 
@@ -173,7 +185,7 @@ def reference(exercise_id: str) -> Any:
 
 def stub(exercise_id: str) -> Any:
     """Return the answer as the learner first meets it: `raise NotImplementedError()`."""
-    return answer_of(exercise_id, stub=True)
+    return answer_of(exercise_id, blank(find(exercise_id).answer.text))
 
 
 def missing(exercise_id: str) -> list[str]:
@@ -181,8 +193,8 @@ def missing(exercise_id: str) -> list[str]:
     exercise = exercises.find(exercise_id)
     problems = []
     for module, what in (
-        (exercises.module_name(exercise.id), "cases() and judge"),
-        (module_name(exercise.id), "hidden(seed) and its answers"),
+        (exercises.module_name(exercise.id), "the visible cases and the judge"),
+        (module_name(exercise.id), "the hidden cases and the answers"),
     ):
         path = _path(module)
         if not path.is_file():

@@ -11,7 +11,10 @@ is stretch: its heading says so, and its points are extra credit.
 
 from __future__ import annotations
 
+import io
+import math
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +31,7 @@ STRETCH = " · stretch"
 _HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
 _RUBRIC = re.compile(rf"^# {source.RUBRIC.begin}.*?^# {source.RUBRIC.end}", re.M | re.S)
 _NUMBER = re.compile(r"\d+")
+_BLANK = (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 class Section(NamedTuple):
@@ -40,16 +44,16 @@ class Section(NamedTuple):
 
 def sections(path: Path) -> list[Section]:
     """Return the sections of an authored notebook."""
-    found: list[Section] = []
+    parts: list[Section] = []
     inside = False
     for cell in cells(path.read_text(encoding="utf-8")):
         if cell.markdown and (heading := _HEADING.search(cell.text)):
             marked = heading[2].endswith(STRETCH)
             inside = marked if len(heading[1]) < 3 else inside
-            found.append(Section(heading[2], [], marked or inside))
-        if found:
-            found[-1].cells.append(cell)
-    return found
+            parts.append(Section(heading[2], [], marked or inside))
+        if parts:
+            parts[-1].cells.append(cell)
+    return parts
 
 
 def _rounded(minutes: float) -> int:
@@ -61,7 +65,31 @@ def _words(text: str) -> int:
 
 
 def _lines(text: str) -> int:
-    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
+    """Return the lines of a cell without comments, as they are where a line has 120 columns, however it is wrapped.
+
+    A docstring is one line: its words are counted by themselves.
+    """
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError:  # a magic
+        return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
+    count = columns = breaks = last = 0
+    is_text = True
+    for token in tokens:
+        if token.type in _BLANK:
+            continue
+        if token.type == tokenize.NEWLINE:
+            count += 1 if is_text else breaks + 1 if breaks else math.ceil((columns + 4) / 120)
+            columns = breaks = 0
+            is_text = True
+            continue
+        is_text &= token.type == tokenize.STRING
+        if token.start[0] != token.end[0]:  # lines of text
+            breaks += token.end[0] - token.start[0]
+        elif token.start[0] != last:
+            columns += len(token.line.strip())
+        last = token.end[0]
+    return count
 
 
 def lesson(path: Path, stretch: bool = False) -> int:
@@ -132,7 +160,8 @@ def head(path: Path) -> str:
     core, stretch = _core_and_stretch(mine)
     if not core:
         return f"It is stretch, about {stretch} minutes: harder, and for extra credit."
-    numbers = [_NUMBER.match(_section(e)[0].heading)[0] for e in mine if not _is_stretch(e)]
+    headings = [_NUMBER.match(_section(e)[0].heading) for e in mine if not _is_stretch(e)]
+    numbers = [heading[0] for heading in headings if heading]
     first = f"The core is question{'s' * (len(numbers) > 1)} {listed(numbers)}, about {core} minutes"
     rest = f"; the rest, about {stretch} minutes, is stretch: harder, and for extra credit." if stretch else "."
     return first + rest

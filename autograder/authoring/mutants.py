@@ -7,9 +7,10 @@ operators of Offutt et al., "An experimental determination of sufficient mutant 
 Python). One that keeps every verdict on the visible cases and on the hidden cases of all seeds has *survived*: either a
 law that the text states has no case, or the change makes no difference. The latter is said beside the hidden cases,
 
-    EQUIVALENT = {("if len(found) > 1:", "if len(found) >= 1:"): "a group of one may be left out"}
+    EQUIVALENT = {("len(group) > 1", "len(group) >= 1"): "a group of one may be left out"}
 
-where the key is the line before and after the change, without its indent.
+where the key is an edit of the reference's syntax, see `autograder.authoring.edits`; it is listed wherever the old
+fragment occurs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 
 from autograder.authoring import answers, source
 from autograder.authoring import prove as proving
+from autograder.authoring.edits import variants
 from passlab import exercises
 from passlab.judge import judge
 from passlab.process.parsing import parse
@@ -74,30 +76,30 @@ class Report:
 def mutants(exercise_id: str, most: int, seed: int = 0) -> list[Mutant]:
     """Return up to `most` mutants of an exercise's reference, drawn from all, in the order of the text."""
     place = source.find(exercise_id)
-    found = {(m.before, m.after, m.line): m for m in _all(place.answer.text, place.answer.first)}
-    drawn = random.Random(f"{exercise_id} {seed}").sample(sorted(found), min(most, len(found)))
-    return sorted((found[key] for key in drawn), key=lambda m: (m.line, m.after))
+    by_line = {(m.before, m.after, m.line): m for m in _all(place.answer.text, place.answer.first)}
+    drawn = random.Random(f"{exercise_id} {seed}").sample(sorted(by_line), min(most, len(by_line)))
+    return sorted((by_line[key] for key in drawn), key=lambda m: (m.line, m.after))
 
 
 def try_all(exercise_id: str, most: int, seeds: Iterable[int] = range(3)) -> Report:
     """Put an exercise's mutants through its checks. Never raises for anything that a mutant does."""
     exercise, report, seeds = exercises.find(exercise_id), Report(exercise_id), list(seeds)
-    known = dict(answers.equivalent_mutants(exercise_id))
     limited = replace(exercise, seconds=min(exercise.seconds, SECONDS))
     cases = [*exercise.cases(), *(case for seed in seeds for case in answers.hidden_cases(exercise_id, seed))]
     own = source.find(exercise_id).answer.text
+    known = {ast.dump(tree) for edit in answers.equivalent_mutants(exercise_id) for tree in variants(own, *edit)}
     for mutant in mutants(exercise_id, most):
         report.tried += 1
-        if (mutant.before, mutant.after) in known:
+        if ast.dump(parse(mutant.text)) in known:
             report.listed += 1
-        elif _survives(limited, exercise_id, own, mutant, cases):
+        elif _survives(limited, exercise_id, mutant, cases):
             report.survivors.append(mutant)
     return report
 
 
-def _survives(exercise: Any, exercise_id: str, own: str, mutant: Mutant, cases: list) -> bool:
+def _survives(exercise: Any, exercise_id: str, mutant: Mutant, cases: list) -> bool:
     try:
-        answer = source.answer_of(exercise_id, changes=[(own, mutant.text)])
+        answer = source.answer_of(exercise_id, mutant.text)
     except Exception:  # it does not even load
         return False
     # A case may ask only some of the verdicts, so points say nothing here.
@@ -114,11 +116,12 @@ def _all(text: str, first: int) -> Iterator[Mutant]:
     for line in text.encode().split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
     data, tree = text.encode(), parse(text)
+    cell = _Cell(data, starts)
     types = {part for node in ast.walk(tree) for kind in _annotations(node) for part in ast.walk(kind)}
     for node in ast.walk(tree):
         if node in types:
             continue
-        for at, to, new in _changes(node, data, starts):
+        for at, to, new in _changes(node, cell):
             row = next(i for i, start in enumerate(starts) if start > at) - 1
             if row not in inside or data[at:to] == new.encode():
                 continue
@@ -134,79 +137,116 @@ def _annotations(node: ast.AST) -> list[ast.expr]:
     return [kind for name in ("annotation", "returns") if (kind := getattr(node, name, None)) is not None]
 
 
-def _changes(node: ast.AST, data: bytes, starts: list[int]) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, new text) for each mutation of one node; bytes of the cell."""
+#: (start, end, new text), in bytes of the cell.
+_Change = tuple[int, int, str]
 
-    def span(n: Any) -> tuple[int, int]:
-        return starts[n.lineno - 1] + n.col_offset, starts[n.end_lineno - 1] + n.end_col_offset
 
-    def text(n: Any) -> str:
-        at, to = span(n)
-        return data[at:to].decode()
+@dataclass(frozen=True)
+class _Cell:
+    """The text of an answer cell, in bytes. `starts`: where each line starts."""
 
-    def between(left: Any, right: Any, old: str, new: str) -> Iterator[tuple[int, int, str]]:
-        """Exchange an operator that stands between two operands."""
-        at, to = span(left)[1], span(right)[0]
-        gap = data[at:to].decode()
+    data: bytes
+    starts: list[int]
+
+    def span(self, node: Any) -> tuple[int, int]:
+        """Return the start and end of a node."""
+        start, end = self.starts[node.lineno - 1], self.starts[node.end_lineno - 1]
+        return start + node.col_offset, end + node.end_col_offset
+
+    def text(self, node: Any) -> str:
+        start, end = self.span(node)
+        return self.data[start:end].decode()
+
+    def operator(self, left: Any, right: Any, op: ast.AST, new: str) -> Iterator[_Change]:
+        """Exchange the operator between two operands."""
+        start, end, old = self.span(left)[1], self.span(right)[0], _symbol(op)
+        gap = self.data[start:end].decode()
         if gap.count(old) == 1:
-            yield at, to, gap.replace(old, new)
+            yield start, end, gap.replace(old, new)
 
-    def without(parts: list[Any], open_: str, close: str) -> Iterator[tuple[int, int, str]]:
-        """Drop each of several parts that are separated by commas."""
-        for gone in parts:
-            rest = ", ".join(text(part) for part in parts if part is not gone)
-            yield *span(node), f"{open_}{rest}{',' if open_ == '(' and len(parts) == 2 else ''}{close}"
+    def parts(self, node: Any, brackets: str, parts: Iterable[str]) -> Iterator[_Change]:
+        """Drop each part of a display that separates its parts by commas."""
+        for shorter in _without_each(list(parts)):
+            comma = "," if brackets == "()" and len(shorter) == 1 else ""
+            yield *self.span(node), f"{brackets[0]}{', '.join(shorter)}{comma}{brackets[1]}"
 
+
+def _without_each(parts: list[str]) -> Iterator[list[str]]:
+    """Yield the list without its first part, without its second, …"""
+    for i in range(len(parts)):
+        yield parts[:i] + parts[i + 1 :]
+
+
+def _changes(node: ast.AST, cell: _Cell) -> Iterator[_Change]:
+    """Yield each mutation of one node."""
+    yield from _operator_changes(node, cell)
+    yield from _value_changes(node, cell)
+    yield from _control_changes(node, cell)
+    if isinstance(node, ast.Call):
+        yield from _call_changes(node, cell)
+    if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete | ast.For) and not _says_nothing(node):
+        yield *cell.span(node), "pass"
+
+
+def _operator_changes(node: ast.AST, cell: _Cell) -> Iterator[_Change]:
     match node:
         case ast.Compare(left=left, ops=ops, comparators=others):
-            for one, op, other in zip([left, *others], ops, others, strict=False):
-                yield from between(one, other, _symbol(op), _COMPARISONS[type(op)])
-        case ast.BoolOp(op=op, values=values):
-            word, other = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-            yield *span(node), f"({f' {other} '.join(f'({text(v)})' for v in values)})"
-            for gone in values:
-                rest = f" {word} ".join(f"({text(v)})" for v in values if v is not gone)
-                yield *span(node), f"({rest})"
-        case ast.UnaryOp(op=ast.Not(), operand=operand) | ast.UnaryOp(op=ast.USub(), operand=operand):
-            yield *span(node), f"({text(operand)})"
+            for first, op, second in zip([left, *others], ops, others, strict=False):
+                yield from cell.operator(first, second, op, _COMPARISONS[type(op)])
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            yield from between(left, right, _symbol(op), _OPERATORS[type(op)])
+            yield from cell.operator(left, right, op, _OPERATORS[type(op)])
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield *cell.span(node), f"({cell.text(operand)})"
+        case ast.BoolOp(op=op, values=values):
+            word, opposite = (" and ", " or ") if isinstance(op, ast.And) else (" or ", " and ")
+            operands = [f"({cell.text(value)})" for value in values]
+            yield *cell.span(node), f"({opposite.join(operands)})"
+            for fewer in _without_each(operands):
+                yield *cell.span(node), f"({word.join(fewer)})"
+
+
+def _value_changes(node: ast.AST, cell: _Cell) -> Iterator[_Change]:
+    match node:
         case ast.Constant(value=bool() as value):
-            yield *span(node), str(not value)
+            yield *cell.span(node), str(not value)
         case ast.Constant(value=int() | float() as value):
-            yield *span(node), repr(value + 1)
-        case ast.Tuple(elts=parts, ctx=ast.Load()) if len(parts) > 1 and data[span(node)[0] :][:1] == b"(":
-            yield from without(parts, "(", ")")
-        case ast.List(elts=parts, ctx=ast.Load()) if parts:
-            yield from without(parts, "[", "]")
-        case ast.Set(elts=parts) if len(parts) > 1:
-            yield from without(parts, "{", "}")
+            yield *cell.span(node), repr(value + 1)
+        case ast.Tuple(elts=elts, ctx=ast.Load()) if len(elts) > 1 and cell.text(node).startswith("("):
+            yield from cell.parts(node, "()", map(cell.text, elts))
+        case ast.List(elts=elts, ctx=ast.Load()):
+            yield from cell.parts(node, "[]", map(cell.text, elts))
+        case ast.Set(elts=elts) if len(elts) > 1:
+            yield from cell.parts(node, "{}", map(cell.text, elts))
         case ast.Dict(keys=keys, values=values) if all(keys):
-            for gone in keys:
-                pairs = [f"{text(k)}: {text(v)}" for k, v in zip(keys, values, strict=True) if k is not gone]
-                yield *span(node), f"{{{', '.join(pairs)}}}"
-        case ast.Call(func=ast.Name(id=name) as called) if name in _SWAPPED:
-            yield *span(called), _SWAPPED[name]
+            pairs = zip(keys, values, strict=True)
+            yield from cell.parts(node, "{}", [f"{cell.text(key)}: {cell.text(value)}" for key, value in pairs])
+
+
+def _control_changes(node: ast.AST, cell: _Cell) -> Iterator[_Change]:
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test):
+            yield *cell.span(test), "True"
+            yield *cell.span(test), "False"
+        case ast.comprehension(ifs=conditions):
+            for condition in conditions:
+                yield *cell.span(condition), "True"
+        case ast.Continue():
+            yield *cell.span(node), "break"
+        case ast.Break():
+            yield *cell.span(node), "continue"
+
+
+def _call_changes(node: ast.Call, cell: _Cell) -> Iterator[_Change]:
+    match node:
+        case ast.Call(func=ast.Name(id=name) as function) if name in _SWAPPED:
+            yield *cell.span(function), _SWAPPED[name]
         case ast.Call(func=ast.Name(id=name), args=[operand], keywords=[]) if name in _TRANSPARENT:
             if not isinstance(operand, ast.GeneratorExp | ast.Starred):
-                yield *span(node), f"({text(operand)})"
-        case ast.If(test=test) | ast.IfExp(test=test):
-            yield *span(test), "True"
-            yield *span(test), "False"
-        case ast.comprehension(ifs=ifs):
-            for condition in ifs:
-                yield *span(condition), "True"
-        case ast.Continue():
-            yield *span(node), "break"
-        case ast.Break():
-            yield *span(node), "continue"
-    if isinstance(node, ast.Call):
-        for keyword in node.keywords:
-            if keyword.arg and ast.unparse(keyword) != "strict=False":
-                parts = [text(a) for a in node.args] + [text(k) for k in node.keywords if k is not keyword]
-                yield *span(node), f"{text(node.func)}({', '.join(parts)})"
-    if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete | ast.For) and not _says_nothing(node):
-        yield *span(node), "pass"
+                yield *cell.span(node), f"({cell.text(operand)})"
+    for keyword in node.keywords:
+        if keyword.arg and ast.unparse(keyword) != "strict=False":
+            arguments = [*node.args, *(other for other in node.keywords if other is not keyword)]
+            yield *cell.span(node), f"{cell.text(node.func)}({', '.join(map(cell.text, arguments))})"
 
 
 def _says_nothing(node: ast.stmt) -> bool:
@@ -216,9 +256,11 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def _symbol(op: ast.AST) -> str:
     """Return an operator as it is written: "+" of ast.Add()."""
-    one, two = ast.Name("a", ast.Load()), ast.Name("b", ast.Load())
-    made = ast.Compare(one, [op], [two]) if isinstance(op, ast.cmpop) else ast.BinOp(one, op, two)
-    return ast.unparse(made)[1:-1].strip()
+    a, b = ast.Name("a", ast.Load()), ast.Name("b", ast.Load())
+    if isinstance(op, ast.cmpop):
+        return ast.unparse(ast.Compare(a, [op], [b]))[1:-1].strip()
+    assert isinstance(op, ast.operator)
+    return ast.unparse(ast.BinOp(a, op, b))[1:-1].strip()
 
 
 def main(names: list[str], as_json: bool, jobs: int, most: int, seeds: Iterable[int]) -> int:

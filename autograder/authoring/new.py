@@ -87,8 +87,7 @@ check("$id", $name)
 from passlab.judge import Case, Finding
 
 
-def cases():
-    return [Case("two numbers", lambda: ([1, 2],), expect=[2, 4])]
+two = Case("two numbers", lambda: ([1, 2],), expect=[2, 4])
 
 
 def judge(case, value):
@@ -96,14 +95,13 @@ def judge(case, value):
 ''',
     "hidden": '''"""Hidden cases and answers of $id."""
 
-import random
-
 from autograder.authoring.answers import edited, right
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 
-def hidden(seed):
-    numbers = random.Random(seed).sample(range(3, 100), 5)
+@drawn
+def lists(rng):
+    numbers = rng.sample(range(3, 100), 5)
     return [Case("drawn", lambda: (numbers,), expect=[2 * number for number in numbers])]
 
 
@@ -157,46 +155,43 @@ from passlab.fx.cases import case, expecting, graph, least, most
 judge = expecting()
 
 
-def cases():
-    def twice(m, x):
-        return torch.relu(torch.neg(torch.neg(x)))
+@case("negated twice", graph(..., (2, 3)), did=[most("neg", 0, "The two cancel.", dead=True)])
+def twice(m, x):
+    return torch.relu(torch.neg(torch.neg(x)))
 
-    def once(m, x):
-        return torch.neg(torch.relu(torch.neg(x)))
 
-    return [
-        case("negated twice", graph(twice, (2, 3)), did=[most("neg", 0, "The two cancel.", dead=True)]),
-        case("negated once", graph(once, (2, 3)), spared=[least("neg", 2, "Something is between the two.")]),
-    ]
+@case("negated once", graph(..., (2, 3)), spared=[least("neg", 2, "Something is between the two.")])
+def once(m, x):
+    return torch.neg(torch.relu(torch.neg(x)))
 ''',
     "hidden": '''"""Hidden cases and answers of $id."""
-
-import random
 
 import torch
 from torch import fx
 
 from autograder.authoring.answers import edited, right
 from passlab.fx.cases import case, graph, least, most
+from passlab.judge import drawn
 
 
-def hidden(seed):
-    times = random.Random(seed).randrange(2, 5) * 2
+@drawn
+def chains(rng):
+    times = rng.randrange(2, 5) * 2
+    cancel = most("neg", 0, "All of them cancel.", dead=True)
 
+    @case(f"negated {times} times", graph(..., (3, times)), did=[cancel])
     def often(m, x):
         for _ in range(times):
             x = torch.neg(x)
         return x.abs()
 
-    def shared(m, x):
-        y = torch.neg(x)
-        return y * torch.neg(y)
+    return [often]
 
-    cancel = most("neg", 0, "All of them cancel.", dead=True)
-    return [
-        case(f"negated {times} times", graph(often, (3, times)), did=[cancel]),
-        case("the first is read", graph(shared, (2, 2)), spared=[least("neg", 1, "A product reads it.")]),
-    ]
+
+@case("the first is read", graph(..., (2, 2)), spared=[least("neg", 1, "A product reads it.")])
+def shared(m, x):
+    y = torch.neg(x)
+    return y * torch.neg(y)
 
 
 @right("an interpreter builds the graph anew")
@@ -225,7 +220,8 @@ def _kind(like: str, day: str) -> tuple[dict[str, str], str]:
     if not like:
         return _PLAIN, "torch"
     exercise = _find_exercise(like, day)
-    text = Path(importlib.util.find_spec(exercises.module_name(exercise.id)).origin).read_text(encoding="utf-8")
+    spec = importlib.util.find_spec(exercises.module_name(exercise.id))
+    text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     return (_FX if "passlab.fx.cases" in text else _PLAIN), exercise.flavour
 
 
@@ -250,18 +246,18 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
     like: an exercise; the new one takes its flavour, and is a pass over FX if that one is. Raises ValueError with a
     sentence for an id that cannot be, or is taken; KeyError for an unknown `like`.
     """
-    found = _ID.fullmatch(exercise_id)
-    if not found:
+    match = _ID.fullmatch(exercise_id)
+    if not match:
         raise ValueError(
             f"{exercise_id!r} is not an id. Write the day, a dot and a name of small letters, digits and hyphens, such "
             "as day03.strength-reduction."
         )
-    day, name = found.groups()
+    day, name = match.groups()
     texts, flavour = _kind(like, day)
     home = source.COURSE
     listing = home / "lib/passlab/exercises" / day / "__init__.py"
-    there = exercises.of_day(day) if listing.exists() else ()
-    if any(exercise.id == exercise_id for exercise in there):
+    written = exercises.of_day(day) if listing.exists() else ()
+    if any(exercise.id == exercise_id for exercise in written):
         raise ValueError(f"There is already an exercise {exercise_id}.")
     if home == source.ROOT and not listing.exists():
         raise ValueError(
@@ -269,7 +265,7 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
             "PASSLAB_COURSE."
         )
     function = name.replace("-", "_")
-    notebook = there[0].notebook if there else "exercises"
+    notebook = written[0].notebook if written else "exercises"
     title = title or name.replace("-", " ").capitalize()
     values = {
         "id": exercise_id,

@@ -3,11 +3,16 @@
 course/*.py, solutions/day*/*.py   written by hand, percent format
   → the .ipynb beside each         the same cells, no outputs, ids that do not change from build to build
     → exercises/day*/*.ipynb       what nbgrader releases of the solutions
+
+Version control has the notebooks in course/ only. A notebook that was saved with changes is moved into work/ before the
+build replaces it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -20,8 +25,9 @@ import jupytext
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from autograder.authoring import source
+from autograder.authoring import fresh, source
 from passlab import exercises
+from passlab.notebook import built, clone
 from passlab.notebook.cells import check_call
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -52,12 +58,12 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             continue
         if source.SOLUTION.begin in cell.source:
             answer = cell
-        elif (found := check_call(cell.source)) and answer is not None:
+        elif (check := check_call(cell.source)) and answer is not None:
             try:
-                exercise = exercises.find(found.exercise)
+                exercise = exercises.find(check.exercise)
             except KeyError as error:
-                raise ValueError(f"{path.name} checks {found.exercise!r}. {error.args[0]}") from None
-            name = found.exercise.split(".")[1]
+                raise ValueError(f"{path.name} checks {check.exercise!r}. {error.args[0]}") from None
+            name = check.exercise.split(".")[1]
             common = {"schema_version": 3, "task": False}
             answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
             cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
@@ -70,7 +76,8 @@ def _mark(nb: NotebookNode, path: Path) -> None:
 
 def _mark_written(nb: NotebookNode, path: Path) -> None:
     """Add nbgrader's metadata to the questions that a person grades: a text with its rubric, then the answer."""
-    known = {one.id: one for one in exercises.written(path.parent.name)} if path.parent.name in exercises.days() else {}
+    day = path.parent.name
+    known = {question.id: question for question in exercises.written(day)} if day in exercises.days() else {}
     texts = [cell for cell in nb.cells if cell.cell_type == "markdown"]
     for cell, following in zip_longest(texts, texts[1:]):
         if not (rubric := _RUBRIC.search(cell.source)):
@@ -183,8 +190,8 @@ def out_of_step(files: dict[Path, str]) -> list[str]:
             problems.append(f"{path.relative_to(root)} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
             problems.append(f"{path.relative_to(root)} differs from the build of its .py")
-    there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_release_files(root)]
-    problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
+    built = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_release_files(root)]
+    problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(built) if path not in files]
     return problems
 
 
@@ -202,22 +209,67 @@ def _release_files(root: Path) -> list[Path]:
     return [p for p in root.glob("exercises/*/*") if p.name != ".ipynb_checkpoints"]
 
 
-def build() -> list[str]:
-    """Write the outdated files only. Return the names of the files that changed."""
-    files = expected_files()
-    changed = []
+def _cells(text: str) -> list[tuple[str, str]] | None:
+    """Return the cells of a notebook without outputs; None if the text is not a notebook."""
+    try:
+        return [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _set_aside(path: Path) -> str:
+    """Move what was saved in the place of a generated file into work/. Return where it is now, to be shown."""
+    root = source.COURSE
+    if path.is_dir():
+        target = root / "work" / path.parent.name / f"{path.name}.saved-in-exercises"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, target)
+    else:
+        target = root / clone.copy_to_work(root, str(path.relative_to(root)))
+        path.unlink()
+    return f"{path.relative_to(root)} (what was saved there is now {target.relative_to(root)})"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def build(lessons: bool = True) -> list[str]:
+    """Write the outdated files only. Return the names of the files that changed, with what became of changes in them.
+
+    lessons: build everything: the notebooks in course/, which version control has, too; and clear the folders of
+    exercises from what does not belong there, instead of only from what an earlier build has left.
+    """
+    root = source.COURSE
+    sources, files = fresh.digest(), expected_files()
+    if not lessons:
+        files = {path: text for path, text in files.items() if path.parent != root / "course"}
+    # A lesson with changes that are not committed is its reader's; so is another file that is not as it was built.
+    edited, names = {root / name for name in clone.modified(root)}, []
     for path, text in files.items():
-        if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(".tmp")
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(path)
-            changed.append(str(path.relative_to(source.COURSE)))
-    for path in _release_files(source.COURSE):
-        if path not in files:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-            changed.append(f"{path.relative_to(source.COURSE)} (removed)")
-    return changed
+        old, name = path.read_bytes() if path.exists() else None, str(path.relative_to(root))
+        if old == text.encode("utf-8"):
+            continue
+        reader_s = path in edited if path.parent == root / "course" else old is not None
+        if reader_s and not built.is_as_built(root, path):
+            cells = _cells((old or b"").decode("utf-8", "replace"))
+            if cells is None or cells != _cells(text):
+                name = _set_aside(path)
+        _write(path, text)
+        names.append(name)
+    for path in _release_files(root):
+        if path in files:
+            continue
+        if built.is_as_built(root, path) and (lessons or path.parent.name in assignments()):
+            path.unlink()
+            names.append(f"{path.relative_to(root)} (removed)")
+        elif lessons:
+            names.append(_set_aside(path))
+    built.write(root, sources, files)
+    return names
 
 
 def main() -> int:
@@ -225,7 +277,7 @@ def main() -> int:
         problems = out_of_step(expected_files())
         print("\n".join([*problems, "Run `make notebooks`."]) if problems else "All notebooks are in step.")
         return 1 if problems else 0
-    changed = build()
+    changed = build(lessons="--exercises" not in sys.argv[1:])
     print("\n".join(f"wrote {name}" for name in changed) if changed else "All notebooks were in step.")
     return 0
 

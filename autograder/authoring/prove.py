@@ -93,7 +93,7 @@ def _put(
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
-    short = kind == "wrong" and brief and seen.verdicts.get(should) is False
+    short = kind == "wrong" and brief and should is not None and seen.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else hidden)
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(
@@ -139,16 +139,16 @@ def prove(
     if proof.problems:
         return proof
     try:
-        given = list(_answers(exercise.id))
+        entries = list(_answers(exercise.id))
         cases = answers.hidden_cases(exercise.id, seed)
     except Exception as error:
         proof.problems.append(f"its answers and hidden cases cannot be loaded: {type(error).__name__}: {error}")
         return proof
     for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
-        there = sum(k == kind for k, _ in given)
+        there = sum(k == kind for k, _ in entries)
         if there < wanted:
             proof.problems.append(f"it has {plural(there, f'{kind} answer')}; {wanted} are needed")
-    for kind, answer in given:
+    for kind, answer in entries:
         name = getattr(answer, "__name__", kind)
         try:
             row, visible, hidden = _put(exercise, cases, kind, answer, judge, brief)
@@ -159,7 +159,7 @@ def prove(
         if kind == "reference":
             proof.seconds_visible, proof.seconds_hidden = round(visible, 3), round(hidden, 3)
     for later in range(seed + 1, seed + seeds):
-        proof.problems += losses(exercise, later, [a for k, a in given if k in ("reference", "right")], judge)
+        proof.problems += losses(exercise, later, [a for k, a in entries if k in ("reference", "right")], judge)
     return proof
 
 
@@ -174,9 +174,9 @@ def losses(
     for answer in right:
         result = judge(exercise, answer, cases)
         yield from (f"seed {seed}: the case {name!r} cannot be built" for name in result.unbuilt)
-        if found := result.failure:  # a verdict that no hidden case is about is earned on the visible ones
+        if failure := result.failure:  # a verdict that no hidden case is about is earned on the visible ones
             name = getattr(answer, "__name__", "the reference")
-            yield f"seed {seed}: {name} is right, but loses {found.verdict} on {found.case!r}: {found.message}"
+            yield f"seed {seed}: {name} is right, but loses {failure.verdict} on {failure.case!r}: {failure.message}"
     idle = judge(exercise, answers.unchanged, cases)
     if why := _problem("unchanged", None, idle, idle):
         yield f"seed {seed}: unchanged {why}"

@@ -84,7 +84,7 @@ def resolve_all(project: Path = PROJECT) -> list[Resolution]:
     """Resolve the pins for every supported platform and Python, at the same time. Raises as `resolve` does."""
     with ThreadPoolExecutor(3) as pool:
         cells = [(platform, python) for platform in PLATFORMS for python in PYTHONS]
-        return list(pool.map(lambda cell: resolve(*cell, project), cells))
+        return list(pool.map(lambda cell: resolve(cell[0], cell[1], project), cells))
 
 
 def _size(size: int) -> str:

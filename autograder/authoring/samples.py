@@ -59,10 +59,12 @@ def wrong_text(exercise: str, answer_expr: ast.expr) -> str | None:
     ]
     definitions = {name: statement for statement in statements for name in names_of(statement)}
     for answer in statements:
-        if any(_is_mark(d, "wrong") for d in getattr(answer, "decorator_list", ())):
+        if isinstance(answer, ast.FunctionDef) and any(_is_mark(d, "wrong") for d in answer.decorator_list):
             used = _needed_statements(answer, definitions)
             parts = [node for statement in used for node in ast.walk(statement)]
-            if not any(isinstance(part, ast.ImportFrom) and part.module.startswith(_WITHHELD) for part in parts):
+            if not any(
+                isinstance(part, ast.ImportFrom) and (part.module or "").startswith(_WITHHELD) for part in parts
+            ):
                 for part in parts:
                     if isinstance(part, ast.FunctionDef | ast.ClassDef):
                         part.decorator_list = [d for d in part.decorator_list if not _is_mark(d, "right", "wrong")]
@@ -80,9 +82,8 @@ def _needed_statements(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]
         if statement is not None and statement not in used:
             used.append(statement)
             bare = copy.copy(statement)
-            bare.decorator_list = [
-                d for d in getattr(statement, "decorator_list", ()) if not _is_mark(d, "right", "wrong")
-            ]
+            if isinstance(bare, ast.FunctionDef | ast.ClassDef):
+                bare.decorator_list = [d for d in bare.decorator_list if not _is_mark(d, "right", "wrong")]
             names = [node for node in ast.walk(bare) if isinstance(node, ast.Name)]
             own = {n.id for n in names if isinstance(n.ctx, ast.Store)} | {
                 node.arg for node in ast.walk(bare) if isinstance(node, ast.arg)
@@ -152,12 +153,12 @@ WRITERS = ("perfect", "partly-right")
 
 def _prose_answers(path: Path) -> dict[str, str]:
     """Return the answers in prose of an authored notebook: grade id → text."""
-    found = {}
+    texts = {}
     for cell in source_notebook(path.parent.name, path.stem).cells:
         meta = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "markdown" and meta.get("solution"):
-            found[meta["grade_id"]] = unmarked(cell.source)
-    return found
+            texts[meta["grade_id"]] = unmarked(cell.source)
+    return texts
 
 
 def filled(path: Path, fill: Fill, prose: bool = False) -> str:

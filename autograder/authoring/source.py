@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from passlab import place
+from autograder.authoring.edits import edit
+from passlab import course_paths
 from passlab.notebook.cells import BEGIN, END, Cell, cells, questions
+from passlab.process.parsing import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Where notebooks, exercises and results lie: here, or where PASSLAB_COURSE says.
-COURSE = place.course()
+COURSE = course_paths.course()
 STUB = "raise NotImplementedError()"
 
 
@@ -117,22 +119,23 @@ def _above(path: Path, text: str, first: int) -> CodeType:
     return compile(ast.Module(body, []), str(path), "exec")
 
 
-def answer_of(exercise_id: str, stub: bool = False, changes: Sequence[tuple[str, str]] = ()) -> Any:
-    """Return the reference answer to an exercise (or its untouched stub), made in a fresh namespace.
+def answer_of(exercise_id: str, text: str | None = None, changes: Iterable[tuple[str, str]] = ()) -> Any:
+    """Return the reference answer to an exercise, made in a fresh namespace.
 
     Runs the imports, definitions and CONSTANTS of the cells above, the answer cells above, and its own answer cell.
-    `changes`: (old, new) texts to exchange in the answer cell. Raises ValueError if an old one is not there once.
+    text: is run instead of the answer cell. changes: what `edits.edit` exchanges in it. Raises ValueError for a change
+    that does not fit.
     """
     place = find(exercise_id)
-    text = place.path.read_text()
-    lines = text.split("\n")
-    own = "\n".join(lines[place.answer.first - 1 : place.answer.last])
-    for old, new in changes:
-        if own.count(old) != 1:
-            raise ValueError(f"{old!r} stands {own.count(old)} times in the answer of {exercise_id}, not once.")
-        own = own.replace(old, new)
-    body = ast.parse("\n" * (place.answer.first - 1) + (blank(own) if stub else own))
+    cell = place.answer
+    tree = parse("\n" * (cell.first - 1) + (cell.text if text is None else text))
+    for change in changes:
+        try:
+            edit(tree, *change)
+        except ValueError as error:
+            path = place.path.relative_to(COURSE)
+            raise ValueError(f"in the answer to {exercise_id}, {path}:{cell.first}, {error}") from None
     namespace: dict[str, Any] = {"__name__": f"solutions.{place.day}.{place.notebook}"}
-    exec(_above(place.path, text, place.answer.first), namespace)
-    exec(compile(body, str(place.path), "exec"), namespace)
+    exec(_above(place.path, place.path.read_text(), cell.first), namespace)
+    exec(compile(tree, str(place.path), "exec"), namespace)
     return eval(compile(ast.Expression(place.answer_expr), str(place.path), "eval"), namespace)

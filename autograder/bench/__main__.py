@@ -14,10 +14,11 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from typing import Any
 
+from autograder.authoring import fresh
 from autograder.bench import (
     book,
     capstone,
@@ -27,6 +28,7 @@ from autograder.bench import (
     fusion,
     fusion_cost,
     grading,
+    house,
     hub,
     memory,
     memory_more,
@@ -62,26 +64,30 @@ PARTS = {
     "wafer-mapping": wafer_mapping.wafer_mapping,
     "hub": hub.hub,
     "book": book.book,
+    "house": house.house,
     "capstone": capstone.capstone,
 }
 
 
 def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:
-    """Yield the figures of the parts, in order, interspersed with progress messages.
-
-    A part that fails, or has nothing to measure, yields a figure with the reason.
-    """
+    """Yield the figures of the parts, in order, interspersed with progress messages."""
     for part in parts:
-        figures = 0
-        try:
-            for figure in PARTS[part](largest):
-                figures += isinstance(figure, Figure)
-                yield figure
-        except Exception as error:
-            yield not_measured(part, "the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
-        else:
-            if not figures:
-                yield not_measured(part, "this part", "there is nothing to measure")
+        for news in _figures(PARTS[part], largest):
+            yield replace(news, part=part) if isinstance(news, Figure) else news
+
+
+def _figures(part: Callable[[int], Iterator[Figure | str]], largest: int) -> Iterator[Figure | str]:
+    """Yield the news of a part; one that fails, or has nothing to measure, yields a figure with the reason."""
+    measured = False
+    try:
+        for news in part(largest):
+            measured |= isinstance(news, Figure)
+            yield news
+    except Exception as error:
+        yield not_measured("the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
+    else:
+        if not measured:
+            yield not_measured("this part", "there is nothing to measure")
 
 
 def table(figures: list[Figure]) -> Any:
@@ -106,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     from rich.console import Console
 
     warnings.simplefilter("ignore")
+    fresh.build()
     figures, begin, progress = [], time.perf_counter(), Console(stderr=True)
     with progress.status("starting") as status:
         for news in measure(options.parts or list(PARTS), options.largest):

@@ -15,19 +15,19 @@ def book(largest: int) -> Iterator[Figure | str]:
     first = build(lambda line: None)
     if first.ran:
         ran = f"{first.ran} of {first.lessons} lessons run"
-        yield at_most("book", "the book, built with lessons to run", first.seconds, first.limit(), " s", ran)
+        yield at_most("the book, built with lessons to run", first.seconds, first.limit(), " s", ran)
         yield "the book is built again"
         first = build(lambda line: None)
-    yield at_most("book", "the book, built with all outputs stored", first.seconds, WARM, " s", f"{first.ran} run")
+    yield at_most("the book, built with all outputs stored", first.seconds, WARM, " s", f"{first.ran} run")
     size = check.size(first.folder / "index.html") / 1e6
-    yield at_most("book", "first page with what it loads", size, check.FIRST / 1e6, " MB")
+    yield at_most("first page with what it loads", size, check.FIRST / 1e6, " MB")
     said = check.problems(first.folder)
-    yield at_most("book", "broken links, pictures without words", len(said), 0, "", "; ".join(said[:3]))
+    yield at_most("broken links, pictures without words", len(said), 0, "", "; ".join(said[:3]))
     yield "every page in a browser"
     try:
         seen, found = reading.violations(first.folder)
     except LookupError as error:
-        yield not_measured("book", "violations that axe finds", str(error))
+        yield not_measured("violations that axe finds", str(error))
     else:
         details = "; ".join([f"{seen} pages: {', '.join(reading.LOOKS)}", *found[:3]])
-        yield at_most("book", "violations that axe finds", len(found), 0, "", details)
+        yield at_most("violations that axe finds", len(found), 0, "", details)

@@ -8,17 +8,15 @@ is none. Where the course's compiler is slower than torch.compile, the figure sa
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import truediv
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_least, at_most, not_measured, tell
+from autograder.bench.figures import Figure, apart, at_least, at_most, not_measured
 from passlab.judge import plural
 
-PART = "capstone"
 SEED, GRAPHS, FEWEST, MOST = 2026, 2, 8, 12
 #: Rounds in which eager and the course's compiler are timed.
 ROUNDS = 21
@@ -28,7 +26,7 @@ RUNS = 30
 
 def capstone(largest: int) -> Iterator[Figure | str]:
     """Yield the figures. `largest`: the most models to measure."""
-    yield from apart(PART, "autograder.bench.capstone", str(largest))
+    yield from apart(figures, largest)
 
 
 def figures(largest: int) -> Iterator[Figure | str]:
@@ -50,7 +48,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
         compiled = compile(gm, model.inputs)
         entry = measure(gm, compiled, model.inputs, chosen, model.name)
         if not entry.equivalent:
-            yield at_most(PART, f"{model.name}: not equivalent", 1, 0, "", entry.reason)
+            yield at_most(f"{model.name}: not equivalent", 1, 0, "", entry.reason)
             continue
         entries.append(entry)
         eager, mine = entry["eager"], entry["mine"]
@@ -63,27 +61,27 @@ def figures(largest: int) -> Iterator[Figure | str]:
             f"quartiles {low:.2f} to {high:.2f}; eager {statistics.median(took['eager']) * 1e3:.3g} ms; by the clock "
         )
         base += f"{mine.ratio:.2f}, {seen}, eager ± {eager.spread / eager.seconds:.0%}"
-        yield at_most(PART, f"{model.name}: time over eager's", ratio, 1, "x", base)
+        yield at_most(f"{model.name}: time over eager's", ratio, 1, "x", base)
         for what in ("launches", "bytes", "peak"):
             ratio = getattr(mine, what) / max(1, getattr(eager, what))
             base = f"{getattr(mine, what):,} of {getattr(eager, what):,}"
-            yield at_most(PART, f"{model.name}: {what} over eager's", ratio, 1, "x", base)
+            yield at_most(f"{model.name}: {what} over eager's", ratio, 1, "x", base)
         other = entry["torch.compile"]
         if not other.missing and mine.seconds > other.seconds:
             ratio, where = mine.seconds / other.seconds, time_shares(program, model.inputs)
             what = f"{model.name}: time over torch.compile's"
-            lost.append(Figure(PART, what, f"{ratio:.3g}x", f"its steps: {where}", value=ratio))
+            lost.append(Figure(what, f"{ratio:.3g}x", f"its steps: {where}", value=ratio))
     faster, clear = (sum(ratios[at] < 1 for ratios in own) for at in (1, 2))
     base = f"of {len(entries)}; on {clear} in three quarters of the rounds"
-    yield at_least(PART, "models on which the reference beats eager", faster, len(entries), "", base)
+    yield at_least("models on which the reference beats eager", faster, len(entries), "", base)
     for name in ("torch.compile", "TVM"):
         both = [e for e in entries if not e[name].missing]
         if not both:
-            yield not_measured(PART, f"models on which the reference beats {name}", entries[0][name].missing)
+            yield not_measured(f"models on which the reference beats {name}", entries[0][name].missing)
             continue
         won = sum(e["mine"].seconds < e[name].seconds for e in both)
         base = f"{won} of {len(both)}, {sum(_beyond(e['mine'], e[name]) for e in both)} by more than both spreads"
-        yield at_least(PART, f"share of the models on which it beats {name}", won / len(both), 1 / 3, "", base)
+        yield at_least(f"share of the models on which it beats {name}", won / len(both), 1 / 3, "", base)
     yield from lost
 
 
@@ -112,8 +110,3 @@ def time_shares(program: Any, inputs: Sequence[Any]) -> str:
     for name, kind in program.kinds.items():
         total[kind] += statistics.median(took[name])
     return ", ".join(f"{total[kind] / total.total():.0%} in {plural(count[kind], kind)}" for kind in total)
-
-
-if __name__ == "__main__":
-    for news in figures(int(sys.argv[1])):
-        tell(news)

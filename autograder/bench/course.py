@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from autograder.authoring.source import ROOT
-from autograder.bench.figures import Figure, at_most, exponent, interleave, not_measured
+from autograder.bench.figures import Figure, apart, at_most, exponent, growth, interleave, not_measured
 
 SIZES = (1_000, 10_000, 100_000)
 #: Parts of torch that would take longer than this many seconds are not measured.
@@ -98,7 +98,7 @@ def passes(largest: int) -> Iterator[Figure | str]:
         try:
             mine = reference(exercise)
         except KeyError as error:
-            yield not_measured("passes", exercise, error.args[0])
+            yield not_measured(exercise, error.args[0])
             continue
         ours.append(mine)
         torchs.append(theirs)
@@ -135,14 +135,11 @@ def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs
         if "theirs" in found:
             torch_times[n] = found["theirs"]
             base = f"{times[n]:.3g} s / {torch_times[n]:.3g} s"
-            versus.append(at_most("passes", what, times[n] / torch_times[n], 1.0, "x", base))
+            versus.append(at_most(what, times[n] / torch_times[n], 1.0, "x", base))
         else:
-            versus.append(not_measured("passes", what, why))
-    if len(times) > 1:
-        seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
-        if len(torch_times) > 1:
-            seen += f"; torch's {exponent(torch_times):.3g}"
-        yield at_most("passes", f"{exercise}: growth, exponent of n", exponent(times), 1.1, "", seen)
+            versus.append(not_measured(what, why))
+    theirs_too = f"; torch's {exponent(torch_times):.3g}" if len(torch_times) > 1 else ""
+    yield from growth(exercise, times, 1.1, theirs_too)
     yield from versus
 
 
@@ -161,43 +158,44 @@ def equivalence(largest: int) -> Iterator[Figure | str]:
 
     found = interleave({"both": lambda: run_both, "equivalent": lambda: lambda: equivalent(before, after)}, rounds=7)
     base = f"{found['equivalent']:.3g} s / {found['both']:.3g} s"
-    what = "1,000 nodes: time / running both graphs once"
-    yield at_most("equivalent", what, found["equivalent"] / found["both"], 10, "x", base)
+    yield at_most("1,000 nodes: time / running both graphs once", found["equivalent"] / found["both"], 10, "x", base)
 
 
 # Part 3: starting up.
 
-DRAW = """
-import time
-import torch
-from passlab.fx.generate import random_graph
-gm = random_graph(0, size={size})
-start = time.perf_counter()
-from passlab import draw
-assert "<svg" in draw(gm).svg
-print(time.perf_counter() - start)
-"""
+
+def first_picture(size: int) -> Iterator[Figure]:
+    """Time the import of `draw` and a picture, in a fresh process that has imported torch."""
+    import torch  # noqa: F401
+
+    from passlab.fx.generate import random_graph
+
+    gm = random_graph(0, size=size)
+    begin = time.perf_counter()
+    from passlab import draw
+
+    assert "<svg" in draw(gm).svg
+    seconds = time.perf_counter() - begin
+    yield Figure(f"a picture of {size} nodes", f"{seconds:.3g} s", value=seconds)
 
 
-def _python(code: str) -> tuple[float, str]:
-    """Run `code` in a fresh interpreter; return its wall seconds and its output."""
-    start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip().split("\n")[-1])
-    return time.perf_counter() - start, done.stdout
+def _python(code: str) -> float:
+    """Run `code` in a fresh interpreter; return its wall seconds."""
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    return time.perf_counter() - begin
 
 
 def start(largest: int) -> Iterator[Figure | str]:
     """Time imports and the first picture, each in fresh processes."""
     lines = ("", "import passlab", "from passlab import check, hint, draw")
-    took = {line: min(_python(line)[0] for _ in range(5)) for line in lines}
+    took = {line: min(_python(line) for _ in range(5)) for line in lines}
     for line in lines[1:]:
         base = f"bare interpreter {took['']:.3g} s"
-        yield at_most("start", f"{line}, over a bare interpreter", took[line] - took[""], 0.3, " s", base)
+        yield at_most(f"{line}, over a bare interpreter", took[line] - took[""], 0.3, " s", base)
     for size, limit, what in ((100, 0.5, "first draw of 100 nodes"), (5_000, 3, "draw of 5,000 nodes")):
-        seconds = min(float(_python(DRAW.format(size=size))[1]) for _ in range(3))
-        yield at_most("start", what, seconds, limit, " s", "after import torch, fresh process, best of 3")
+        seconds = min(figure.value for _ in range(3) for figure in apart(first_picture, size))
+        yield at_most(what, seconds, limit, " s", "after import torch, fresh process, best of 3")
 
 
 # Part 4: the checks.
@@ -231,10 +229,10 @@ def checks(largest: int) -> Iterator[Figure | str]:
                 try:
                     first, best, ok = process.submit(_check, exercise.id).result()
                 except KeyError as error:
-                    yield not_measured("checks", exercise.id, error.args[0])
+                    yield not_measured(exercise.id, error.args[0])
                     continue
                 base = f"first time {first:.3g} s" + ("" if ok else ", reference not at full marks")
-                yield at_most("checks", exercise.id, best, CHECK_SECONDS[exercise.flavour], " s", base)
+                yield at_most(exercise.id, best, CHECK_SECONDS[exercise.flavour], " s", base)
 
 
 # Part 5: the tests, and how much there is to test.
@@ -247,4 +245,4 @@ def tests(largest: int) -> Iterator[Figure | str]:
     for name in listed.split():
         lines[name.split("/")[0]] += len((ROOT / name).read_text(encoding="utf-8").splitlines())
     base = ", ".join(f"{folder} {count:,}" for folder, count in lines.most_common())
-    yield Figure("tests", "lines of Python", f"{lines.total():,}", base)
+    yield Figure("lines of Python", f"{lines.total():,}", base)

@@ -55,24 +55,24 @@ def first_hour(largest: int) -> Iterator[Figure | str]:
         yield "make setup"
         setup = wait(clone, "setup")
         if not setup.ok:
-            yield not_measured("first-hour", "this part", f"make setup failed: {setup.last[:160]}")
+            yield not_measured("this part", f"make setup failed: {setup.last[:160]}")
             return
         again = wait(clone, "setup")
         base = f"again, with nothing to do: {again.seconds:.2g} s"
-        yield at_most("first-hour", "make setup, packages cached", setup.seconds, SETUP, " s", base)
+        yield at_most("make setup, packages cached", setup.seconds, SETUP, " s", base)
         yield "make grade"
         grade = wait(clone, "grade")
         yield "make grade, again"
         warm = wait(clone, "grade")
         base = f"again, with what was kept: {warm.seconds:.3g} s, first verdict {warm.first:.3g} s"
-        yield at_most("first-hour", "make grade, fresh clone", grade.seconds, GRADE, " s", base)
-        yield at_most("first-hour", "make grade, first verdict", grade.first, FIRST_VERDICT, " s", base)
+        yield at_most("make grade, fresh clone", grade.seconds, GRADE, " s", base)
+        yield at_most("make grade, first verdict", grade.first, FIRST_VERDICT, " s", base)
         yield "make quick"
         quick = wait(clone, "quick")
-        yield at_most("first-hour", "make quick", quick.seconds, QUICK, " s", quick.last)
+        yield at_most("make quick", quick.seconds, QUICK, " s", quick.last)
         yield "make test"
         test = wait(clone, "test")
-        yield at_most("first-hour", "make test", test.seconds, TEST, " s", test.last)
+        yield at_most("make test", test.seconds, TEST, " s", test.last)
         for name, result in (("grade", grade), ("quick", quick), ("test", test)):
             if not result.ok:
-                yield not_measured("first-hour", f"make {name}", f"it failed: {result.last[:160]}")
+                yield not_measured(f"make {name}", f"it failed: {result.last[:160]}")

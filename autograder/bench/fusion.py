@@ -1,30 +1,26 @@
 """`make bench`, part fusion: finding groups in large graphs, and the gain of a group as one kernel.
 
-    python -m autograder.bench.fusion chain    # one half, one figure per line as JSON; the part itself runs this
-
 Each half runs in a separate process, since a process can hold only one TVM and the exercise about groups uses Relay's.
 Candidates for the chain take turns, and ratios compare least times: other programs can only make a time longer.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from autograder.bench.course import SIZES, on
-from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleave, not_measured, tell
+from autograder.bench.figures import Figure, apart, at_most, growth, interleave, not_measured, versus
 
-PART = "fusion"
 #: CapabilityBasedPartitioner takes quadratic time, so it is measured on a graph of this many nodes.
 PARTITIONED = 3_000
 ELEMENTS, ROUNDS = 2**24, 9
 
 
 def fusion(largest: int) -> Iterator[Figure | str]:
-    for half in HALVES:
-        yield f"{half}: starting"
-        yield from apart(PART, "autograder.bench.fusion", half, str(largest))
+    for half in (grouping, chain):
+        yield f"{half.__name__}: starting"
+        yield from apart(half, largest)
 
 
 # Grouping
@@ -37,21 +33,17 @@ def grouping(largest: int) -> Iterator[Figure | str]:
     try:
         groups = reference("day04.groups")
     except KeyError as error:
-        yield not_measured(PART, "grouping", error.args[0])
+        yield not_measured("grouping", error.args[0])
         return
     times: dict[int, float] = {}
     for n in (n for n in SIZES if n <= largest):
         yield f"grouping {n:,} nodes"
         times[n] = interleave({"groups": on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
-    if len(times) > 1:
-        seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
-        yield at_most(PART, "grouping: growth, exponent of n", exponent(times), 1.2, "", seen)
+    yield from growth("grouping", times, 1.2)
     yield f"grouping {PARTITIONED:,} nodes, and torch's partitioner"
     gm = graph(PARTITIONED)
-    found = interleave({"groups": on(gm, groups), "partitioner": on(gm, partitions)}, 2)
-    ratio, base = found["partitioner"] / found["groups"], f"{found['groups']:.3g} s / {found['partitioner']:.3g} s"
-    what = f"grouping {PARTITIONED:,} nodes, times as fast as CapabilityBasedPartitioner"
-    yield at_least(PART, what, ratio, 20, "x", base)
+    seconds = interleave({"ours": on(gm, groups), "CapabilityBasedPartitioner": on(gm, partitions)}, 2)
+    yield versus(f"grouping {PARTITIONED:,} nodes", seconds, "ours", "CapabilityBasedPartitioner", 20)
 
 
 def graph(nodes: int) -> Any:
@@ -103,33 +95,11 @@ def chain(largest: int, elements: int = ELEMENTS) -> Iterator[Figure | str]:
         "a copy, memory given": lambda x: given.copy_(x),
     }
     off = float((one(x) - five(x)).abs().max())
-    yield at_most(PART, f"{name}: largest difference to torch", off, 1e-6, "")
+    yield at_most(f"{name}: largest difference to torch", off, 1e-6, "")
     yield f"{name}: timing"
     times = timed(candidates, x, repeats=ROUNDS)
-
-    def versus(mine: str, other: str) -> tuple[float, str]:
-        mine, other = times[mine].min, times[other].min
-        return other / mine, f"{mine * 1e3:.3g} ms / {other * 1e3:.3g} ms"
-
-    ratio, base = versus("one kernel", "torch eager")
-    yield at_least(PART, f"{name}: one kernel, times as fast as torch eager", ratio, 3, "x", base)
-    for given_memory in ("", ", memory given"):
-        ratio, base = versus(f"one kernel{given_memory}", f"a copy{given_memory}")
-        yield at_least(PART, f"{name}: bandwidth / that of a copy{given_memory}", ratio, 0.7, "x", base)
-    ratio, base = versus("one kernel", "torch.compile")
-    yield at_most(PART, f"{name}: time / torch.compile's", 1 / ratio, 1.1, "x", base)
-
-
-HALVES = {"grouping": grouping, "chain": chain}
-
-
-def main(half: str, largest: str = str(SIZES[-1])) -> None:
-    warnings.simplefilter("ignore")
-    for news in HALVES[half](int(largest)):
-        tell(news)
-
-
-if __name__ == "__main__":
-    import sys
-
-    main(*sys.argv[1:])
+    seconds = {candidate: times[candidate].min for candidate in candidates}
+    yield versus(name, seconds, "one kernel", "torch eager", 3)
+    yield versus(name, seconds, "one kernel", "a copy", 0.7)
+    yield versus(name, seconds, "one kernel, memory given", "a copy, memory given", 0.7)
+    yield versus(name, seconds, "one kernel", "torch.compile", 0.9)

@@ -1,7 +1,5 @@
 """`make bench`, part fusion-cost: how often the cost model of day 4 chooses the faster side.
 
-    python -m autograder.bench.fusion_cost      # in this process, one figure per line as JSON; the part runs this
-
 The exercise's kinds of choices, six times with drawn sizes, and others that it leaves out because they are close
 or depend on something that the model has no term for. Both sides of a choice are built and timed in the same run; if
 they differ by less than a factor of 1.2, either choice is right and it is not counted.
@@ -10,19 +8,17 @@ they differ by less than a factor of 1.2, either choice is right and it is not c
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_least, tell
+from autograder.bench.figures import Figure, apart, at_least
 
-PART = "fusion-cost"
 SEEDS = range(6)
 
 
 def fusion_cost(largest: int) -> Iterator[Figure | str]:
     yield "to fuse or not: starting"
-    yield from apart(PART, "autograder.bench.fusion_cost")
+    yield from apart(figures)
 
 
 def figures() -> Iterator[Figure | str]:
@@ -42,11 +38,11 @@ def figures() -> Iterator[Figure | str]:
             right += not both.wrong(guess)
     wins = sum(gain > 1 for gain in clear)
     said = f"{right} of {len(clear)}; {len(choices) - len(clear)} of {len(choices)} choices too close to count"
-    yield at_least(PART, "cost model: share of choices that are right", right / len(clear), 0.9, "", said)
+    yield at_least("cost model: share of choices that are right", right / len(clear), 0.9, "", said)
     least = min(max(gain, 1 / gain) for gain in clear)
     said = f"fusing wins {wins} times, by {max(clear):.3g}x at most, and loses {len(clear) - wins} times"
     what = "sides of the choices that count: least and largest factor"
-    yield Figure(PART, what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", said)
+    yield Figure(what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", said)
 
 
 def others() -> list[Any]:
@@ -75,9 +71,3 @@ def others() -> list[Any]:
         Situation("what a sum reads", summed, ((64, 1024), (64, 1024))),
         Situation("what follows a thick product", epilogue, ((128, 256), (256, 128))),
     ]
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    for news in figures():
-        tell(news)

@@ -4,7 +4,7 @@ Part class grades the sample class three times: all cells without cached builds,
 graded; and the same again with the cached builds of the second time. Parts grading and load measure the engine against
 stock nbgrader, on the same submissions in the same run.
 
-Their class belongs to the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
+Their class belongs to the small torch.fx course in `autograder/toys/tiny_fx.py`: one notebook, six graded cells that
 take about a tenth of a second, answers right, right in another way, and wrong.
 """
 
@@ -27,52 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.source import ROOT
+from autograder.bench import drivers
+from autograder.bench.drivers import answer, command
 from autograder.bench.figures import Figure, at_least, at_most
+from autograder.toys import tiny, tiny_fx
 from passlab.building import cache
-from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
-
-#: Runs in the small course: grades the class repeatedly and prints the measurements.
-DRIVER = """
-import itertools, json, psutil, sys, time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from autograder import engine
-from autograder.authoring import source
-from autograder.grading import intake
-from autograder.engine import engine as module
-from autograder.authoring.notebooks import source_notebook
-
-order = json.loads(sys.stdin.read())
-def job(path):
-    nb, authored = intake.read(path), source_notebook("day00", "fx")
-    intake.repair(nb, authored)
-    return intake.job(nb, authored, path.parts[-3], "day00", "fx", 5)
-if order["unsafe"]:
-    module.sandbox.missing = lambda: ["measured without the sandbox"]
-jobs = [job(Path(path)) for path in order["paths"]]
-start = time.perf_counter()
-with module.Engine(order["jobs"], order["unsafe"]) as engine:
-    with ThreadPoolExecutor(order["jobs"]) as pool:
-        list(pool.map(engine.grade, jobs[: order["jobs"]]))
-        begun = time.perf_counter()
-        results = list(pool.map(engine.grade, itertools.islice(itertools.cycle(jobs), order["n"])))
-        took = time.perf_counter() - begun
-    # Results include the workers' CPU time; of the other processes only the verifier has children besides workers.
-    used = sum(result.cpu_seconds for result in results)
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        times = process.cpu_times()
-        used += times.user + times.system
-        if "autograder.engine.verifier.process" in process.cmdline():
-            used += times.children_user + times.children_system
-print(json.dumps({
-    "start": begun - start, "took": took, "cpu": used,
-    "peak": sorted(result.peak_mib for result in results)[len(results) // 2],
-    "seconds": min(result.seconds for result in results),
-    "points": {r.learner: [v.points for v in r.verdicts.values()] for r in results},
-}))
-"""
 
 #: Settings of stock nbgrader: its own executor and preprocessors, none of this course.
 STOCK = """
@@ -108,7 +69,7 @@ def _answers(learner: int) -> dict[str, str]:
     }
 
 
-def _course(folder: Path, learners: int) -> Path:
+def small_course(folder: Path, learners: int) -> Path:
     course = tiny_fx.make(folder / "course")
     built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     if built.returncode:
@@ -120,11 +81,7 @@ def _course(folder: Path, learners: int) -> Path:
 
 def _drive(course: Path, n: int, jobs: int = 2, unsafe: bool = False, only: str = "*") -> dict[str, Any]:
     paths = [str(path) for path in sorted((course / "class").glob(f"{only}/*/*.ipynb"))]
-    order = json.dumps({"paths": paths, "n": n, "jobs": jobs, "unsafe": unsafe})
-    done = tiny.run(course, "-c", DRIVER, input=order)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip().split("\n")[-1])
-    return json.loads(done.stdout)
+    return answer(tiny.run(course, *command(drivers.grade, paths, n, jobs, unsafe)))
 
 
 def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
@@ -143,19 +100,11 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
     begin = time.perf_counter()
     done = tiny.run(course, *plain, "autograde", "day00", **tools)
     took = time.perf_counter() - begin
-    code = (
-        "from nbgrader.api import Gradebook; import json, sys\n"
-        "with Gradebook(sys.argv[1], 'stock') as book:\n"
-        "    print(json.dumps({s.student_id: {g.name: g.score for n in s.notebooks for g in n.grades}"
-        " for s in book.assignment_submissions('day00')}))"
-    )
-    read = tiny.run(course, "-c", code, f"sqlite:///{course}/stock/gradebook.db", **tools)
-    if done.returncode or read.returncode:
-        raise RuntimeError((done.stderr + read.stderr).strip().split("\n")[-1])
-    points = {
-        learner: [found[f"{name}-check"] for name in tiny_fx.QUESTIONS]
-        for learner, found in json.loads(read.stdout).items()
-    }
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().split("\n")[-1])
+    database = f"sqlite:///{course}/stock/gradebook.db"
+    scores = answer(tiny.run(course, *command(drivers.stock_points, database), **tools))
+    points = {who: [row[f"{name}-check"] for name in tiny_fx.QUESTIONS] for who, row in scores.items()}
     return took / CLASS, points
 
 
@@ -182,7 +131,7 @@ def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list
 def grading(largest: int) -> Iterator[Any]:
     """Measure the engine on a class, against stock nbgrader on 18 of its submissions."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
-        course = _course(Path(scratch), SEVERAL)
+        course = small_course(Path(scratch), SEVERAL)
         yield "the engine, 20 and 140 notebooks"
         few, many = _drive(course, 20), _drive(course, 140)
         cpu = (many["cpu"] - few["cpu"]) / 120
@@ -201,17 +150,11 @@ def grading(largest: int) -> Iterator[Any]:
 
         base = f"stock nbgrader {stock:.3g} s each"
         yield at_least(
-            "grading",
-            "submissions per minute, over stock nbgrader",
-            stock / each,
-            25,
-            "x",
-            f"{base}, engine {each:.3g} s",
+            "submissions per minute, over stock nbgrader", stock / each, 25, "x", f"{base}, engine {each:.3g} s"
         )
-        yield at_most("grading", "CPU of all processes, per submission", cpu, 0.15, " s", base)
+        yield at_most("CPU of all processes, per submission", cpu, 0.15, " s", base)
         with_all = whole / SEVERAL
         yield at_least(
-            "grading",
             f"with feedback, gradebook, report and start, {SEVERAL} submissions",
             stock / with_all,
             8,
@@ -220,22 +163,13 @@ def grading(largest: int) -> Iterator[Any]:
         )
         cost = 1000 * (alone["took"] - bare["took"]) / 60
         one = f"one at a time {1000 * alone['took'] / 60:.3g} ms, without sandbox {1000 * bare['took'] / 60:.3g} ms"
-        yield at_most("grading", "the sandbox, per submission", cost, 30, " ms", one)
-        yield at_most(
-            "grading", "a loop that swallows interrupts, over its limit", loop, 0.2, " s", f"limit {limit:g} s"
-        )
-        yield at_most("grading", "start of a run, until the first results", few["start"], 10, " s")
-        yield at_most(
-            "grading", "memory of a worker above its warm parent", many["peak"], 150, " MiB", "median of the peaks"
-        )
+        yield at_most("the sandbox, per submission", cost, 30, " ms", one)
+        yield at_most("a loop that swallows interrupts, over its limit", loop, 0.2, " s", f"limit {limit:g} s")
+        yield at_most("start of a run, until the first results", few["start"], 10, " s")
+        yield at_most("memory of a worker above its warm parent", many["peak"], 150, " MiB", "median of the peaks")
         same = sum(many["points"][learner] == given for learner, given in points.items())
         yield at_least(
-            "grading",
-            "submissions with the same points as stock nbgrader",
-            100 * same / CLASS,
-            100,
-            " %",
-            f"{CLASS} of them",
+            "submissions with the same points as stock nbgrader", 100 * same / CLASS, 100, " %", f"{CLASS} of them"
         )
 
 
@@ -307,26 +241,26 @@ def sample_class(largest: int) -> Iterator[Any]:
     cores = f"{os.cpu_count()} cores"
     days = len({assignment for _, assignment in cold.took})
     base = f"{days} days; all run {baseline.seconds:.3g} s"
-    yield at_most("class", "grading the sample class", cold.seconds, WHOLE, " s", base)
-    yield Figure("class", "the same, faster than with all run", f"{baseline.seconds / cold.seconds:.3g}x", cores)
-    yield Figure("class", "the same, with the builds of the last time", f"{warm.seconds:.3g} s", cores)
-    yield at_most("class", "until the first verdict", cold.first, FIRST, " s", f"all run {baseline.first:.3g} s")
+    yield at_most("grading the sample class", cold.seconds, WHOLE, " s", base)
+    yield Figure("the same, faster than with all run", f"{baseline.seconds / cold.seconds:.3g}x", cores)
+    yield Figure("the same, with the builds of the last time", f"{warm.seconds:.3g} s", cores)
+    yield at_most("until the first verdict", cold.first, FIRST, " s", f"all run {baseline.first:.3g} s")
     for (learner, assignment), seconds in sorted(cold.took.items()):
         base = f"all run {baseline.took.get((learner, assignment), 0.0):.3g} s"
         if learner == "perfect" and assignment in PERFECT:
-            yield at_most("class", f"{assignment}, perfect", seconds, PERFECT[assignment], " s", base)
+            yield at_most(f"{assignment}, perfect", seconds, PERFECT[assignment], " s", base)
         if learner == "endless-loop":
             quick = cold.took.get(("perfect", assignment), 0.0)
             limits = sum(s for (name, who), s in cold.questions.items() if _never_ends(name, who, assignment, cold))
             over = seconds - quick - limits
             base = f"limit {limits:.3g} s; {base}"
-            yield at_most("class", f"{assignment}, an endless loop over its limit", over, 1, " s", base)
+            yield at_most(f"{assignment}, an endless loop over its limit", over, 1, " s", base)
     differ = sum(cold.points[key] != points for key, points in baseline.points.items())
     of = f"{len(cold.points)} of them"
-    yield at_most("class", "submissions with other points than with all run", differ, 0, "", of)
+    yield at_most("submissions with other points than with all run", differ, 0, "", of)
     slow = sorted(cold.questions.items(), key=lambda item: -item[1])
     for (name, learner), seconds in [item for item in slow if item[0][1] == "perfect"][:10]:
-        yield Figure("class", f"slow: {name}", f"{seconds:.3g} s", f"the answer of {learner}, all cases")
+        yield Figure(f"slow: {name}", f"{seconds:.3g} s", f"the answer of {learner}, all cases")
 
 
 def _never_ends(question: str, learner: str, assignment: str, graded: _Grading) -> bool:
@@ -339,7 +273,7 @@ def load(largest: int) -> Iterator[Any]:
     """Grade a thousand submissions in one run: none may be lost, and the grader's memory must not grow."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         yield f"writing {LOAD} submissions"
-        course = _course(Path(scratch), LOAD)
+        course = small_course(Path(scratch), LOAD)
         yield f"grading {LOAD} submissions"
         took, sizes = _command(course, "autograder/run")
         with (course / "autograder/run/grades.csv").open(newline="") as lines:
@@ -347,10 +281,10 @@ def load(largest: int) -> Iterator[Any]:
         early = max(size for done, size in sizes if LOAD // 10 <= done < LOAD // 5)
         late = max(size for done, size in sizes if 9 * LOAD // 10 <= done < LOAD)
         at_end = max(size for _, size in sizes)
-        yield Figure("load", f"{LOAD} submissions, per minute", f"{60 * LOAD / took:.3g}", f"{took:.0f} s in all")
+        yield Figure(f"{LOAD} submissions, per minute", f"{60 * LOAD / took:.3g}", f"{took:.0f} s in all")
         yield at_most(
-            "load", "the grader's memory at 90 %, over that at 10 to 20 %", late / early, 1.15, "x", f"{early:.0f} MiB"
+            "the grader's memory at 90 %, over that at 10 to 20 %", late / early, 1.15, "x", f"{early:.0f} MiB"
         )
-        yield Figure("load", "the grader's memory, with the report at the end", f"{at_end:.0f} MiB", f"{late:.0f} MiB")
+        yield Figure("the grader's memory, with the report at the end", f"{at_end:.0f} MiB", f"{late:.0f} MiB")
         lost = LOAD * len(tiny_fx.QUESTIONS) - rows
-        yield at_most("load", "scores lost", lost, 0, "", f"{rows} scores")
+        yield at_most("scores lost", lost, 0, "", f"{rows} scores")

@@ -6,7 +6,6 @@ The hub runs on a copy of /etc, as in the tests, so that no account is left; tha
 from __future__ import annotations
 
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -16,65 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.source import ROOT
+from autograder.bench import drivers
+from autograder.bench.drivers import answer, command
 from autograder.bench.figures import Figure, at_most, not_measured
-from tests.support import hubs, tiny
+from autograder.toys import hubs, tiny
 
 LEARNERS, SERVERS = 30, 6
 #: GB for the idle learners, and minutes until all have feedback.
 MEMORY, FEEDBACK = 3.0, 5.0
 
-#: Runs where accounts may be made: LEARNERS submissions of day 1, from the exchange to released feedback.
-CLASS = """
-import json, os, shutil, subprocess, sys, time
-from datetime import datetime, UTC
-from pathlib import Path
-from autograder.authoring import samples, source
-from autograder.hub import accounts
 
-learners = [f"learner{n:02}" for n in range(int(sys.argv[1]))]
-accounts.enter([(name, "") for name in learners])
-samples.build()
-perfect = source.COURSE / samples.FOLDER / "perfect/day01"
-inbound = accounts.folder() / "exchange/passlab/inbound"
-for name in learners:
-    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
-    at = shutil.copytree(perfect, inbound / f"{name}+day01+{now}+x")
-    (at / "timestamp.txt").write_text(now)
-    (at / "submission_secret.txt").write_text(name)
-    for path in (at, *at.iterdir()):
-        shutil.chown(path, name, name)
-
-def run(*words):
-    begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
-    return time.perf_counter() - begin
-
-run_folder = os.environ["PASSLAB_RUN"]
-took = {"collect": run("nbgrader", "collect", "day01")}
-took["grade"] = run("passlab.cli", "grade", f"{run_folder}/submitted", "--assignment", "day01")
-took["release"] = run("nbgrader", "release_feedback", "day01")
-released = len(list((accounts.folder() / "exchange/passlab/feedback").iterdir()))
-missing = len(learners) * len(list(perfect.glob("*.ipynb"))) - released
-print("\\n" + json.dumps({"took": took, "missing": missing}))
-"""
-
-#: Runs the notebooks of a day as a learner who has solved them would, and prints what that took.
-DAY = """
-import json, resource, sys, nbformat
-from nbclient import NotebookClient
-for path in sys.argv[1:]:
-    NotebookClient(nbformat.read(path, 4), timeout=1200, allow_errors=True).execute()
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print("\\n" + json.dumps({"memory": used.ru_maxrss / 2**20, "seconds": used.ru_utime + used.ru_stime}))
-"""
-
-
-def _last(command: list[str], **options: Any) -> dict:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
-    if done.returncode:
-        raise RuntimeError(*done.stderr.strip().splitlines()[-1:])
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def _run(words: list[str], **options: Any) -> dict:
+    return answer(subprocess.run(words, cwd=ROOT, capture_output=True, text=True, **options))
 
 
 def _own_memory(server: str) -> list[float]:
@@ -94,7 +46,7 @@ def _own_memory(server: str) -> list[float]:
 def _idle(scratch: Path) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    from tests.support.browser import QUIET, chromium
+    from autograder.toys.browser import QUIET, chromium
 
     course = tiny.make(scratch / "course")
     subprocess.run([sys.executable, "-m", "autograder.authoring.notebooks"], cwd=course, env=tiny.environment(course))
@@ -114,7 +66,6 @@ def _idle(scratch: Path) -> Iterator[Any]:
         base = sum(_own_memory("jupyterhub")) + sum(_own_memory("--api-ip"))
     each = sum(sizes) / len(sizes)
     yield at_most(
-        "hub",
         f"memory of {LEARNERS} idle learners, from {len(sizes)} who opened JupyterLab",
         LEARNERS * each / 1024,
         MEMORY,
@@ -132,16 +83,17 @@ def hub(largest: int) -> Iterator[Any]:
         with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
             env = os.environ | {"PASSLAB_HUB": f"{scratch}/hub", "PASSLAB_EXCHANGE": f"{scratch}/hub/exchange"}
             env |= {"PASSLAB_RUN": f"{scratch}/run"}
-            told = _last([*hubs.sealed(Path(scratch)), sys.executable, "-c", CLASS, str(LEARNERS)], env=env)
+            words = [*hubs.sealed(Path(scratch)), sys.executable, *command(drivers.submissions, LEARNERS)]
+            told = _run(words, env=env)
         took = told["took"]
         parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
         what = f"day 1, {LEARNERS} learners: from the exchange to released feedback"
-        yield at_most("hub", what, sum(took.values()) / 60, FEEDBACK, " min", f"{parts}; {os.cpu_count()} cores")
-        yield at_most("hub", "notebooks without feedback", told["missing"], 0, "", f"{LEARNERS} learners")
+        yield at_most(what, sum(took.values()) / 60, FEEDBACK, " min", f"{parts}; {os.cpu_count()} cores")
+        yield at_most("notebooks without feedback", told["missing"], 0, "", f"{LEARNERS} learners")
     else:
-        yield not_measured("hub", "idle learners, and feedback for a class", "it takes root, which makes system users")
+        yield not_measured("idle learners, and feedback for a class", "it takes root, which makes system users")
     for day in sorted((ROOT / "solutions").glob("day*")):
         yield f"the notebooks of {day.name}"
-        used = _last([sys.executable, "-c", DAY, *sorted(map(str, day.glob("*.ipynb")))])
+        used = _run([sys.executable, *command(drivers.notebooks, sorted(map(str, day.glob("*.ipynb"))))])
         details = f"{used['seconds']:.0f} s of CPU"
-        yield Figure("hub", f"{day.name}: largest process of its solved notebooks", f"{used['memory']:.2g} GB", details)
+        yield Figure(f"{day.name}: largest process of its solved notebooks", f"{used['memory']:.2g} GB", details)

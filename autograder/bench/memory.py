@@ -1,7 +1,5 @@
 """`make bench`, part memory: arenas over the lower bound, on the zoo and on MiniMalloc's instances, with peers.
 
-    python -m autograder.bench.memory relax            # TVM's planner, in a process of its own
-
 A ratio of 1 cannot be bettered. CP-SAT gets as many seconds of wall time as the search gets of CPU time, and is only
 asked whether the bound can be reached.
 """
@@ -9,15 +7,11 @@ asked whether the bound can be reached.
 from __future__ import annotations
 
 import random
-import sys
-import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_most, exponent, not_measured, tell
+from autograder.bench.figures import Figure, apart, at_most, cpu, growth, not_measured
 
-PART = "memory"
 SECONDS = 10.0
 ALIGNMENT = 64
 
@@ -25,10 +19,10 @@ ALIGNMENT = 64
 def memory(largest: int) -> Iterator[Figure | str]:
     yield from models()
     yield from minimalloc()
-    yield from growth(min(largest, 10_000))
+    yield from first_fit_growth(min(largest, 10_000))
     yield from planning(min(largest, 10_000))
     for flavour in ("relax", "relay"):
-        yield from apart(PART, "autograder.bench.memory", flavour)
+        yield from apart(peers, flavour)
 
 
 def models() -> Iterator[Figure | str]:
@@ -53,10 +47,10 @@ def models() -> Iterator[Figure | str]:
             mine = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
             by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least
             base = f"largest first {by_size:.3f}; bound {least:,} B"
-            yield at_most(PART, f"{name}, {how}: arena / lower bound", mine, 1.02, "", base)
+            yield at_most(f"{name}, {how}: arena / lower bound", mine, 1.02, "", base)
             equal.append(bit_equal(run(gm, planned(gm, *inputs), *inputs), gm(*inputs)))
     seen = f"{sum(equal)} of {len(equal)}"
-    yield Figure(PART, "zoo programs bit-equal in an arena", seen, target="all", held=all(equal), value=sum(equal))
+    yield Figure("zoo programs bit-equal in an arena", seen, target="all", held=all(equal), value=sum(equal))
 
 
 def minimalloc() -> Iterator[Figure | str]:
@@ -71,23 +65,19 @@ def minimalloc() -> Iterator[Figure | str]:
         yield f"MiniMalloc's {letter}: searching"
         buffers = instance(letter)
         least = lower_bound(buffers)
-        start = time.process_time()
-        arena = height(buffers, search(buffers, seconds=SECONDS))
-        took = time.process_time() - start
+        arena, took = cpu(lambda buffers=buffers: height(buffers, search(buffers, seconds=SECONDS)), 1)
         fits = exact(buffers, seconds=SECONDS, within=least)
         greedy = min(height(buffers, first_fit(buffers, key)) for key in ORDERS.values())
         ratios.append(arena / least)
         solved += arena <= SOLVABLE
         by_solver += fits.arena is not None and fits.arena <= SOLVABLE
         base = f"{took:.1f} s; best of four orders {greedy / least:.3f}; CP-SAT, asked for the bound: {fits.status}"
-        yield at_most(PART, f"MiniMalloc's {letter}: arena / lower bound", arena / least, 1.15, "", base)
-    yield at_most(PART, "MiniMalloc: mean of arena / lower bound", sum(ratios) / len(ratios), 1.10, "")
-    yield Figure(
-        PART, "MiniMalloc: solved in 1,048,576 B", f"{solved} of 11", f"CP-SAT {by_solver} of 11", value=solved
-    )
+        yield at_most(f"MiniMalloc's {letter}: arena / lower bound", arena / least, 1.15, "", base)
+    yield at_most("MiniMalloc: mean of arena / lower bound", sum(ratios) / len(ratios), 1.10, "")
+    yield Figure("MiniMalloc: solved in 1,048,576 B", f"{solved} of 11", f"CP-SAT {by_solver} of 11", value=solved)
 
 
-def growth(largest: int) -> Iterator[Figure | str]:
+def first_fit_growth(largest: int) -> Iterator[Figure | str]:
     """CPU time of first fit by size, on buffers that live for a few steps, as in a deep network."""
     from passlab.memory.allocate import first_fit
     from passlab.memory.buffers import Buffer
@@ -99,15 +89,9 @@ def growth(largest: int) -> Iterator[Figure | str]:
         for i in range(count):
             lasts = rng.choice((2, 2, 2, 3, 5, 40))
             buffers.append(Buffer(f"b{i}", i, i + lasts, rng.randrange(1, 1 << 20)))
-        times[count] = min(_took(first_fit, buffers) for _ in range(3))
-    yield at_most(PART, f"first fit, {largest:,} buffers: CPU time", times[largest], 2, " s")
-    yield at_most(PART, "first fit: exponent of its growth", exponent(times), 1.3, "")
-
-
-def _took(planner: Any, given: Any) -> float:
-    start = time.process_time()
-    planner(given)
-    return time.process_time() - start
+        times[count] = cpu(lambda buffers=buffers: first_fit(buffers)).seconds
+    yield at_most(f"first fit, {largest:,} buffers: CPU time", times[largest], 2, " s")
+    yield from growth("first fit", times, 1.3)
 
 
 def planning(largest: int) -> Iterator[Figure | str]:
@@ -130,10 +114,9 @@ def planning(largest: int) -> Iterator[Figure | str]:
         times = {}
         for count in (largest // 8, largest // 4, largest // 2, largest):
             gm = additions(count, reach)
-            times[count] = min(_took(plan, gm) for _ in range(3))
-        base = ", ".join(f"{seconds:.2g} s" for seconds in times.values())
-        yield at_most(PART, f"planning {kind} of {largest:,} buffers, all of it: CPU time", times[largest], 2, " s")
-        yield at_most(PART, f"planning {kind}, all of it: exponent of its growth", exponent(times), 1.3, "", base)
+            times[count] = cpu(lambda gm=gm: plan(gm)).seconds
+        yield at_most(f"planning {kind} of {largest:,} buffers, all of it: CPU time", times[largest], 2, " s")
+        yield from growth(f"planning {kind}, all of it", times, 1.3)
 
 
 def additions(count: int, reach: int | None = None) -> Any:
@@ -167,19 +150,9 @@ def peers(flavour: str) -> Iterator[Figure | str]:
         try:
             theirs = allocations(importer(row.build(), *row.inputs()), planned=True)
         except Exception as error:
-            yield not_measured(PART, what, str(error).strip().splitlines()[0][:120])
+            yield not_measured(what, str(error).strip().splitlines()[0][:120])
             continue
         buffers = liveness(torch.fx.symbolic_trace(row.build()), *row.inputs())
         mine = height(buffers, search(buffers, ALIGNMENT, seconds=2))
         ratio = f"{theirs.bytes / mine:.2f} times ours, {mine:,} B"
-        yield Figure(PART, what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / mine)
-
-
-def main() -> None:
-    warnings.simplefilter("ignore")
-    for news in peers(sys.argv[-1]):
-        tell(news)
-
-
-if __name__ == "__main__":
-    main()
+        yield Figure(what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / mine)

@@ -6,13 +6,10 @@ Nothing here is timed but the simulation of a cache: all other figures are count
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from autograder.bench.figures import Figure, at_least, at_most, not_measured
-
-PART = "memory-more"
+from autograder.bench.figures import Figure, at_least, at_most, cpu, not_measured
 
 
 def memory_more(largest: int) -> Iterator[Figure | str]:
@@ -73,15 +70,15 @@ def orders() -> Iterator[Figure | str]:
             tasks = tasks_from(row.build(), row.inputs())
             found, given = best_order(tasks), peak(tasks, [task.name for task in tasks])
             count += 1
-            proved += found.peak == found.bound
+            proved += found.peak == found.lower_bound
             shares.append(found.peak / given)
-            if found.peak < given or found.peak > found.bound:
+            if found.peak < given or found.peak > found.lower_bound:
                 seen = f"{found.peak / given:.3f} of torch's"
-                told = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.bound:,}"
-                yield Figure(PART, f"order, {name}, {kind}: peak", seen, told, value=found.peak / given)
-    yield at_least(PART, "order: zoo graphs whose peak is proved the lowest", proved, count - 2, "", f"of {count}")
+                told = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.lower_bound:,}"
+                yield Figure(f"order, {name}, {kind}: peak", seen, told, value=found.peak / given)
+    yield at_least("order: zoo graphs whose peak is proved the lowest", proved, count - 2, "", f"of {count}")
     mean = sum(shares) / len(shares)
-    yield at_most(PART, "order: peak over that of torch's order, mean of the zoo's graphs", mean, 1, "", "")
+    yield at_most("order: peak over that of torch's order, mean of the zoo's graphs", mean, 1, "", "")
 
 
 # ---------------------------------------------------------------------------------------------------- remat
@@ -131,12 +128,12 @@ def rematerialisation() -> Iterator[Figure | str]:
                     ratios[name].append(work(tasks, mine) / work(tasks, best))
     found = ratios["by search"]
     told = f"{graphs} graphs of up to {most} tasks, three budgets each; {len(found)} of {possible} budgets kept"
-    yield at_most(PART, "remat: work over the optimum, the worst", max(found), 1.1, "", told)
-    yield at_least(PART, "remat: budgets kept, of those that can be", len(found) / possible, 1, "", "")
+    yield at_most("remat: work over the optimum, the worst", max(found), 1.1, "", told)
+    yield at_least("remat: budgets kept, of those that can be", len(found) / possible, 1, "", "")
     found = ratios["greedily"]
     told = f"worst {max(found):.3f}; {len(found)} of {possible} budgets kept"
     mean = sum(found) / len(found)
-    yield at_most(PART, "remat: greedy alone, work over the optimum, mean", mean, 1.1, "", told)
+    yield at_most("remat: greedy alone, work over the optimum, mean", mean, 1.1, "", told)
 
 
 # ---------------------------------------------------------------------------------------------------- layout
@@ -161,9 +158,9 @@ def layouts() -> Iterator[Figure | str]:
             factors.append(problem.seconds(choose(problem)) / best)
         else:
             off += abs(problem.seconds(tree(problem)) - best) > 1e-9 * best
-    yield at_most(PART, "layout: trees on which dynamic programming misses brute force", off, 0, "", "of 200")
+    yield at_most("layout: trees on which dynamic programming misses brute force", off, 0, "", "of 200")
     told = f"{sum(f < 1 + 1e-9 for f in factors)} of {len(factors)} are the best"
-    yield at_most(PART, "layout: graphs, time over the best, the worst", max(factors), 1.1, "", told)
+    yield at_most("layout: graphs, time over the best, the worst", max(factors), 1.1, "", told)
 
 
 # ---------------------------------------------------------------------------------------------------- caches
@@ -193,7 +190,7 @@ def caches() -> Iterator[Figure | str]:
     from passlab.memory.cache import Cache, misses
 
     if said := cachegrind.missing():
-        yield not_measured(PART, "cachegrind's misses", said)
+        yield not_measured("cachegrind's misses", said)
     else:
         worst: tuple[float, str] = (0.0, "")
         for cache in (Cache(64, 8, 64), Cache(16, 2, 32)):
@@ -204,12 +201,8 @@ def caches() -> Iterator[Figure | str]:
                     counted = cachegrind.counted(nest, order, cache)
                     told = f"{name} {order}, {cache.bytes} bytes: {expected:,} predicted, {counted:,} counted"
                     worst = max(worst, (abs(expected / counted - 1), told))
-        yield at_most(
-            PART, "cache: misses predicted, off from cachegrind's, the worst", worst[0] * 100, 2, " %", worst[1]
-        )
+        yield at_most("cache: misses predicted, off from cachegrind's, the worst", worst[0] * 100, 2, " %", worst[1])
     nest, _ = nests()["matmul"]
     stream = nest.addresses("ijk")
-    start = time.process_time()
-    misses(stream, nest.size, Cache())
-    rate = len(stream) / (time.process_time() - start) / 1e6
-    yield at_least(PART, "cache: accesses simulated in a second, millions", rate, 1, "", "matmul, 32 KiB, 8 ways")
+    rate = len(stream) / cpu(lambda: misses(stream, nest.size, Cache()), 1).seconds / 1e6
+    yield at_least("cache: accesses simulated in a second, millions", rate, 1, "", "matmul, 32 KiB, 8 ways")

@@ -1,7 +1,5 @@
 """`make bench`, part polyhedral: isl schedules, compiled through TensorIR, against the loops as written.
 
-    python -m autograder.bench.polyhedral      # in this process, one figure per line as JSON; the part runs this
-
 TVM gets a separate process, since a process can hold only one. Candidates take turns, and the least time of each
 counts. On a busy machine the second core gains nothing: repeat the part.
 """
@@ -9,19 +7,17 @@ counts. On a busy machine the second core gains nothing: repeat the part.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_least, at_most, tell
+from autograder.bench.figures import Figure, apart, at_most, versus
 
-PART = "polyhedral"
 ROUNDS = 5
 
 
 def polyhedral(largest: int) -> Iterator[Figure | str]:
     yield "schedules of isl: starting"
-    yield from apart(PART, "autograder.bench.polyhedral")
+    yield from apart(figures)
 
 
 def figures() -> Iterator[Figure | str]:
@@ -50,7 +46,7 @@ def matmul() -> Iterator[Figure | str]:
     times, found = least(candidates, arrays, 3)
     wanted = arrays["A"] @ arrays["B"]
     off = float(np.abs(found["tiled"]["C"] - wanted).max() / wanted.max())
-    yield at_most(PART, "matmul 1024³, tiled: largest difference to NumPy / largest", off, 1e-5, "")
+    yield at_most("matmul 1024³, tiled: largest difference to NumPy / largest", off, 1e-5, "")
     yield versus("matmul 1024³", times, "tiled", "the naive nest", 15)
     yield versus("matmul 1024³", times, "i, k, j", "the naive nest")
 
@@ -74,7 +70,7 @@ def jacobi() -> Iterator[Figure | str]:
     yield "jacobi: timing"
     times, found = least(candidates, arrays, ROUNDS)
     same = np.array_equal(found["the plain loop"]["A"], found["skewed, tiled, parallel"]["A"])
-    yield Figure(PART, "jacobi: equal to the plain loop, bit by bit", str(same), "", "True", same)
+    yield Figure("jacobi: equal to the plain loop, bit by bit", str(same), "", "True", same)
     yield versus("jacobi, 64 × 8 M", times, "skewed, tiled, parallel", "the plain loop", 2)
     yield versus("jacobi, 64 × 8 M", times, "skewed and tiled", "the plain loop")
 
@@ -101,21 +97,3 @@ def least(candidates: dict, arrays: dict, rounds: int) -> tuple[dict[str, float]
             times[name] = min(times.get(name, float("inf")), time.perf_counter() - start)
             found.setdefault(name, {array: tensor.numpy() for array, tensor in tensors.items()})
     return times, found
-
-
-def versus(name: str, times: dict[str, float], mine: str, other: str, target: float | None = None) -> Figure:
-    ratio, base = times[other] / times[mine], f"{times[mine] * 1e3:.3g} ms / {times[other] * 1e3:.3g} ms"
-    what = f"{name}: {mine}, times as fast as {other}"
-    if target is None:
-        return Figure(PART, what, f"{ratio:.3g}x", base, value=ratio)
-    return at_least(PART, what, ratio, target, "x", base)
-
-
-def main() -> None:
-    warnings.simplefilter("ignore")
-    for news in figures():
-        tell(news)
-
-
-if __name__ == "__main__":
-    main()

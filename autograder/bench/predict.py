@@ -15,7 +15,6 @@ from torch import fx
 from autograder.bench.figures import Figure, at_least, at_most
 from passlab import models, trace
 
-PART = "predict"
 #: Networks that are timed now → the shapes of their inputs, and how many drawn ones to learn from.
 SMALL = {
     "mlp": (64, 16),
@@ -42,9 +41,7 @@ def times() -> Iterator[Figure | str]:
 
     rows, machine, noise = load(), load_machine(), load_noise()
     what = "the same operators, measured twice: median difference"
-    yield Figure(
-        PART, what, f"{noise:.1%}", f"least times of two halves of the visits; {len(rows)} operators", value=noise
-    )
+    yield Figure(what, f"{noise:.1%}", f"least times of two halves of the visits; {len(rows)} operators", value=noise)
     yield "fitting, each time without one network"
     found = unseen(rows, machine)
     for name in SIZES:
@@ -53,13 +50,13 @@ def times() -> Iterator[Figure | str]:
         fitted, alone = score([found[row] for row in mine], true), score(roofline(mine, machine), true)
         twins = sum(row.model != name for row in rows) - len(without(rows, mine))
         base = f"roofline alone: {alone}; fitted without them and {twins} equal ones of other networks"
-        yield Figure(PART, f"{name}, not seen: {len(mine)} operators", str(fitted), base)
+        yield Figure(f"{name}, not seen: {len(mine)} operators", str(fitted), base)
     zoo = list(found)
     true = [row.seconds for row in zoo]
     fitted, alone = score([found[row] for row in zoo], true), score(roofline(zoo, machine), true)
     what = "operators of networks not seen, nor equal ones in others"
-    yield at_most(PART, f"{what}: median error", 100 * fitted.error, 15, "%", f"roofline alone: {alone.error:.0%}")
-    yield at_least(PART, f"{what}: rank correlation", fitted.rank, 0.9, "", f"roofline alone: {alone.rank:.3f}")
+    yield at_most(f"{what}: median error", 100 * fitted.error, 15, "%", f"roofline alone: {alone.error:.0%}")
+    yield at_least(f"{what}: rank correlation", fitted.rank, 0.9, "", f"roofline alone: {alone.rank:.3f}")
     networks: dict[tuple[str, str], list] = {}
     for row in zoo:
         networks.setdefault((row.model, row.sizes), []).append(row)
@@ -68,24 +65,24 @@ def times() -> Iterator[Figure | str]:
     fitted = score([sum(found[row] for row in run) for run in runs], true)
     alone = score([sum(roofline(run, machine)) for run in runs], true)
     base = f"{len(runs)} networks and sizes; roofline: {alone.error:.0%}"
-    yield at_most(PART, "a whole network's run time, not seen: median error", 100 * fitted.error, 15, "%", base)
+    yield at_most("a whole network's run time, not seen: median error", 100 * fitted.error, 15, "%", base)
     what = "a whole network's run time, not seen: rank correlation"
-    yield at_least(PART, what, fitted.rank, 0.9, "", f"roofline: {alone.rank:.3f}")
+    yield at_least(what, fitted.rank, 0.9, "", f"roofline: {alone.rank:.3f}")
 
 
 def now() -> Iterator[Figure | str]:
     """Operators of small networks by a model fitted to drawn networks; all of them timed now, on this machine."""
-    from passlab.dataflow.predict import drawn, fit, measure, roofline, score, without
+    from passlab.dataflow.predict import fit, measure, random_network, roofline, score, without
     from passlab.measure.machine import measure_machine
 
     yield "timing small networks"
     machine = measure_machine.__wrapped__()  # measured now, not what it has cached
     new = [row for name, shape in SMALL.items() for row in measure(name, models.ZOO[name].build(), shape)]
-    rows = [row for number in range(DRAWN) for row in measure(f"drawn{number}", *drawn(number), rounds=10)]
+    rows = [row for number in range(DRAWN) for row in measure(f"drawn{number}", *random_network(number), rounds=10)]
     old, true = without(rows, new), [row.seconds for row in new]
     fitted, alone = score(fit(old, machine)(new), true), score(roofline(new, machine), true)
     base = f"roofline alone: {alone}; fitted to {len(old)} operators of {DRAWN} drawn networks"
-    yield Figure(PART, f"{', '.join(SMALL)}, timed now: {len(new)} operators", str(fitted), base, value=fitted.error)
+    yield Figure(f"{', '.join(SMALL)}, timed now: {len(new)} operators", str(fitted), base, value=fitted.error)
 
 
 def sound() -> Iterator[Figure | str]:
@@ -109,7 +106,7 @@ def sound() -> Iterator[Figure | str]:
                 if isinstance(seen[node], torch.Tensor):
                     asked += 1
                     left += not range_.low <= float(seen[node].min()) <= float(seen[node].max()) <= range_.high
-    yield at_most(PART, "values of the zoo outside their ranges", left, 0, "", f"{asked} values of nodes")
+    yield at_most("values of the zoo outside their ranges", left, 0, "", f"{asked} values of nodes")
 
 
 def exports() -> Iterator[Figure | str]:
@@ -133,6 +130,6 @@ def exports() -> Iterator[Figure | str]:
             counts[0] += found.accepts(dict(zip(names, sizes, strict=True))) == does
             counts[1] += runs(program, [sizes]) == does
         seen = f"{counts[0]} of 16 sizes as the network runs"
-        yield Figure(PART, f"{name}: {len(found.constraints)} constraints", seen, f"torch.export: {counts[1]} of 16")
+        yield Figure(f"{name}: {len(found.constraints)} constraints", seen, f"torch.export: {counts[1]} of 16")
         ours, theirs, total = ours + counts[0], theirs + counts[1], total + 16
-    yield at_least(PART, "sizes judged as the networks run", ours / total, 1, "", f"torch.export: {theirs / total:.3f}")
+    yield at_least("sizes judged as the networks run", ours / total, 1, "", f"torch.export: {theirs / total:.3f}")

@@ -1,31 +1,26 @@
 """`make bench`, part tvm: models built by Relay and Relax against torch and TVM's own default, in the same run.
 
-    python -m autograder.bench.tvm relax      # one flavour, one figure per line as JSON; the part itself runs this
-
 A process can hold only one TVM, so each flavour has its own process. Ratios are medians over rounds in which all
 candidates take turns. Only wall time accounts for several cores: on a busy machine, repeat the part.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from autograder.bench.figures import Figure, apart, at_least, at_most, tell
+from autograder.bench.figures import Figure, apart, at_most, versus
 
-PART = "tvm"
 #: Rounds for candidates that take a second, and for those that take milliseconds.
 FEW, MANY = 5, 15
 
 
 def tvm(largest: int) -> Iterator[Figure | str]:
     """Measure both flavours, each in a separate process."""
-    for flavour in SECTIONS:
-        yield f"{flavour}: starting"
-        yield from apart(PART, "autograder.bench.tvm", flavour)
+    for figures in (relax_figures, relay_figures):
+        yield f"{figures.__name__}: starting"
+        yield from apart(figures)
 
 
 # What is compared
@@ -37,18 +32,16 @@ def agreement(name: str, wanted: Any, found: Any) -> Figure:
 
     got = found if isinstance(found, torch.Tensor) else torch.from_numpy(found[0].numpy())
     off = float((got - wanted).abs().max() / wanted.square().mean().sqrt())
-    return at_most(PART, f"{name}: largest difference to torch / rms", off, 1e-4, "")
+    return at_most(f"{name}: largest difference to torch / rms", off, 1e-4, "")
 
 
-def versus(name: str, times: Any, mine: str, other: str, least: float | None = None) -> Figure:
-    """Return how many times as fast `mine` is as `other`. `least`: the target, if there is one."""
-    ratio = 1 / (times[mine].ratio / times[other].ratio)
-    base = f"{times[mine].median * 1e3:.3g} ms / {times[other].median * 1e3:.3g} ms"
-    what = f"{name}: {mine}, times as fast as {other}"
-    if least is not None:
-        return at_least(PART, what, ratio, least, "x", base)
-    winner = "" if ratio >= 1 else f"; {other} wins"
-    return Figure(PART, what, f"{ratio:.3g}x{winner}", base, value=ratio)
+def seconds(candidates: dict[str, Any], *inputs: Any, repeats: int, warmup: int = 3) -> dict[str, float]:
+    """Return name → seconds of candidates that take turns: medians over rounds of the ratios to the first."""
+    from passlab.measure import timed
+
+    times = timed(candidates, *inputs, repeats=repeats, warmup=warmup)
+    first = times[next(iter(candidates))]
+    return {name: first.median * times[name].ratio for name in candidates}
 
 
 def models() -> dict[str, tuple[Any, tuple]]:
@@ -77,7 +70,6 @@ def relax_models() -> Iterator[Figure | str]:
     import torch
 
     from autograder.authoring.answers import reference
-    from passlab.measure import timed
     from passlab.relax.pipelines import host, kernels, pipeline
     from passlab.tvm.importers import relax_module
     from passlab.tvm.measure import allocations, runner
@@ -97,7 +89,7 @@ def relax_models() -> Iterator[Figure | str]:
             wanted = model(*inputs)
             yield agreement(f"Relax, {name}", wanted, candidates["the course's pipeline"](*inputs))
             yield f"Relax, {name}: timing"
-            times = timed(candidates, *inputs, repeats=FEW, warmup=1)
+            times = seconds(candidates, *inputs, repeats=FEW, warmup=1)
         least = 8 if name == "ResNet-18" else None
         yield versus(f"Relax, {name}", times, "the course's pipeline", "TVM's default", least)
         for other in ("torch eager", "torch.compile"):
@@ -107,7 +99,7 @@ def relax_models() -> Iterator[Figure | str]:
                 before, after = allocations(made), allocations(made, planned=True)
                 said = f"{before.count} → {after.count}, {before.bytes / 1e6:.1f} MB → {after.bytes / 1e6:.1f} MB"
                 ratio = after.bytes / before.bytes
-                yield at_most(PART, f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", said)
+                yield at_most(f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", said)
 
 
 def element_wise() -> Iterator[Figure | str]:
@@ -115,7 +107,6 @@ def element_wise() -> Iterator[Figure | str]:
     import torch
     from torch import nn
 
-    from passlab.measure import timed
     from passlab.relax.pipelines import cpu_schedule, host, pipeline
     from passlab.tvm.importers import relax_module
     from passlab.tvm.measure import runner
@@ -135,7 +126,7 @@ def element_wise() -> Iterator[Figure | str]:
     yield "six element-wise operations on 4096²"
     with torch.no_grad():
         yield agreement("six operations", Six()(x), candidates["TVM fused"](x))
-        times = timed(candidates, x, repeats=MANY)
+        times = seconds(candidates, x, repeats=MANY)
     yield versus("six operations, 4096²", times, "TVM fused", "torch eager", 4)
     yield versus("six operations, 4096²", times, "TVM fused", "TVM unfused", 1.8)
     yield versus("six operations, 4096²", times, "TVM fused", "torch.compile")
@@ -147,7 +138,6 @@ def matmuls() -> Iterator[Figure | str]:
 
     from autograder.authoring.answers import reference
     from passlab.exercises.day08.schedule import naive
-    from passlab.measure import timed
     from passlab.relax import tvm
     from passlab.relax.pipelines import host, tune
 
@@ -175,7 +165,7 @@ def matmuls() -> Iterator[Figure | str]:
         yield f"{name}: timing"
         yield agreement(f"{name} by hand", a @ b, candidates["a schedule by hand"](a, b, c).clone())
         yield agreement(f"{name} tuned", a @ b, candidates["tuned, 16 trials"](a, b, c).clone())
-        times = timed(candidates, a, b, c, repeats=FEW, warmup=1)
+        times = seconds(candidates, a, b, c, repeats=FEW, warmup=1)
         yield versus(name, times, "a schedule by hand", "the naive nest", 20)
         yield versus(name, times, "tuned, 16 trials", "torch.matmul", 0.5)
         yield versus(name, times, "a schedule by hand", "torch.matmul")
@@ -187,7 +177,6 @@ def matmuls() -> Iterator[Figure | str]:
 def relay_figures() -> Iterator[Figure | str]:
     import torch
 
-    from passlab.measure import timed
     from passlab.tvm.importers import relay_module
     from passlab.tvm.measure import runner
 
@@ -206,19 +195,6 @@ def relay_figures() -> Iterator[Figure | str]:
         with torch.no_grad():
             yield agreement(f"Relay, {name}", model(*inputs), candidates["Relay at level 3"](*inputs))
             yield f"Relay, {name}: timing"
-            times = timed(candidates, *inputs, repeats=FEW, warmup=1)
+            times = seconds(candidates, *inputs, repeats=FEW, warmup=1)
         for other in ("TVM's default", "torch eager", "torch.compile"):
             yield versus(f"Relay, {name}", times, "Relay at level 3", other)
-
-
-SECTIONS: dict[str, Callable[[], Iterator[Figure | str]]] = {"relax": relax_figures, "relay": relay_figures}
-
-
-def main(flavour: str) -> None:
-    warnings.simplefilter("ignore")
-    for news in SECTIONS[flavour]():
-        tell(news)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -11,9 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from autograder.bench.figures import Figure, apart, at_most, tell
+from autograder.bench.figures import Figure, apart, at_most
 
-PART = "wafer"
 SIDE, WORDS = 1_000, 4_096
 CORES = (4, 8, 16, 32, 64, 128, 256, 512)
 SIZES = (1, 8, 64, 512, 4_096, 8_192)
@@ -21,7 +20,7 @@ SIZES = (1, 8, 64, 512, 4_096, 8_192)
 
 def wafer(largest: int) -> Iterator[Figure | str]:
     """Yield the figures. `largest`: the most cores on a side of the large machine."""
-    yield from apart(PART, "autograder.bench.wafer", str(min(SIDE, largest)))
+    yield from apart(million, min(SIDE, largest))
     yield from formulas()
     yield from published()
 
@@ -41,9 +40,9 @@ def million(side: int) -> Iterator[Figure]:
     least = 2 * (WORDS + 6 * (side - 1)) + WORDS + 2 * (side - 1)
     what = f"all-reduce of {WORDS:,} words, {side} × {side} cores"
     base = f"{program.count:,} messages, built in {built:.2g} s; {run.cycles:,} cycles, {least:,} by the formulas"
-    yield at_most(PART, f"{what}: CPU", seconds, 5, " s", base)
-    yield at_most(PART, f"{what}: memory", used, 2, " GB")
-    yield at_most(PART, f"{what}: cycles over the sum of its parts", run.cycles / least, 1.02, "x")
+    yield at_most(f"{what}: CPU", seconds, 5, " s", base)
+    yield at_most(f"{what}: memory", used, 2, " GB")
+    yield at_most(f"{what}: cycles over the sum of its parts", run.cycles / least, 1.02, "x")
 
 
 def formulas() -> Iterator[Figure | str]:
@@ -61,7 +60,7 @@ def formulas() -> Iterator[Figure | str]:
 
     points = [(cores, words) for cores in CORES for words in SIZES]
     off = [abs(cycles_of(broadcast_messages(*at), at[0]) / message(*at) - 1) for at in points]
-    yield at_most(PART, "broadcast: simulated from the closed form", 100 * max(off), 10, " %")
+    yield at_most("broadcast: simulated from the closed form", 100 * max(off), 10, " %")
     cycles: dict[tuple, int] = {}
     for name in FORMULAS:
         own, published = {}, {}
@@ -71,13 +70,13 @@ def formulas() -> Iterator[Figure | str]:
             yield f"wafer: {name}, {at[0]} cores, {at[1]} words"
             cycles[name, *at] = seen = cycles_of(reduce_messages(TREES[name](at[0]), at[1]), at[0])
             own[at], published[at] = abs(seen / FORMULAS[name](*at) - 1), abs(seen / law(name, *at) - 1)
-        yield at_most(PART, f"{name}: simulated from the closed form", 100 * max(own.values()), 10, " %")
+        yield at_most(f"{name}: simulated from the closed form", 100 * max(own.values()), 10, " %")
         beyond = [at for at, share in published.items() if share > 0.1]
         where = max(published, key=published.get)
         base = f"{len(beyond)} of {len(published)} points beyond 10 %"
         base += ": " + ", ".join(f"P={cores} B={words}" for cores, words in beyond) if beyond else ""
         seen = 100 * published[where]
-        yield Figure(PART, f"{name}: simulated from the published law", f"{seen:.3g} %", base, value=seen)
+        yield Figure(f"{name}: simulated from the published law", f"{seen:.3g} %", base, value=seen)
     for what, forms in (("closed forms", lambda name, *at: FORMULAS[name](*at)), ("the published law's cycles", law)):
         missed, asked = [], 0
         for at in points:
@@ -89,7 +88,7 @@ def formulas() -> Iterator[Figure | str]:
                 if forms(winner, *at) > order[0][0]:
                     missed.append(at)
         told = f"another winner, where {what} differ by 15 %"
-        yield at_most(PART, told, len(missed), 0, f" of {asked}", str(missed or ""))
+        yield at_most(told, len(missed), 0, f" of {asked}", str(missed or ""))
 
 
 def published() -> Iterator[Figure]:
@@ -99,14 +98,7 @@ def published() -> Iterator[Figure]:
     machine = Machine(*stencil.POINTS[:2], clock=WAFERS["WSE-1"].clock)
     took = machine.seconds(stencil.iteration(machine, stencil.POINTS[2]).cycles)
     base = f"predicted {took * 1e6:.3g} µs, measured {stencil.MEASURED * 1e6:.3g} µs"
-    yield at_most(PART, "BiCGStab: predicted from measured", 100 * abs(took / stencil.MEASURED - 1), 25, " %", base)
+    yield at_most("BiCGStab: predicted from measured", 100 * abs(took / stencil.MEASURED - 1), 25, " %", base)
     sums = machine.seconds(stencil.all_reduce_cycles(machine))
     base = f"predicted {sums * 1e6:.3g} µs, published about 1.5 µs"
-    yield at_most(
-        PART, "all-reduce of a word: predicted from published", 100 * abs(math.log(sums / 1.5e-6)), 25, " %", base
-    )
-
-
-if __name__ == "__main__":
-    for figure in million(int(sys.argv[1])):
-        tell(figure)
+    yield at_most("all-reduce of a word: predicted from published", 100 * abs(math.log(sums / 1.5e-6)), 25, " %", base)

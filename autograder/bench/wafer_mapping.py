@@ -6,13 +6,12 @@ counts a position for each piece and core.
 
 from __future__ import annotations
 
+import math
 import statistics
-import time
 from collections.abc import Iterator
 
-from autograder.bench.figures import Figure, at_least, at_most
+from autograder.bench.figures import Figure, at_least, at_most, cpu
 
-PART = "wafer-mapping"
 EVALUATIONS = 10**7
 #: Model → side of its grid: as large as its weights need, and at least 24.
 SIDES = {"attention": 24, "gpt": 24, "lstm": 24, "mlp": 24, "residual": 24, "unet": 24, "vit": 24}
@@ -33,7 +32,7 @@ def pricing(count: int) -> Iterator[Figure | str]:
     from passlab.wafer.work import Operation, Read
 
     yield f"pricing a mapping of {count:,} operations"
-    side = 2 * -(-int(count**0.5) // 1)
+    side = 2 * math.ceil(count**0.5)
     machine = Machine(side, side)
     work = [
         Operation(f"o{i}", tuple(Read(f"o{j}", 64) for j in {i - 1, i - 7} if j >= 0), 4096, 256, 256, 64, 8192, True)
@@ -42,13 +41,9 @@ def pricing(count: int) -> Iterator[Figure | str]:
     pieces = cut(work, machine, shapes={o.name: (2, 2) for o in work})
     wide = side // 2
     plan = {o.name: rectangle(2 * (i // wide), 2 * (i % wide), 2, 2) for i, o in enumerate(work)}
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        load(pieces, at(pieces, plan, machine), machine)
-        times.append(time.process_time() - start)
+    seconds = cpu(lambda: load(pieces, at(pieces, plan, machine), machine), 5).seconds
     base = f"{len(pieces):,} pieces, {len(pieces.words):,} messages, {machine.cores:,} cores"
-    yield at_most(PART, f"cost of a mapping of {count:,} operations", min(times), 0.2, " s", base)
+    yield at_most(f"cost of a mapping of {count:,} operations", seconds, 0.2, " s", base)
 
 
 def placing(evaluations: int) -> Iterator[Figure | str]:
@@ -74,9 +69,7 @@ def placing(evaluations: int) -> Iterator[Figure | str]:
             plans.append(greedy(pieces, machine, np.argsort(np.argsort(blocks)[pieces.owner], kind="stable")))
         near = min(traffic(pieces, plan, machine) for plan in plans)
         rows = row_major(pieces, machine)
-        start = time.process_time()
-        found = search(pieces, machine, evaluations=evaluations)
-        took = time.process_time() - start
+        found, took = cpu(lambda p=pieces, m=machine: search(p, m, evaluations=evaluations), 1)
         least = traffic(pieces, found, machine)
         by_rows.append(traffic(pieces, rows, machine) / least)
         by_greedy.append(near / least)
@@ -85,6 +78,6 @@ def placing(evaluations: int) -> Iterator[Figure | str]:
             f"{by_greedy[-1]:.2f} against the best of {len(plans)} greedy ones; {len(pieces)} pieces, {took:.0f} s; "
             f"a result every {cycles[0]:,.0f} → {cycles[1]:,.0f} cycles"
         )
-        yield Figure(PART, f"{name}: traffic of rows over search", f"{by_rows[-1]:.2f}", base, value=by_rows[-1])
-    yield at_least(PART, "zoo: rows over search, geometric mean", statistics.geometric_mean(by_rows), 3, "")
-    yield at_least(PART, "zoo: greedy over search, geometric mean", statistics.geometric_mean(by_greedy), 1.3, "")
+        yield Figure(f"{name}: traffic of rows over search", f"{by_rows[-1]:.2f}", base, value=by_rows[-1])
+    yield at_least("zoo: rows over search, geometric mean", statistics.geometric_mean(by_rows), 3, "")
+    yield at_least("zoo: greedy over search, geometric mean", statistics.geometric_mean(by_greedy), 1.3, "")

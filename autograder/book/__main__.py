@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from autograder.authoring import source
+from autograder.authoring import fresh, source
 from autograder.book import check, lighter, pages, reading
 
 #: Seconds for a build that finds the outputs of all lessons stored, and for one that has to run them.
@@ -61,9 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    if stale := pages.out_of_step():
-        print("\n".join([*stale, "Run `make notebooks` first."]), file=sys.stderr)
-        return 1
+    for line in fresh.build():
+        say(line)
     try:
         book = build(say)
     except RuntimeError as error:

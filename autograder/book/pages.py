@@ -12,7 +12,7 @@ from typing import NamedTuple
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from autograder.authoring import notebooks, source
+from autograder.authoring import source
 from autograder.book import reference, stored
 from autograder.reports.pages import page
 
@@ -172,8 +172,3 @@ def _front(found: list[Day], pictures: dict[int, str]) -> str:
     about = (source.ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0].split("\n\n", 1)[1]
     about = re.sub(r"<img [^>]*>\s*", "", about)
     return page("front.md", TEMPLATES, about=about.strip(), days=found, pictures=pictures)
-
-
-def out_of_step() -> list[str]:
-    """Return what differs between the exercises and their sources, one line each: the book shows what learners get."""
-    return notebooks.out_of_step(notebooks.expected_files())

@@ -22,24 +22,31 @@ _LIB = source.ROOT / "lib"
 _MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)
 
 
-def uses(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
-    """Return module → names that code cells import from it or reach through it; all public ones for passlab itself."""
-    found: dict[str, set[str]] = defaultdict(set, passlab=set(passlab.__all__))
+def imported(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
+    """Return module → names that code cells import from it or reach through it: none, where they import it alone."""
+    found: dict[str, set[str]] = defaultdict(set)
     for nb in notebooks:
         text = "\n".join(_MAGIC.sub(r"\1pass", cell.source) for cell in nb.cells if cell.cell_type == "code")
         nodes, modules = list(ast.walk(ast.parse(text))), {}
         for node in nodes:
             if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("passlab."):
                 for alias in node.names:
-                    if node.module != "passlab" or alias.name not in passlab.__all__:
-                        if not _entry(node.module, alias.name) and _file(f"{node.module}.{alias.name}"):
-                            modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-                        else:
-                            found[node.module].add(alias.name)
+                    module = f"{node.module}.{alias.name}"
+                    if _file(module) and not (node.module != "passlab" and _entry(node.module, alias.name)):
+                        modules[alias.asname or alias.name] = module
+                        found[module]
+                    else:
+                        found[node.module].add(alias.name)
         for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
                 found[modules[node.value.id]].add(node.attr)
     return found
+
+
+def uses(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
+    """Return module → names that notebooks use; all public ones for passlab itself."""
+    found = {module: names for module, names in imported(notebooks).items() if names}
+    return found | {"passlab": found.get("passlab", set()) | set(passlab.__all__)}
 
 
 def page(notebooks: Iterable[NotebookNode]) -> str:

@@ -21,15 +21,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from autograder.engine import aside, flavours, forms, outputs, sandbox
+from autograder.engine import bounded_call, flavours, messages, outputs, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.engine.forms import Form, reader
+from autograder.engine.messages import Message, reader
 from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
@@ -37,7 +37,7 @@ from passlab import exercises
 from passlab.building import cache
 from passlab.graph.registry import COMPILERS
 from passlab.judge import PATIENCE
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 #: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
 #: is killed after the grace time. (An interrupted cell still has to render its traceback.)
@@ -68,22 +68,22 @@ class Broken(Exception):
 
 @dataclass
 class Worker:
-    """A confined process that runs one notebook, and its sockets: `reins` controls it, `talks` has one per question."""
+    """A confined process that runs one notebook, its control socket, and a socket for each question."""
 
     pid: int
-    reins: socket.socket
-    talks: dict[int, socket.socket]
+    control: socket.socket
+    questions: dict[int, socket.socket]
     group: Group
 
     def busy(self) -> float:
         """Return the CPU seconds of all its processes so far; where the kernel does not tell, the time by the clock."""
         return (self.group.cpu_seconds() if self.group else 0.0) or time.monotonic()
 
-    def answers(self, talk: socket.socket, seconds: float, until: float) -> bool:
+    def answers(self, question: socket.socket, seconds: float, until: float) -> bool:
         """Wait for the answer to a question. Return False once the worker has been busy for `seconds`."""
         start = self.busy()
         while (left := seconds - (self.busy() - start)) > 0 and time.monotonic() < until:
-            if select.select([talk], [], [], min(left, max(until - time.monotonic(), 0)))[0]:
+            if select.select([question], [], [], min(left, max(until - time.monotonic(), 0)))[0]:
                 return True
         return False
 
@@ -114,7 +114,7 @@ class AnswerRun:
     values: list[bytes]
 
 
-class Station:
+class BackendProcesses:
     """The processes of one flavour: a warm parent that forks workers; a verifier with a socket for each slot; a server
     that runs graphs for it, and, for a compiler's flavour, a builder."""
 
@@ -137,14 +137,14 @@ class Station:
             self.processes.append(self.builder)
             ends = (asks, *ends)
         self.verifier = _start(
-            "verifier", "autograder.engine.verifier.process", flavour, (graphs, *ends), unsafe, device
+            "verifier", "autograder.engine.verifier.process", flavour, [graphs, *ends], unsafe, device
         )
         self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):
                 raise Broken(f"The warm parent for {flavour} did not start.")
-            receive(self.slots[0], form=reader(forms.Ready))
-        except (Gone, Garbled):
+            receive(self.slots[0], form=reader(messages.Ready))
+        except (ClosedError, MessageError):
             raise Broken(f"The verifier for {flavour} did not start.") from None
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Station:
                 process.kill()
                 process.wait()
 
-    def _order(self, order: dict[str, Any], form: type[Form], fds: list[int] = ()) -> Form:
+    def _order(self, order: dict[str, Any], form: type[Message], fds: Sequence[int] = ()) -> Message:
         with self.lock:
             try:
                 socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
@@ -165,8 +165,8 @@ class Station:
             except OSError:
                 reply = b""
         try:
-            return reader(form)(reply)
-        except Garbled:
+            return reader(cast(Any, form))(reply)
+        except MessageError:
             raise Broken("The warm parent has ended.") from None
 
     @contextlib.contextmanager
@@ -181,7 +181,7 @@ class Station:
             # Entered by the grader and before the fork, so that the group is removed after the worker has ended.
             group = later.enter_context(sandbox.cgroup(secrets.token_hex(4), limits))
             order, fds = {"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs]
-            pid = self._order(order, forms.Forked, fds).pid
+            pid = self._order(order, messages.Forked, fds).pid
             later.callback(self._end, pid, group, result)
             for sock in theirs:
                 sock.close()
@@ -194,7 +194,7 @@ class Station:
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
         """Kill a worker and its descendants, and record the resources they used."""
-        used = self._order({"end": pid}, forms.Used).cpu_seconds
+        used = self._order({"end": pid}, messages.Used).cpu_seconds
         result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
@@ -203,9 +203,9 @@ class Station:
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
-                head, _ = receive(self.slots[slot], form=reader(forms.Cases))
+                head, _ = receive(self.slots[slot], form=reader(messages.Cases))
                 data = [bytes(receive(self.slots[slot])[1]) for _ in head.about]
-            except (Gone, Garbled):
+            except (ClosedError, MessageError):
                 raise Broken("The verifier has ended.") from None
             self.cases[exercise, seed] = CaseData(head.seconds, head.visible, head.about, data)
         return self.cases[exercise, seed]
@@ -214,8 +214,8 @@ class Station:
         """Return the verifier's verdicts on questions of one submission. Raises Broken."""
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
-            found = receive(self.slots[slot], form=reader(forms.Judged))[0].verdicts
-        except (Gone, Garbled):
+            found = receive(self.slots[slot], form=reader(messages.Judged))[0].verdicts
+        except (ClosedError, MessageError):
             raise Broken("The verifier has ended.") from None
         if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
             raise Broken("The verifier has answered something else.")
@@ -261,7 +261,7 @@ class Engine:
         self.free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(self.jobs):
             self.free.put(slot)
-        self.stations: dict[str, Station] = {}
+        self.backends: dict[str, BackendProcesses] = {}
         self.lock = threading.Lock()
         self.starting: dict[str, threading.Lock] = {}
         self.has_graded = threading.Event()
@@ -273,14 +273,14 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        for station in self.stations.values():
-            station.close()
-        self.stations.clear()
+        for backend in self.backends.values():
+            backend.close()
+        self.backends.clear()
 
     @property
     def ready(self) -> Collection[str]:
         """The flavours whose processes have started."""
-        return self.stations.keys()
+        return self.backends.keys()
 
     def expect(self, names: Iterable[str]) -> None:
         """Start the processes of these flavours in the background, one after the other, the second after the first
@@ -289,18 +289,18 @@ class Engine:
         def start() -> None:
             for flavour in names:
                 with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
-                    self.station(flavour)
+                    self.backend(flavour)
                 self.has_graded.wait()
 
         threading.Thread(target=start, daemon=True).start()
 
-    def station(self, flavour: str) -> Station:
+    def backend(self, flavour: str) -> BackendProcesses:
         with self.lock:  # held briefly: only notebooks of the same flavour wait while it starts
             starting = self.starting.setdefault(flavour, threading.Lock())
         with starting:
-            if flavour not in self.stations:
-                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe, self.device)
-            return self.stations[flavour]
+            if flavour not in self.backends:
+                self.backends[flavour] = BackendProcesses(flavour, self.jobs, self.unsafe, self.device)
+        return self.backends[flavour]
 
     def grade(self, job: Job, kept: dict[str, AnswerRun] | None = None) -> NotebookResult:
         """Run a notebook and judge its answers. Nothing that the notebook does makes it raise.
@@ -310,33 +310,36 @@ class Engine:
         slot = self.free.get()
         try:
             for last in (False, True):
-                station = None
+                backend = None
                 try:
-                    station = self.station(_flavour(job))
-                    result = self._grade(job, station, slot, kept)
+                    backend = self.backend(_flavour(job))
+                    result = self._grade(job, backend, slot, kept)
                     self.has_graded.set()
                     return result
-                except Garbled as large:  # its cells are more than one message holds: nothing was sent
+                except MessageError as large:  # its cells are more than one message holds: nothing was sent
                     return self._failure(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:
-                    self._drop(station)
+                    self._drop(backend)
                     if last:
                         return self._failure(job, str(broken))
+            raise AssertionError("the last attempt ends in a result")
         finally:
             self.free.put(slot)
 
     def _failure(self, job: Job, why: str) -> NotebookResult:
         return NotebookResult(job.learner, job.assignment, job.notebook, job.seed, failure=why, unsafe=self.unsafe)
 
-    def _drop(self, station: Station | None) -> None:
-        """Take a broken station out of use; the next notebook of its flavour starts a new one."""
+    def _drop(self, backend: BackendProcesses | None) -> None:
+        """Take a broken backend out of use; the next notebook of its flavour starts a new one."""
         with self.lock:
-            for flavour in [name for name, one in self.stations.items() if one is station]:
-                self.stations.pop(flavour).close()
+            for flavour in [name for name, other in self.backends.items() if other is backend]:
+                self.backends.pop(flavour).close()
 
-    def _grade(self, job: Job, station: Station, slot: int, kept: dict[str, AnswerRun] | None) -> NotebookResult:
+    def _grade(
+        self, job: Job, backend: BackendProcesses, slot: int, kept: dict[str, AnswerRun] | None
+    ) -> NotebookResult:
         start = time.monotonic()
-        run = _Run(job, station, slot, unsafe=self.unsafe)
+        run = _Run(job, backend, slot, unsafe=self.unsafe)
         for _ in range(MOST_STARTS):
             if run.late or run.attempt():
                 break
@@ -353,10 +356,10 @@ class Engine:
 
 def _flavour(job: Job) -> str:
     """Return the flavour of a notebook's exercises. Raises ValueError if they have several."""
-    found = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
-    if len(found) > 1:
-        raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(found)}.")
-    return found.pop() if found else "torch"
+    flavours_used = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
+    if len(flavours_used) > 1:
+        raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(flavours_used)}.")
+    return flavours_used.pop() if flavours_used else "torch"
 
 
 #: After one of these outcomes an answer gets no more test cases.
@@ -366,17 +369,18 @@ _LAST = ("died", "stub", "timeout", "missing")
 class _Run:
     """The run of one notebook: results of cells, outcomes of questions, and the cells to skip (`dead`)."""
 
-    def __init__(self, job: Job, station: Station, slot: int, unsafe: bool):
-        self.job, self.station, self.slot = job, station, slot
+    def __init__(self, job: Job, backend: BackendProcesses, slot: int, unsafe: bool):
+        self.job, self.backend, self.slot = job, backend, slot
         self.result = NotebookResult(job.learner, job.assignment, job.notebook, job.seed, unsafe=unsafe)
         self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
         self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
-        self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
+        self.data = {at: backend.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
         self.idle = {cell.index for cell in job.cells if cell.idle}
         self.result.ran = {at: Ran(idle=True) for at in self.idle}
         #: Questions that run at the position of their check, before a cell below may call an answer that never ends.
         self.early = {at for cell in job.cells for at in cell.calls}
-        needed = aside.call(f"{snapshots.__name__}:needed_of", [asdict(cell) for cell in job.cells if not cell.idle])
+        cells = [asdict(cell) for cell in job.cells if not cell.idle]
+        needed = bounded_call.call(f"{snapshots.__name__}:needed_of", cells)
         self.snapshots = sorted({*(self.checks if needed is None else needed), *self.early})
         self.shown = 0
         self.dead: set[int] = set()
@@ -413,26 +417,26 @@ class _Run:
         early = self.early & open_
         order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
         order |= {"snapshots": self.snapshots, "early": sorted(early)}
-        with self.station.worker(list(self.checks), self.result) as worker:
+        with self.backend.worker(list(self.checks), self.result) as worker:
             try:
-                send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
-            except Gone:
+                send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.until)
+            except ClosedError:
                 raise Broken("A worker did not start.") from None
-            except Late:
+            except DeadlineError:
                 return False
             for cell in self.job.cells:
                 if cell.index in early:
-                    self._ready(worker, forms.Begun)
+                    self._ready(worker, messages.Begun)
                     if not self._question(worker, cell, hidden=False):
                         return not self._open()
                     skip |= self._lost_with_answers()
-                    with contextlib.suppress(Gone, Late):  # a failure also shows in the next cell
-                        send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
+                    with contextlib.suppress(ClosedError, DeadlineError):  # a failure also shows in the next cell
+                        send(worker.control, {"skip": sorted(skip)}, deadline=self.until)
                 if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.dead(why)
                     self.dead.add(cell.index)
                     return False
-            self._ready(worker, forms.Done)
+            self._ready(worker, messages.Done)
             # Hidden cases come last: by then, no output that the learner sees verbatim can reveal them.
             for hidden in (False, True):
                 for cell in self._open():
@@ -443,16 +447,16 @@ class _Run:
     def _lost_with_answers(self) -> set[int]:
         """Record and return the cells to skip because they may call an answer that timed out or ended its process."""
         lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
-        found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
-        for at, check in found.items():
+        causes = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
+        for at, check in causes.items():
             why = f"Not run: {check.answer}, which this cell may call, ended its process or exceeded the time limit."
             self.result.ran.setdefault(at, outputs.not_run(why))
-        return found.keys() - self.dead
+        return causes.keys() - self.dead
 
-    def _ready(self, worker: Worker, form: type[Form]) -> None:
+    def _ready(self, worker: Worker, form: type[Message]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
-        with contextlib.suppress(Gone, Late, Garbled):
-            receive(worker.reins, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(form))
+        with contextlib.suppress(ClosedError, DeadlineError, MessageError):
+            receive(worker.control, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(cast(Any, form)))
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)
@@ -460,17 +464,17 @@ class _Run:
     def _cell(self, worker: Worker, cell: Cell) -> str:
         """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
-            begun, _ = receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Begun))
-            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(forms.Ran))
-        except Late:
+            begun, _ = receive(worker.control, self._by(CELL_SECONDS), 0, reader(messages.Begun))
+            head, _ = receive(worker.control, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(messages.Ran))
+        except DeadlineError:
             return (
                 OUT_OF_TIME
                 if self.late
                 else f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
             )
-        except Gone:
+        except ClosedError:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
-        except Garbled as what:
+        except MessageError as what:
             return f"This cell wrote to the grader's connection ({what})."
         if begun.at != cell.index or head.index != cell.index:
             return "This cell wrote to the grader's connection."
@@ -482,23 +486,23 @@ class _Run:
     def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:
         """Run the visible or the hidden cases of a question. Return False if the worker has ended or must be killed."""
         data, heads, values = self.data[cell.index], self.heads[cell.index], self.values[cell.index]
-        talk, start, sound = worker.talks[cell.index], time.monotonic(), True
+        question, start, sound = worker.questions[cell.index], time.monotonic(), True
         most = len(data.arguments) if hidden else data.visible
         while not self._is_settled(cell.index, most):
             at, value = len(heads), b""
             try:
                 deadline = self._by(PATIENCE * data.seconds + GRACE)
-                send(talk, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
-                if not worker.answers(talk, data.seconds + GRACE, deadline):
-                    raise Late
-                outcome, payload = receive(talk, deadline, form=reader(forms.Outcome))
+                send(question, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
+                if not worker.answers(question, data.seconds + GRACE, deadline):
+                    raise DeadlineError
+                outcome, payload = receive(question, deadline, form=reader(messages.Outcome))
                 head, value = plain(outcome), bytes(payload)
-            except Late:
+            except DeadlineError:
                 used_up = f"Your answer used up its {data.seconds:g} s and could not be interrupted."
                 head, sound = failure(OUT_OF_TIME if self.late else used_up), False
-            except Gone:
+            except ClosedError:
                 head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False
-            except Garbled as what:
+            except MessageError as what:
                 head, sound = failure(f"Your answer wrote to the grader's connection ({what})."), False
             if sum(map(len, values)) + len(value) > MOST_BYTES:
                 head, value = failure(f"Your answer returned more than {MOST_BYTES >> 20} MiB in all."), b""
@@ -539,7 +543,7 @@ class _Run:
                     }
                     for i in batch
                 ]
-                found = self.station.judge(self.slot, questions, [self.values[i] for i in batch])
+                found = self.backend.judge(self.slot, questions, [self.values[i] for i in batch])
                 for i, verdict in zip(batch, found, strict=True):
                     verdict.seconds = round(self.took[i], 4)
                     self.result.verdicts[i] = verdict
@@ -558,7 +562,7 @@ _SIGNALS = {
 
 def _how(worker: Worker) -> str:
     """Return how a child of the worker ended, as far as the worker knows: " (it crashed, …)", or ""."""
-    with contextlib.suppress(Gone, Late, Garbled):
-        code = receive(worker.reins, time.monotonic() + GRACE, 0, reader(forms.Ended))[0].code
+    with contextlib.suppress(ClosedError, DeadlineError, MessageError):
+        code = receive(worker.control, time.monotonic() + GRACE, 0, reader(messages.Ended))[0].code
         return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
     return ""

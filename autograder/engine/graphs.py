@@ -21,14 +21,14 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map_only
 
 from autograder.engine import sandbox, wire
-from autograder.engine.forms import GraphRan, reader
+from autograder.engine.messages import GraphRan, reader
 from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
 from passlab.fx import elsewhere
@@ -36,7 +36,7 @@ from passlab.fx.elsewhere import Lost
 from passlab.fx.programs import Program, Run, Trace, preserve_state
 from passlab.judge import PATIENCE
 from passlab.process.forking import settle
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 from passlab.process.server import Child, Server, cpu_seconds, request
 
 #: Of one process, which runs the graphs of a question.
@@ -194,7 +194,7 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
         elsewhere.refuse()
     if device not in ("cpu", elsewhere.device()):
         return Run(error=Lost(f"returned graphs run on {elsewhere.device()} only"))
-    process = _process
+    process = cast(Disposable, _process)
     if not program.elsewhere:
         process = _trusted = _trusted or Disposable()
     try:
@@ -203,7 +203,7 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
-        return Run(error=lost, trace=Trace(program.graph))
+        return Run(error=lost, trace=Trace(cast(fx.Graph, program.graph)))
 
 
 def _call(function: str, arguments: tuple) -> dict:
@@ -250,8 +250,9 @@ class Disposable:
     def seconds(self) -> float:
         """Return the CPU seconds that it has spent, by the server. Raises Lost."""
         try:
+            assert _control and self.child, "it has started"
             return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
-        except Gone:
+        except ClosedError:
             raise Lost("it ended the process that ran it") from None
         except OSError:
             raise Ended from None
@@ -272,7 +273,7 @@ class Disposable:
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
         """Raises Lost, wire.Refused."""
-        known = next((at for at, one in enumerate(self.programs) if one is program), None)
+        known = next((at for at, other in enumerate(self.programs) if other is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
         payload = wire.encode(asked)
         if known is None:
@@ -292,15 +293,17 @@ class Disposable:
     def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
         """Send a request, and return the checked reply. Raises Lost."""
         try:
-            send(self.child.sock, {}, payload, deadline=deadline)
-            head, value = receive(self.child.sock, deadline, _MOST, reader(GraphRan))
+            assert self.child, "it has started"
+            sock = self.child.sock
+            send(sock, {}, payload, deadline=deadline)
+            head, value = receive(sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
                 return read(head, wire.decode(bytes(value)))
-        except Late:
+        except DeadlineError:
             raise Lost(_OUT_OF_TIME) from None
-        except Gone:
+        except ClosedError:
             raise Lost("it ended the process that ran it") from None
-        except (Garbled, wire.Refused):
+        except (MessageError, wire.Refused):
             raise Lost("it wrote into the connection of the process that ran it") from None
         if head.ended == -signal.SIGKILL:
             raise Lost(_OUT_OF_TIME)
@@ -313,32 +316,34 @@ _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signa
 
 def _connect() -> Child:
     for _ in range(2):
-        with contextlib.suppress(OSError, Gone, Garbled):
-            child, said = request(_control, time.monotonic() + _START_SECONDS)
-            if "ready" in said:
+        with contextlib.suppress(OSError, ClosedError, MessageError):
+            assert _control, "`use` was called"
+            child, reply = request(_control, time.monotonic() + _START_SECONDS)
+            if "ready" in reply:
                 return child
             child.sock.close()
     raise Ended
 
 
 def _read_dictionary(head: GraphRan, value: Any) -> dict:
-    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises Garbled, Lost."""
+    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises MessageError, Lost."""
     if head.error is not None:
         raise Lost(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
     if type(value) is not dict or not all(type(key) is str for key in value):
-        raise Garbled("something else than a dictionary")
+        raise MessageError("something else than a dictionary")
     return value
 
 
 def _read_run(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
-    """Return a reply as a Run. Untrusted: the graph may have written it. Raises Garbled."""
+    """Return a reply as a Run. Untrusted: the graph may have written it. Raises MessageError."""
     fits = type(value) is list and len(value) == 6
-    output, after, state, rng, values, states = value if fits else (None,) * 6
+    parts: tuple[Any, ...] = tuple(value) if fits else (None,) * 6
+    output, after, state, rng, values, states = parts
     fits = fits and type(after) is tuple and len(after) == inputs and type(rng) is Tensor
     fits = fits and type(state) is dict and all(type(path) is str for path in state)
     fits = fits and all(isinstance(t, Tensor) for t in (*state.values(), *(states if type(states) is list else [None])))
     if not fits or type(values) is not dict or len(states) != len(head.draws):
-        raise Garbled("something else than the result of a run")
+        raise MessageError("something else than the result of a run")
     error, trace = None, None
     if head.error is not None:
         kind, text = head.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autograder.engine import forms
+from autograder.engine import messages
 from passlab.judge import Outcome
 
 
@@ -34,7 +34,7 @@ def failure(error: str, status: str = "died") -> dict[str, Any]:
     return {"status": status, "error": error, "printed": 0, "seconds": 0.0, "in_place": False}
 
 
-def plain(outcome: forms.Outcome) -> dict[str, Any]:
+def plain(outcome: messages.Outcome) -> dict[str, Any]:
     """Return the head for an outcome that a worker sent."""
     return {
         "status": "raised" if outcome.status == "died" else outcome.status,  # that is for the engine to say

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.engine.data import Ran
-from autograder.engine.forms import MIMES, MOST_OUTPUTS
+from autograder.engine.messages import MIMES, MOST_OUTPUTS
 from autograder.engine.outcomes import printable
 
 #: The limit, in characters, for the outputs of one cell.
@@ -35,11 +35,11 @@ def _output(raw: Any) -> dict[str, Any] | None:
         }
     if kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
         data = {mime: _text(value) for mime, value in raw["data"].items() if mime in MIMES}
-        made: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
+        node: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
         if kind == "execute_result":
             count = raw.get("execution_count")
-            made["execution_count"] = count if type(count) is int else None
-        return made if data else None
+            node["execution_count"] = count if type(count) is int else None
+        return node if data else None
     return None
 
 
@@ -69,8 +69,8 @@ def ran(raw: Any, left: int = MOST_STORED) -> Ran:
 
 def from_file(raw: Any) -> list[dict[str, Any]]:
     """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
-    made = ran({"outputs": _join_lines(raw)}).outputs
-    return [] if made and made[-1].get("text") == _TOO_MUCH else made
+    shown = ran({"outputs": _join_lines(raw)}).outputs
+    return [] if shown and shown[-1].get("text") == _TOO_MUCH else shown
 
 
 def _join_lines(raw: Any) -> list[Any]:

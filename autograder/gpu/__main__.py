@@ -19,10 +19,10 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from autograder.bench.figures import Figure, not_measured, tell
+from autograder.bench.figures import Figure, heard, not_measured, tell
 from autograder.gpu import machine
 from autograder.gpu.job import Job
 
@@ -61,12 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(why, file=sys.stderr)
         return 2
     begin, figures, took = time.monotonic(), [], {}
-    figures += [not_measured("machine", what, why) for what, why in machine.lacks()]
+    figures += [replace(not_measured(what, why), part="machine") for what, why in machine.lacks()]
     for part in options.parts or PARTS:
         start = time.monotonic()
         for news in apart(part, options):
             if isinstance(news, Figure):
-                figures.append(news)
+                figures.append(replace(news, part=part))
                 news = f"{news.what}: {news.seen}"
             print(f"{time.monotonic() - begin:4.0f} s  {part}: {news}", file=sys.stderr, flush=True)
         took[part] = time.monotonic() - start
@@ -82,7 +82,7 @@ def limit(part: str, options: argparse.Namespace) -> float:
 
 
 def time_figure(part: str, took: float, limit: float) -> Figure:
-    return Figure("time", part, f"{took:.0f} s", f"its budget is {limit:.0f} s", value=took)
+    return Figure(part, f"{took:.0f} s", f"its budget is {limit:.0f} s", value=took, part="time")
 
 
 def wrong(figure: Figure) -> bool:
@@ -118,10 +118,7 @@ def apart(part: str, options: argparse.Namespace) -> Iterator[Figure | str]:
     reader.start()
     timer.start()
     try:
-        for line in process.stdout:
-            if line.startswith("{"):
-                said = json.loads(line)
-                yield said["news"] if "news" in said else Figure(**said)
+        yield from heard(process.stdout)
         code = process.wait()
     finally:
         timer.cancel()
@@ -129,10 +126,10 @@ def apart(part: str, options: argparse.Namespace) -> Iterator[Figure | str]:
             os.killpg(process.pid, signal.SIGKILL)  # what it started, too
     reader.join(5)
     if late.is_set():
-        yield not_measured(part, f"the rest of {part}", f"it was ended after its {limit(part, options):.0f} s")
+        yield not_measured(f"the rest of {part}", f"it was ended after its {limit(part, options):.0f} s")
     elif code:
         last = [line.strip() for line in noise if line.strip()][-1:] or [f"exit code {code}"]
-        yield Figure(part, f"the rest of {part}", f"its process ended: {last[0][:300]}", held=False)
+        yield Figure(f"the rest of {part}", f"its process ended: {last[0][:300]}", held=False)
 
 
 def here(options: argparse.Namespace) -> int:
@@ -145,7 +142,7 @@ def here(options: argparse.Namespace) -> int:
         for news in getattr(importlib.import_module(f"autograder.gpu.{module}"), function)(job):
             tell(news)
     except ModuleNotFoundError as error:
-        tell(not_measured(part, f"the rest of {part}", f"the package {error.name} is missing here"))
+        tell(not_measured(f"the rest of {part}", f"the package {error.name} is missing here"))
     return 0
 
 

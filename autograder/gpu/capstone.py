@@ -16,7 +16,6 @@ from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job
 from passlab.judge import plural
 
-PART = "capstone"
 FAMILIES = ("mlp", "convnet", "residual", "gpt", "lstm", "vit")
 GRAPHS = 6
 #: Rows and columns of the chain: what fills a GPU, and what an interpreter does in a second.
@@ -62,7 +61,7 @@ def with_kernels(compiled: Any, inputs: tuple) -> Any:
 def capstone(job: Job) -> Iterator[Figure | str]:
     """Build each model on the device, compare it with its graph, and time it."""
     if importlib.util.find_spec("triton") is None:
-        yield not_measured(PART, "compiled models", "the package triton is missing here")
+        yield not_measured("compiled models", "the package triton is missing here")
         return
     from passlab.capstone import BASELINES, build, examined, measure, on
     from passlab.capstone.reference import compile
@@ -71,7 +70,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
     device, ran, right, kernels, kinds = "cpu" if job.interpret else job.device, 0, 0, 0, Counter()
     for name, gm, inputs in models(job):
         if job.left < 5 or (job.sample and ran >= job.sample):
-            yield not_measured(PART, f"the models from {name} on", "the time or the sample of this part was over")
+            yield not_measured(f"the models from {name} on", "the time or the sample of this part was over")
             break
         ran += 1
         yield name
@@ -79,7 +78,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
         kernels += len(compiled.kernels)
         found = examined(compiled, inputs, gm, 0, None, device)
         if told := found["broken"] or found["differs"]:
-            yield Figure(PART, name, f"wrong: {told}", held=False)
+            yield Figure(name, f"wrong: {told}", held=False)
             continue
         right += 1
         if not job.interpret:
@@ -88,11 +87,11 @@ def capstone(job: Job) -> Iterator[Figure | str]:
             entry = measure(gm, compiled, inputs, chosen, name, ROUNDS, device)
             told = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:])
             ratio = entry["mine"].ratio
-            yield Figure(PART, f"{name}: time over eager's", f"{ratio:.3g}x", told, value=ratio)
+            yield Figure(f"{name}: time over eager's", f"{ratio:.3g}x", told, value=ratio)
     about = f"{kernels} Triton kernels as their groups"
     about += f"; steps: {', '.join(plural(count, kind) for kind, count in kinds.items())}" if kinds else ""
     yield Figure(
-        PART, "programs that compute what their graph does", f"{right} of {ran}", about, "all", right == ran > 0, right
+        "programs that compute what their graph does", f"{right} of {ran}", about, "all", right == ran > 0, right
     )
     if job.interpret:
-        yield not_measured(PART, "time of compiled models", "there is no GPU")
+        yield not_measured("time of compiled models", "there is no GPU")

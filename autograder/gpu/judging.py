@@ -26,11 +26,10 @@ from autograder.authoring.prove import prove
 from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job, each
 from passlab import exercises
+from passlab.equivalence.trials import example_inputs
 from passlab.fx.programs import RUNS, Program, to_device
-from passlab.fx.trials import example_inputs
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
 
-PART = "judging"
 #: The days whose exercises are on torch.fx; what takes longest begins first.
 DAYS = ("day12", "day01", "day02", "day03", "day04", "day05", "day06", "day11")
 #: Exercises on torch.fx that are for the CPU alone, and why.
@@ -147,17 +146,17 @@ def judging(job: Job) -> Iterator[Figure | str]:
     names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir" and e.id not in CPU_ONLY]
     names = names[: job.sample] if job.sample else names
     yield f"{len(names)} exercises"
-    yield from (not_measured(PART, name, why) for name, why in CPU_ONLY.items())
+    yield from (not_measured(name, why) for name, why in CPU_ONLY.items())
     totals, verdicts, cases, runs, seen, without = Counter(), set(), Counter(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
     for told in each(stops, prove_on, [(name, device, job.seed) for name in names], most=12, apart=True):
         seen += 1
         if isinstance(told, RuntimeError):
-            yield Figure(PART, str(told).rstrip("."), "its process ended", held=False)
+            yield Figure(str(told).rstrip("."), "its process ended", held=False)
             continue
         name = told["exercise"]
         if "lacks" in told:
-            yield not_measured(PART, name, told["lacks"])
+            yield not_measured(name, told["lacks"])
             continue
         cases.update(told["cases"])
         if "answers" not in told:
@@ -169,18 +168,16 @@ def judging(job: Job) -> Iterator[Figure | str]:
         good = max(sum(told["answers"].values()) - len(told["problems"]), 0)
         where = ", ".join(f"{count} cases {where}" for where, count in told["cases"].items() if where != "device")
         about = f"{told['cases']['device']} cases on the device" + (f", {where}" if where else "")
-        yield Figure(
-            PART, f"{name}: answers judged as they should be", str(good), about, "all", not told["problems"], good
-        )
+        yield Figure(f"{name}: answers judged as they should be", str(good), about, "all", not told["problems"], good)
         for problem in told["problems"][:5]:
-            yield Figure(PART, name, f"wrong: {problem[:400]}", held=False)
+            yield Figure(name, f"wrong: {problem[:400]}", held=False)
     if seen < len(names):
-        yield not_measured(PART, f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
+        yield not_measured(f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
     if without:
-        yield Figure(PART, "exercises without a graph to run", str(len(without)), ", ".join(sorted(without)))
+        yield Figure("exercises without a graph to run", str(len(without)), ", ".join(sorted(without)))
     about = ", ".join(f"{totals[kind]} {kind}" for kind in ("right", "wrong", "stub"))
     about += f"; verdicts {', '.join(v for v in VERDICTS if v in verdicts)}"
-    yield Figure(PART, "answers judged", str(totals.total()), about, value=float(totals.total()))
+    yield Figure("answers judged", str(totals.total()), about, value=float(totals.total()))
     ran = ", ".join(f"{count:,} on {where}" for where, count in sorted(runs.items())) or "none"
     where = torch.cuda.get_device_name() if not job.interpret else "the CPU"
-    yield Figure(PART, "runs of graphs", ran, f"the device is {where}", value=float(runs[device] + runs[f"{device}:0"]))
+    yield Figure("runs of graphs", ran, f"the device is {where}", value=float(runs[device] + runs[f"{device}:0"]))

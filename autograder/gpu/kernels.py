@@ -25,8 +25,6 @@ from autograder.gpu.job import Job, each
 from autograder.gpu.machine import compiler
 from passlab.equivalence.values import Tolerance, compare
 
-PART = "kernels"
-
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 NUMBERS, ALL = FLOATS + WHOLE, (*FLOATS, *WHOLE, torch.bool)
@@ -234,10 +232,10 @@ def table(job: Job) -> tuple[list[tuple[str, str, str, str]], Counter[str]]:
 def kernels(job: Job) -> Iterator[Figure | str]:
     """Compare every kernel of the table with eager torch."""
     if importlib.util.find_spec("triton") is None:
-        yield not_measured(PART, "Triton kernels", "the package triton is missing here")
+        yield not_measured("Triton kernels", "the package triton is missing here")
         return
     if not (job.interpret or compiler()):
-        yield not_measured(PART, "Triton kernels", "there is no C compiler, which Triton needs: install gcc, or set CC")
+        yield not_measured("Triton kernels", "there is no C compiler, which Triton needs: install gcc, or set CC")
         return
     every, without = table(job)
     yield f"{len(every)} kernels"
@@ -245,18 +243,18 @@ def kernels(job: Job) -> Iterator[Figure | str]:
     stops = replace(job, until=job.until - 3)  # to tell of what there is
     for told in each(stops, compare_kernel, every):
         if isinstance(told, RuntimeError):
-            yield Figure(PART, "a kernel's process", str(told), held=False)
+            yield Figure("a kernel's process", str(told), held=False)
         else:
             rows[told["function"]].append(told)
     seen = sum(map(len, rows.values()))
     for function in FUNCTIONS:
         yield from _figures(function, rows[function])
     if seen < len(every):
-        yield not_measured(PART, f"{len(every) - seen} of {len(every)} kernels", "the time of this part was over")
+        yield not_measured(f"{len(every) - seen} of {len(every)} kernels", "the time of this part was over")
     for why, count in without.items():
-        yield not_measured(PART, f"{count} kernels", f"Triton's interpreter cannot do {why}")
+        yield not_measured(f"{count} kernels", f"Triton's interpreter cannot do {why}")
     who = "Triton's interpreter" if job.interpret else torch.cuda.get_device_name()
-    yield Figure(PART, "kernels compared", str(seen), f"run by {who}", value=float(seen))
+    yield Figure("kernels compared", str(seen), f"run by {who}", value=float(seen))
 
 
 def _figures(function: str, rows: list[dict]) -> Iterator[Figure]:
@@ -271,6 +269,6 @@ def _figures(function: str, rows: list[dict]) -> Iterator[Figure]:
     if refused:
         about += f"; {len(refused)} refused: {refused[0]['refused']}"
     good = len(rows) - len(wrong) - len(refused)
-    yield Figure(PART, f"{function}: as eager torch", f"{good} of {len(rows)}", about, "all", not wrong, float(good))
+    yield Figure(f"{function}: as eager torch", f"{good} of {len(rows)}", about, "all", not wrong, float(good))
     for r in wrong[:5]:
-        yield Figure(PART, f"{function}, {r['dtype']}, {r['layout']}", f"wrong: {r['wrong']}", held=False)
+        yield Figure(f"{function}, {r['dtype']}, {r['layout']}", f"wrong: {r['wrong']}", held=False)

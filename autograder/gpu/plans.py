@@ -17,7 +17,6 @@ from passlab.memory.plan import planned
 from passlab.memory.storages import storages
 from passlab.memory.training import forward, joint
 
-PART = "arena"
 #: Models whose plans run in seconds on any device.
 MODELS = ("tiny", "mlp", "convnet", "skip", "residual", "attention", "lstm")
 RANDOM = 40
@@ -45,7 +44,7 @@ def plans(job: Job) -> Iterator[Figure | str]:
     ran, equal, near, arena, apart = 0, 0, 0, 0, 0
     for name, gm, inputs in programs(job):
         if job.left < 0 or (job.sample and ran >= job.sample):
-            yield not_measured(PART, f"the programs from {name} on", "the time or the sample of this part was over")
+            yield not_measured(f"the programs from {name} on", "the time or the sample of this part was over")
             break
         ran += 1
         yield name
@@ -59,13 +58,13 @@ def plans(job: Job) -> Iterator[Figure | str]:
         rounding = Tolerance.of(torch.float32, len(gm.graph.nodes))
         if differences := compare(wanted, found, rounding):
             text = differences[0].sentence.replace(" before and ", " by itself and ").replace(" after", " in the arena")
-            yield Figure(PART, name, f"wrong: {text}", held=False)
+            yield Figure(name, f"wrong: {text}", held=False)
         else:
             near += 1
-            yield Figure(PART, name, "equal up to rounding, not bit by bit", held=False if job.interpret else None)
+            yield Figure(name, "equal up to rounding, not bit by bit", held=False if job.interpret else None)
     right, about = equal if job.interpret else equal + near, f"{equal} bit by bit, {near} up to rounding"
     what, seen = "programs that are in an arena what they are", f"{right} of {ran}"
-    yield Figure(PART, what, seen, about, "all", right == ran > 0, float(equal))
+    yield Figure(what, seen, about, "all", right == ran > 0, float(equal))
     if apart:
         about = f"{arena:,} bytes in arenas, {apart:,} bytes of values"
-        yield Figure(PART, "arenas / bytes of all values", f"{arena / apart:.3g}", about, value=arena / apart)
+        yield Figure("arenas / bytes of all values", f"{arena / apart:.3g}", about, value=arena / apart)

@@ -25,7 +25,6 @@ from passlab import bytes_moved, launches, timed, trace
 from passlab.kernels import Kernel, subgraph
 from passlab.memory.cache import SECTOR, touched
 
-PART = "speed"
 ELEMENTS = 2**28
 #: Of the bandwidth of a copy, what a fused chain should reach.
 GOAL = 0.85
@@ -56,7 +55,7 @@ def chains(job: Job, elements: int = ELEMENTS, rounds: int = 15, compiled: bool 
         for function in (five, scaled):
             name = f"{function.__name__}, {elements / 1e6:.3g} M {str(dtype).removeprefix('torch.')}"
             if job.left < 15:
-                yield not_measured(PART, name, "the time of this part was over")
+                yield not_measured(name, "the time of this part was over")
                 continue
             yield f"{name}: building"
             x = torch.randn(elements // 1024, 1024, device=job.device).to(dtype)
@@ -84,10 +83,10 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
         except Exception as error:
             del candidates["torch.compile"]
             said = str(error).strip().splitlines() or [""]
-            yield not_measured(PART, f"{name}: torch.compile", f"{type(error).__name__}: {said[0][:160]}")
+            yield not_measured(f"{name}: torch.compile", f"{type(error).__name__}: {said[0][:160]}")
     wanted, found = gm(*inputs), one(*inputs)
     off = float(((wanted - found).abs() / wanted.abs().clamp_min(1)).max())
-    yield at_most(PART, f"{name}: largest relative difference to eager", off, 8 * torch.finfo(wanted.dtype).eps, "")
+    yield at_most(f"{name}: largest relative difference to eager", off, 8 * torch.finfo(wanted.dtype).eps, "")
     del wanted, found
     yield f"{name}: timing"
     calls = 1 if job.interpret else CALLS
@@ -97,26 +96,26 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
     about = ", ".join(f"{who} {t * 1e3:.3g} ms = {moved / t / 1e9:,.0f} GB/s" for who, t in seen.items())
     ratio = seen["a copy"] / seen["one kernel"]
     if job.interpret:
-        yield not_measured(PART, f"{name}: bandwidth / that of a copy", "Triton's interpreter says nothing of speed")
+        yield not_measured(f"{name}: bandwidth / that of a copy", "Triton's interpreter says nothing of speed")
     else:
-        yield at_least(PART, f"{name}: bandwidth / that of a copy", ratio, GOAL, "x", about)
+        yield at_least(f"{name}: bandwidth / that of a copy", ratio, GOAL, "x", about)
         faster = seen["eager"] / seen["one kernel"]
-        yield Figure(PART, f"{name}: times as fast as eager", f"{faster:.3g}x", about, value=faster)
+        yield Figure(f"{name}: times as fast as eager", f"{faster:.3g}x", about, value=faster)
         if "torch.compile" in seen:
             versus = seen["one kernel"] / seen["torch.compile"]
-            yield at_most(PART, f"{name}: time / torch.compile's", versus, 1.1, "x")
+            yield at_most(f"{name}: time / torch.compile's", versus, 1.1, "x")
     counted = {"eager": gm, "one kernel": one, "torch.compile": candidates.get("torch.compile")}
     for who, call in counted.items():
         if call is None:
             continue
         count = launches(call, *inputs)
         target, held = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
-        yield Figure(PART, f"{name}: launches, {who}", str(int(count)), count.device, target, held)
+        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device, target, held)
         nbytes = f"{bytes_allocated(call, *inputs):,}"
-        yield Figure(PART, f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
+        yield Figure(f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
     model, least = int(bytes_moved(gm, *inputs)), sum(t.nbytes for t in inputs) + inputs[0].nbytes
     what = f"{name}: bytes moved, eager / one kernel, by the model"
-    yield Figure(PART, what, f"{model / least:.3g}x", f"{model:,} / {least:,}", value=model / least)
+    yield Figure(what, f"{model / least:.3g}x", f"{model:,} / {least:,}", value=model / least)
 
 
 def often(call: Callable, calls: int) -> Callable:
@@ -182,7 +181,7 @@ def copy_kernel(layout: str, device: str, side: int = SIDE) -> tuple[Callable, t
 def coalescing(job: Job) -> Iterator[Figure | str]:
     """Compare the sectors that kernels read with day 5's model: by ncu where it is, else by the clock only."""
     if job.interpret:
-        yield not_measured(PART, "coalescing", "it is a matter of a GPU's memory")
+        yield not_measured("coalescing", "it is a matter of a GPU's memory")
         return
     candidates = {layout: copy_kernel(layout, job.device)[:2] for layout in READS}
     calls = 4 * CALLS
@@ -192,10 +191,10 @@ def coalescing(job: Job) -> Iterator[Figure | str]:
             f"{times[layout].min / calls * 1e6:.3g} µs; of what is read, {efficiency(layout):.3g} is used by the model"
         )
         ratio = times[layout].min / times["contiguous"].min
-        yield Figure(PART, f"coalescing: time of a {layout} read / contiguous", f"{ratio:.3g}x", about, value=ratio)
+        yield Figure(f"coalescing: time of a {layout} read / contiguous", f"{ratio:.3g}x", about, value=ratio)
     program = ncu()
     if program is None:
-        yield not_measured(PART, "coalescing, counted", "there is no ncu in PATH, /usr/local/cuda*/bin or /opt/nvidia")
+        yield not_measured("coalescing, counted", "there is no ncu in PATH, /usr/local/cuda*/bin or /opt/nvidia")
         return
     yield f"counting with {program}"
     yield from _count_sectors(job, program)
@@ -215,15 +214,13 @@ def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=max(job.left - 3, 1))
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield not_measured(PART, "coalescing, counted", f"ncu did not end: {type(error).__name__}")
+        yield not_measured("coalescing, counted", f"ncu did not end: {type(error).__name__}")
         return
     rows = counters(done.stdout)
     if len(rows) != len(READS):
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line or "rror" in line]
         said = (lines or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[0]
-        yield not_measured(
-            PART, "coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {said[:200]}"
-        )
+        yield not_measured("coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {said[:200]}")
         return
     for layout, row in zip(READS, rows, strict=True):
         # Each element of x and of y is read once, y contiguously.
@@ -232,7 +229,7 @@ def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
         off = abs(used / efficiency(layout) - 1)
         about = f"{sectors:,.0f} sectors, {row['read']:,.0f} B from memory and {row['written']:,.0f} B to it, by ncu"
         about += f"; used {used:.3g}, the model says {efficiency(layout):.3g}"
-        yield at_most(PART, f"coalescing, {layout}: sectors, off the model by", off, 0.1, "", about)
+        yield at_most(f"coalescing, {layout}: sectors, off the model by", off, 0.1, "", about)
 
 
 def counters(text: str) -> list[dict[str, float]]:

@@ -18,7 +18,6 @@ from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job
 from passlab.equivalence.values import Tolerance, compare
 
-PART = "tvm"
 ARCHITECTURES = ("sm_80", "sm_90")
 #: What TVM has to know of a GPU that is not here.
 LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
@@ -37,15 +36,15 @@ DTYPES = (torch.float32, torch.float16)
 
 def tvm_cuda(job: Job) -> Iterator[Figure | str]:
     if importlib.util.find_spec("tvm") is None:
-        yield not_measured(PART, "TVM's CUDA half", "the package tvm (apache-tvm) is missing here")
+        yield not_measured("TVM's CUDA half", "the package tvm (apache-tvm) is missing here")
         return
     from passlab.relax import tvm
 
     yield from compile_ptx(job)
     if job.interpret:
-        yield not_measured(PART, "TVM's kernels, run", "there is no GPU")
+        yield not_measured("TVM's kernels, run", "there is no GPU")
     elif not tvm.cuda(0).exist:
-        yield not_measured(PART, "TVM's kernels, run", "this TVM was built without CUDA")
+        yield not_measured("TVM's kernels, run", "this TVM was built without CUDA")
     else:
         yield from _run(job)
 
@@ -63,13 +62,13 @@ def _run(job: Job) -> Iterator[Figure | str]:
                 found = Kernel(torch.fx.symbolic_trace(function))(*inputs)
             except Exception as error:
                 said = str(error).strip().splitlines() or [""]
-                yield Figure(PART, f"{name}, {dtype}", f"wrong: it does not run: {said[-1][:200]}", held=False)
+                yield Figure(f"{name}, {dtype}", f"wrong: it does not run: {said[-1][:200]}", held=False)
                 continue
             if differences := compare(wanted, found, Tolerance.of(dtype, 8)):
-                yield Figure(PART, f"{name}, {dtype}", f"wrong: {differences[0].sentence}", held=False)
+                yield Figure(f"{name}, {dtype}", f"wrong: {differences[0].sentence}", held=False)
             else:
                 good += 1
-    yield Figure(PART, "TVM's kernels on the GPU: as eager torch", f"{good} of {len(GROUPS) * len(DTYPES)}")
+    yield Figure("TVM's kernels on the GPU: as eager torch", f"{good} of {len(GROUPS) * len(DTYPES)}")
 
 
 def source(name: str, dtype: torch.dtype, architecture: str) -> str:
@@ -139,7 +138,7 @@ def compile_ptx(job: Job) -> Iterator[Figure | str]:
     try:
         nvrtc = Nvrtc()
     except OSError as error:
-        yield not_measured(PART, "CUDA C to PTX", str(error))
+        yield not_measured("CUDA C to PTX", str(error))
         return
     names = list(GROUPS)[: job.sample or None]
     for architecture in ARCHITECTURES:
@@ -149,15 +148,13 @@ def compile_ptx(job: Job) -> Iterator[Figure | str]:
                 try:
                     text = nvrtc.ptx(source(name, dtype, architecture), architecture)
                 except ValueError as error:
-                    yield Figure(PART, f"{name}, {dtype}, {architecture}", f"wrong: {error}", held=False)
+                    yield Figure(f"{name}, {dtype}, {architecture}", f"wrong: {error}", held=False)
                     continue
                 if f".target {architecture}" not in text or ".entry" not in text:
-                    yield Figure(PART, f"{name}, {dtype}, {architecture}", "wrong: no kernel in the PTX", held=False)
+                    yield Figure(f"{name}, {dtype}, {architecture}", "wrong: no kernel in the PTX", held=False)
                     continue
                 sizes.append(len(text))
         about = f"{sum(sizes):,} characters, by NVRTC"
         every = len(names) * len(DTYPES)
         seen = f"{len(sizes)} of {every}"
-        yield Figure(
-            PART, f"CUDA C of TVM's kernels to PTX for {architecture}", seen, about, "all", len(sizes) == every
-        )
+        yield Figure(f"CUDA C of TVM's kernels to PTX for {architecture}", seen, about, "all", len(sizes) == every)

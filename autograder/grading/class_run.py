@@ -19,7 +19,7 @@ from autograder.engine.data import Job, NotebookResult
 from autograder.grading import intake
 from autograder.grading.gradebook import Failed, Stopped, unwritten
 from autograder.grading.intake import Submission
-from autograder.grading.paper import Paper, hand_over, read
+from autograder.grading.paper import GradedSubmission, read, write_submitted
 from autograder.grading.recorder import Page, Recorder, digest
 from autograder.grading.scores import Difference, Key, Run, differences
 from passlab import exercises
@@ -30,12 +30,17 @@ class Grader(Protocol):
     whose processes have started, so that a notebook need not wait for them."""
 
     jobs: int
-    ready: Collection[str]
+    unsafe: bool
+
+    @property
+    def ready(self) -> Collection[str]: ...
 
     def grade(self, job: Job) -> NotebookResult: ...
 
 
-def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool = False) -> Paper:
+def grade(
+    submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool = False
+) -> GradedSubmission:
     """Read, run and judge one submission; its notebooks then hold outputs and points.
 
     run_all: also run the cells of the course that nothing graded depends on. Whatever goes wrong with one submission
@@ -49,12 +54,12 @@ def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, ru
         traceback.print_exc()
         note = f"It could not be graded ({type(error).__name__}: {str(error)[:200]})."
         submission.notes.append(note)
-        return Paper(submission, error=note)
+        return GradedSubmission(submission, error=note)
 
 
-def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool) -> Paper:
+def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool) -> GradedSubmission:
     paper = read(submission)
-    hand_over(paper, submitted)
+    write_submitted(paper, submitted)
     for name, nb in paper.notebooks.items():
         authored = source_notebook(submission.assignment, name)
         job = intake.job(nb, authored, submission.learner, submission.assignment, name, seed, run_all)
@@ -111,11 +116,11 @@ def grade_all(
     seed_of: Callable[[Submission], int],
     submitted: Path,
     run_all: bool = False,
-) -> Iterator[Paper]:
+) -> Iterator[GradedSubmission]:
     """Grade submissions, `grader.jobs` at once, and yield each when done; at most one waits for the consumer."""
     waiting = by_day(submissions)
     with ThreadPoolExecutor(grader.jobs) as pool:
-        running: dict[Future[Paper], str] = {}
+        running: dict[Future[GradedSubmission], str] = {}
         begun = False
         try:
             while True:
@@ -150,14 +155,16 @@ class Session:
     grader: Grader
     submitted: Path
     page: Page
-    advance: Callable[[Paper | None], None] = lambda _: None
+    advance: Callable[[GradedSubmission | None], None] = lambda _: None
     run_all: bool = False
     failures: dict[Key, str] = field(default_factory=dict)
     missed: dict[Key, str] = field(default_factory=dict)
     recorded: int = 0
     answers: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def _papers(self, submissions: Iterable[Submission], seed_of: Callable[[Submission], int]) -> Iterator[Paper]:
+    def _papers(
+        self, submissions: Iterable[Submission], seed_of: Callable[[Submission], int]
+    ) -> Iterator[GradedSubmission]:
         for paper in grade_all(submissions, self.grader, seed_of, self.submitted, self.run_all):
             self.advance(paper)
             self.answers += paper.answers()
@@ -209,25 +216,27 @@ class Session:
     def replay(self, submissions: Iterable[Submission]) -> list[Difference]:
         """Grade again on the same cases as last time; return the differences. Writes nothing."""
         known = [s for s in submissions if self.recorder.latest(s.learner, s.assignment)]
-        found = []
+        changes = []
         for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
             with self._only(paper.key):
                 new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
-                found += differences({paper.key: self.recorder.latest(*paper.key)}, {paper.key: new})
-        return found
+                changes += differences({paper.key: self.recorder.latest(*paper.key)}, {paper.key: new})
+        return changes
 
-    def regrade(self, submissions: Iterable[Submission], run: Run, fresh: bool) -> tuple[list[Difference], list[Paper]]:
+    def regrade(
+        self, submissions: Iterable[Submission], run: Run, fresh: bool
+    ) -> tuple[list[Difference], list[GradedSubmission]]:
         """Grade again, on last time's cases unless `fresh`; return what would change, and the papers to record."""
         before = self.recorder.scores()
         found, changed = [], []
         for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):
             with self._only(paper.key):
-                if mine := differences(before, {paper.key: self.recorder.preview(paper)}):
-                    found += mine
+                if own_changes := differences(before, {paper.key: self.recorder.preview(paper)}):
+                    found += own_changes
                     changed.append(paper)
         return found, changed
 
-    def record(self, papers: Iterable[Paper], run: Run) -> None:
+    def record(self, papers: Iterable[GradedSubmission], run: Run) -> None:
         for paper in papers:
             with self._only(paper.key):
                 self.recorder.record(run, paper, digest(paper.submission), self.page)

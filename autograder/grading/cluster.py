@@ -19,6 +19,7 @@ import re
 import socket
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
 
@@ -58,9 +59,9 @@ def certificate(new: bool = False) -> dict[str, str]:
             )
         from distributed.security import Security
 
-        made = Security.temporary()
+        security = Security.temporary()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path, text in ((key, made.tls_scheduler_key), (cert, made.tls_ca_file)):
+        for path, text in ((key, security.tls_scheduler_key), (cert, security.tls_ca_file)):
             with open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
                 out.write(text)
     return {"ca-file": str(cert), "cert": str(cert), "key": str(key)}
@@ -85,10 +86,10 @@ def _is_here(address: str) -> bool:
     """Return whether an address is this machine's own, which no other machine can reach."""
     host = address.split("://")[1].rpartition(":")[0].strip("[]")
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except OSError:
         return False
-    return all(ipaddress.ip_address(ip.split("%")[0]).is_loopback for ip in found)
+    return all(ipaddress.ip_address(ip.split("%")[0]).is_loopback for ip in addresses)
 
 
 def edition() -> str:
@@ -107,12 +108,12 @@ def _engine(unsafe: bool) -> Engine:
     return Engine(unsafe=unsafe)
 
 
-def grade_here(job: str, unsafe: bool, wanted: str) -> str:
+def grade_here(job: str, unsafe: bool, version: str) -> str:
     """Grade one notebook with this machine's engine; called by a Dask worker. Job and result are JSON.
 
     wanted: the sender's `edition`. Raises NoCluster if this machine's copy of the course differs.
     """
-    if edition() != wanted:
+    if edition() != version:
         raise NoCluster(f"{socket.gethostname()} has another edition of the course. Update it and restart its worker.")
     with _starting:
         engine = _engine(unsafe)
@@ -158,6 +159,9 @@ class Cluster:
 
     def __exit__(self, *_) -> None:
         self.client.close()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Do nothing: see `ready`."""
 
     def grade(self, job: Job) -> NotebookResult:
         """Grade on any free machine; if it dies, the notebook goes to another one."""

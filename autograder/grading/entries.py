@@ -1,7 +1,7 @@
 """The entries of a leaderboard: what learners' compilers return, measured against each other.
 
     board = collect(submissions, engine, "day12.compiler", seeds)
-    race(board, Race())
+    race(board, ModelTimer())
 
 Each compiler runs in the sandbox, on the same models for all, as in grading. The verifier says which of its results are
 equivalent; only these are built and timed, all in turns.
@@ -35,7 +35,7 @@ _FIRST, _SAVES = {"valid", "same"}, "did"
 class Entry:
     """A learner's entry. `digest`: of the submission; `failure`: why there is nothing to measure, or "".
 
-    `rows`: model → its row (see `race.Race.run`), with the reason in `missing` where there are no figures.
+    `rows`: model → its row (see `timing.ModelTimer.run`), with the reason in `missing` where there are no figures.
     """
 
     learner: str
@@ -54,8 +54,8 @@ class Board:
     baselines: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
 
 
-class Racer(Protocol):
-    """The interface of `engine.race.Race`."""
+class Timer(Protocol):
+    """The interface of `engine.timing.ModelTimer`."""
 
     def run(self, arguments: bytes, compiled: dict[str, bytes]) -> dict[str, dict[str, Any]]: ...
 
@@ -67,15 +67,15 @@ def collect(
     seeds: Iterable[int],
 ) -> Board:
     """Run every learner's compiler on the hidden models of some seeds. Whatever goes wrong with one is its failure."""
-    found = []
+    entries = []
     for submission in submissions:
         entry = Entry(submission.learner, digest(submission))
         try:
             _collect(entry, submission, engine, exercise, seeds)
         except Exception as error:  # one submission must not cost the others their board
             entry.failure = f"It could not be run ({type(error).__name__}: {str(error)[:200]})."
-        found.append(entry)
-    return Board(found)
+        entries.append(entry)
+    return Board(entries)
 
 
 def _collect(entry: Entry, submission: Submission, engine: Engine, exercise: str, seeds: Iterable[int]) -> None:
@@ -89,13 +89,13 @@ def _collect(entry: Entry, submission: Submission, engine: Engine, exercise: str
     for seed in seeds:
         job = intake.job(nb, authored, submission.learner, submission.assignment, place.notebook, seed)
         cells = tuple(cell for cell in job.cells if cell.exercise in ("", exercise))
-        kept: dict[str, AnswerRun] = {}
-        result = engine.grade(replace(job, cells=cells), kept)
+        answers: dict[str, AnswerRun] = {}
+        result = engine.grade(replace(job, cells=cells), answers)
         verdict = next((v for v in result.verdicts.values() if v.exercise == exercise), None)
         entry.failure = why_not_raced(result, verdict)
-        if entry.failure:
+        if entry.failure or verdict is None:
             return
-        sort_out(entry, verdict, kept[exercise])
+        sort_out(entry, verdict, answers[exercise])
 
 
 def why_not_raced(result: NotebookResult, verdict: Verdict | None) -> str:
@@ -123,13 +123,13 @@ def sort_out(entry: Entry, verdict: Verdict, answered: AnswerRun) -> None:
             entry.arguments[model], entry.compiled[model] = answered.arguments[at], answered.values[at]
 
 
-def race(board: Board, racer: Racer, advance: Callable[[str], None] = lambda model: None) -> None:
-    """Measure all equivalent results, model by model, and fill the rows of the board. Raises race.Broken."""
+def race(board: Board, timer: Timer, advance: Callable[[str], None] = lambda model: None) -> None:
+    """Measure all equivalent results, model by model, and fill the rows of the board. Raises timing.TimingError."""
     racing = [entry for entry in board.entries if not entry.failure]
-    for model, given in {name: data for entry in racing for name, data in entry.arguments.items()}.items():
+    for model, arguments in {name: data for entry in racing for name, data in entry.arguments.items()}.items():
         taking_part = [entry for entry in racing if model in entry.compiled]
         # By number: the process that measures learns no names.
-        rows = racer.run(given, {str(at): entry.compiled[model] for at, entry in enumerate(taking_part)})
+        rows = timer.run(arguments, {str(at): entry.compiled[model] for at, entry in enumerate(taking_part)})
         for at, entry in enumerate(taking_part):
             entry.rows[model] = rows.pop(str(at))
         board.baselines[model] = rows
@@ -153,7 +153,7 @@ class Records:
     races: list[dict[str, Any]] = field(default_factory=list)
 
 
-def recall(path: Path) -> Records:
+def load(path: Path) -> Records:
     """Read what is kept, or begin anew with a fresh salt. Raises ValueError for a file that is something else."""
     if not path.exists():
         return Records(secrets.token_hex(32))
@@ -163,10 +163,10 @@ def recall(path: Path) -> Records:
         raise ValueError(f"{path} cannot be read ({error}). Move it away: pseudonyms will then change.") from None
 
 
-def keep(path: Path, kept: Records) -> None:
+def save(path: Path, records: Records) -> None:
     """Write what is kept, for the owner's eyes only; at any moment the file is the complete old or new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}.tmp")
     fresh.touch(0o600)
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(asdict(kept))))
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(asdict(records))))
     fresh.replace(path)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple, cast
 
 MIB = 2**20
 #: Far more than any ordinary notebook of this course has.
@@ -76,8 +76,8 @@ def shares(folder: Path, learners: int, most: int = 0) -> Callable[[], Share]:
             f"there are more than {{}} of this learner's, which is the share of each in what is free in {folder}. This "
             "is the disk of who grades: make space there and try again."
         )
-    said = limit.format(f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes")
-    return lambda: Share(size, LEARNER_FILES, said)
+    size_text = limit.format(f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes")
+    return lambda: Share(size, LEARNER_FILES, size_text)
 
 
 def full(error: OSError, folder: Path) -> Full | None:
@@ -356,7 +356,7 @@ class _Entry:
         self.check, self.chunks, self.packed = check, chunks, packed
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     while chunk := file.read(_CHUNK):
         yield chunk
 
@@ -405,7 +405,7 @@ def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
 class _Counted:
     """The unpacked bytes of a .tar.gz. Reading stops when they are far too many for the packed size."""
 
-    def __init__(self, file: BinaryIO, packed: BinaryIO):
+    def __init__(self, file: gzip.GzipFile, packed: BinaryIO):
         self.file, self.packed, self.size = file, packed, 0
 
     def read(self, size: int) -> bytes:
@@ -419,7 +419,7 @@ class _Counted:
 def _tar_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
     started = False
     try:
-        with tarfile.open(fileobj=_Counted(gzip.GzipFile(fileobj=file), file), mode="r|") as archive:
+        with tarfile.open(fileobj=cast(BinaryIO, _Counted(gzip.GzipFile(fileobj=file), file)), mode="r|") as archive:
             for info in archive:
                 started = True
 
@@ -428,7 +428,7 @@ def _tar_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
                         raise _Refused("it is a link or a device, not a regular file.")
 
                 def chunks(info=info):
-                    return _pieces(archive.extractfile(info))
+                    return _pieces(cast(IO[bytes], archive.extractfile(info)))
 
                 if not info.isdir():
                     yield info.name, _Entry(check, chunks, lambda: MAX_BYTES)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from nbgrader import utils
 from nbgrader.api import Base, Gradebook, Student
@@ -130,7 +131,7 @@ def database(run: Path) -> str:
 def place(config: Config) -> str:
     """Return the location of the gradebook for messages: a file, or a URL without its password."""
     url = make_url(CourseDirectory(config=config).db_url)
-    return url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
 
 def take_literally(root: Path) -> None:
@@ -231,7 +232,7 @@ def add_learners(connection: Connection, learners: Iterable[str]) -> None:
     """Add learners who are not in the gradebook yet. Another process may be adding the same ones."""
     rows = [{"id": learner} for learner in sorted(set(learners))]
     if rows:
-        insert = INSERT[connection.dialect.name](Student.__table__)
+        insert: Any = INSERT[connection.dialect.name](Student.__table__)
         connection.execute(insert.on_conflict_do_nothing(), rows)
 
 

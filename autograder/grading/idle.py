@@ -1,6 +1,6 @@
 """Find the cells that need not run for a grade: they only show something, and nothing graded depends on them.
 
-    left_out({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
+    skippable_cells({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
 
 Decided from the source alone, in favour of running. A cell is left out where all of this holds:
 
@@ -65,7 +65,7 @@ class _Cell:
     unseen: bool = False
 
 
-def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
+def skippable_cells(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
     """Return the keys of the candidates on which no cell that runs depends.
 
     sources: key → text of a cell, in the order of the notebook. checks: keys of the check cells, whose text is the
@@ -95,13 +95,13 @@ def plan(
 
     sources: (index, text) of the cells, of a check the answer. free: cells that are neither answers nor checks.
     """
-    texts = dict(map(tuple, sources))
-    never = left_out(texts, set(course), checks)
+    texts = {index: text for index, text in sources}
+    never = skippable_cells(texts, set(course), checks)
     rest = {index: source for index, source in texts.items() if index not in never}
-    spare = left_out(rest, rest.keys() & {*free}, checks)
+    spare = skippable_cells(rest, rest.keys() & {*free}, checks)
     calls: dict[int, list[int]] = {}
     for at in checks:
-        for index in spare & reaching(rest, names(texts[at])):
+        for index in spare & dependent_cells(rest, names(texts[at])):
             if index > at:
                 calls.setdefault(index, []).append(at)
     return sorted(never), list(calls.items())
@@ -122,14 +122,14 @@ def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool
     return False
 
 
-def reaching(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
+def dependent_cells(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
     """Return the keys of the cells that use one of the names, or a name that another such cell binds."""
     cells = {key: _read(source) for key, source in sources.items()}
-    names, found = set(names), set[int]()
-    while more := {key for key in cells.keys() - found if cells[key].uses & names or cells[key].unseen}:
-        found |= more
+    names, keys = set(names), set[int]()
+    while more := {key for key in cells.keys() - keys if cells[key].uses & names or cells[key].unseen}:
+        keys |= more
         names = names.union(*(cells[key].binds for key in more))
-    return found
+    return keys
 
 
 def names(expression: str) -> set[str]:
@@ -154,24 +154,14 @@ def _read(source: str) -> _Cell:
     cell.binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     cell.binds |= {s.get_name() for table in inner for s in table.get_symbols() if s.is_declared_global()}
     for node in ast.walk(tree):
+        cell.unseen |= _reads_unseen(node)
         match node:
             case ast.AugAssign(target=ast.Name(id=name)) if name in cell.binds:
                 cell.uses.add(name)
             case ast.Import(names=names):
-                for alias in names:
-                    cell.imported[alias.asname or alias.name.partition(".")[0]] = alias.name
-                    cell.unseen |= alias.name == "__main__"
+                cell.imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in names}
             case ast.ImportFrom(module=module, names=names):
                 cell.imported |= {alias.asname or alias.name: f"{module}.{alias.name}" for alias in names}
-                cell.unseen |= module == "__main__" or any(alias.name == "*" for alias in names)
-            case ast.Name(id=name) if name in _READS_ALL | _FRAMES:
-                cell.unseen = True
-            case ast.Attribute(attr=name) if name in _FRAMES:
-                cell.unseen = True
-            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
-                cell.unseen = True
-            case ast.Call(func=ast.Name(id="vars" | "dir"), args=[]):
-                cell.unseen = True
     named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     cell.data = cell.binds - {node.name for node in ast.walk(tree) if isinstance(node, named)} - cell.imported.keys()
     for statement in tree.body:
@@ -183,6 +173,24 @@ def _read(source: str) -> _Cell:
     reads = {node.id for node in _top(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     cell.defines -= reads
     return cell
+
+
+def _reads_unseen(node: ast.AST) -> bool:
+    """Return whether this may read any name of the notebook without saying which."""
+    match node:
+        case ast.Import(names=names):
+            return any(alias.name == "__main__" for alias in names)
+        case ast.ImportFrom(module=module, names=names):
+            return module == "__main__" or any(alias.name == "*" for alias in names)
+        case ast.Name(id=name):
+            return name in _READS_ALL | _FRAMES
+        case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            return True
+        case ast.Attribute(attr=name):
+            return name in _FRAMES
+        case ast.Call(func=ast.Name(id="vars" | "dir"), args=[]):
+            return True
+    return False
 
 
 def _unread(source: str) -> _Cell:
@@ -248,15 +256,17 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
 
 def _own(tree: ast.Module) -> set[str]:
     """Return the names of objects that a cell itself made: a list, or a call's result, but not an alias."""
-    own, borrowed = set(), set()
+    own: set[str] = set()
+    borrowed: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
                 for name, value in pairs:
-                    made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
-                    (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))
+                    is_new = isinstance(value, _MAKES) and isinstance(name, ast.Name)
+                    (own if is_new else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr):
             borrowed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
     return own - borrowed

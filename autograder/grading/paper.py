@@ -26,7 +26,7 @@ LONGEST = 50_000
 
 
 @dataclass
-class Paper:
+class GradedSubmission:
     """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time, if known.
 
     `error`: why it could not be graded.
@@ -56,9 +56,9 @@ class Paper:
                     yield self.submission.learner, meta["grade_id"], long or cell.source
 
 
-def read(submission: Submission) -> Paper:
+def read(submission: Submission) -> GradedSubmission:
     """Read a submission. Files that cannot be read, and repairs, are noted in the submission."""
-    paper = Paper(submission)
+    paper = GradedSubmission(submission)
     for name, path in sorted(submission.notebooks.items()):
         try:
             nb = intake.read(path)
@@ -86,7 +86,8 @@ def _latest(paths: Iterable[Path]) -> str:
     for path in paths:
         with contextlib.suppress(Damaged):
             texts.append(files.read_bytes(path, 200).decode("utf-8", "replace").strip())
-    return max(filter(when, texts), key=when, default="")
+    times = {text: time for text in texts if (time := when(text))}
+    return max(times, key=lambda text: times[text], default="")
 
 
 def written(nb: NotebookNode) -> str:
@@ -94,7 +95,7 @@ def written(nb: NotebookNode) -> str:
     return nbformat.v4.writes(nb) + "\n"
 
 
-def hand_over(paper: Paper, folder: Path) -> None:
+def write_submitted(paper: GradedSubmission, folder: Path) -> None:
     """Copy the submission to where nbgrader expects it, so that its commands and formgrader's buttons work."""
     target = folder / paper.submission.learner / paper.submission.assignment
     target.mkdir(parents=True, exist_ok=True)
@@ -155,7 +156,7 @@ def extra_credit(assignment: str, cell: str) -> float:
 
 def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
     """Return the marks of automatic grading alone, before a person grades the notebook."""
-    found: dict[str, Mark] = {}
+    by_question: dict[str, Mark] = {}
     for index, cell in enumerate(nb.cells):
         meta = cell.metadata.get("nbgrader") or {}
         if meta.get("grade") or meta.get("task"):
@@ -165,5 +166,5 @@ def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
             elif ran and not meta.get("solution"):
                 points = 0.0 if ran.error or ran.died else float(meta["points"])
             extra = extra_credit(result.assignment, meta["grade_id"])
-            found[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
-    return Marks(found)
+            by_question[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
+    return Marks(by_question)

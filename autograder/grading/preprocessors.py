@@ -87,7 +87,7 @@ def _recorder(config) -> tuple[Recorder, Run]:
     if not _recorders:
         recorder = Recorder(config)
         atexit.register(recorder.close)
-        _recorders.append((recorder, recorder.aside(run_seed())))
+        _recorders.append((recorder, recorder.scratch_run(run_seed())))
     return _recorders[0]
 
 

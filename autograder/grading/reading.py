@@ -18,10 +18,10 @@ import nbformat
 from msgspec import Meta, Struct
 from nbformat.notebooknode import NotebookNode
 
-from autograder.engine import aside, forms, outputs
+from autograder.engine import bounded_call, messages, outputs
 from autograder.grading import files
 from autograder.grading.files import Damaged
-from passlab.process.messages import Garbled
+from passlab.process.messages import MessageError
 
 #: Far more than any ordinary notebook of this course has.
 MAX_DEPTH = 100
@@ -38,6 +38,7 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml
 _ID = r"^[a-zA-Z0-9_-]{1,64}$"
 
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Output = messages.Stream | messages.Failed | messages.Display | messages.Result
 Data = Annotated[str, Meta(max_length=files.MAX_BYTES)]
 
 
@@ -46,10 +47,8 @@ class Cell(Struct):
     id: Annotated[str, Meta(pattern=_ID)]
     source: Annotated[str, Meta(max_length=MAX_SOURCE)]
     grade_id: Name | None = None
-    outputs: Annotated[
-        list[forms.Stream | forms.Failed | forms.Display | forms.Result], Meta(max_length=forms.MOST_OUTPUTS)
-    ] = []
-    attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}
+    outputs: Annotated[list[Output], Meta(max_length=messages.MOST_OUTPUTS)] = []
+    attachments: dict[Name, dict[Literal[PICTURES], Data]] = {}  # type: ignore[valid-type]  # a tuple of texts
 
 
 class Notebook(Struct):
@@ -58,31 +57,32 @@ class Notebook(Struct):
 
 def read(path: Path) -> NotebookNode:
     """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
-    made = aside.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
-    if isinstance(made, str):
-        raise Damaged(f"{path.name} {made}")
+    reply = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
+    if isinstance(reply, str):
+        raise Damaged(f"{path.name} {reply}")
     try:
-        return _notebook(forms.reader(Notebook)(made or b""))
-    except Garbled:
+        return _notebook(messages.reader(Notebook)(reply or b""))
+    except MessageError:
         raise Damaged(
-            f"{path.name} was not read: that takes more than {aside.SECONDS} seconds or {aside.MEMORY // 2**30} GiB."
+            f"{path.name} was not read: that takes more than {bounded_call.SECONDS} seconds or "
+            f"{bounded_call.MEMORY // 2**30} GiB."
         ) from None
 
 
 def _notebook(read: Notebook) -> NotebookNode:
     cells = []
     for cell in read.cells:
-        made = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
+        node: dict[str, Any] = {"cell_type": cell.cell_type, "id": cell.id, "source": cell.source, "metadata": {}}
         if cell.grade_id is not None:
-            made["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
+            node["metadata"]["nbgrader"] = {"grade_id": cell.grade_id}
         if cell.cell_type == "code":
-            made |= {"execution_count": None, "outputs": msgspec.to_builtins(cell.outputs)}
-            for output in made["outputs"]:
+            node |= {"execution_count": None, "outputs": msgspec.to_builtins(cell.outputs)}
+            for output in node["outputs"]:
                 if "data" in output:
                     output["metadata"] = {}
         elif cell.attachments:
-            made["attachments"] = cell.attachments
-        cells.append(made)
+            node["attachments"] = cell.attachments
+        cells.append(node)
     return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
@@ -105,21 +105,7 @@ def parsed(content: bytes) -> bytes | str:
 
 def _document(content: bytes) -> dict[str, Any]:
     """Return a notebook file as nbformat 4."""
-    try:
-        text = content.decode("utf-8-sig")
-        if not text:
-            raise _Invalid("is empty.")
-        if text.count("{") + text.count("[") > MAX_PARTS:
-            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
-        data = json.loads(text)
-    except UnicodeDecodeError:
-        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
-    except json.JSONDecodeError as error:
-        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
-    except ValueError:
-        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
-    except RecursionError:
-        raise _Invalid("is nested too deeply to be a notebook.") from None
+    text, data = _json(content)
     if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
         raise _Invalid("is JSON, but not a notebook: it has no `nbformat`.")
     if not 1 <= data["nbformat"] <= 4:
@@ -135,6 +121,25 @@ def _document(content: bytes) -> dict[str, Any]:
         except Exception:  # a heading of level 10**10 becomes as many characters
             raise _Invalid("has an old notebook format and cannot be converted; open it and save it again.") from None
     return data
+
+
+def _json(content: bytes) -> tuple[str, Any]:
+    """Return the text of a file, and its value."""
+    try:
+        text = content.decode("utf-8-sig")
+        if not text:
+            raise _Invalid("is empty.")
+        if text.count("{") + text.count("[") > MAX_PARTS:
+            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+        return text, json.loads(text)
+    except UnicodeDecodeError:
+        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
+    except json.JSONDecodeError as error:
+        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
+    except ValueError:
+        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
+    except RecursionError:
+        raise _Invalid("is nested too deeply to be a notebook.") from None
 
 
 def _size(data: object) -> tuple[int, int]:
@@ -173,12 +178,12 @@ def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(name, str) or name in ids or not re.fullmatch(_ID, name):
             name = next(free for at in itertools.count(len(made)) if (free := f"submitted-{at}") not in ids)
         ids.add(name)
-        one = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
+        node = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
         if kind == "code":
-            one["outputs"] = _outputs(cell)
+            node["outputs"] = _outputs(cell)
         else:
-            one["attachments"] = _attachments(cell)
-        made.append(one)
+            node["attachments"] = _attachments(cell)
+        made.append(node)
     if (total := sum(len(cell["source"]) for cell in made)) > MAX_SOURCES:
         raise _Invalid(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
     return made
@@ -203,21 +208,21 @@ def _grade_id(cell: dict[str, Any]) -> str | None:
 
 
 def _outputs(cell: dict[str, Any]) -> list[dict[str, Any]]:
-    made = outputs.from_file(cell.get("outputs"))
-    for output in made:
+    shown = outputs.from_file(cell.get("outputs"))
+    for output in shown:
         if output["output_type"] == "error":
             del output["traceback"][MAX_LINES:]
         output.pop("execution_count", None)  # cells are numbered as they run
-    return made
+    return shown
 
 
 def _attachments(cell: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the attached pictures: name → MIME type → data."""
     attached = cell.get("attachments")
-    made: dict[str, dict[str, str]] = {}
+    pictures: dict[str, dict[str, str]] = {}
     for name, bundle in attached.items() if isinstance(attached, dict) else ():
         if isinstance(bundle, dict) and len(name) <= MAX_NAME:
             texts = {mime: _text(bundle.get(mime)) for mime in PICTURES}
-            if kept := {mime: _valid(text) for mime, text in texts.items() if text is not None}:
-                made[_valid(name)] = kept
-    return made
+            if bundle_of_texts := {mime: _valid(text) for mime, text in texts.items() if text is not None}:
+                pictures[_valid(name)] = bundle_of_texts
+    return pictures

@@ -54,7 +54,7 @@ from autograder.grading.paper import Marks, extra_credit, when, written
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
 
 if TYPE_CHECKING:
-    from autograder.grading.paper import Paper
+    from autograder.grading.paper import GradedSubmission
 
 #: Renders the feedback on a notebook; what it returns makes the page of the marks (`feedback.draft`).
 Page = Callable[[NotebookNode, NotebookResult], Callable[[Marks], str]]
@@ -141,18 +141,19 @@ class Recorder:
         """Return this folder's unfinished run, unless `seed` differs from its seed; otherwise start a new one."""
         unfinished = select(RUN).where(RUN.c.folder == self.folder, RUN.c.finished.is_(None))
         with self._transaction() as db:
-            there = db.execute(unfinished).one_or_none()
-            if there and seed not in (None, there.seed):
-                db.execute(RUN.update().where(RUN.c.id == there.id).values(finished=_now()))
-                there = None
-            if there is None:
+            row = db.execute(unfinished).one_or_none()
+            if row and seed not in (None, row.seed):
+                db.execute(RUN.update().where(RUN.c.id == row.id).values(finished=_now()))
+                row = None
+            if row is None:
                 fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
                 fresh["seed"] = secrets.randbits(SEED_BITS) if seed is None else seed
-                db.execute(INSERT[db.dialect.name](RUN).on_conflict_do_nothing(), fresh)
-                there = db.execute(unfinished).one()
-        return Run(there.id, there.seed, there.started)
+                insert: Any = INSERT[db.dialect.name](RUN)
+                db.execute(insert.on_conflict_do_nothing(), fresh)
+                row = db.execute(unfinished).one()
+        return Run(row.id, row.seed, row.started)
 
-    def aside(self, seed: int) -> Run:
+    def scratch_run(self, seed: int) -> Run:
         """Return a run for single submissions, which is finished from the start, so that it is never resumed."""
         run = Run(new_uuid(), seed, _now())
         with self._transaction() as db:
@@ -174,7 +175,7 @@ class Recorder:
 
     # Writing
 
-    def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
+    def record(self, run: Run, paper: GradedSubmission, digest: str, page: Page | None = None) -> None:
         """Write a graded submission, all or nothing: its scores, its notebooks, and a feedback page for each.
 
         Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
@@ -206,7 +207,7 @@ class Recorder:
             _update(db, "grade", extra)  # of which nbgrader knows only what people give
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", stored)
 
-    def preview(self, paper: Paper) -> list[Score]:
+    def preview(self, paper: GradedSubmission) -> list[Score]:
         """Return the scores that recording a submission now would give, without writing. Raises Failed."""
         with self.engine.connect() as db:
             self._write(db, Run("preview", 0, _now()), paper, "")
@@ -214,7 +215,7 @@ class Recorder:
             db.rollback()
         return found
 
-    def _write(self, db: Connection, run: Run, paper: Paper, digest: str) -> None:
+    def _write(self, db: Connection, run: Run, paper: GradedSubmission, digest: str) -> None:
         learner, assignment = paper.key
         if paper.failure or not paper.notebooks:
             raise Failed(f"{learner}, {assignment}: {paper.failure or 'none of its notebooks could be read'}")
@@ -241,7 +242,9 @@ class Recorder:
         comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
 
         entered = scores.automatic_extra(db, learner, assignment)
-        stored, new_grades, new_comments = [], {}, {}
+        stored: list[Any] = []
+        new_grades: dict[Any, Any] = {}
+        new_comments: dict[Any, Any] = {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
             if handed_in:
@@ -318,7 +321,7 @@ class Recorder:
                 penalties[id] = penalty
         _update(db, "submitted_notebook", [{"row": id, "late_submission_penalty": p} for id, p in penalties.items()])
 
-    def _write_files(self, paper: Paper, pages: Mapping[str, str]) -> None:
+    def _write_files(self, paper: GradedSubmission, pages: Mapping[str, str]) -> None:
         """Write the graded notebooks and the pages, each file atomically; other files in the folders are removed."""
         learner, assignment = paper.key
         files = {f"{name}.ipynb": written(nb) for name, nb in paper.notebooks.items()}
@@ -408,7 +411,8 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
         elif task:
             scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
-            untouched = original.checksum == utils.compute_checksum(cell) and not utils.is_task(cell)
+            same = original is not None and original.checksum == utils.compute_checksum(cell)
+            untouched = same and not utils.is_task(cell)
             remarks[name] = "No response." if untouched else None
     return scored, remarks
 
@@ -477,7 +481,7 @@ def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tupl
     new = [at for at in rows if at not in there]
     keys = {at: {"id": new_uuid(), "notebook_id": at[0], "cell_id": at[1]} for at in new}
     _insert(db, table, [fresh | (rows[at] or {}) | keys[at] for at in new])
-    _update(db, table, [rows[at] | {"row": row.id} for at, row in there.items() if rows.get(at)])
+    _update(db, table, [values | {"row": row.id} for at, row in there.items() if (values := rows.get(at))])
 
 
 def _submission(db: Connection, assignment: str, learner: str, timestamp: datetime | None):

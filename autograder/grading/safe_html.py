@@ -18,7 +18,7 @@ from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from traitlets import Bool
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.grading import cleaning
 from autograder.grading.intake import VERDICT
 
@@ -33,8 +33,8 @@ MOST_COLOURED = 10**8
 
 def clean(text: str) -> str:
     """Return HTML without what runs, loads, or takes the place of the page around it."""
-    made = aside.call(f"{cleaning.__name__}:cleaned", text) if _weight(text) <= MOST_HTML else None
-    return f"<p>{len(text):,} characters of HTML are not shown.</p>" if made is None else made
+    html = bounded_call.call(f"{cleaning.__name__}:cleaned", text) if _weight(text) <= MOST_HTML else None
+    return f"<p>{len(text):,} characters of HTML are not shown.</p>" if html is None else html
 
 
 def _weight(text: str) -> int:
@@ -58,7 +58,7 @@ def markdown(context, source: str) -> str:
     """Return Markdown as clean HTML: nbconvert's filter `markdown2html`."""
     attachments = context.get("cell", {}).get("attachments", {})
     if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
-        made = aside.call(f"{cleaning.__name__}:rendered", source, attachments)
+        made = bounded_call.call(f"{cleaning.__name__}:rendered", source, attachments)
         if made is not None:
             return made
         _no_more(resources)
@@ -69,7 +69,7 @@ def markdown(context, source: str) -> str:
 def highlight(context, source: str, language: str | None = None, metadata: dict | None = None) -> str:
     """Return code as HTML: nbconvert's filter `highlight_code`."""
     if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
-        made = aside.call(f"{cleaning.__name__}:highlighted", source)
+        made = bounded_call.call(f"{cleaning.__name__}:highlighted", source)
         if made is not None:
             return made
         _no_more(resources)
@@ -89,7 +89,7 @@ class SafeHTML(SanitizeHTML):
     """nbconvert's sanitizer with what an output may show here. A verdict's card is the grader's and stays."""
 
     enabled = Bool(True).tag(config=True)
-    safe_output_keys = frozenset(
+    safe_output_keys = frozenset(  # type: ignore[assignment]  # it is only read
         ("text/plain", "text/latex", "text/markdown", "image/png", "image/jpeg", "image/svg+xml")
     )
 

@@ -47,10 +47,10 @@ class Seed(TypeDecorator):
 
     impl, cache_ok = String(64), True
 
-    def process_bind_param(self, value: int, dialect: Any) -> str:
+    def process_bind_param(self, value: Any, dialect: Any) -> str:
         return hex(value)
 
-    def process_result_value(self, value: str | int, dialect: Any) -> int:
+    def process_result_value(self, value: Any, dialect: Any) -> int:
         return int(value, 0) if isinstance(value, str) else value
 
 
@@ -333,10 +333,10 @@ def penalties(db: Connection) -> dict[Key, float]:
         .join(assigned, assigned.c.id == submitted.c.assignment_id)
         .where(late > 0)
     )
-    found: dict[Key, float] = {}
+    by_key: dict[Key, float] = {}
     for learner, assignment, points in db.execute(query):
-        found[learner, assignment] = found.get((learner, assignment), 0.0) + points
-    return found
+        by_key[learner, assignment] = by_key.get((learner, assignment), 0.0) + points
+    return by_key
 
 
 def next_number(db: Connection) -> int:
@@ -369,8 +369,8 @@ def results(db: Connection) -> list[NotebookResult]:
     for row in _latest(db, SCORE):
         if verdict := json.loads(row.verdict):
             verdicts.setdefault((row.learner, row.assignment, row.notebook), {})[str(row.place)] = verdict
-    found = {(row.learner, row.assignment, row.notebook): json.loads(row.result) for row in _latest(db, NOTEBOOK)}
-    return [from_json(found[key] | {"verdicts": verdicts.get(key, {})}) for key in sorted(found)]
+    by_key = {(row.learner, row.assignment, row.notebook): json.loads(row.result) for row in _latest(db, NOTEBOOK)}
+    return [from_json(by_key[key] | {"verdicts": verdicts.get(key, {})}) for key in sorted(by_key)]
 
 
 def handed_in(db: Connection, assignment: str, question: str) -> dict[str, list[tuple[datetime, str, float | None]]]:
@@ -382,11 +382,11 @@ def handed_in(db: Connection, assignment: str, question: str) -> dict[str, list[
         .where(n.notebook == c.notebook, c.assignment == assignment, c.question == question)
         .order_by(n.number)
     )
-    found: dict[str, dict[str, tuple]] = {}
+    by_learner: dict[str, dict[str, tuple]] = {}
     for row in db.execute(query):
-        before = found.setdefault(row.learner, {}).get(row.digest)
-        found[row.learner][row.digest] = (before[0] if before else row.recorded, row.digest, row.points)
-    return {learner: list(mine.values()) for learner, mine in found.items()}
+        before = by_learner.setdefault(row.learner, {}).get(row.digest)
+        by_learner[row.learner][row.digest] = (before[0] if before else row.recorded, row.digest, row.points)
+    return {learner: list(mine.values()) for learner, mine in by_learner.items()}
 
 
 def last_seed(db: Connection, assignment: str) -> int | None:

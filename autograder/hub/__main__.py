@@ -10,18 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from autograder.authoring import fresh
 from autograder.grading.intake import Damaged
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
 from autograder.reports.exports import read_roster
-from passlab import place
+from passlab import course_paths
 
 PROXY = "configurable-http-proxy@5.3.0"
 
 
 def proxy() -> None:
     """Install configurable-http-proxy into the project's own folder if it is not there. Raise Refused if it cannot."""
-    at = place.PROJECT / ".venv/hub"
+    at = course_paths.PROJECT / ".venv/hub"
     if (at / "node_modules/.bin/configurable-http-proxy").exists():
         return
     for name in ("node", "npm"):
@@ -49,10 +50,12 @@ def prepare(roster: Path | None) -> list[str]:
     except (OSError, Damaged) as error:
         raise Refused(f"The roster {roster} cannot be read: {error}") from None
     new = accounts.enter(learners)
-    notes = [f"The instructor is {accounts.instructor()}, the owner of {place.PROJECT}."]
+    notes = [f"The instructor is {accounts.instructor()}, the owner of {course_paths.PROJECT}."]
     if new:
         notes.append(f"New accounts: {', '.join(one.id for one in new)}.")
     notes.append(f"Passwords are in {accounts.folder() / 'accounts.csv'}, which only root can read.")
+    if not fresh.is_fresh():
+        notes.append("The exercises are older than their sources: run `make notebooks` as yourself.")
     if len(accounts.read()) == 1:
         notes.append("There is no learner yet: make hub ROSTER=roster.csv, with the columns id and section.")
     return notes

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from passlab import place
+from passlab import course_paths
 
 _ID, _SECTION = re.compile(r"[a-z_][a-z0-9_-]{0,30}"), re.compile(r"[a-z0-9-]{0,30}")
 _PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
@@ -43,7 +43,7 @@ def folder() -> Path:
 
 def instructor() -> str:
     """Return the instructor: the system user to whom the project belongs."""
-    return pwd.getpwuid(place.PROJECT.stat().st_uid).pw_name
+    return pwd.getpwuid(course_paths.PROJECT.stat().st_uid).pw_name
 
 
 def home(learner: str) -> Path:
@@ -133,7 +133,7 @@ def _system_user(learner: str) -> None:
 
 def _exchange(course: str) -> None:
     """Make nbgrader's exchange. Sticky bits keep learners from renaming what others have put there."""
-    owner = place.PROJECT.stat()
+    owner = course_paths.PROJECT.stat()
     root = folder() / "exchange"
     for path, mode in (
         (root, 0o1777),

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from autograder.hub import accounts
 from autograder.hub.spawner import Passwords, Spawner
-from passlab import place
+from passlab import course_paths
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -23,7 +23,7 @@ c.JupyterHub.bind_url = f"http://127.0.0.1:{port}"
 c.JupyterHub.subdomain_host = url
 c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{port + 1}"
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{port + 2}"
-c.ConfigurableHTTPProxy.command = str(place.PROJECT / ".venv/hub/node_modules/.bin/configurable-http-proxy")
+c.ConfigurableHTTPProxy.command = str(course_paths.PROJECT / ".venv/hub/node_modules/.bin/configurable-http-proxy")
 c.ConfigurableHTTPProxy.pid_file = str(state / "proxy.pid")
 c.JupyterHub.db_url = f"sqlite:///{quote(str(state))}/jupyterhub.sqlite"
 c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")

@@ -18,7 +18,7 @@ from jupyterhub.auth import Authenticator
 from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
 
 from autograder.hub import accounts
-from passlab import place
+from passlab import course_paths
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 _SETTINGS = Path(__file__).with_name("learner")
@@ -40,8 +40,8 @@ def view(learner: str, section: str) -> list[str]:
     """Return the command that runs another one as this learner, where only the learner's part of the machine exists."""
     user, home = pwd.getpwnam(learner), accounts.home(learner)
     exchange = accounts.folder() / "exchange"
-    shown = [*map(Path, {sys.prefix, sys.base_prefix}), place.PROJECT / "lib"]
-    if own := place.own():
+    shown = [*map(Path, {sys.prefix, sys.base_prefix}), course_paths.PROJECT / "lib"]
+    if own := course_paths.external_course():
         shown.append(own / "lib")
     shown = [path for path in shown if not path.is_relative_to("/usr")]
     course = exchange / accounts.course_id(section)
@@ -66,7 +66,7 @@ def view(learner: str, section: str) -> list[str]:
         str(course),
         str(course),
     ]
-    words += ["--ro-bind", str(place.course() / "course"), str(home / "course"), "--chdir", str(home), "--"]
+    words += ["--ro-bind", str(course_paths.course() / "course"), str(home / "course"), "--chdir", str(home), "--"]
     # Started by root, bubblewrap keeps all capabilities; changing the user drops them.
     words += [accounts.program("setpriv", "util-linux"), "--reuid", str(user.pw_uid), "--regid", str(user.pw_gid)]
     return [*words, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"]
@@ -81,15 +81,15 @@ class Spawner(LocalProcessSpawner):
     """Start a person's server. The instructor's named servers are the sections."""
 
     def start(self):
-        name, own = self.user.name, place.own()
+        name, own = self.user.name, course_paths.external_course()
         if name == accounts.instructor():
             section, runs = self.name, "autograder/run"
-            self.cmd, self.notebook_dir = [sys.executable, str(_SETTINGS / "server.py")], str(place.course())
-            self.popen_kwargs = {"cwd": place.course()}
+            self.cmd, self.notebook_dir = [sys.executable, str(_SETTINGS / "server.py")], str(course_paths.course())
+            self.popen_kwargs = {"cwd": course_paths.course()}
             self.args = ["--allow-root", "--KernelManager.transport=ipc"]
             own_settings = {
                 "PASSLAB_RUN": f"{runs}/{section}" if section else runs,
-                "JUPYTER_CONFIG_PATH": str(place.PROJECT / "lib/passlab/jupyter"),
+                "JUPYTER_CONFIG_PATH": str(course_paths.PROJECT / "lib/passlab/jupyter"),
             }
             self.default_url = "/formgrader/manage_assignments"
         else:

@@ -72,7 +72,7 @@ def _without_bystanders(paths: Iterable[Path]) -> set[Path]:
 def _content(path: Path) -> bytes:
     """Return what counts of a file: of a module its code, of anything else every byte.
 
-    Edited answers look for lines in the text of a solution, so comments and layout count there.
+    The comments of a solution divide it into cells and mark its answers, so they count.
     """
     is_module = path.suffix == ".py" and "solutions" not in path.relative_to(_home(path)).parts
     return hashlib.sha256(imports.read(path).code.encode() if is_module else path.read_bytes()).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook, MissingEntry
@@ -19,7 +20,7 @@ class SafeCsv(ExportPlugin):
     """nbgrader's CSV export, whose own writes fields as they are: a learner's name could be a formula or a column."""
 
     def export(self, gradebook: Gradebook) -> None:
-        lines = [COLUMNS]
+        lines: list[Sequence[str]] = [COLUMNS]
         for assignment in gradebook.assignments:
             if self.assignment and assignment.name not in map(str, self.assignment):
                 continue

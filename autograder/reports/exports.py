@@ -21,7 +21,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,12 +160,12 @@ def _umask() -> int:
 
 def write_grades(path: Path, rows: Iterable[Row]) -> None:
     """Write grades.csv: a line for each learner and question."""
-    lines = [COLUMNS]
+    lines: list[Sequence[str]] = [COLUMNS]
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
-        given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
+        fields = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
         words = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
-        lines.append([harmless(field) for field in (*given, *words)])
+        lines.append([harmless(field) for field in (*fields, *words)])
     write(path, lines)
 
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.engine.data import NotebookResult, Verdict, only_on_the_cpu
 from autograder.grading.paper import Marks, marks, question
 from autograder.reports import rendering
@@ -167,7 +167,7 @@ def _rendered(texts: Iterable[_Text]) -> dict[_Text, Markup | None]:
         elif left >= 0 and len(text) <= rendering.MOST_TEXT:
             todo.append((kind, text))
     if todo:
-        made = aside.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)
+        made = bounded_call.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)
         for (kind, text), html in zip(todo, made, strict=True):
             if html is not None:
                 html = Markup(f'<pre class="code">{html}</pre>' if kind == "code" else html)

@@ -136,12 +136,12 @@ def _by_name(baselines: Baselines) -> dict[str, dict[str, Mapping[str, Any]]]:
 
 def _missing(baselines: Baselines) -> list[tuple[str, str]]:
     """Return (baseline, why it did not run and on what) for those that left out a model."""
-    found: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for model, rows in baselines.items():
         for name, row in rows.items():
             if row.get("missing"):
-                found.setdefault((name, row["missing"]), []).append(model)
-    return [(name, f"{', '.join(models)}: {why}") for (name, why), models in found.items()]
+                reasons.setdefault((name, row["missing"]), []).append(model)
+    return [(name, f"{', '.join(models)}: {why}") for (name, why), models in reasons.items()]
 
 
 def _left_out(baselines: Baselines, points: Sequence[_Point]) -> list[tuple[str, str]]:
@@ -182,7 +182,7 @@ def _pareto(points: Sequence[_Point]) -> Plot:
         axes.step(xs, ys, where="post", color=PALE, linewidth=1, zorder=1)
         for number, point in enumerate(points):
             at = (point.time, point.memory)
-            look = {"marker": "o" if point.learner else "s", "s": 34, "zorder": 2, "linewidths": 1.2}
+            look: dict[str, Any] = {"marker": "o" if point.learner else "s", "s": 34, "zorder": 2, "linewidths": 1.2}
             fill = (BLUE if point.learner else INK) if point.name in best else "white"
             axes.scatter(*at, facecolor=fill, edgecolor=BLUE if point.learner else INK, **look)
             axes.scatter(*at, s=80, alpha=0, gid=f"tip{number}", zorder=3)
@@ -201,11 +201,11 @@ def _pareto(points: Sequence[_Point]) -> Plot:
 def _times(standings: Sequence[Standing], baselines: Baselines) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Return model → competitor → its row, of those with a time: the baselines first, then the best entries."""
     racing = [one for one in standings if one.state in ("ranked", "late")][:MOST_BARS]
-    found = {}
+    times = {}
     for model, rows in baselines.items():
-        found[model] = {name: row for name, row in rows.items() if row.get("seconds")}
-        found[model] |= {one.name: one.rows[model] for one in racing if model in one.rows}
-    return found
+        times[model] = {name: row for name, row in rows.items() if row.get("seconds")}
+        times[model] |= {one.name: one.rows[model] for one in racing if model in one.rows}
+    return times
 
 
 def _bars(model: str, times: Mapping[str, Mapping[str, Any]]) -> Plot:

@@ -49,7 +49,7 @@ def sha256(script: str) -> str:
 @cache
 def templates(folder: Path = TEMPLATES) -> Environment:
     """Make the environment of a folder of templates: every value is escaped unless its template says `safe`."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         trim_blocks=True,
@@ -58,8 +58,8 @@ def templates(folder: Path = TEMPLATES) -> Environment:
         undefined=StrictUndefined,
         finalize=lambda value: value if type(value) is Markup else plain(value),
     )
-    made.filters |= {"cut": cut, "number": number, "people": people, "sha256": sha256}
-    return made
+    environment.filters |= {"cut": cut, "number": number, "people": people, "sha256": sha256}
+    return environment
 
 
 def page(template: str, folder: Path = TEMPLATES, **facts: Any) -> str:

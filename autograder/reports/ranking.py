@@ -82,7 +82,8 @@ def _mean(values: Sequence[float]) -> float:
 
 def _share(rows: Rows, eager: Rows, what: str) -> float | None:
     pairs = [(row.get(what), eager[model].get(what)) for model, row in rows.items()]
-    return _mean([mine / theirs for mine, theirs in pairs]) if all(a and b for a, b in pairs) else None
+    ratios = [mine / theirs for mine, theirs in pairs if mine and theirs]
+    return _mean(ratios) if len(ratios) == len(pairs) else None
 
 
 def standing(name: str, rows: Rows, eager: Rows, late: bool = False, failure: str = "", **more: Any) -> Standing:
@@ -110,6 +111,7 @@ def ranked(standings: Sequence[Standing]) -> list[Standing]:
 
 
 def _faster(one: Standing, other: Standing) -> bool:
+    assert one.speedup and other.speedup, "only ranked entries are compared"
     return math.log(one.speedup / other.speedup) > one.spread + other.spread
 
 

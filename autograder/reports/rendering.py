@@ -41,6 +41,6 @@ def _makers() -> dict[str, Callable[[str], str]]:
             return super().link(text, url if url.lower().startswith(_LINKS) else "#", title)
 
     renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
-    markdown = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
+    to_html = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
     lexer, formatter = PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
-    return {"markdown": markdown, "code": lambda text: highlight(text, lexer, formatter)}
+    return {"markdown": lambda text: str(to_html(text)), "code": lambda text: highlight(text, lexer, formatter)}

@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 class Layer(Protocol):
     """A layer of the sandbox on the machine that graded."""
 
-    name: str
-    holds: bool
-    sentence: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def holds(self) -> bool: ...
+    @property
+    def needed(self) -> bool: ...
+    @property
+    def sentence(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class _Question(NamedTuple):
     question: str
     stretch: bool
     right: float
-    count: Counter[str]
+    counts: Counter[str]
     label: str
     mean: float | None
     most: float
@@ -152,7 +157,7 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
             question,
             stretch=mine[0].stretch,
             right=count["right"] / len(mine),
-            count=count,
+            counts=count,
             label=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
             mean=fmean(points) if points else None,
             most=max(row.max_points for row in mine),
@@ -194,7 +199,7 @@ def _histogram(tenths: Counter[int]) -> str:
         drawn = axes.bar(range(10), counts, width=0.86, align="edge", color="#0b5cad")
         axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], padding=1, color=PALE)
         for tick, side in zip(axes.set_xticks([0, 9.86], ["0 %", "100 %"]), ("left", "right"), strict=True):
-            tick.label1.set_horizontalalignment(side)
+            tick.label1.set(horizontalalignment=side)
         axes.set_yticks([])
         axes.tick_params(length=0)
         axes.spines[["left", "right", "top"]].set_visible(False)
@@ -214,8 +219,8 @@ def _learners(
     for (learner, _), points in got.items():
         totals[learner] += points
     for learner, total in sorted(totals.items()):
-        points = [got.get((learner, assignment)) for assignment in assignments]
-        yield _Learner(learner, [*points, total], total, crashes[learner], waiting[learner])
+        earned = [got.get((learner, assignment)) for assignment in assignments]
+        yield _Learner(learner, [*earned, total], total, crashes[learner], waiting[learner])
 
 
 def _took(results: Sequence[NotebookResult]) -> str:

@@ -18,9 +18,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from passlab.process.parsing import parse
 
 SHORT = 60
@@ -93,68 +93,82 @@ def _bindings(tree: ast.AST) -> _Bindings:
     return _Bindings(names, attributes, functions, imported)
 
 
-def _tokens(tree: ast.AST) -> list[str]:
+class _Flattener:
+    """Writes a tree as a flat list of node types and field values, with bound names numbered."""
+
+    def __init__(self, bound: _Bindings):
+        self.bound = bound
+        self.numbers: dict[str, str] = {}
+        self.tokens: list[str] = []
+
+    def name(self, text: str) -> None:
+        if text in self.bound.names:
+            self.tokens.append(self.numbers.setdefault(text, f"v{len(self.numbers)}"))
+        else:
+            self.tokens.append(self.bound.imported.get(text, text))
+
+    def attribute(self, text: str) -> None:
+        bound = text in self.bound.attributes
+        self.tokens.append(self.numbers.setdefault(f".{text}", f"a{len(self.numbers)}") if bound else text)
+
+    def value(self, value: object) -> None:
+        match value:
+            case list():
+                self.list(value)
+            case ast.Name(id=name):
+                self.name(name)
+            case ast.AnnAssign(target=target, value=assigned):
+                if assigned is not None:
+                    self.value(ast.Assign([target], assigned))
+            case ast.AST():
+                self.node(value)
+            case _:
+                self.tokens.append(repr(value))
+
+    def list(self, values: list) -> None:
+        self.tokens.append("[")
+        for value in values:
+            match value:
+                case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                    continue  # an import, a docstring, or a constant that does nothing
+            self.value(value)
+        self.tokens.append("]")
+
+    def node(self, node: ast.AST) -> None:
+        self.tokens.append(type(node).__name__)
+        for field_name in node._fields:
+            if field_name not in _SKIP:
+                self.field(node, field_name, getattr(node, field_name, None))
+
+    def field(self, node: ast.AST, name: str, value: Any) -> None:
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                for variable in value:
+                    self.name(variable)
+            case ast.Call(func=ast.Name(id=called)) if name == "keywords" and called in self.bound.functions:
+                for keyword in value:  # parameters of a function of this cell
+                    self.name(keyword.arg or "**")
+                    self.value(keyword.value)
+            case ast.Attribute(attr=str(text)) if name == "attr":
+                self.attribute(text)
+            case ast.keyword(arg=str(text)) if name == "arg":
+                self.tokens.append(text)
+            case _ if isinstance(value, str) and not isinstance(node, ast.Constant):
+                self.name(value)
+            case _:
+                self.value(value)
+
+
+def _tokens(tree: ast.Module) -> list[str]:
     """Return the tree as a flat list of node types and field values, with bound names numbered."""
-    names, attributes, functions, imported = _bindings(tree)
-    numbers: dict[str, str] = {}
-    out: list[str] = []
-    add = out.append
-
-    def name(text: str) -> None:
-        if text in names:
-            add(numbers.setdefault(text, f"v{len(numbers)}"))
-        else:
-            add(imported.get(text, text))
-
-    def value(node: object) -> None:
-        if isinstance(node, list):
-            add("[")
-            for each in node:
-                if type(each) in (ast.Import, ast.ImportFrom):
-                    continue
-                if type(each) is ast.Expr and type(each.value) is ast.Constant:
-                    continue  # a docstring, or a constant that does nothing
-                value(each)
-            add("]")
-        elif not isinstance(node, ast.AST):
-            add(repr(node))
-        elif type(node) is ast.Name:
-            name(node.id)
-        elif type(node) is ast.AnnAssign:
-            if node.value is not None:
-                value(ast.Assign([node.target], node.value))
-        else:
-            kind = type(node).__name__
-            add(kind)
-            own_keywords = kind == "Call" and isinstance(node.func, ast.Name) and node.func.id in functions
-            for part in node._fields:
-                if part in _SKIP:
-                    continue
-                child = getattr(node, part, None)
-                if part == "names":  # of global and nonlocal
-                    for each in child:
-                        name(each)
-                elif isinstance(child, str) and kind != "Constant":
-                    if kind == "Attribute":
-                        add(numbers.setdefault(f".{child}", f"a{len(numbers)}") if child in attributes else child)
-                    elif kind == "keyword":
-                        add(child)
-                    else:
-                        name(child)
-                elif own_keywords and part == "keywords":
-                    for keyword in child:
-                        name(keyword.arg or "**")
-                        value(keyword.value)
-                else:
-                    value(child)
-
-    value(tree.body)
-    return out
+    flattener = _Flattener(_bindings(tree))
+    flattener.value(tree.body)
+    return flattener.tokens
 
 
 def _words(source: str) -> tuple[str, ...]:
     """Return the keywords of an answer, a cheap filter: answers with equal digests have equal keywords."""
-    return tuple(found[2] for found in _WORDS.finditer(source) if found[2]) if len(source) < 10_000 else ()
+    return tuple(match[2] for match in _WORDS.finditer(source) if match[2]) if len(source) < 10_000 else ()
 
 
 def digest(source: str) -> tuple[str, int]:
@@ -163,9 +177,9 @@ def digest(source: str) -> tuple[str, int]:
     Text that is not Python, is too long or too deeply nested, or takes too long to parse is compared without white
     space.
     """
-    made = aside.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
-    if made:
-        return tuple(made)
+    reply = bounded_call.call(f"{__name__}:digest_of_tree", source) if len(source) <= LONGEST else None
+    if reply:
+        return tuple(reply)
     text = "".join(source.split()).encode("utf-8", "replace")
     # As text, a node is about five characters.
     return hashlib.sha256(text).hexdigest(), len(text.decode()) // 5
@@ -198,14 +212,14 @@ def similar(
                 if size >= SHORT and (question, code) not in ignored:
                     groups[question, code].update(learners)
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
-    found = Similar()
-    for (question, _), learners in groups.items():
-        if len(learners) > COMMON:
-            found.common.append((question, len(learners)))
+    result = Similar()
+    for (question, _), group in groups.items():
+        if len(group) > COMMON:
+            result.common.append((question, len(group)))
         else:
-            for pair in combinations(sorted(learners), 2):
-                shared[pair].append(question)
+            for first, second in combinations(sorted(group), 2):
+                shared[first, second].append(question)
     pairs = [Pair(first, second, tuple(sorted(questions))) for (first, second), questions in shared.items()]
-    found.pairs = sorted(pairs, key=lambda p: (-len(p.questions), p.first, p.second))[:limit]
-    found.common.sort(key=lambda item: (-item[1], item[0]))
-    return found
+    result.pairs = sorted(pairs, key=lambda p: (-len(p.questions), p.first, p.second))[:limit]
+    result.common.sort(key=lambda item: (-item[1], item[0]))
+    return result

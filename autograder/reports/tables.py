@@ -12,12 +12,12 @@ from rich.table import Table
 
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
-from autograder.grading.intake import Class, Submission
+from autograder.grading.intake import ClassWork, Submission
 from autograder.grading.paper import marks, question
 from autograder.grading.scores import Difference, Key, Score
 
 if TYPE_CHECKING:
-    from autograder.grading.paper import Paper
+    from autograder.grading.paper import GradedSubmission
 
 #: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200
@@ -40,27 +40,27 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
 
 def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
     """Return question → answers that are not evidence of copying: the stub and the reference."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for assignment in assignments:
         for exercise, place in source.places(assignment).items():
             name = exercise.split(".")[1]
-            found[name] = [source.blank(place.answer.text), reference_text(place)]
-    return found
+            texts[name] = [source.blank(place.answer.text), reference_text(place)]
+    return texts
 
 
-def line(paper: Paper) -> str:
+def line(paper: GradedSubmission) -> str:
     """Return one line about a submission that has been graded: learner, assignment, points, seconds."""
     who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:
         return f"{who}: not graded"
-    found = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
-    core, most, extra = (sum(getattr(each, part) for each in found) for part in ("core", "most", "extra"))
+    all_marks = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
+    core, most, extra = (sum(getattr(each, part) for each in all_marks) for part in ("core", "most", "extra"))
     more = f" and {extra:g} extra" if extra else ""
     return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(
-    found: Class,
+    classwork: ClassWork,
     tasks: Mapping[Key, Submission],
     scores: Mapping[Key, list[Score]],
     failures: Mapping[Key, str],
@@ -84,7 +84,7 @@ def show(
         table.add_column("note", overflow="fold")
         for learner, submission in list(rows.items())[:MOST_ROWS]:
             with_rows.add(learner)
-            notes = [*found.notes.get(learner, ()), *submission.notes]
+            notes = [*classwork.notes.get(learner, ()), *submission.notes]
             mine = {score.question: score for score in scores.get((learner, assignment), ())}
             if (learner, assignment) in failures or not mine:
                 why = failures.get((learner, assignment), "nothing was recorded")
@@ -93,31 +93,33 @@ def show(
                 cells = ["–"] * (len(questions) + 1)
             else:
                 notes += [f"{score.question}: {score.error[:160]}" for score in mine.values() if score.error]
-                points = [mine[q].points if q in mine else None for q in questions]
-                cells = ["?" if p is None else f"{p:g}" for p in points] + [f"{sum(p or 0 for p in points):g}"]
+                earned = [mine[q].points if q in mine else None for q in questions]
+                cells = ["?" if p is None else f"{p:g}" for p in earned] + [f"{sum(p or 0 for p in earned):g}"]
             table.add_row(safe(learner), *cells, safe(" ".join(notes)))
         console.print(table)
         if len(rows) > MOST_ROWS:
             console.print(f"… and {len(rows) - MOST_ROWS} more in the report.")
-    for learner, notes in sorted(found.notes.items()):
+    for learner, notes in sorted(classwork.notes.items()):
         if learner not in with_rows:
             name = f"{safe(learner)}: " if learner else ""
             console.print(f"{name}{safe(' '.join(notes))}", highlight=False)
 
 
-def changes(found: list[Difference]) -> Table:
+def changes(differences: list[Difference]) -> Table:
     """Return a table with the old and new points of each question that changes."""
     table = Table(title="What changes", title_justify="left")
-    for column, justify in (("learner", "left"), ("assignment", "left"), ("question", "left")):
-        table.add_column(column, justify=justify, overflow="fold")
+    for column in ("learner", "assignment", "question"):
+        table.add_column(column, justify="left", overflow="fold")
     for column in ("old", "new", "of"):
         table.add_column(column, justify="right")
     table.add_column("why", overflow="fold")
-    for change in found:
+    for change in differences:
         verdict = change.new and change.new.verdict
         why = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
         old, new = (_points(score) for score in (change.old, change.new))
-        total = (change.new or change.old).total
+        score = change.new or change.old
+        assert score, "a difference has a score on one side"
+        total = score.total
         table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", why)))
     return table
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib
 
-from passlab import renames
-
 __version__ = "0.1.0"
 
 #: public name → module that holds it
@@ -49,6 +47,3 @@ def __getattr__(name: str):
 
 def __dir__():
     return __all__
-
-
-renames.install()

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from passlab import place
+from passlab import course_paths
 from passlab.notebook.project import root
 
 app = typer.Typer(help="PassLab: learn compiler passes by writing them.", no_args_is_help=True, add_completion=False)
@@ -102,9 +102,9 @@ LOOKS = {
 
 
 def _looks() -> dict:
-    """Return LOOKS with the rows of the entry points in group `passlab.looks`, functions that return such a table."""
+    """Return LOOKS with the rows that the entry points of group `passlab.doctor_checks` return."""
     looks = dict(LOOKS)
-    for point in entry_points(group="passlab.looks"):
+    for point in entry_points(group="passlab.doctor_checks"):
         try:
             looks |= point.load()()
         except Exception as error:
@@ -136,12 +136,12 @@ def lab(
     browser: bool = typer.Option(True, help="Open a browser window."),
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
-    """Copy new lessons and exercises into work/ and open the course in JupyterLab."""
-    from passlab.notebook.workspace import prepare, writable_home
+    """Build the exercises, copy what is new into work/, and open the course in JupyterLab."""
+    from passlab.notebook.workspace import build, prepare, writable_home
 
     home = _course()
     writable_home()
-    for line in prepare(home):
+    for line in (*build(), *prepare(home)):
         console.print(line, markup=False, soft_wrap=True)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
     start = "work/course/index.ipynb"  # a course of one's own may have none
@@ -161,7 +161,7 @@ def update() -> None:
     """Get the newest version of the course. What you wrote and saved is kept."""
     from passlab.notebook import clone
 
-    project, pins = place.PROJECT, place.PROJECT / "pyproject.toml"
+    project, pins = course_paths.PROJECT, course_paths.PROJECT / "pyproject.toml"
     before = pins.read_bytes()
     try:
         for line in clone.pull(project):
@@ -191,7 +191,7 @@ def main() -> None:
     if os.path.expanduser("~") == "~":  # a user that the system does not list: Jupyter would raise an error
         os.environ["HOME"] = "/"
     try:
-        place.own()
+        course_paths.external_course()
     except NotADirectoryError as error:
         sys.exit(str(error))
     for point in entry_points(group="passlab.commands"):

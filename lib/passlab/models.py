@@ -32,6 +32,7 @@ class Model:
     inputs: Callable[..., tuple[Tensor, ...]]
 
 
+#: Name → model, from small to large.
 ZOO: dict[str, Model] = {}
 
 

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: an exercise in Relay
 #
-# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. It has a separate
+# One question: number 8 of the day. It is stretch, about 30 minutes: harder, and for extra credit. It has a separate
 # notebook because a process can hold only one TVM, and this one holds that of Relay (0.17). The lesson is
 # [day01_graphs.ipynb](../../course/day01_graphs.ipynb), the other seven questions are in [graphs.ipynb](graphs.ipynb).
 # If Relay is not available on your machine, the first cell tells you; then skip this notebook. For each test case an
@@ -37,8 +37,8 @@ progress("day01")
 # %% [markdown]
 # ## 8 · Read a Relay module · stretch
 #
-# Before a pass changes a module, it has to read it. A function of Relay is an expression that holds its operands,
-# which hold theirs; an expression that two others use is shared, not copied. There is no list of nodes:
+# Before a pass changes a module, it has to read it. A Relay function is an expression that refers to its operands,
+# which refer to theirs; an expression that two others use is shared, not copied. There is no list of nodes:
 # `relay.analysis.post_order_visit(expression, look)` walks them for you and calls `look` once for each expression.
 #
 # | expression | what it is | what it reads |
@@ -55,20 +55,25 @@ progress("day01")
 def read_relay(module: tvm.IRModule) -> dict:
     """Describe a Relay module.
 
-    In:  a module with types and one function, main, made of the expressions in the table above. All values are tensors
-         of known shape, or tuples of them. There may be functions inside main, as fusion makes them.
+    In:  a module with types and one function, main, made of the expressions in the
+         table above. All values are tensors of known shape, or tuples of them. There
+         may be functions inside main, as fusion makes them.
     Out: a dict with four entries.
-         "operators"   {name: how many calls of the operator there are}, also those in the functions inside main. A call
-                       counts once, however often its value is read, or the function that it is in is called.
-         "readers"     {parameter of main: how many expressions read it}. One that reads it twice is one reader. main
-                       reads its body, so a parameter that is returned as it came has a reader, too.
-         "parameters"  {parameter of main: its bytes}, for a tuple those of all its tensors
-         "constants"   the bytes of all constants together, inside functions, too. One that is read several times is
-                       stored once.
+         "operators"   {name: how many calls of the operator there are}, also those in
+                       the functions inside main. A call counts once, however often its
+                       value is read, or the function that it is in is called.
+         "readers"     {parameter of main: how many expressions read it}. One that reads
+                       it twice is one reader. main reads its body, so a parameter that
+                       is returned as it came has a reader, too.
+         "parameters"  {parameter of main: its bytes}, for a tuple those of all its
+                       tensors
+         "constants"   the bytes of all constants together, inside functions, too. One
+                       that is read several times is stored once.
          Parameters are listed by name, unused ones too; all numbers are ints.
 
-    Example:  main(%x: float32[2, 3]) = tanh(%x) * tanh(%x), where both are the same tanh:
-              {"operators": {"tanh": 1, "multiply": 1}, "readers": {"x": 1}, "parameters": {"x": 24}, "constants": 0}
+    Example:  main(%x: float32[2, 3]) = tanh(%x) * tanh(%x), where both are one tanh:
+              {"operators": {"tanh": 1, "multiply": 1}, "readers": {"x": 1},
+               "parameters": {"x": 24}, "constants": 0}
     """
     ### BEGIN SOLUTION
     main = module["main"]
@@ -102,7 +107,9 @@ def reads(e):
 def size(kind):
     if isinstance(kind, tvm.ir.TupleType):
         return sum(map(size, kind.fields))
-    return int(np.prod([int(dim) for dim in kind.shape])) * np.dtype(kind.dtype).itemsize
+    return (
+        int(np.prod([int(dim) for dim in kind.shape])) * np.dtype(kind.dtype).itemsize
+    )
     ### END SOLUTION
 
 

@@ -36,13 +36,13 @@ progress("day02")
 # %% [markdown]
 # ## 8 · The same pass in Relax · stretch
 #
-# In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, and what is
-# different:
+# In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, with these
+# differences:
 #
-# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) says
-#   what becomes of a call. Operands come before users, so their replacements are already known.
+# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) returns
+#   the replacement of a call. Operands come before users, so their replacements are already known.
 # - An operand is a **variable**. `self.lookup_binding(variable)` gives the expression that it is bound to.
-# - A module holds **several functions**, and the pass is about all of them that are `relax.Function`.
+# - A module has **several functions**, and the pass applies to each that is a `relax.Function`.
 # - An unused binding does not disappear by itself: clean-up is a separate pass.
 
 
@@ -50,14 +50,19 @@ progress("day02")
 def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
     """x * sigmoid(x) = silu(x), for every x, in every function of the module.
 
-    In:  a module of operators of Relax (relax.multiply, relax.sigmoid, …). It may have functions besides main, which
-         are called, branches, and kernels (functions that are not a `relax.Function`).
-    Out: a new module. Each relax.multiply of a value and the relax.sigmoid of this same value, in either order, is a
-         call of relax.nn.silu. A sigmoid that is unused after that is gone; one with other users stays.
-    Stays: everything else: products with the sigmoid of another value, other operators, functions and parameters.
+    In:  a module of operators of Relax (relax.multiply, relax.sigmoid, …). It may have
+         functions besides main, which are called, branches, and kernels (functions that
+         are not a `relax.Function`).
+    Out: a new module. Each relax.multiply of a value and the relax.sigmoid of this same
+         value, in either order, is a call of relax.nn.silu. A sigmoid that is unused
+         after that is gone; one with other users stays.
+    Stays: everything else: products with the sigmoid of another value, other operators,
+         functions and parameters.
 
-    Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);  gv = add(lv1, lv2)
-              becomes    lv = sigmoid(x);  lv1 = silu(x);  lv2 = multiply(y, lv);  gv = add(lv1, lv2)
+    Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);
+              gv = add(lv1, lv2)
+    becomes   lv = sigmoid(x);  lv1 = silu(x);  lv2 = multiply(y, lv);
+              gv = add(lv1, lv2)
     """
     ### BEGIN SOLUTION
     mutator = FuseSilu(module)
@@ -79,8 +84,14 @@ class FuseSilu(relax.PyExprMutator):
             a, b = call.args
             # A product may have its operands either way round.
             for x, gate in ((a, b), (b, a)):
-                made = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
-                if isinstance(made, relax.Call) and made.op == SIGMOID and made.args[0].same_as(x):
+                made = (
+                    self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+                )
+                if (
+                    isinstance(made, relax.Call)
+                    and made.op == SIGMOID
+                    and made.args[0].same_as(x)
+                ):
                     return relax.op.nn.silu(x)
         return call
 
@@ -98,7 +109,11 @@ check("day02.fuse-silu", fuse_silu)
 class Gated(nn.Module):
     def __init__(self):
         super().__init__()
-        self.up, self.gate, self.down = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(8, 6)
+        self.up, self.gate, self.down = (
+            nn.Linear(6, 8),
+            nn.Linear(6, 8),
+            nn.Linear(8, 6),
+        )
 
     def forward(self, x):
         gate = self.gate(x)

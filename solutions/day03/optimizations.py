@@ -14,13 +14,13 @@
 # %% [markdown]
 # # Day 3 · Graph-level optimizations: exercises
 #
-# Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch: harder,
+# Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 295 minutes, is stretch: harder,
 # and for extra credit. Read the lesson first: [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a hint, three for
-# each question. A pass may edit the graph it gets and return it. Pictures stay away until there is an answer. For each
-# test case an answer has five seconds of computing time, unless its text says otherwise.
+# each question. A pass may edit the graph it gets and return it. Pictures appear once there is an answer. For each test
+# case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import copy
@@ -51,7 +51,8 @@ progress("day03")
 # ## Before you start: what a node does besides computing
 #
 # Whether a node may be computed earlier, once instead of twice, or not at all depends on its side effects. torch knows
-# them; `passlab.fx.effects` asks it. You are free to use these two, in any exercise of today:
+# its operators' effects, and `passlab.fx.effects` looks them up. You may use these two functions in every exercise of
+# today:
 
 
 # %%
@@ -65,10 +66,13 @@ class Noisy(nn.Module):
 noisy = trace(Noisy(), torch.randn(2, 3))
 memory = written(noisy.graph)
 for node in noisy.graph.nodes:
-    print(f"{node.name:<8} effects: {', '.join(effects(node)) or '-':<10} its memory is written: {node in memory}")
+    print(
+        f"{node.name:<8} effects: {', '.join(effects(node)) or '-':<10} its memory is "
+        f"written: {node in memory}"
+    )
 
 # %% [markdown]
-# `add_` writes through a view, so it is `relu`'s memory that changes. What the words mean:
+# `add_` writes through a view, so the memory of `relu` changes. The words mean:
 
 # %%
 EFFECTS
@@ -76,27 +80,32 @@ EFFECTS
 # %% [markdown]
 # ## 1 · Constant folding · stretch
 #
-# Weights are transposed, scales are rooted and halved at every call, though they are the same at every call. Python
-# arithmetic is gone before the graph exists; what is left to fold are expressions over parameters, buffers and the
-# shapes of both.
+# Every call transposes weights and computes roots of scales, although they are the same at every call. Python
+# arithmetic is gone before the graph exists; expressions over parameters, buffers and their shapes are left to be
+# folded.
 
 
 # %%
 def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
-    """f(c) = the value of f(c), if c is the same on every call, f is pure, and the value is not too large.
+    """f(c) = its value, if c is fixed, f is pure, and the value is not too large.
 
-    In:  a graph with shapes on its nodes (`node.meta["tensor_meta"]`), and a limit in bytes.
-    Out: every node that depends on nothing but get_attr nodes and numbers is computed now. A tensor becomes a buffer of
-         gm, under a name that is free, and the node a get_attr of it; a Python number (a size, say, or what follows
-         from one) goes straight into the operands of its users. Constants that are no longer used leave the graph; a
-         parameter that is read as it is stays itself, and is not copied.
+    In:  a graph with shapes on its nodes (`node.meta["tensor_meta"]`), and a limit in
+         bytes.
+    Out: every node that depends on nothing but get_attr nodes and numbers is computed
+         now. A tensor becomes a buffer of gm, under a name that is free, and the node a
+         get_attr of it; a Python number (a size, say, or what follows from one) goes
+         straight into the operands of its users. Constants that are no longer used
+         leave the graph; a parameter that is read as it is stays itself, and is not
+         copied.
     Not folded:
          - what draws random numbers
          - what reads or writes memory that the program writes, before or after
-         - a node whose result has more than `limit` bytes, and so what depends on it. It is not even computed, which
-           alone could take all memory. A parameter is not a result: it may have any size.
+         - a node whose result has more than `limit` bytes, and so what depends on it.
+           It is not even computed, which alone could take all memory. A parameter is
+           not a result: it may have any size.
 
-    Example:  w = self.w;  t = w.t();  return x @ t     becomes     folded_t = self.folded_t;  return x @ folded_t
+    Example:  w = self.w;  t = w.t();  return x @ t
+    becomes   folded_t = self.folded_t;  return x @ folded_t
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
@@ -104,8 +113,14 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
     constant = interpreter.env  # node -> the value it has on every call
     with torch.no_grad():
         for node in gm.graph.nodes:
-            varies = node in memory or effects(node) or any(n not in constant for n in node.all_input_nodes)
-            if not varies and (node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit):
+            varies = (
+                node in memory
+                or effects(node)
+                or any(n not in constant for n in node.all_input_nodes)
+            )
+            if not varies and (
+                node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit
+            ):
                 constant[node] = interpreter.run_node(node)
 
     for node, value in constant.items():
@@ -123,7 +138,8 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
         elif isinstance(value, bool | int | float | torch.Size):
             for user in list(node.users):
                 user.args, user.kwargs = map_arg(
-                    (user.args, user.kwargs), lambda n, old=node, new=value: new if n is old else n
+                    (user.args, user.kwargs),
+                    lambda n, old=node, new=value: new if n is old else n,
                 )
     for node in reversed(constant):
         if not node.users:
@@ -133,7 +149,7 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
 
 
 def nbytes(meta: Any) -> int:
-    """Return the bytes of a tensor or a tuple of tensors, from its shape; 0 for other values."""
+    """Return the bytes of a tensor or a tuple of tensors; 0 for other values."""
     if hasattr(meta, "dtype"):
         return meta.shape.numel() * meta.dtype.itemsize
     return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 0
@@ -160,14 +176,20 @@ class Scores(nn.Module):
 
 with suppress(Exception):
     x = torch.randn(4, 8)
-    display(diff(trace(Scores(), x), fold_constants(trace(Scores(), x)), title="Constant folding"))
+    display(
+        diff(
+            trace(Scores(), x),
+            fold_constants(trace(Scores(), x)),
+            title="Constant folding",
+        )
+    )
 
 
 # %% [markdown]
 # ## 2 · Dead code elimination
 #
-# The shortest pass of all, and the one that is wrong most often: that a value is unused says nothing about what
-# computing it does. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
+# This is the shortest pass, and the one that is wrong most often: a value may be unused, and its computation may still
+# have an effect. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
 
 
 # %%
@@ -175,10 +197,12 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
     """Remove unused nodes without effects; then perhaps their operands can go, too.
 
     In:  any graph.
-    Out: no node is left that is unused and pure; get_attr and call_module nodes count like all others.
-    Stays: the inputs and the output; what writes into memory (x.add_(1), x[0] = 1, relu(x, inplace=True), out=y, a
-         batch norm in training mode); what draws random numbers (without it, all later draws are others); assertions;
-         and what nothing is known about.
+    Out: no node is left that is unused and pure; get_attr and call_module nodes count
+         like all others.
+    Stays: the inputs and the output; what writes into memory (x.add_(1), x[0] = 1,
+         relu(x, inplace=True), out=y, a batch norm in training mode); what draws random
+         numbers (without it, all later draws are others); assertions; and what nothing
+         is known about.
     Not to be called: passlab.fx.stages.dce.
 
     Example:  a = tanh(x);  b = a * 2;  c = relu(x);  c.add_(1);  return c
@@ -209,13 +233,19 @@ class Leftovers(nn.Module):
 
 with suppress(Exception):
     x = torch.randn(2, 3)
-    display(diff(trace(Leftovers(), x), dce(trace(Leftovers(), x)), title="Dead code elimination"))
+    display(
+        diff(
+            trace(Leftovers(), x),
+            dce(trace(Leftovers(), x)),
+            title="Dead code elimination",
+        )
+    )
 
 # %% [markdown]
 # ## 3 · Common subexpression elimination
 #
-# Number the values: walk the graph once, give every node a key that says what it computes, and the second node with a
-# key is the first one (Cocke 1970; *hash-consing* where the table makes the nodes). All the care goes into the key.
+# Number the values: walk the graph once, give every node a key for its computation, and replace the second node with a
+# key by the first (Cocke 1970; *hash-consing* if the table creates the nodes). The difficulty is in the key.
 
 
 # %%
@@ -223,32 +253,52 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     """Two nodes that compute the same value are one node.
 
     In:  any graph.
-    Out: of nodes with the same op, target, operands and keywords only the first is left, and all users read it. Nodes
-         whose operands became the same are the same, too. This holds for call_module and get_attr nodes, for operands
-         in lists and slices, and for reads with no write between them. Two get_attr nodes of one attribute are one,
-         even if the program writes into it: they are the same memory.
-    Not merged: what draws random numbers; what writes; a value that is written later, since its twin may not be; two
-         reads of memory that the program writes (a module reads its parameters, too), if between them stands a write or
-         a call that nothing is known about; operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
+    Out: of nodes with the same op, target, operands and keywords only the first is
+         left, and all users read it. Nodes whose operands became the same are the same,
+         too. This holds for call_module and get_attr nodes, for operands in lists and
+         slices, and for reads with no write between them. Two get_attr nodes of one
+         attribute are one, even if the program writes into it: they are the same
+         memory.
+    Not merged: what draws random numbers; what writes; a value that is written later,
+         since its twin may not be; two reads of memory that the program writes (a
+         module reads its parameters, too), if between them stands a write or a call
+         that nothing is known about; operands that only Python calls equal (1, 1.0 and
+         True; 0.0, -0.0).
 
-    Example:  a = relu(x @ w);  b = relu(x @ w);  return a + b     becomes     a = relu(x @ w);  return a + a
+    Example:  a = relu(x @ w);  b = relu(x @ w);  return a + b     becomes
+              a = relu(x @ w);  return a + a
     """
     ### BEGIN SOLUTION
     memory, epoch = written(gm.graph), 0
-    representative, duplicates = {}, {}  # key → first node with it; later node → that first node
+    # Key → first node with it; later node → that first node
+    representative, duplicates = (
+        {},
+        {},
+    )
     for node in gm.graph.nodes:
-        # In graph order, so that operands are already merged: equal expressions then have equal keys, however deep.
-        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: duplicates.get(n, n))
+        # In graph order, so that operands are already merged: equal expressions then
+        # have equal keys, however deep.
+        node.args, node.kwargs = map_arg(
+            (node.args, node.kwargs), lambda n: duplicates.get(n, n)
+        )
         found = effects(node)
         epoch += bool(found & {"writes", "unknown"})
-        # Not a value: a node with an effect does more than compute, and written memory holds different values over
-        # time. A get_attr is only a reference, so two of them are one whatever is written.
+        # Not a value: a node with an effect does more than compute, and written memory
+        # holds different values over time. A get_attr is only a reference, so two of
+        # them are one whatever is written.
         if found or (node in memory and node.op != "get_attr"):
             continue
         # Two reads of written memory agree only if no write lies between them.
         when = epoch if any(n in memory for n in node.all_input_nodes) else None
-        # The text of operands has the names of nodes in it, and tells 1, 1.0 and True apart.
-        key = (node.op, node.target, when, repr(node.args), repr(sorted(node.kwargs.items())))
+        # The text of operands has the names of nodes in it, and tells 1, 1.0 and True
+        # apart.
+        key = (
+            node.op,
+            node.target,
+            when,
+            repr(node.args),
+            repr(sorted(node.kwargs.items())),
+        )
         if representative.setdefault(key, node) is not node:
             duplicates[node] = representative[key]
     for node in duplicates:
@@ -269,14 +319,20 @@ class Twins(nn.Module):
         self.linear = nn.Linear(3, 3)
 
     def forward(self, x):
-        return torch.relu(self.linear(x)) * F.dropout(x, 0.5, True) + torch.relu(self.linear(x)) * F.dropout(
-            x, 0.5, True
-        )
+        return torch.relu(self.linear(x)) * F.dropout(x, 0.5, True) + torch.relu(
+            self.linear(x)
+        ) * F.dropout(x, 0.5, True)
 
 
 with suppress(Exception):
     x = torch.randn(2, 3)
-    display(diff(trace(Twins(), x), cse(trace(Twins(), x)), title="Common subexpressions: the dropouts stay two"))
+    display(
+        diff(
+            trace(Twins(), x),
+            cse(trace(Twins(), x)),
+            title="Common subexpressions: the dropouts stay two",
+        )
+    )
 
 # %% [markdown]
 # ## 4 · Algebraic simplification · stretch
@@ -299,25 +355,32 @@ with suppress(Exception):
 def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     """Apply each law of the table above wherever it holds, and nowhere else.
 
-    In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). An op may be a function of torch or F,
-         a Python operator or a method: `x * 1`, `torch.mul(x, 1)`, `x.mul(1)`. + and * may have their operands either
-         way round. A number is a Python number, or a parameter or buffer (read by get_attr) that holds it everywhere.
-    Out: no law that holds can be applied any more, also not to what another law left. The replaced nodes are gone;
-         operands that are no longer used may stay, for DCE.
-    Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a number, not a tensor. A call with
-         options (alpha=2, rounding_mode="floor") is another op; an option that is None or False is none. Values that
-         the program writes into (`passlab.fx.effects.written`) are not touched.
+    In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). An op
+         may be a function of torch or F, a Python operator or a method: `x * 1`,
+         `torch.mul(x, 1)`, `x.mul(1)`. + and * may have their operands either way
+         round. A number is a Python number, or a parameter or buffer (read by get_attr)
+         that holds it everywhere.
+    Out: no law that holds can be applied any more, also not to what another law left.
+         The replaced nodes are gone; operands that are no longer used may stay, for
+         DCE.
+    Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a
+         number, not a tensor. A call with options (alpha=2, rounding_mode="floor") is
+         another op; an option that is None or False is none. Values that the program
+         writes into (`passlab.fx.effects.written`) are not touched.
 
-    Example:  a = x * 1.0;  b = relu(relu(a));  return b + 0.0     becomes     b = relu(x);  return b + 0.0
+    Example:  a = x * 1.0;  b = relu(relu(a));  return b + 0.0     becomes
+              b = relu(x);  return b + 0.0
               (the last law does not hold: for -0.0 the sum is +0.0).
     """
     ### BEGIN SOLUTION
     memory, same = written(gm.graph), {}
     for node in gm.graph.nodes:
-        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
+        node.args, node.kwargs = map_arg(
+            (node.args, node.kwargs), lambda n: same.get(n, n)
+        )
         simpler = node
-        # One law can make another apply, so rewrite until none does. What is written has no laws: its value depends on
-        # when it is read.
+        # One law can make another apply, so rewrite until none does. What is written
+        # has no laws: its value depends on when it is read.
         while (result := rewrite(simpler)) is not None:
             if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result)):
                 break
@@ -351,7 +414,10 @@ OP = {form: op for op, forms in FORMS.items() for form in forms}
 
 
 class Law(NamedTuple):
-    """`holds` and `gives` get the node and its operands; `gives` returns (x,) or (function, *operands)."""
+    """`holds` and `gives` get the node and its operands.
+
+    `gives` returns (x,) or (function, *operands).
+    """
 
     op: str
     text: str
@@ -371,7 +437,9 @@ def unsigned(x):  # there -1 is a large number
     return typed(x) is not None and not typed(x)[1].is_signed
 
 
-def wider(n, x):  # n is of another type than the whole numbers x, so that it sees -x wrap around
+def wider(
+    n, x
+):  # n is of another type than the whole numbers x, so that it sees -x wrap around
     return typed(x) is not None and typed(n)[1] != typed(x)[1] and whole(x, x)
 
 
@@ -387,14 +455,54 @@ def there_and_back(n, x, a, b):
 
 
 LAWS = (
-    Law("add", "x + 0 = x", lambda n, x, c: number(c) == 0 and whole(n, x), lambda n, x, c: (x,)),
-    Law("sub", "x - 0 = x", lambda n, x, c: repr(number(c)) in ("0", "0.0") and like(n, x), lambda n, x, c: (x,)),
-    Law("mul", "x * 1 = x", lambda n, x, c: number(c) == 1 and like(n, x), lambda n, x, c: (x,)),
-    Law("div", "x / 1 = x", lambda n, x, c: number(c) == 1 and like(n, x), lambda n, x, c: (x,)),
-    Law("pow", "x ** 1 = x", lambda n, x, c: number(c) == 1 and like(n, x), lambda n, x, c: (x,)),
-    Law("pow", "x ** 2 = x * x", lambda n, x, c: number(c) == 2 and like(n, x), lambda n, x, c: (operator.mul, x, x)),
-    Law("mul", "x * 0 = 0", lambda n, x, c: number(c) == 0 and whole(n, x), lambda n, x, c: (torch.zeros_like, x)),
-    Law("sub", "x - x = 0", lambda n, x, y: x is y and whole(n, x), lambda n, x, y: (torch.zeros_like, x)),
+    Law(
+        "add",
+        "x + 0 = x",
+        lambda n, x, c: number(c) == 0 and whole(n, x),
+        lambda n, x, c: (x,),
+    ),
+    Law(
+        "sub",
+        "x - 0 = x",
+        lambda n, x, c: repr(number(c)) in ("0", "0.0") and like(n, x),
+        lambda n, x, c: (x,),
+    ),
+    Law(
+        "mul",
+        "x * 1 = x",
+        lambda n, x, c: number(c) == 1 and like(n, x),
+        lambda n, x, c: (x,),
+    ),
+    Law(
+        "div",
+        "x / 1 = x",
+        lambda n, x, c: number(c) == 1 and like(n, x),
+        lambda n, x, c: (x,),
+    ),
+    Law(
+        "pow",
+        "x ** 1 = x",
+        lambda n, x, c: number(c) == 1 and like(n, x),
+        lambda n, x, c: (x,),
+    ),
+    Law(
+        "pow",
+        "x ** 2 = x * x",
+        lambda n, x, c: number(c) == 2 and like(n, x),
+        lambda n, x, c: (operator.mul, x, x),
+    ),
+    Law(
+        "mul",
+        "x * 0 = 0",
+        lambda n, x, c: number(c) == 0 and whole(n, x),
+        lambda n, x, c: (torch.zeros_like, x),
+    ),
+    Law(
+        "sub",
+        "x - x = 0",
+        lambda n, x, y: x is y and whole(n, x),
+        lambda n, x, y: (torch.zeros_like, x),
+    ),
     Law("neg", "-(-x) = x", lambda n, x: op(x) == "neg", lambda n, x: x.args),
     Law(
         "add",
@@ -403,25 +511,42 @@ LAWS = (
         lambda n, x, y: (operator.sub, x, *y.args),
     ),
     Law(
-        "abs", "abs(-x) = abs(x)", lambda n, x: op(x) == "neg" and not unsigned(x), lambda n, x: (operator.abs, *x.args)
+        "abs",
+        "abs(-x) = abs(x)",
+        lambda n, x: op(x) == "neg" and not unsigned(x),
+        lambda n, x: (operator.abs, *x.args),
     ),
     Law("abs", "abs(abs(x)) = abs(x)", lambda n, x: op(x) == "abs", lambda n, x: (x,)),
-    Law("relu", "relu(relu(x)) = relu(x)", lambda n, x: op(x) == "relu", lambda n, x: (x,)),
+    Law(
+        "relu",
+        "relu(relu(x)) = relu(x)",
+        lambda n, x: op(x) == "relu",
+        lambda n, x: (x,),
+    ),
     Law("transpose", "there and back", there_and_back, lambda n, x, *dims: x.args[:1]),
     Law(
         "reshape",
         "reshape(reshape(x, s), t) = reshape(x, t)",
         lambda n, x, *shape: op(x) == "reshape",
-        lambda n, x, *shape: (torch.reshape, x.args[0], shape[0] if isinstance(shape[0], tuple | list) else shape),
+        lambda n, x, *shape: (
+            torch.reshape,
+            x.args[0],
+            shape[0] if isinstance(shape[0], tuple | list) else shape,
+        ),
     ),
 )
 LAWS_OF = {op: [law for law in LAWS if law.op == op] for op in FORMS}
 
 
 def rewrite(node):
-    """Return the replacement of `node` by the first law that holds: (x,), (function, *operands), or None."""
+    """Return the replacement by the first law that holds, or None.
+
+    It is (x,) or (function, *operands).
+    """
     name = op(node)
-    for operands in [node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]:
+    for operands in (
+        [node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]
+    ):
         for law in LAWS_OF.get(name, ()):
             if law.holds(node, *operands):
                 return law.gives(node, *operands)
@@ -429,10 +554,16 @@ def rewrite(node):
 
 
 def op(x):
-    """Return the op's name in the table; None for other nodes, for numbers, and for calls with options."""
-    if not isinstance(x, fx.Node) or any(option is not None and option is not False for option in x.kwargs.values()):
+    """Return the op's name in the table.
+
+    None for other nodes, for numbers, and for calls with options.
+    """
+    if not isinstance(x, fx.Node) or any(
+        option is not None and option is not False for option in x.kwargs.values()
+    ):
         return None
-    return OP.get(x.target) if x.op in ("call_function", "call_method") else None  # other names say nothing
+    # Other names say nothing
+    return OP.get(x.target) if x.op in ("call_function", "call_method") else None
 
 
 def typed(x):
@@ -442,10 +573,11 @@ def typed(x):
 
 
 def number(x):
-    """Return an operand, for a parameter or buffer the number that all its elements are, or None."""
+    """Return an operand; of a tensor the number that all its elements are, or None."""
     if isinstance(x, fx.Node) and x.op == "get_attr":
         held = operator.attrgetter(x.target)(x.graph.owning_module).flatten().tolist()
-        return held[0] if len(set(map(repr, held))) == 1 else None  # 0.0 and -0.0 are two numbers
+        # 0.0 and -0.0 are two numbers
+        return held[0] if len(set(map(repr, held))) == 1 else None
     return x
     ### END SOLUTION
 
@@ -463,14 +595,20 @@ class Clumsy(nn.Module):
 
 with suppress(Exception):
     x = torch.randn(2, 3)
-    display(diff(trace(Clumsy(), x), simplify(trace(Clumsy(), x)), title="Simplification, before dead code goes"))
+    display(
+        diff(
+            trace(Clumsy(), x),
+            simplify(trace(Clumsy(), x)),
+            title="Simplification, before dead code goes",
+        )
+    )
 
 # %% [markdown]
 # ## 5 · The pipeline
 #
-# One pass makes work for another: folding leaves equal constants, CSE leaves `where(c, y, y)`, and everything leaves
-# dead nodes. So passes run in sweeps until a whole sweep changes nothing, a *fixpoint*. In which order? For a handful
-# of passes one can simply try them all. `passlab.fx.stages` has small passes for that: each knows a law or two.
+# One pass creates work for another: folding leaves equal constants, CSE leaves `where(c, y, y)`, and everything leaves
+# dead nodes. So passes run in sweeps until a whole sweep changes nothing, a *fixpoint*. In which order? For a few
+# passes you can try them all. `passlab.fx.stages` has small passes for that: each applies a law or two.
 
 # %%
 for name, stage in STAGES.items():
@@ -478,32 +616,45 @@ for name, stage in STAGES.items():
 
 
 # %%
-def pipeline(gm: fx.GraphModule, passes: dict[str, Callable]) -> tuple[fx.GraphModule, list[str], list[int]]:
-    """Run the passes to a fixpoint in every order, and return what the best order gives.
+def pipeline(
+    gm: fx.GraphModule, passes: dict[str, Callable]
+) -> tuple[fx.GraphModule, list[str], list[int]]:
+    """Run the passes to a fixpoint in every order; return the result of the best order.
 
-    In:  a graph, and up to four passes by name. A pass edits the graph it gets, and returns it.
-    Out: (graph, order, counts). A run to the fixpoint is sweeps of all passes in one order, repeated until a whole
-         sweep has changed nothing (a pass may change a graph and keep the number of nodes). `counts` is
-         `len(graph.nodes)` after each run of a pass, that last sweep included. The best order ends with the fewest
+    In:  a graph, and up to four passes by name. A pass edits the graph it gets, and
+         returns it.
+    Out: (graph, order, counts). A run to the fixpoint is sweeps of all passes in one
+         order, repeated until a whole sweep has changed nothing (a pass may change a
+         graph and keep the number of nodes). `counts` is `len(graph.nodes)` after each
+         run of a pass, that last sweep included. The best order ends with the fewest
          nodes; among those, it has the fewest runs. If several are best, any of them.
 
-    Example: passes {"dce": …, "simplify": …} and a graph of 5 nodes, x → neg → neg → relu → output. simplify first:
-             neg(neg(x)) is x, and the other neg is dead: counts [4, 3, 3, 3]. dce first finds nothing in its first run:
-             [5, 4, 3, 3, 3, 3]. So the answer is (graph, ["simplify", "dce"], [4, 3, 3, 3]).
+    Example: passes {"dce": …, "simplify": …} and a graph of 5 nodes,
+             x → neg → neg → relu → output. simplify first: neg(neg(x)) is x, and the
+             other neg is dead: counts [4, 3, 3, 3]. dce first finds nothing in its
+             first run: [5, 4, 3, 3, 3, 3]. So the answer is
+             (graph, ["simplify", "dce"], [4, 3, 3, 3]).
     """
     ### BEGIN SOLUTION
     found = []
     for order in itertools.permutations(passes):
-        # A copy, because passes edit their graph, and every order must start from the same one.
+        # A copy, because passes edit their graph, and every order must start from the
+        # same one.
         done, counts = to_fixpoint(copy.deepcopy(gm), [passes[name] for name in order])
         found.append((done, list(order), counts))
     return min(found, key=lambda f: (f[2][-1], len(f[2])))
 
 
-def to_fixpoint(gm: fx.GraphModule, passes: list[Callable]) -> tuple[fx.GraphModule, list[int]]:
-    """Run sweeps until one changes nothing; return the graph and its number of nodes after each run."""
+def to_fixpoint(
+    gm: fx.GraphModule, passes: list[Callable]
+) -> tuple[fx.GraphModule, list[int]]:
+    """Run sweeps until one changes nothing.
+
+    Return the graph, and its number of nodes after each run.
+    """
     counts, old = [], None
-    # The text, not the number of nodes: a pass can change a graph and leave it as long as it was.
+    # The text, not the number of nodes: a pass can change a graph and leave it as long
+    # as it was.
     while (now := str(gm.graph)) != old:
         old = now
         for run in passes:
@@ -518,7 +669,7 @@ check("day03.pipeline", pipeline)
 
 
 # %% [markdown]
-# A model with one target for each of your own four passes, and the best order for them:
+# A model with one target for each of your four passes, and their best order:
 
 
 # %%
@@ -543,30 +694,35 @@ with suppress(Exception):
 # %% [markdown]
 # ## 6 · A GELU matcher · stretch
 #
-# GELU is the Gaussian's way to gate (Hendrycks and Gimpel, arXiv 1606.08415), and models write it out in two forms:
+# GELU multiplies x by the Gaussian's distribution function (Hendrycks and Gimpel, arXiv 1606.08415), and models write
+# it in two forms:
 #
 # - `0.5 * x * (1 + erf(x / √2))`, which is `F.gelu(x)`;
 # - `0.5 * x * (1 + tanh(√(2/π) * (x + 0.044715 * x³)))`, which is `F.gelu(x, approximate="tanh")`, and differs from the
 #   first by up to 5e-4: it must not become plain gelu.
 #
-# Spelled out, no two code bases agree: halves in front or behind, `x / √2` or `0.7071… * x`, `x**3` or `x * x * x`. A
-# matcher that follows one spelling misses the rest; one that is loose about constants fires on what is not GELU.
+# Every code base spells it differently: halves in front or behind, `x / √2` or `0.7071… * x`, `x**3` or `x * x * x`. A
+# matcher for one spelling misses the others; one that is careless about constants matches formulas that are not GELU.
 
 
 # %%
 def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
-    """The two written-out forms of GELU become F.gelu(x) and F.gelu(x, approximate="tanh").
+    """Both formulas of GELU become F.gelu(x) and F.gelu(x, approximate="tanh").
 
-    In:  a graph with +, -, *, /, ** and unary minus (functions of torch, Python operators or methods), torch.erf,
-         torch.special.erf, torch.tanh, F.tanh and their methods. Constants are Python numbers with at least seven
-         significant digits right (0.70710678 is 1/√2; 0.70711, which is off in the fifth, is not).
-    Out: each formula that multiplies out to one of the two is one call of F.gelu: sums and products in any order and
-         grouping, and factors in or out of brackets, as in `x * (1 + 0.044715 * x * x)` for `x + 0.044715 * x**3`.
-         `x` may be any node, itself a product too. Nodes of the formula that are no longer used may stay, for DCE.
-    Not touched: another constant, sign, power or operand; a call with options (alpha=2); integers; a formula with values
-         in it that the program writes into.
+    In:  a graph with +, -, *, /, ** and unary minus (functions of torch, Python
+         operators or methods), torch.erf, torch.special.erf, torch.tanh, F.tanh and
+         their methods. Constants are Python numbers with at least seven significant
+         digits right (0.70710678 is 1/√2; 0.70711, which is off in the fifth, is not).
+    Out: each formula that multiplies out to one of the two is one call of F.gelu: sums
+         and products in any order and grouping, and factors in or out of brackets, as
+         in `x * (1 + 0.044715 * x * x)` for `x + 0.044715 * x**3`.
+         `x` may be any node, itself a product too. Nodes of the formula that are no
+         longer used may stay, for DCE.
+    Not touched: another constant, sign, power or operand; a call with options
+         (alpha=2); integers; a formula with values in it that the program writes into.
 
-    Example:  s = x * 0.7071067811865476;  e = erf(s);  p = e + 1;  h = x * p;  y = h / 2     becomes     y = F.gelu(x)
+    Example:  s = x * 0.7071067811865476;  e = erf(s);  p = e + 1;  h = x * p;
+              y = h / 2     becomes     y = F.gelu(x)
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
@@ -574,14 +730,23 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
         if gate.op not in CALLS or gate.target not in GATES or gate.kwargs:
             continue
         inner, approximate = GATES[gate.target]
-        # The argument of erf or tanh must be the right polynomial in some x below the gate, and some node above it must
-        # be x/2 + x/2 · gate.
-        found = [x for x in around(gate, up=False) if same(polynomial(gate.args[0], x, None, memory), inner)]
+        # The argument of erf or tanh must be the right polynomial in some x below the
+        # gate, and some node above it must be x/2 + x/2 · gate.
+        found = [
+            x
+            for x in around(gate, up=False)
+            if same(polynomial(gate.args[0], x, None, memory), inner)
+        ]
         for x in found:
             for y in around(gate, up=True):
-                if same(polynomial(y, x, gate, memory), WHOLE) and x.meta["tensor_meta"].dtype.is_floating_point:
+                if (
+                    same(polynomial(y, x, gate, memory), WHOLE)
+                    and x.meta["tensor_meta"].dtype.is_floating_point
+                ):
                     with gm.graph.inserting_before(y):
-                        gelu = gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})
+                        gelu = gm.graph.call_function(
+                            F.gelu, (x,), {"approximate": approximate}
+                        )
                     gelu.meta = dict(y.meta)
                     y.replace_all_uses_with(gelu)
                     gm.graph.erase_node(y)
@@ -589,12 +754,17 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
     return gm
 
 
-# A formula is a polynomial in x and g, the value of erf or tanh: {(power of x, power of g): coefficient}. Two spellings
-# of one formula are one polynomial, so nothing has to be said about the order of operands.
+# A formula is a polynomial in x and g, the value of erf or tanh: {(power of x, power of
+# g): coefficient}. Two spellings of one formula are one polynomial, so nothing has to
+# be said about the order of operands.
 WHOLE = {(1, 0): 0.5, (1, 1): 0.5}
 ERF = {(1, 0): math.sqrt(1 / 2)}
 TANH = {(1, 0): math.sqrt(2 / math.pi), (3, 0): math.sqrt(2 / math.pi) * 0.044715}
-CALLS = ("call_function", "call_method")  # what a module or an input is called says nothing
+# What a module or an input is called says nothing
+CALLS = (
+    "call_function",
+    "call_method",
+)
 GATES = dict.fromkeys((torch.erf, torch.special.erf, "erf"), (ERF, "none"))
 GATES |= dict.fromkeys((torch.tanh, F.tanh, "tanh"), (TANH, "tanh"))
 
@@ -625,7 +795,9 @@ def power(p, q):
 
 ARITHMETIC = {
     **dict.fromkeys((operator.add, torch.add, "add"), plus),
-    **dict.fromkeys((operator.sub, torch.sub, "sub"), lambda p, q: plus(p, times(q, {(0, 0): -1}))),
+    **dict.fromkeys(
+        (operator.sub, torch.sub, "sub"), lambda p, q: plus(p, times(q, {(0, 0): -1}))
+    ),
     **dict.fromkeys((operator.mul, torch.mul, "mul"), times),
     **dict.fromkeys((operator.truediv, torch.div, "div"), over),
     **dict.fromkeys((operator.pow, torch.pow, "pow"), power),
@@ -634,7 +806,10 @@ ARITHMETIC = {
 
 
 def polynomial(n, x, gate, memory, depth=8):
-    """Return `n` as a polynomial in x and the gate's value; None if it is not one, is too deep, or is written to."""
+    """Return `n` as a polynomial in x and the gate's value.
+
+    None if it is not one, is too deep, or is written to.
+    """
     if isinstance(n, int | float):
         return {(0, 0): n}
     if n in memory:
@@ -649,13 +824,19 @@ def polynomial(n, x, gate, memory, depth=8):
 
 def same(p, q):
     p = {powers: a for powers, a in (p or {}).items() if a}
-    return p.keys() == q.keys() and all(math.isclose(p[powers], q[powers], rel_tol=1e-6) for powers in q)
+    return p.keys() == q.keys() and all(
+        math.isclose(p[powers], q[powers], rel_tol=1e-6) for powers in q
+    )
 
 
 def around(gate, up):
-    """Return the nodes that arithmetic connects to the gate: those computed from it (`up`), or its operands."""
+    """Return the nodes that arithmetic connects to the gate.
+
+    `up`: those computed from it; otherwise its operands.
+    """
     found, todo = {}, [gate]
-    # A formula lies near its gate; without a limit a long chain of arithmetic would be searched from every gate.
+    # A formula lies near its gate; without a limit a long chain of arithmetic would be
+    # searched from every gate.
     while todo and len(found) < 24:
         n = todo.pop(0)
         for near in n.users if up else n.all_input_nodes:
@@ -670,24 +851,30 @@ def around(gate, up):
 check("day03.gelu", match_gelu)
 
 # %% [markdown]
-# The zoo's GPT block writes its GELU out. Found?
+# The zoo's GPT block spells out its GELU. Does your pass find it?
 
 # %%
 with suppress(Exception):
     gpt = models.ZOO["gpt"]
     after = match_gelu(trace(gpt.build(), *gpt.inputs()))
-    print([f"{n.name} = gelu({n.args[0]}, {n.kwargs})" for n in after.graph.nodes if n.target is F.gelu])
+    print(
+        [
+            f"{n.name} = gelu({n.args[0]}, {n.kwargs})"
+            for n in after.graph.nodes
+            if n.target is F.gelu
+        ]
+    )
 
 # %% [markdown]
 # ## 7 · Channels last · stretch
 #
-# Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the rest of the
-# world want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so
-# the layout is propagated: `relu` and its like take either and give what they got. Where should the borders run? The
-# rules are data, in `passlab.fx.layout`:
+# Convolutions are faster on images with NHWC order in memory (`torch.channels_last`); flattening and other code need
+# NCHW. Every conversion copies the image. A pair of conversions around each convolution costs more than it gains, so
+# the layout is propagated: `relu` and similar operations accept either layout and keep it. Where are the best borders?
+# The rules are data, in `passlab.fx.layout`:
 #
-# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; a node that takes any must get all its images in *one* layout, which
-#   is also its result's;
+# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; a node that accepts any must get all its images in *one* layout,
+#   which its result then has;
 # - inputs and outputs of the program are NCHW; weights do not count (`is_image(node)` is false for them);
 # - `x.to(memory_format=torch.channels_last)` converts to NHWC, `torch.contiguous_format` back to NCHW.
 
@@ -698,21 +885,24 @@ net = models.ZOO["convnet"]
 
 # %%
 def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
-    """Insert the fewest conversions with which every op gets its images in the layout it wants.
+    """Insert the fewest conversions that give every op images in the layout it wants.
 
-    In:  a graph with shapes on its nodes, without conversions. An image is a 4-D tensor (`is_image`).
-    Out: the same graph with conversions in it, as few as can be. Several readers of one image share its conversion. A
-         graph without convolutions stays as it is.
+    In:  a graph with shapes on its nodes, without conversions. An image is a 4-D tensor
+         (`is_image`).
+    Out: the same graph with conversions in it, as few as can be. Several readers of one
+         image share its conversion. A graph without convolutions stays as it is.
 
-    Example:  y = conv1(x);  z = relu(y);  return conv2(z)     gets two conversions, one of x and one of the result:
-              relu takes any layout, so NHWC runs through.
+    Example:  y = conv1(x);  z = relu(y);  return conv2(z)
+              gets two conversions, one of x and one of the result: relu takes any
+              layout, so NHWC runs through.
 
-    Fewest is not the same as NHWC wherever possible: in `conv(x) + a + b + c`, with inputs a, b and c, it pays to go
-    back to NCHW right after the convolution.
+    Fewest is not the same as NHWC wherever possible: in `conv(x) + a + b + c`, with
+    inputs a, b and c, it pays to go back to NCHW right after the convolution.
     """
     ### BEGIN SOLUTION
-    # A layout for each node so that the fewest edges join two layouts is a minimum cut between the ops that insist on
-    # NCHW and those that insist on NHWC (Ford and Fulkerson 1956). An edge without a capacity cannot be cut.
+    # A layout for each node so that the fewest edges join two layouts is a minimum cut
+    # between the ops that insist on NCHW and those that insist on NHWC (Ford and
+    # Fulkerson 1956). An edge without a capacity cannot be cut.
     net = networkx.DiGraph()
     for node in gm.graph.nodes:
         images = [n for n in node.all_input_nodes if is_image(n)]
@@ -720,7 +910,8 @@ def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
             net.add_edge(node, NHWC)
         elif wants(node) == NCHW or not images:
             net.add_edge(NCHW, node)
-        for image in images:  # one conversion of an image serves all its readers: one edge of capacity 1 each way
+        # One conversion of an image serves all its readers: one edge of capacity 1.
+        for image in images:
             net.add_edge(image, ("to NHWC", image), capacity=1)
             net.add_edge(("to NHWC", image), node)
             net.add_edge(node, ("to NCHW", image))
@@ -749,29 +940,40 @@ check("day03.channels-last", channels_last)
 # %%
 with suppress(Exception):
     after = channels_last(trace(net.build(), *net.inputs()))
-    display(draw(after, title="Conversions at the borders", mark=[n.name for n in after.graph.nodes if converts(n)]))
+    display(
+        draw(
+            after,
+            title="Conversions at the borders",
+            mark=[n.name for n in after.graph.nodes if converts(n)],
+        )
+    )
 
 # %% [markdown]
 # ## 8 · The other way round · stretch
 #
-# To understand what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps:
-# `fold`, `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one
-# node. For one sweep, put in a target for each. For more, what a stage removes has to lay open the next one's target:
-# after `cse` has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
+# To understand what a pass needs, write a program for it. Four stages of `passlab.fx.stages` run in sweeps: `fold`,
+# `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one node. For
+# one sweep, include a target for each. For more, each removal has to expose the target of the next stage: only after
+# `cse` has merged `a` and `b` can `simplify` handle `where(c, a, b)`.
 
 
 # %%
 def shrinking(rounds: int) -> fx.GraphModule:
-    """A program that every stage of fold → simplify → cse → dce shrinks, `rounds` sweeps long.
+    """A program that every stage of fold → simplify → cse → dce shrinks.
+
+    It does so for `rounds` sweeps.
 
     In:  the number of sweeps: 1, 2 or 3.
-    Out: a graph with one input x, a float tensor of shape (3, 4), that runs, and that the stages keep the meaning of.
-         At each of the 4 * rounds runs of a stage, `len(gm.graph.nodes)` goes down. At most 12 + 12 * rounds nodes.
+    Out: a graph with one input x, a float tensor of shape (3, 4), that runs, and that
+         the stages keep the meaning of. At each of the 4 * rounds runs of a stage,
+         `len(gm.graph.nodes)` goes down. At most 12 + 12 * rounds nodes.
 
-    What the stages do is in `passlab.fx.stages`, a page to read. `fold` makes one constant of a whole expression, so an
-    expression of one op gets no smaller by it. A stage erases what it replaces and leaves unread operands for dce.
+    What the stages do is in `passlab.fx.stages`, a page to read. `fold` makes one
+    constant of a whole expression, so an expression of one op gets no smaller by it. A
+    stage erases what it replaces and leaves unread operands for dce.
 
-    Example: cse, then simplify, then dce shrink this one: the relus become one, then the where goes, then x > 0.
+    Example: cse, then simplify, then dce shrink this one: the relus become one,
+             then the where goes, then x > 0.
 
         a = relu(x);  b = relu(x);  return where(x > 0, a, b)
     """
@@ -781,20 +983,25 @@ def shrinking(rounds: int) -> fx.GraphModule:
     call, x = graph.call_function, graph.placeholder("x")
     w = graph.get_attr("w")
 
-    # For simplify, cse and dce: each where falls in its sweep, and only then are the next two relus the same.
+    # For simplify, cse and dce: each where falls in its sweep, and only then are the
+    # next two relus the same.
     a = b = x
     for i in range(rounds):
         chosen = call(torch.where, (call(operator.gt, (x, i)), a, b))
         a, b = call(torch.relu, (chosen,)), call(torch.relu, (a,))
     result = call(operator.add, (a, b))
 
-    # For fold: constant at once; after one simplify; after cse has merged two reads of w, and a simplify.
+    # For fold: constant at once; after one simplify; after cse has merged two reads of
+    # w, and a simplify.
     for i in range(rounds):
         constant = w
         if i > 0:
             other = w if i == 1 else graph.get_attr("w")
             constant = call(torch.where, (call(operator.lt, (x, i)), w, other))
-        result = call(operator.add, (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))))
+        result = call(
+            operator.add,
+            (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))),
+        )
     graph.output(result)
     return fx.GraphModule(root, graph)
     ### END SOLUTION
@@ -811,7 +1018,9 @@ with suppress(Exception):
     program, states = shrinking(1), []
     for name in ("start", "fold", "simplify", "cse", "dce"):
         program = STAGES[name](program) if name in STAGES else program
-        states.append((copy.deepcopy(program), [], f"{name}: {len(program.graph.nodes)} nodes"))
+        states.append(
+            (copy.deepcopy(program), [], f"{name}: {len(program.graph.nodes)} nodes")
+        )
     display(steps(states))
 
 # %%

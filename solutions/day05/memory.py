@@ -43,39 +43,47 @@ from passlab.memory.tasks import Task, usage
 progress("day05")
 
 # %% [markdown]
-# ## 1 · What lives when
+# ## 1 · Live ranges
 #
-# A plan places storages, not values. Find those that a graph makes, and for each of them from which step to which it
-# is live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
+# A plan places storages, not values. Find the storages that a graph allocates, and the steps in which each of them is
+# live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
 # output count, too. You get inputs to run the graph on.
 #
 # | node | its memory |
 # | --- | --- |
-# | computes something new | a new storage, called as the node |
+# | computes a new result | a new storage, with the name of the node |
 # | a view, `getitem` of a `split`, an in-place operation | the storage of its operand |
 # | an input, a parameter, or a view of one | the caller's: leave it out |
-# | what has 0 bytes | leave it out |
+# | a result of 0 bytes | leave it out |
 #
-# A storage is live from the step that makes it to the last step that touches it: a node touches the storages of its
-# operands and of its value. What the graph returns is touched by the output node. A result that nothing reads lives
-# for one step. No node of this exercise makes two storages. A storage may be larger than the view that you hold.
+# A storage is live from the step that allocates it to the last step that touches it: a node touches the storages of its
+# operands and of its value. The output node touches the results of the graph. A result without readers is live for one
+# step. No node of this exercise allocates two storages. A storage may be larger than the view that you hold.
 
 
 # %%
-def liveness(gm: fx.GraphModule, inputs: list[Tensor]) -> dict[str, tuple[int, int, int]]:
+def liveness(
+    gm: fx.GraphModule, inputs: list[Tensor]
+) -> dict[str, tuple[int, int, int]]:
     """The live range and the size of each storage that the graph makes.
 
     In:  a graph, and inputs for it: gm(*inputs) runs.
-    Out: name of the node that makes the storage → (lower, upper, bytes): it is live in the steps lower to upper - 1.
-    Not to be called: passlab.memory.storages.storages, passlab.memory.liveness.liveness.
+    Out: name of the node that makes the storage → (lower, upper, bytes): it is live in
+         the steps lower to upper - 1.
+    Not to be called: passlab.memory.storages.storages,
+         passlab.memory.liveness.liveness.
 
-    Example:  x (step 0), y = relu(x) (1), v = y.view(-1) (2), z = exp(x) (3), s = v + 1 (4), output s (5), with 6
-              floats in x: {"y": (1, 5, 24), "z": (3, 4, 24), "s": (4, 6, 24)}. y lives as long as v does.
+    Example:  x (step 0), y = relu(x) (1), v = y.view(-1) (2), z = exp(x) (3),
+              s = v + 1 (4), output s (5), with 6 floats in x:
+              {"y": (1, 5, 24), "z": (3, 4, 24), "s": (4, 6, 24)}. y lives as long as v.
     """
     ### BEGIN SOLUTION
     recorder = Recorder(gm, inputs)
     recorder.run(*inputs)
-    return {name: (first, last + 1, size) for name, first, last, size in recorder.found.values()}
+    return {
+        name: (first, last + 1, size)
+        for name, first, last, size in recorder.found.values()
+    }
 
 
 class Recorder(fx.Interpreter):
@@ -100,7 +108,9 @@ class Recorder(fx.Interpreter):
     def touch(self, name, storage):
         at = storage.data_ptr()
         if at not in self.callers and storage.nbytes():
-            made_by, first, _, size = self.found.get(at, (name, self.step, self.step, storage.nbytes()))
+            made_by, first, _, size = self.found.get(
+                at, (name, self.step, self.step, storage.nbytes())
+            )
             self.found[at] = made_by, first, self.step, size
 
     ### END SOLUTION
@@ -110,12 +120,11 @@ class Recorder(fx.Interpreter):
 check("day05.liveness", liveness)
 
 # %% [markdown]
-# ## 2 · Where everything goes
+# ## 2 · Offsets in an arena
 #
-# Give each buffer its place in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
-# [3, 5) have no step in common. The arena ends where the last buffer ends, rounded up to the alignment, and it should
-# be small. How small is measured against the bound: the largest sum of sizes, rounded up to the alignment, that are
-# live at once.
+# Give each buffer an offset in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
+# [3, 5) have no step in common. The arena ends with the last buffer, rounded up to the alignment, and it should be
+# small. It is compared with the bound: the largest sum of sizes, rounded up to the alignment, that are live at once.
 #
 # | cases | the arena may be |
 # | --- | --- |
@@ -131,25 +140,34 @@ check("day05.liveness", liveness)
 def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
     """An offset for each buffer.
 
-    In:  buffers: each has name, lower, upper, size; it is live in the steps lower to upper - 1. Names are distinct.
-         alignment: a power of two; all offsets are multiples of it.
+    In:  buffers: each has name, lower, upper, size; it is live in the steps lower to
+         upper - 1. Names are distinct. alignment: a power of two; all offsets are
+         multiples of it.
     Out: name → offset, an int that is not negative.
-    Not to be called: passlab.memory.allocate.first_fit, passlab.memory.allocate.best_fit,
-         passlab.memory.allocate.colouring, passlab.memory.search.lowest_first, passlab.memory.search.search,
-         passlab.memory.exact.exact.
+    Not to be called: passlab.memory.allocate.first_fit,
+         passlab.memory.allocate.best_fit, passlab.memory.allocate.colouring,
+         passlab.memory._fast.place, passlab.memory.search.lowest_first,
+         passlab.memory.search.search, passlab.memory.exact.exact.
 
-    Example:  offsets([Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 2, 4, 20)], 16) can be
+    Example:  offsets([Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 2, 4,
+              20)], 16) can be
               {"b": 0, "a": 64, "c": 64}: a and c do not meet.
     """
     ### BEGIN SOLUTION
-    # among those that can lie equally low, sometimes the first, sometimes the longest-lived should go first
+    # among those that can lie equally low, sometimes the first, sometimes the
+    # longest-lived should go first
     orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, -b.size)]
     plans = [lowest_first(buffers, alignment, order) for order in orders]
-    return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0))
+    return min(
+        plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0)
+    )
 
 
 def lowest_first(buffers, alignment, order):
-    """Always the buffer that can lie lowest, as one fills a box; of several, the first in the order."""
+    """Always the buffer that fits lowest, as one fills a box.
+
+    Of several, the first in the order.
+    """
     left, plan = sorted(buffers, key=order), {}
     lowest = {b.name: 0 for b in buffers}
     while left:
@@ -178,11 +196,11 @@ except Exception:
     print("The picture needs an answer to question 2.")
 
 # %% [markdown]
-# ## 3 · What a warp asks for
+# ## 3 · The transactions of a warp
 #
-# All 32 lanes of a warp load at once. Memory hands out whole sectors of 32 bytes, and a line of 128 bytes is four of
-# them. Count what one load takes. Addresses need not be multiples of the size: an element may lie across the edge of
-# a sector, and then takes both.
+# All 32 lanes of a warp load at once. Memory delivers whole sectors of 32 bytes, and a line of 128 bytes is four of
+# them. Count the sectors and lines of one load. Addresses need not be multiples of the size: an element may cross the
+# edge of a sector, and then needs both.
 
 # %%
 warp([6 + 8 * lane for lane in range(32)], 4, "not aligned")
@@ -192,13 +210,16 @@ warp([6 + 8 * lane for lane in range(32)], 4, "not aligned")
 def coalescing(addresses: list[int | None], size: int) -> tuple[int, int]:
     """How many sectors, and how many lines, one load of a warp asks for.
 
-    In:  addresses: 32 of them, in bytes, one for each lane; None for a lane that is switched off,
+    In:  addresses: 32 of them, in bytes, one for each lane; None for a lane that is
+         switched off,
          size: how many bytes each lane wants, from its address on: 1 to 16.
-    Out: (number of sectors of 32 bytes, number of lines of 128 bytes) that hold at least one wanted byte. Sector n
-         holds the bytes 32 · n to 32 · n + 31.
-    Not to be called: passlab.memory.cache.transactions, passlab.memory.cache.touched, passlab.drawing.cachelines.warp.
+    Out: (number of sectors of 32 bytes, number of lines of 128 bytes) that hold at
+         least one wanted byte. Sector n holds the bytes 32 · n to 32 · n + 31.
+    Not to be called: passlab.memory.cache.transactions, passlab.memory.cache.touched,
+         passlab.drawing.cachelines.warp.
 
-    Example:  coalescing([4 * lane for lane in range(32)], 4) is (4, 1); 16 bytes further on it is (5, 2).
+    Example:  coalescing([4 * lane for lane in range(32)], 4) is (4, 1);
+              16 bytes further on it is (5, 2).
     """
 
     ### BEGIN SOLUTION
@@ -219,15 +240,15 @@ check("day05.coalescing", coalescing)
 # %% [markdown]
 # ## 4 · Slots instead of offsets · stretch
 #
-# Where memory is handed out in pieces, as registers are, values get slots. Two values that are live in a common step
-# get different slots, with one exception: an element-wise operation may run in place, so its result may take over the
-# slot of an operand. Each step makes one value. A slot is as large as the largest value in it.
+# If memory is allocated in slots, like registers, each value gets one. Two values that are live in a common step get
+# different slots, with one exception: an element-wise operation may run in place, so its result may take over the slot
+# of an operand. Each step computes one value. A slot is as large as the largest value in it.
 #
 # | value | its slot |
 # |---|---|
-# | an input, or a view | it gets none: it lies in the caller's memory, or in that of the value that it views |
-# | an output, or what an output is a view of | nothing takes it over, not even after its last reader |
-# | what has views, and views of these | it is needed until the last of them ends, too |
+# | an input, or a view | none: it is in the caller's memory, or in that of its base |
+# | an output, or the base of one | no value takes it over, not even after its last reader |
+# | the base of views, and of views of these | it is needed until the last of them ends, too |
 #
 # The result may take over the slot of an operand that owns it, if the step that makes the result is the last one in
 # which that operand is needed, both have the same size and dtype, and no value is a view of the operand: a view may see
@@ -251,18 +272,26 @@ PROGRAM = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
 def reuse(values: list[dict]) -> dict[str, int]:
     """A slot for each value that needs one.
 
-    In:  values, in any order, with distinct names. Each is made in step "lower", and live in the steps "lower" to
-         "upper" - 1, as far as its own name is used. "size": bytes, at least 1. "dtype": its name. "kind": "input",
-         "value" or "output". "view_of": the name of a value, which may be a view itself, or None. "elementwise": the
-         names of the operands if an element-wise operation makes the value, else [].
+    In:  values, in any order, with distinct names. Each is made in step "lower", and
+         live in the steps "lower" to
+         "upper" - 1, as far as its own name is used. "size": bytes, at least 1.
+             "dtype": its name. "kind": "input",
+         "value" or "output". "view_of": the name of a value, which may be a view
+         itself, or None. "elementwise": the names of the operands if an element-wise
+         operation makes the value, else [].
     Out: name → number of its slot, an int from 0 on. Inputs and views are not in it.
     Not to be called: passlab.memory.allocate.slots, passlab.memory.allocate.colouring.
 
-    Example:  reuse(PROGRAM) can be {"a": 0, "b": 0, "c": 1}: exp runs in place, but relu cannot, since b has a view.
+    Example:  reuse(PROGRAM) can be {"a": 0, "b": 0, "c": 1}: exp runs in place,
+              but relu cannot, since b has a view.
     """
     ### BEGIN SOLUTION
     named = {value["name"]: value for value in values}
-    own = [value for value in values if value["kind"] != "input" and value["view_of"] is None]
+    own = [
+        value
+        for value in values
+        if value["kind"] != "input" and value["view_of"] is None
+    ]
     needed_until, viewed = {}, set()
     for value in values:
         owner = value
@@ -275,17 +304,30 @@ def reuse(values: list[dict]) -> dict[str, int]:
 
     slot, width, busy_until = {}, [], []
     for value in sorted(own, key=lambda value: value["lower"]):
-        free = [number for number, end in enumerate(busy_until) if end <= value["lower"]]
+        free = [
+            number for number, end in enumerate(busy_until) if end <= value["lower"]
+        ]
         for name in value["elementwise"]:
             alike = all(named[name][key] == value[key] for key in ("size", "dtype"))
-            if name in slot and name not in viewed and alike and needed_until[name] == value["lower"] + 1:
+            if (
+                name in slot
+                and name not in viewed
+                and alike
+                and needed_until[name] == value["lower"] + 1
+            ):
                 free.append(slot[name])
         if not free:
             free = [len(width)]
             width.append(0)
             busy_until.append(0)
         # first those that are large enough, then the one whose size is nearest
-        best = min(free, key=lambda number: (width[number] < value["size"], abs(width[number] - value["size"])))
+        best = min(
+            free,
+            key=lambda number: (
+                width[number] < value["size"],
+                abs(width[number] - value["size"]),
+            ),
+        )
         width[best] = max(width[best], value["size"])
         busy_until[best] = needed_until[value["name"]]
         slot[value["name"]] = best
@@ -299,46 +341,54 @@ check("day05.reuse", reuse)
 # %% [markdown]
 # ## 5 · Which loop order misses least? · stretch
 #
-# The loops of a nest may run in any order here. For each order, count the misses in a cache that is empty at first, and
-# name the order that misses least.
+# The loops of a nest may run in any order here. For each order, count the misses in a cache that starts empty, and name
+# the order with the fewest misses.
 #
-# A nest is plain data. `loops` says how often each loop turns. Each access has the address that it touches while all
-# loops are in turn 0, and by how many bytes a turn of each loop moves it; loops that it does not name do not move it.
-# In each turn of the innermost loop the accesses are made one after the other. Reads and writes are treated alike, and
-# no element lies across the edge of a line.
+# A nest is plain data. `loops` has the number of turns of each loop. Each access has its address in turn 0 of all loops,
+# and the bytes by which a turn of each loop moves it; a loop that is missing does not move it. In each turn of the
+# innermost loop the accesses follow one another. Reads and writes are treated alike, and no element crosses the edge of
+# a line.
 
 # %%
 EXAMPLE = {
     "loops": {"i": 8, "j": 16},  # for i in range(8): for j in range(16):
-    "accesses": [{"start": 0, "steps": {"i": 128, "j": 8}}],  # A[i][j], rows of 16 numbers of 8 bytes
+    "accesses": [
+        {"start": 0, "steps": {"i": 128, "j": 8}}
+    ],  # A[i][j], rows of 16 numbers of 8 bytes
     "cache": {"sets": 2, "ways": 2, "line": 64},
 }
 
 
 # %%
-def cache(loops: dict[str, int], accesses: list[dict], cache: dict[str, int]) -> tuple[str, dict[str, int]]:
+def cache(
+    loops: dict[str, int], accesses: list[dict], cache: dict[str, int]
+) -> tuple[str, dict[str, int]]:
     """The order of the loops with the fewest misses, and the misses of every order.
 
     In:  loops: name (one letter) → number of turns,
-         accesses: a list of {"start": address, "steps": {loop: bytes}}, in the order in which a turn makes them,
-         cache: "line" bytes in a line; address a is in line a // line. "sets": line n may lie in set n % sets only.
-         "ways": as many lines fit into a set; in a full one, the line goes that was used least recently, by a hit or
-         a miss.
-    Out: (an order with the fewest misses, {order: misses} for all orders). An order is a string of the names of all
-         loops, the outermost first.
-    Not to be called: passlab.memory.cache.hits, passlab.memory.cache.misses, passlab.memory.cache._hits.
+         accesses: a list of {"start": address, "steps": {loop: bytes}}, in the order in
+         which a turn makes them,
+         cache: "line" bytes in a line; address a is in line a // line. "sets": line n
+         may be in set n % sets only. "ways": as many lines fit into a set; in a full
+         one, the line is dropped that was used least recently, by a hit or a miss.
+    Out: (an order with the fewest misses, {order: misses} for all orders). An order is
+         a string of the names of all loops, the outermost first.
+    Not to be called: passlab.memory.cache.hits, passlab.memory.cache.misses.
 
     Example:  cache(**EXAMPLE) is ("ij", {"ij": 16, "ji": 128}).
     """
     ### BEGIN SOLUTION
     misses = {}
     for order in permutations(loops):
-        sets = [[] for _ in range(cache["sets"])]  # each from the line that was used longest ago to the latest
+        # Each from the line that was used longest ago to the latest
+        sets = [[] for _ in range(cache["sets"])]
         missed = 0
         for turns in product(*(range(loops[name]) for name in order)):
             at = dict(zip(order, turns, strict=True))
             for access in accesses:
-                address = access["start"] + sum(step * at[name] for name, step in access["steps"].items())
+                address = access["start"] + sum(
+                    step * at[name] for name, step in access["steps"].items()
+                )
                 line = address // cache["line"]
                 lines = sets[line % cache["sets"]]
                 if line in lines:
@@ -359,9 +409,9 @@ check("day05.cache", cache)
 # %% [markdown]
 # ## 6 · An order with a low peak · stretch
 #
-# Tasks make results, and read results of others. While a task runs, its reads, its result and its scratch memory are
-# there. A result is there from its task to its last reader; a result that nothing reads is an output and stays to the
-# end. Find an order of the tasks whose peak, the most bytes that are there at once, is low:
+# Tasks compute results, and read results of others. While a task runs, its reads, its result and its scratch memory are
+# live. A result is live from its task to its last reader; a result without readers is an output and is live to the end.
+# Find an order of the tasks with a low peak, the largest number of bytes that are live at once:
 #
 # | the tasks | the peak |
 # |---|---|
@@ -387,20 +437,28 @@ over_time({"as written": usage(TREE, [task.name for task in TREE])})
 def order(tasks: list[Task]) -> list[str]:
     """The names of the tasks in an order with a low peak.
 
-    In:  tasks, each with name, reads (names of tasks), size and scratch (bytes, not negative).
+    In:  tasks, each with name, reads (names of tasks), size and scratch (bytes, not
+         negative).
     Out: their names, each once, each after those that it reads.
-    Not to be called: passlab.memory.order.liu, passlab.memory.order.search, passlab.memory.order.beam,
-         passlab.memory.order.best_order.
+    Not to be called: passlab.memory.order.liu, passlab.memory.order.search,
+         passlab.memory.order.beam, passlab.memory.order.best_order.
 
-    Example:  order(TREE) can be ["big", "small", "wide", "thin", "grown", "thick", "end"], with a peak of 21 bytes; as
-              written the peak is 27.
+    Example:  order(TREE) can be
+              ["big", "small", "wide", "thin", "grown", "thick", "end"], with a peak of
+              21 bytes; as written the peak is 27.
     """
     ### BEGIN SOLUTION
     named = {task.name: task for task in tasks}
-    readers = {name: [task.name for task in tasks if name in task.reads] for name in named}
+    readers = {
+        name: [task.name for task in tasks if name in task.reads] for name in named
+    }
     sorted_names: list[str] = []
     while len(sorted_names) < len(named):
-        sorted_names += [n for n in named if n not in sorted_names and set(named[n].reads) <= set(sorted_names)]
+        sorted_names += [
+            n
+            for n in named
+            if n not in sorted_names and set(named[n].reads) <= set(sorted_names)
+        ]
     if all(len(after) <= 1 for after in readers.values()):
         return of_tree([named[name] for name in sorted_names])
     return of_graph([named[name] for name in sorted_names], readers)
@@ -415,7 +473,8 @@ def of_tree(tasks: list[Task]) -> list[str]:
         last = held + task.size + task.scratch, task.size, [task.name]
         stack = []
         for hill, valley, steps in [*segments[task.name], last]:
-            # a hill that is not lower than the one before, or a valley that is not higher, belongs to one segment
+            # a hill that is not lower than the one before, or a valley that is not
+            # higher, belongs to one segment
             while stack and (hill >= stack[-1][0] or valley <= stack[-1][1]):
                 before = stack.pop()
                 hill, steps = max(hill, before[0]), before[2] + steps
@@ -425,8 +484,12 @@ def of_tree(tasks: list[Task]) -> list[str]:
 
 
 def merged(subtrees: list[list[tuple]]) -> list[tuple]:
-    """Segments of several subtrees, those first that climb highest over what they leave behind."""
-    queue = sorted((v - h, k, i) for k, segments in enumerate(subtrees) for i, (h, v, _) in enumerate(segments))
+    """Segments of several subtrees, by how far they climb over what they leave."""
+    queue = sorted(
+        (v - h, k, i)
+        for k, segments in enumerate(subtrees)
+        for i, (h, v, _) in enumerate(segments)
+    )
     held, found = [0] * len(subtrees), []
     for _, k, i in queue:
         hill, valley, steps = subtrees[k][i]
@@ -437,7 +500,7 @@ def merged(subtrees: list[list[tuple]]) -> list[tuple]:
 
 
 def of_graph(tasks: list[Task], readers: dict[str, list[str]]) -> list[str]:
-    """Dijkstra's algorithm on the sets of tasks that have run; a path costs its highest step."""
+    """Dijkstra's algorithm on sets of tasks that have run; a path costs its peak."""
     queue, closed = [(0, frozenset(), [])], set()
     while True:
         high, done, steps = heapq.heappop(queue)
@@ -447,7 +510,11 @@ def of_graph(tasks: list[Task], readers: dict[str, list[str]]) -> list[str]:
             continue
         closed.add(done)
         # what is there follows from what has run, so the way to it does not matter
-        live = sum(t.size for t in tasks if t.name in done and (not readers[t.name] or {*readers[t.name]} - done))
+        live = sum(
+            t.size
+            for t in tasks
+            if t.name in done and (not readers[t.name] or {*readers[t.name]} - done)
+        )
         for task in tasks:
             if task.name not in done and done.issuperset(task.reads):
                 peak = max(high, live + task.size + task.scratch)
@@ -461,11 +528,11 @@ check("day05.order", order)
 # %% [markdown]
 # ## 7 · A layout for each operation · stretch
 #
-# Each operation runs in one of several layouts, and takes a known time in each. Where the two ends of an edge have
+# Each operation runs in one of several layouts, and takes a known time in each. If the two ends of an edge have
 # different layouts, its value is converted, in 2 · bytes / bandwidth + overhead µs. Choose a layout for each operation,
-# so that operations and conversions take the least time together:
+# so that the total time of operations and conversions is the least:
 #
-# | edges, whichever way they go | the time |
+# | edges, in any direction | the time |
 # |---|---|
 # | a tree: no cycle (up to 60 operations) | the least there is |
 # | a graph (up to 8 operations) | at most 10 % above the least |
@@ -485,21 +552,29 @@ CHAIN = {
 
 # %%
 def layout(
-    operations: dict[str, dict[str, float]], edges: list[tuple[str, str, int]], bandwidth: float, overhead: float
+    operations: dict[str, dict[str, float]],
+    edges: list[tuple[str, str, int]],
+    bandwidth: float,
+    overhead: float,
 ) -> dict[str, str]:
     """A layout for each operation, with the least time in all.
 
     In:  operations: name → {layout: µs},
-         edges: (operation, operation that reads its result, bytes); there may be two between the same operations,
-         bandwidth: bytes per µs; overhead: µs of each conversion.
+         edges: (operation, operation that reads its result, bytes); there may be two
+         between the same operations, bandwidth: bytes per µs; overhead: µs of each
+         conversion.
     Out: name → one of its layouts.
-    Not to be called: passlab.memory.layout.tree, passlab.memory.layout.choose, passlab.memory.layout.reduced,
-         passlab.memory.layout.every.
+    Not to be called: passlab.memory.layout.tree, passlab.memory.layout.choose,
+         passlab.memory.layout.reduced, passlab.memory.layout.every.
 
-    Example:  layout(**CHAIN) is {"conv": "NHWC", "relu": "NHWC", "flatten": "NCHW"}, or relu in NCHW: 26 µs either way.
+    Example:  layout(**CHAIN) is {"conv": "NHWC", "relu": "NHWC", "flatten": "NCHW"},
+              or relu in NCHW: 26 µs either way.
     """
     ### BEGIN SOLUTION
-    tables = [((name,), {(x,): cost for x, cost in costs.items()}) for name, costs in operations.items()]
+    tables = [
+        ((name,), {(x,): cost for x, cost in costs.items()})
+        for name, costs in operations.items()
+    ]
     for a, b, nbytes in edges:
         convert = 2 * nbytes / bandwidth + overhead
         pairs = product(operations[a], operations[b])
@@ -507,23 +582,30 @@ def layout(
     left, taken = set(operations), []
 
     def around(name: str) -> set[str]:
-        return {other for scope, _ in tables if name in scope for other in scope} - {name}
+        return {other for scope, _ in tables if name in scope for other in scope} - {
+            name
+        }
 
     while left:
-        name = min(left, key=lambda n: len(around(n)))  # few neighbours: a small new table
+        # Few neighbours: a small new table
+        name = min(left, key=lambda n: len(around(n)))
         mine, scope = [t for t in tables if name in t[0]], tuple(around(name))
         costs, best = {}, {}
         for layouts in product(*(operations[other] for other in scope)):
             chosen = dict(zip(scope, layouts, strict=True))
-            total = {x: sum(table[tuple((chosen | {name: x})[n] for n in names)] for names, table in mine)
-                     for x in operations[name]}  # fmt: skip
+            total = {}
+            for x in operations[name]:
+                every = chosen | {name: x}
+                total[x] = sum(t[tuple(every[n] for n in names)] for names, t in mine)
             best[layouts] = min(total, key=total.get)
             costs[layouts] = total[best[layouts]]
         tables = [t for t in tables if name not in t[0]] + [(scope, costs)]
         taken.append((name, scope, best))
         left.remove(name)
     choice: dict[str, str] = {}
-    for name, scope, best in reversed(taken):  # the neighbours were taken out later, so they are chosen by now
+    for name, scope, best in reversed(
+        taken
+    ):  # the neighbours were taken out later, so they are chosen by now
         choice[name] = best[tuple(choice[other] for other in scope)]
     return choice
     ### END SOLUTION
@@ -533,19 +615,19 @@ def layout(
 check("day05.layout", layout)
 
 # %% [markdown]
-# ## 8 · Run it again · stretch
+# ## 8 · Rematerialisation · stretch
 #
-# The tasks of question 6 again, and now with `cost`, the work of a run. They stand in an order in which they can run.
-# In a schedule a task may run several times: a reader takes the latest result, and between the last reader of one
-# result and the next run of its task, nothing of it is there. An output, too, may go and be made again: only its latest
-# result stays to the end. Keep a budget of bytes with as little work as possible:
+# The tasks of question 6 again, and now with `cost`, the work of a run, in an order in which they can run. In a schedule
+# a task may run several times: a reader takes the latest result, and between the last reader of one result and the next
+# run of its task, the result is not live. An output, too, may be dropped and computed again: only its latest result is
+# live to the end. Keep a budget of bytes with as little work as possible:
 #
-# | the budget | what is asked |
+# | the budget | the schedule |
 # |---|---|
-# | suffices for the order as given | nothing runs twice |
-# | is smaller | it is kept in every step; the work of all runs is at most 10 % above the least |
+# | suffices for the order as given | runs no task twice |
+# | is smaller | keeps it in every step; the work of all runs is at most 10 % above the least |
 #
-# The least is that of all schedules whose first runs come in the order as given. Yours may have another order. There are
+# The least is that of all schedules whose first runs are in the order as given. Yours may have another order. There are
 # up to 10 tasks, and a schedule within the budget exists.
 
 # %%
@@ -559,24 +641,34 @@ THERE_AND_BACK = [
 ]
 KEPT = [task.name for task in THERE_AND_BACK]
 AGAIN = ["f0", "f1", "f2", "b2", "f0", "f1", "b1", "b0"]
-over_time({"each once": usage(THERE_AND_BACK, KEPT), "f0 and f1 again": usage(THERE_AND_BACK, AGAIN)})
+over_time(
+    {
+        "each once": usage(THERE_AND_BACK, KEPT),
+        "f0 and f1 again": usage(THERE_AND_BACK, AGAIN),
+    }
+)
 
 
 # %%
 def remat(tasks: list[Task], budget: int) -> list[str]:
     """A schedule that keeps the budget, with little work.
 
-    In:  tasks, in an order in which they can run, each with name, reads, size, scratch and cost; budget, in bytes.
+    In:  tasks, in an order in which they can run, each with name, reads, size, scratch
+         and cost; budget, in bytes.
     Out: names of tasks, each at least once, each time after all that it reads.
-    Not to be called: passlab.memory.remat.rematerialise, passlab.memory.remat.optimum, passlab.memory.remat.shortest,
-         passlab.memory.remat.greedy, passlab.memory.remat._greedy.
+    Not to be called: passlab.memory.remat.rematerialise, passlab.memory.remat.optimum,
+         passlab.memory.remat.shortest, passlab.memory.remat.greedy,
+         passlab.memory.remat._greedy.
 
     Example:  remat(THERE_AND_BACK, 13) is the order as given, with 15 units of work.
     """
     ### BEGIN SOLUTION
     size = {task.name: task.size for task in tasks}
-    outputs = {task.name for task in tasks} - {read for task in tasks for read in task.reads}
-    # Which results are there says all that matters for what can follow. When the outputs are, every task has run.
+    outputs = {task.name for task in tasks} - {
+        read for task in tasks for read in task.reads
+    }
+    # Which results are there says all that matters for what can follow. When the
+    # outputs are, every task has run.
     queue, closed = [(0, frozenset(), [])], set()
     while True:
         work, there, steps = heapq.heappop(queue)
@@ -590,7 +682,9 @@ def remat(tasks: list[Task], budget: int) -> list[str]:
         for task in tasks:
             fits = used + task.size + task.scratch <= budget
             if task.name not in there and there.issuperset(task.reads) and fits:
-                reached.append((work + task.cost, there | {task.name}, [*steps, task.name]))
+                reached.append(
+                    (work + task.cost, there | {task.name}, [*steps, task.name])
+                )
         for state in reached:
             heapq.heappush(queue, state)
     ### END SOLUTION

@@ -64,22 +64,26 @@ progress("day06")
 # - the fact at its end is `transfer(block, fact at its start)`.
 #
 # Backward, start and end change places, edges count from their targets, blocks that return get the boundary, and there
-# is no edge function. All facts are `initial` before the first visit to their block; a *visit* computes both
-# facts of one block anew.
+# is no edge function. All facts are `initial` before the first visit to their block; a *visit* computes both facts of
+# one block again.
 #
-# The order of the visits decides how many there are. Yours may be a quarter more than a worklist in reverse post-order
-# needs. To prove it, return the visits: the judge replays them.
+# The number of visits depends on their order. Yours may be a quarter more than that of a worklist in reverse post-order.
+# To prove it, return the visits: the judge replays them.
 
 
 # %%
 def solver(program: Program, analysis: Analysis) -> tuple[dict, dict, list[str]]:
     """The facts of an analysis, and the visits that found them.
 
-    In:  a program whose blocks can all be reached from its entry, and an analysis without `widen`.
-         `successors(program)`, `predecessors(program)` and `reverse_postorder(program, direction)` are given.
-    Out: the facts at the starts of the blocks, by name; those at their ends; the names of the blocks visited, in order.
-    Not to be called: passlab.dataflow.solver.solve, passlab.dataflow.solver.round_robin,
-    passlab.dataflow.solver.Replay.
+    In:  a program whose blocks can all be reached from its entry, and an analysis
+         without `widen`.
+         `successors(program)`, `predecessors(program)` and
+         `reverse_postorder(program, direction)` are given.
+    Out: the facts at the starts of the blocks, by name; those at their ends; the names
+         of the blocks visited, in order.
+    Not to be called: passlab.dataflow.solver.solve,
+         passlab.dataflow.solver.round_robin,
+    passlab.dataflow.solver.FixpointState.
 
     Example:  liveness of `entry: y = neg x; return y` with the parameter x:
               ({"entry": frozenset({"x"})}, {"entry": frozenset()}, ["entry"])
@@ -95,13 +99,18 @@ def solver(program: Program, analysis: Analysis) -> tuple[dict, dict, list[str]]
     place = {name: i for i, name in enumerate(order)}
     waiting, log = list(range(len(order))), []  # a sorted list is a heap
     while waiting:
-        # The smallest number first: what a block reads is then up to date, but for the edges that lead back.
+        # The smallest number first: what a block reads is then up to date, but for the
+        # edges that lead back.
         name = order[heapq.heappop(waiting)]
         log.append(name)
         starts = name == program.entry.name if forward else not ahead[name]
         fact = analysis.boundary(program) if starts else analysis.initial(program)
         for source in sources[name]:
-            along = analysis.edge(blocks[source], name, went[source]) if analysis.edge else went[source]
+            along = (
+                analysis.edge(blocks[source], name, went[source])
+                if analysis.edge
+                else went[source]
+            )
             fact = analysis.merge(fact, along)
         came[name], old = fact, went[name]
         went[name] = analysis.transfer(blocks[name], fact)
@@ -139,7 +148,11 @@ done:
 try:
     before, after, visits = solver(COUNT, LIVENESS)
     print(" → ".join(visits))
-    edges = {(block, target): before[target] for block, ahead in successors(COUNT).items() for target in ahead}
+    edges = {
+        (block, target): before[target]
+        for block, ahead in successors(COUNT).items()
+        for target in ahead
+    }
     display(flow(COUNT, Solution(before, after, edges), title="Your facts"))
 except Exception:
     print("The picture needs an answer to question 1.")
@@ -148,7 +161,7 @@ except Exception:
 # ## 2 · Liveness
 #
 # A variable is **live** at a point if on some path from there its value is read before it is assigned again. Every read
-# counts: of an operation, of a `print`, of a branch, of a return; also on paths that never end. From here on you may
+# counts: of an operation, of a `print`, of a branch, of a return; also on paths that do not end. From here on you may
 # call the library's `solve`, and write the analysis as data for it.
 #
 # | at the end of the block | the block | at its start |
@@ -156,7 +169,7 @@ except Exception:
 # | y | `y = neg x` | x, not y |
 # | x | `x = add x n` | x and n |
 # | – | `print x` | x |
-# | – | `branch c yes no` | c, and what is live at the start of either |
+# | – | `branch c yes no` | c, and the variables that are live at the start of either |
 
 
 # %%
@@ -164,8 +177,8 @@ def liveness(program: Program) -> dict[str, tuple[set[str], set[str]]]:
     """What is live where.
 
     In:  a program.
-    Out: for each block, by name: the variables that are live at its start, and those that are live at its end, after
-         the terminator has read what it reads.
+    Out: for each block, by name: the variables that are live at its start, and those
+         that are live at its end, after the terminator has read what it reads.
     Not to be called: passlab.dataflow.analyses.live_before.
 
     Example:  `entry: y = neg x; return y` gives {"entry": ({"x"}, set())}.
@@ -175,7 +188,8 @@ def liveness(program: Program) -> dict[str, tuple[set[str], set[str]]]:
     def transfer(block, after):
         live = set(after) | set(block.terminator.args)
         for line in reversed(block.instructions):
-            # First the assignment, then the reads: before x = add x 1 the old x is live.
+            # First the assignment, then the reads: before x = add x 1 the old x is
+            # live.
             live.discard(line.dest)
             live.update(line.args)
         return frozenset(live)
@@ -183,7 +197,10 @@ def liveness(program: Program) -> dict[str, tuple[set[str], set[str]]]:
     def nothing(program):
         return frozenset()
 
-    found = solve(program, Analysis("liveness", "backward", nothing, nothing, frozenset.union, transfer))
+    found = solve(
+        program,
+        Analysis("liveness", "backward", nothing, nothing, frozenset.union, transfer),
+    )
     return {name: (found.before[name], found.after[name]) for name in found.before}
     ### END SOLUTION
 
@@ -194,16 +211,16 @@ check("day06.liveness", liveness)
 # %% [markdown]
 # ## 3 · Constants, and branches not taken
 #
-# Which variables have the same value each time a block starts, and which blocks does no run get to? Both at once find
-# more than one after the other: a branch that is never taken assigns nothing. The rules:
+# Which variables have the same value each time a block starts, and which blocks are unreachable? One analysis for both
+# finds more than two in sequence: a branch that is never taken assigns nothing. The rules:
 #
-# | what | known afterwards |
+# | at | known afterwards |
 # |---|---|
 # | `x = const 3` | x is 3 |
-# | an operation whose operands are all known | x is `evaluate(op, values)`, which wraps to 32 bits |
-# | an operation with an operand that is not known, also `mul x zero` or `sub x x` | x is not known |
-# | several edges that can be taken lead here | what all of them know, with the same value |
-# | a branch whose condition is known | the edge that it takes; nothing runs along the other |
+# | an operation with known operands | x is `evaluate(op, values)`, which wraps to 32 bits |
+# | an operation with an unknown operand, also `mul x zero` or `sub x x` | x is not known |
+# | a block with several executable edges | the variables that all of them know, with the same value |
+# | a branch with a known condition | the edge that it takes; the other one is not executable |
 # | a parameter | not known |
 #
 # A condition is true if it is not 0. A line has `op`, `dest` ("" for a print), `args`, and a const its `value`; a
@@ -215,12 +232,15 @@ def constants(program: Program) -> dict[str, dict[str, int] | None]:
     """The constants at the starts of the blocks.
 
     In:  a program; its operations are those of `OPS`, and `const` and `print`.
-    Out: for each block, by name: the variables that are known at its start with their values, or None if no run gets
-         there. It is the most that the rules allow: a loop is no reason to give up.
-    Not to be called: passlab.dataflow.analyses.constants_after, passlab.dataflow.analyses.same_constants,
-    passlab.dataflow.analyses.taken.
+    Out: for each block, by name: the variables that are known at its start with their
+         values, or None if no run gets there. It is the most that the rules allow: a
+         loop is no reason to give up.
+    Not to be called: passlab.dataflow.analyses.constants_after,
+         passlab.dataflow.analyses.common_constants,
+    passlab.dataflow.analyses.constants_on_edge.
 
-    Example:  `entry: c = const 1; branch c yes no`, `yes: return c`, `no: return c` gives
+    Example:  `entry: c = const 1; branch c yes no`, `yes: return c`,
+              `no: return c` gives
               {"entry": {}, "yes": {"c": 1}, "no": None}.
     """
 
@@ -249,8 +269,11 @@ def constants(program: Program) -> dict[str, dict[str, int] | None]:
             return after
         return after if target == end.targets[0 if after[end.args[0]] else 1] else None
 
-    # To begin with None is the optimism: a loop's way back counts only once something runs along it.
-    analysis = Analysis("constants", "forward", lambda p: {}, lambda p: None, merge, transfer, edge)
+    # To begin with None is the optimism: a loop's way back counts only once something
+    # runs along it.
+    analysis = Analysis(
+        "constants", "forward", lambda p: {}, lambda p: None, merge, transfer, edge
+    )
     return solve(program, analysis).before
     ### END SOLUTION
 
@@ -276,9 +299,9 @@ check("day06.constants", constants)
 # | `add x y` after `a = add x y` and then `a = neg y` | no variable holds it any more |
 # | `add x y` behind a branch, computed on one side only | on the other path there is nothing |
 #
-# What must be found are the equations between variables that hold on all paths: x equals y, x equals a constant, or x is
-# op(y, …) of what variables hold now, with all that follows by replacing equals by equals. No arithmetic (x + 0, 2 · 3)
-# is needed, and all branches may go either way. You may claim more; runs of the program decide whether it is so.
+# Find the equations between variables that hold on all paths: x equals y, x equals a constant, or x is op(y, …) of
+# current values, with all consequences of replacing equals by equals. No arithmetic (x + 0, 2 · 3) is needed, and all
+# branches may go either way. You may claim more; runs of the program decide whether the claims are true.
 
 
 # %%
@@ -286,12 +309,15 @@ def gvn(program: Program) -> list[tuple[str, int, str]]:
     """The redundant operations.
 
     In:  a program; its operations are those of `OPS`, and `const` and `print`.
-    Out: (block, number of the instruction in it, from 0, a variable that holds the result before the instruction), once
-         for each redundant operation. A constant, a copy or a print is no operation.
-    Not to be called: passlab.dataflow.equations.redundant, passlab.dataflow.equations.assigned,
+    Out: (block, number of the instruction in it, from 0, a variable that holds the
+         result before the instruction), once for each redundant operation. A constant,
+         a copy or a print is no operation.
+    Not to be called: passlab.dataflow.equations.redundant,
+    passlab.dataflow.equations.equations_after_instruction,
     passlab.dataflow.equations.equations_after.
 
-    Example:  `entry: a = add x y; b = copy x; c = add y b; return c` gives [("entry", 2, "a")].
+    Example:  `entry: a = add x y; b = copy x; c = add y b; return c` gives [("entry",
+              2, "a")].
     """
 
     ### BEGIN SOLUTION
@@ -305,7 +331,12 @@ def gvn(program: Program) -> list[tuple[str, int, str]]:
             return other if one is None else one
         return one & other  # both are complete, so no consequence is lost
 
-    facts = solve(program, Analysis("values", "forward", lambda p: frozenset(), lambda p: None, merge, transfer)).before
+    facts = solve(
+        program,
+        Analysis(
+            "values", "forward", lambda p: frozenset(), lambda p: None, merge, transfer
+        ),
+    ).before
     found = []
     for block in program.blocks:
         known = facts[block.name]
@@ -318,7 +349,7 @@ def gvn(program: Program) -> list[tuple[str, int, str]]:
 
 
 def computed(line):
-    """Return the right side of an instruction, with the operands sorted if their order does not matter."""
+    """Return the right side of an instruction, operands sorted if they commute."""
     if line.op == "const":
         return ("const", line.value)
     return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))
@@ -326,11 +357,17 @@ def computed(line):
 
 def assign(known, line):
     """Return the equations after an instruction."""
-    # The new value is called "" until the old one is forgotten: x = add x y reads the old x. What a print gives stays
-    # without a name, and is forgotten at once.
+    # The new value is called "" until the old one is forgotten: x = add x y reads the
+    # old x. What a print gives stays without a name, and is forgotten at once.
     new = complete(known | {("", computed(line))})
-    kept = [(name, value) for name, value in new if line.dest != name and line.dest not in value[1:]]
-    return frozenset((name or line.dest, rename(value, "", line.dest)) for name, value in kept)
+    kept = [
+        (name, value)
+        for name, value in new
+        if line.dest != name and line.dest not in value[1:]
+    ]
+    return frozenset(
+        (name or line.dest, rename(value, "", line.dest)) for name, value in kept
+    )
 
 
 def rename(value, old, new):
@@ -348,8 +385,15 @@ def complete(equations):
         equal = {(name, value[1]) for name, value in equations if value[0] == "copy"}
         more = {(b, ("copy", a)) for a, b in equal}
         more |= {(a, value) for a, b in equal for name, value in equations if name == b}
-        more |= {(name, rename(value, b, a)) for a, b in equal for name, value in equations}
-        more |= {(a, ("copy", b)) for a, value in equations for b, other in equations if value == other}
+        more |= {
+            (name, rename(value, b, a)) for a, b in equal for name, value in equations
+        }
+        more |= {
+            (a, ("copy", b))
+            for a, value in equations
+            for b, other in equations
+            if value == other
+        }
         if more <= equations:
             return equations
         equations = equations | more
@@ -362,8 +406,8 @@ check("day06.gvn", gvn)
 # %% [markdown]
 # ## 5 · Ranges · stretch
 #
-# The inputs of a graph lie between two numbers each. Between which numbers does every value lie? One range for each
-# node, over all elements of its value; the graph is a straight line, so one pass finds it.
+# Each input of a graph has a lower and an upper bound. What are the bounds of every value? One range for each node, over
+# all elements of its value; the graph is a straight line, so one pass finds it.
 #
 # | node | range |
 # |---|---|
@@ -371,27 +415,33 @@ check("day06.gvn", gvn)
 # | `get_attr` | the smallest and the largest number of the tensor |
 # | `+`, `-`, `*`, `neg` | interval arithmetic; one operand may be a number |
 # | `x * x`, both operands the same node | a square: never below 0 |
-# | `relu`, `sigmoid`, `tanh`, `exp` | they rise: the images of both ends |
+# | `relu`, `sigmoid`, `tanh`, `exp` | increasing: the images of both ends |
 # | `nn.Linear` | each row of the weights by itself: sign by sign, plus its bias; then the smallest and largest row |
 # | `softmax` | 0 … 1 |
 # | `mean`, `reshape`, `transpose`, `flatten` | as the operand |
 # | `sum` | the operand's, times the terms of one sum |
 # | all others, and an `nn.Linear` of something infinite | (-∞, ∞), and on with the next node |
 #
-# Values are finite numbers, also where their range is not: 0 times anything is 0. Narrower ranges than the table's are
+# Values are finite numbers, even if their range is not: 0 times any number is 0. Narrower ranges than the table's are
 # right, too, if no input leaves them; a range with an infinite end stays as it is.
 # `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
 
 
 # %%
-def ranges(gm: fx.GraphModule, inputs: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+def ranges(
+    gm: fx.GraphModule, inputs: dict[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
     """The range of every value of a graph.
 
-    In:  a graph with shapes, and for each input (by the name of its node) the least and greatest number in it.
-    Out: for each node but the output, by its name, (low, high): floats, -math.inf and math.inf included.
-    Not to be called: passlab.dataflow.ranges.ranges, passlab.exercises.day06.ranges.bounds.
+    In:  a graph with shapes, and for each input (by the name of its node) the least and
+         greatest number in it.
+    Out: for each node but the output, by its name, (low, high): floats, -math.inf and
+         math.inf included.
+    Not to be called: passlab.dataflow.ranges.ranges,
+         passlab.exercises.day06.ranges.bounds.
 
-    Example:  relu(x * -2) with x in (-1.0, 3.0): x (-1.0, 3.0), mul (-6.0, 2.0), relu (0.0, 2.0).
+    Example:  relu(x * -2) with x in (-1.0, 3.0): x (-1.0, 3.0), mul (-6.0, 2.0),
+              relu (0.0, 2.0).
     """
     ### BEGIN SOLUTION
     found = {}
@@ -399,10 +449,18 @@ def ranges(gm: fx.GraphModule, inputs: dict[str, tuple[float, float]]) -> dict[s
         if node.op == "placeholder":
             found[node.name] = inputs[node.name]
         elif node.op == "get_attr":
-            found[node.name] = attribute(gm, node.target).min().item(), attribute(gm, node.target).max().item()
+            found[node.name] = (
+                attribute(gm, node.target).min().item(),
+                attribute(gm, node.target).max().item(),
+            )
         elif node.op != "output":
-            # A number is a range of one point; other arguments (a dim, a shape) are not operands.
-            ends = [found[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if not isinstance(a, tuple)]
+            # A number is a range of one point; other arguments (a dim, a shape) are not
+            # operands.
+            ends = [
+                found[a.name] if isinstance(a, fx.Node) else (a, a)
+                for a in node.args
+                if not isinstance(a, tuple)
+            ]
             found[node.name] = transfer(gm, node, *ends[:2])
     return found
 
@@ -421,16 +479,25 @@ def transfer(gm, node, first, second=(0, 0)):
         return (-b, -a)
     if name == "mul":
         corners = [p * q if p and q else 0.0 for p in (a, b) for q in (c, d)]
-        if node.args[0] is node.args[1]:  # then only two of the corners can happen, and the least may lie between
+        if (
+            node.args[0] is node.args[1]
+        ):  # then only two of the corners can happen, and the least may lie between
             return 0.0 if a < 0 < b else min(a * a, b * b), max(corners)
         return min(corners), max(corners)
     if name in ("relu", "sigmoid", "tanh", "exp"):
-        return tuple(getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist())
+        return tuple(
+            getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist()
+        )
     if name == "Linear" and math.isfinite(a) and math.isfinite(b):
         layer = gm.get_submodule(node.target)
-        weight, bias = layer.weight.double(), 0 if layer.bias is None else layer.bias.double()
+        weight, bias = (
+            layer.weight.double(),
+            0 if layer.bias is None else layer.bias.double(),
+        )
         up, down = weight.clamp(min=0).sum(1), weight.clamp(max=0).sum(1)
-        return (up * a + down * b + bias).min().item(), (up * b + down * a + bias).max().item()
+        return (up * a + down * b + bias).min().item(), (
+            up * b + down * a + bias
+        ).max().item()
     if name == "softmax":
         return 0.0, 1.0
     if name == "sum":
@@ -448,18 +515,18 @@ check("day06.ranges", ranges)
 # %% [markdown]
 # ## 6 · A safe float16 plan · stretch
 #
-# float16 ends at 65504. Which calls of a graph may run in it, whatever the inputs are within their ranges? You get the
-# range of every value, as the table of question 5 gives it. To leave room for rounding, 60,000 counts as the end. A
-# call is safe in float16 if none of these exceeds that in magnitude:
+# The largest float16 is 65504. Which calls of a graph may run in it, for all inputs within their ranges? You get the
+# range of every value, as the table of question 5 gives it. To leave room for rounding, the limit is 60,000. A call is
+# safe in float16 if none of these exceeds it in magnitude:
 #
 # - its result;
-# - its operands, as far as they are nodes: they are converted to float16 first;
+# - its operands, if they are nodes: they are converted to float16 first;
 # - of an `nn.Linear`, its weights, and the sum of the magnitudes of all terms of an output, bias included: hardware may
 #   add them up in float16, in any order;
-# - of `sum` and `mean`, the sum on the way, which the mean divides at the end.
+# - of `sum` and `mean`, the sum, which the mean divides at the end.
 #
-# Everything that is safe runs in float16, also behind nodes that do not. If your plan is not safe, the judge searches
-# for inputs on which it overflows, and says what it has found.
+# Every safe call runs in float16, also after calls that do not. If your plan is not safe, the judge searches for inputs
+# on which it overflows, and shows them.
 
 
 # %%
@@ -469,20 +536,23 @@ MOST = 60_000
 def precision(gm: fx.GraphModule, ranges: dict[str, tuple[float, float]]) -> set[str]:
     """The calls of a graph that may run in float16.
 
-    In:  a graph with shapes, and for each node but the output, by its name, the least and greatest number in it, which
-         may be infinite.
+    In:  a graph with shapes, and for each node but the output, by its name, the least
+         and greatest number in it, which may be infinite.
     Out: names of `call_function`, `call_method` and `call_module` nodes.
-    Not to be called: passlab.dataflow.precision.plan, passlab.exercises.day06.precision.reaches.
+    Not to be called: passlab.dataflow.precision.plan,
+         passlab.exercises.day06.precision.reaches.
 
-    Example:  tanh(x * 300 * x * 0.001) with x in (-30.0, 30.0): {"mul", "tanh"}. mul_1 reaches 270,000, mul_2 reads it,
-              and tanh reads no more than 270.
+    Example:  tanh(x * 300 * x * 0.001) with x in (-30.0, 30.0): {"mul", "tanh"}.
+              mul_1 reaches 270,000, mul_2 reads it, and tanh reads no more than 270.
     """
     ### BEGIN SOLUTION
     safe = set()
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
             most = largest(ranges[node.all_input_nodes[0].name])
-            held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]
+            held = [
+                largest(ranges[other.name]) for other in (node, *node.all_input_nodes)
+            ]
             if max(held + on_the_way(gm, node, most)) <= MOST:
                 safe.add(node.name)
     return safe
@@ -493,14 +563,20 @@ def largest(ends):
 
 
 def on_the_way(gm, node, most):
-    """The magnitudes that a node holds besides its operands, of which the first reaches `most`, and its result."""
+    """The magnitudes that a node holds besides its operands, and that of its result.
+
+    The first of its operands reaches `most`.
+    """
     name = op_name(node, gm)
     if name in ("sum", "mean"):
         terms = math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))
         return [terms * most]
     if name == "Linear":
         layer = gm.get_submodule(node.target)
-        weight, bias = layer.weight.double().abs(), 0 if layer.bias is None else layer.bias.double().abs()
+        weight, bias = (
+            layer.weight.double().abs(),
+            0 if layer.bias is None else layer.bias.double().abs(),
+        )
         return [weight.max().item(), (weight.sum(1) * most + bias).max().item()]
     return []
     ### END SOLUTION
@@ -513,7 +589,7 @@ check("day06.precision", precision)
 # ## 7 · Symbolic shapes · stretch
 #
 # The sizes of the inputs are names. What is the shape of every value, as formulas in these names, and for which sizes
-# does the graph run at all? Names stand for sizes of 2 and more.
+# does the graph run? A name is a size of 2 or more.
 #
 # | operation | shape | constraint |
 # |---|---|---|
@@ -536,12 +612,15 @@ check("day06.precision", precision)
 def shapes(gm: fx.GraphModule, inputs: dict[str, list]) -> dict:
     """The shape of every value, and the constraints that the graph implies.
 
-    In:  a graph, and for each input, by the name of its node, its sizes: a name (str) or a number (int) each.
-    Out: {"shapes": {name of each node but the output: [formula, …]}, "constraints": [comparison, …]}
+    In:  a graph, and for each input, by the name of its node, its sizes: a name (str)
+         or a number (int) each.
+    Out: {"shapes": {name of each node but the output: [formula, …]}, "constraints":
+         [comparison, …]}
     Not to be called: passlab.dataflow.shapes.shapes.
 
     Example:  torch.cat([x, y], 0) with x ["n", 4] and y ["m", "k"] gives
-              {"shapes": {"x": ["n", 4], "y": ["m", "k"], "cat": ["n + m", 4]}, "constraints": ["4 == k"]}.
+              {"shapes": {"x": ["n", 4], "y": ["m", "k"], "cat": ["n + m", 4]},
+                  "constraints": ["4 == k"]}.
     """
     ### BEGIN SOLUTION
     found, laws = {}, []
@@ -553,7 +632,11 @@ def shapes(gm: fx.GraphModule, inputs: dict[str, list]) -> dict:
 
     def broadcast(one, other):
         long = max(len(one), len(other))
-        pairs = zip([1] * (long - len(one)) + one, [1] * (long - len(other)) + other, strict=True)
+        pairs = zip(
+            [1] * (long - len(one)) + one,
+            [1] * (long - len(other)) + other,
+            strict=True,
+        )
         return [b if a == 1 else a if b == 1 else equal(a, b) for a, b in pairs]
 
     for node in gm.graph.nodes:
@@ -611,7 +694,11 @@ def rule(gm, node, args, equal, broadcast, laws):
             for k, (a, b) in enumerate(zip(parts[0], part, strict=True)):
                 if k != dim:
                     equal(a, b)
-        return [*parts[0][:dim], plus([part[dim] for part in parts]), *parts[0][dim + 1 :]]
+        return [
+            *parts[0][:dim],
+            plus([part[dim] for part in parts]),
+            *parts[0][dim + 1 :],
+        ]
     if name == "max_pool2d":
         laws.extend(f"{size} >= {args[1]}" for size in shape[-2:])
         return [*shape[:-2], *(f"({size}) // {args[1]}" for size in shape[-2:])]
@@ -629,28 +716,34 @@ check("day06.shapes", shapes)
 # there? Each operator has a kind (`"conv"`, `"add"`, …), its arithmetic operations `flops`, the bytes that it moves
 # `nbytes`, the numbers in its result `outputs`, and the products that are added for one of them `inner`.
 #
-# The operators are those of the zoo, and the machines do not exist: their times are computed from constants that are
-# drawn, with noise of 3 %, so that nothing can be looked up. They are made like real ones: each kind of operator has a
-# start, a share of the peak and a share of the bandwidth of its own.
+# The operators are those of the zoo, and the machines do not exist: their times are computed from random constants, with
+# noise of 3 %, so that they cannot be looked up. The model is realistic: each kind of operator has its own launch time,
+# share of the peak and share of the bandwidth.
 #
 # - The order must be right: Spearman's rank correlation is at least 0.9.
 # - Half of the predictions are within 15 % of the time.
-# - If all operators asked for are larger than any that was measured, half are within 35 %.
+# - If all operators to predict are larger than the measured ones, half are within 35 %.
 #
-# Of every kind that is asked for, eight or more have been measured. NumPy, SciPy and scikit-learn are there.
+# Of every kind to predict, eight or more have been measured. NumPy, SciPy and scikit-learn are installed.
 
 
 # %%
-def predict(machine: dict[str, float], measured: list[dict], unseen: list[dict]) -> list[float]:
+def predict(
+    machine: dict[str, float], measured: list[dict], unseen: list[dict]
+) -> list[float]:
     """The seconds of operators that were not measured.
 
-    In:  the machine's "bandwidth" (bytes/s), "flops" (operations/s) and "launch" (s); measured operators, each with
-         "kind", "flops", "nbytes", "outputs", "inner" and "seconds"; operators without "seconds".
+    In:  the machine's "bandwidth" (bytes/s), "flops" (operations/s) and "launch" (s);
+         measured operators, each with
+         "kind", "flops", "nbytes", "outputs", "inner" and "seconds"; operators without
+             "seconds".
     Out: a number of seconds, greater than 0, for each of `unseen`, in their order.
     Not to be called: passlab.dataflow.predict.fit.
 
-    Example:  the roofline, which is not enough: [machine["launch"] + max(row["nbytes"] / machine["bandwidth"],
-              row["flops"] / machine["flops"]) for row in unseen].
+    Example:  the roofline, which is not enough:
+              [machine["launch"] + max(row["nbytes"] / machine["bandwidth"],
+                                       row["flops"] / machine["flops"])
+               for row in unseen]
     """
     ### BEGIN SOLUTION
     from scipy.optimize import nnls
@@ -663,7 +756,9 @@ def predict(machine: dict[str, float], measured: list[dict], unseen: list[dict])
         work = work / np.array([[row["seconds"]] for row in rows])
         size = work.max(0)
         found[kind] = nnls(work / size, np.ones(len(rows)))[0] / size
-    return [float(found[row["kind"]] @ [1, row["nbytes"], row["flops"]]) for row in unseen]
+    return [
+        float(found[row["kind"]] @ [1, row["nbytes"], row["flops"]]) for row in unseen
+    ]
     ### END SOLUTION
 
 

@@ -20,8 +20,8 @@
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens a hint,
 # three for each question. All modules are modules of the real Relay (TVM 0.17), and what your pass returns is built and
-# run. A Relay module is never edited: a pass returns a new one. Pictures stay away until there is an answer. For each
-# test case an answer has five seconds of computing time, unless its text says otherwise.
+# run. A Relay module is never edited: a pass returns a new one. Pictures appear once there is an answer. For each test
+# case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import itertools
@@ -46,25 +46,29 @@ progress("day07")
 
 
 # %% [markdown]
-# ## 1 · What a pipeline leaves
+# ## 1 · Count operators after each pass
 #
-# The first thing to know about a pass is what it changed. Count. A Relay function is a graph: a value that is used
-# twice is there once. After `FuseOps` the operators are inside functions, where they still count.
+# To see what a pass changed, count the operators. A Relay function is a graph: a value that is used twice exists once.
+# After `FuseOps` the operators are inside functions, where they still count.
 
 
 # %%
 def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]]:
     """How often each operator is called: before the first pass, and after each.
 
-    In:  a module, and names of passes in `relay.transform` that need no arguments, as "FoldConstant".
-    Out: one dictionary for each pass and one more for the start: {"nn.conv2d": 20, "add": 8, …}. Each pass gets what
-         the one before it left, and runs whatever its level: 4 is the highest.
-    Counted: every call of an operator in every function of the module, also in functions inside of functions, once
-         however often its value is read. A call of a function is not a call of an operator, and neither is a constant,
-         a tuple or a projection.
+    In:  a module, and names of passes in `relay.transform` that need no arguments, as
+         "FoldConstant".
+    Out: one dictionary for each pass and one more for the start: {"nn.conv2d": 20,
+         "add": 8, …}. Each pass gets what the one before it left, and runs whatever its
+         level: 4 is the highest.
+    Counted: every call of an operator in every function of the module, also in
+         functions inside of functions, once however often its value is read. A call of
+         a function is not a call of an operator, and neither is a constant, a tuple or
+         a projection.
     Time: 10 s of computing for each test case.
 
-    Example:  relu(x) + relu(x), two calls of relu, with ["EliminateCommonSubexpr"] gives
+    Example:  relu(x) + relu(x), two calls of relu, with ["EliminateCommonSubexpr"]
+              gives
               [{"nn.relu": 2, "add": 1}, {"nn.relu": 1, "add": 1}]
     """
     ### BEGIN SOLUTION
@@ -82,7 +86,13 @@ def count_calls(mod: tvm.IRModule) -> dict[str, int]:
     found = []
     for function in mod.functions.values():
         relay.analysis.post_order_visit(function, found.append)
-    return dict(Counter(e.op.name for e in found if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)))
+    return dict(
+        Counter(
+            e.op.name
+            for e in found
+            if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)
+        )
+    )
     ### END SOLUTION
 
 
@@ -90,17 +100,26 @@ def count_calls(mod: tvm.IRModule) -> dict[str, int]:
 check("day07.pipeline-counts", pipeline_counts)
 
 # %% [markdown]
-# A residual block with its parameters bound, and the same block with its parameters left as inputs. In the second, what
-# is there to fold?
+# A residual block with its parameters bound, and the same block with its parameters left as inputs. What can be folded
+# in the second?
 
 # %%
 with suppress(Exception):
-    steps = ["SimplifyInference", "FoldConstant", "FoldScaleAxis", "FoldConstant", "FuseOps"]
+    steps = [
+        "SimplifyInference",
+        "FoldConstant",
+        "FoldScaleAxis",
+        "FoldConstant",
+        "FuseOps",
+    ]
     block = models.ZOO["residual"]
     bound = relay_module(block.build(), *block.inputs())
     free, _ = relay_module(block.build(), *block.inputs(), bind=False)
     for name, mod in {"bound": bound, "free": free}.items():
-        print(f"{name:<6}", " → ".join(str(sum(row.values())) for row in pipeline_counts(mod, steps)))
+        print(
+            f"{name:<6}",
+            " → ".join(str(sum(row.values())) for row in pipeline_counts(mod, steps)),
+        )
 
 # %% [markdown]
 # ## 2 · A chip without relu
@@ -109,27 +128,35 @@ with suppress(Exception):
 # module for it. In Relay, the operators of one instruction are wrapped in a function whose attribute `Composite` names
 # it; `Primitive` keeps later passes from looking inside.
 #
-# `relay.ExprMutator` walks for you: it visits each node once, remembers its replacement, and makes new nodes where
-# operands changed. You decide what replaces a call, in `visit_call`.
+# `relay.ExprMutator` visits each node once, remembers its replacement, and creates new nodes where operands changed. In
+# `visit_call` you return the replacement of a call.
 
 
 # %%
 def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
-    """conv2d then relu is one function; every other relu(x) = clip(x, 0, the largest number of its dtype).
+    """conv2d then relu is one function; every other relu(x) is clip(x, 0, largest).
+
+    The largest number is that of x's dtype.
 
     In:  a module with one function, main, with types.
-    Out: relu(conv2d(a, w)), where only this relu uses the convolution, is a call, with the operands a and w, of
+    Out: relu(conv2d(a, w)), where only this relu uses the convolution, is a call, with
+         the operands a and w, of
 
-             fn (%data, %weight, Composite="conv2d_relu", Primitive=1) { nn.relu(nn.conv2d(%data, %weight, …)) }
+             fn (%data, %weight, Composite="conv2d_relu", Primitive=1) {
+                 nn.relu(nn.conv2d(%data, %weight, …)) }
 
-         with the settings of the convolution. Every other relu has become clip(x, a_min=0, a_max=m), where m is
-         `tvm.tir.max_value(dtype).value` (so inf is cut off, which this chip does not have). All else is as it was:
-         main keeps its attributes, and takes and gives what it took and gave.
-    Read: by a call (of an operator or of a function), by a tuple, by main itself that returns it.
-    Stays: functions that are Primitive already (not Primitive=0) are instructions; what is inside belongs to them.
+         with the settings of the convolution. Every other relu has become clip(x,
+         a_min=0, a_max=m), where m is `tvm.tir.max_value(dtype).value` (so inf is cut
+         off, which this chip does not have). All else is as it was: main keeps its
+         attributes, and takes and gives what it took and gave.
+    Read: by a call (of an operator or of a function), by a tuple, by main itself that
+         returns it.
+    Stays: functions that are Primitive already (not Primitive=0) are instructions; what
+         is inside belongs to them.
 
-    Example:  c = conv2d(x, w);  return (relu(c), relu(x))   becomes   f = fn (data, weight, Composite=…) {…}
-                                                                        return (f(x, w), clip(x, 0, 3.40282e+38))
+    Example:  c = conv2d(x, w);  return (relu(c), relu(x))
+    becomes   f = fn (data, weight, Composite=…) {…}
+              return (f(x, w), clip(x, 0, 3.40282e+38))
     """
     ### BEGIN SOLUTION
     main = ForTheChip(mod["main"]).visit(mod["main"])
@@ -139,9 +166,12 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
 class ForTheChip(relay.ExprMutator):
     def __init__(self, function):
         super().__init__()
-        # Counted in the original: while the mutator rewrites, old and new expressions both read.
+        # Counted in the original: while the mutator rewrites, old and new expressions
+        # both read.
         self.readers = Counter()
-        relay.analysis.post_order_visit(function, lambda e: self.readers.update(operands(e)))
+        relay.analysis.post_order_visit(
+            function, lambda e: self.readers.update(operands(e))
+        )
 
     def visit_function(self, function):
         return function if is_primitive(function) else super().visit_function(function)
@@ -150,17 +180,35 @@ class ForTheChip(relay.ExprMutator):
         if call.op != relay.op.get("nn.relu"):
             return super().visit_call(call)
         x = call.args[0]
-        if isinstance(x, relay.Call) and x.op == relay.op.get("nn.conv2d") and self.readers[x] == 1:
-            # A function reads its operands through parameters of its own, not from around it.
-            data, weight = (relay.var(n, a.checked_type) for n, a in zip(("data", "weight"), x.args, strict=True))
-            fused = relay.Function([data, weight], relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs)))
-            fused = fused.with_attr("Composite", "conv2d_relu").with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+        if (
+            isinstance(x, relay.Call)
+            and x.op == relay.op.get("nn.conv2d")
+            and self.readers[x] == 1
+        ):
+            # A function reads its operands through parameters of its own, not from
+            # around it.
+            data, weight = (
+                relay.var(n, a.checked_type)
+                for n, a in zip(("data", "weight"), x.args, strict=True)
+            )
+            fused = relay.Function(
+                [data, weight], relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs))
+            )
+            fused = fused.with_attr("Composite", "conv2d_relu").with_attr(
+                "Primitive", tvm.tir.IntImm("int32", 1)
+            )
             return fused(*(self.visit(a) for a in x.args))
-        return relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)
+        return relay.clip(
+            self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value
+        )
 
 
 def is_primitive(function):
-    return bool(function.attrs) and "Primitive" in function.attrs and bool(function.attrs["Primitive"])
+    return (
+        bool(function.attrs)
+        and "Primitive" in function.attrs
+        and bool(function.attrs["Primitive"])
+    )
 
 
 def operands(e):
@@ -180,15 +228,17 @@ check("day07.relu-to-clip", relu_to_clip)
 # %%
 with suppress(Exception):
     net = models.ZOO["convnet"]
-    before = relay.transform.SimplifyInference()(relay_module(net.build(), *net.inputs()))
+    before = relay.transform.SimplifyInference()(
+        relay_module(net.build(), *net.inputs())
+    )
     display(diff(before, relu_to_clip(before), title="For a chip without relu"))
 
 # %% [markdown]
 # ## 3 · Batch norm is two operations · stretch
 #
-# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` writes it out like
-# that, and then the numbers can be folded. Write it. (For the order of the operands of `nn.batch_norm` and its
-# settings, see `help(relay.nn.batch_norm)`.)
+# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` rewrites it in
+# this form, and then the numbers can be folded. Write that pass. (For the order of the operands of `nn.batch_norm` and
+# its settings, see `help(relay.nn.batch_norm)`.)
 
 
 # %%
@@ -196,16 +246,18 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
     """batch_norm(x, γ, β, μ, σ²).0 = x · s + (β - μ · s), where s = γ / sqrt(σ² + ε).
 
     In:  a module with one function, main, with types.
-    Out: no first result of a batch norm is read from it any more. In its place stand one multiply and one add on tensors
-         of the size of x, which all its projections share; all other arithmetic is on vectors with one number for each
-         channel.
-    Settings: `axis` says which dimension of x the channels are (-1: the last); `epsilon`; without `scale`, γ counts
-         as 1, without `center`, β counts as 0.
-    Stays: a batch norm of which another result is read, or the whole tuple, is still there for that; so is every other
-         operator, layer norms and dropouts included. main keeps its attributes.
+    Out: no first result of a batch norm is read from it any more. In its place are
+         one multiply and one add on tensors of the size of x, which all its projections
+         share; all other arithmetic is on vectors with one number for each channel.
+    Settings: `axis` says which dimension of x the channels are (-1: the last);
+         `epsilon`; without `scale`, γ counts as 1, without `center`, β counts as 0.
+    Stays: a batch norm of which another result is read, or the whole tuple, is still
+         there for that; so is every other operator, layer norms and dropouts included.
+         main keeps its attributes.
 
     Example:  y = batch_norm(x, γ, β, μ, v);  return y.0
-              becomes   s = γ * (1 / sqrt(v + ε));  return x * expand_dims(s) + expand_dims(β - μ * s)
+              becomes   s = γ * (1 / sqrt(v + ε));
+              return x * expand_dims(s) + expand_dims(β - μ * s)
     """
     ### BEGIN SOLUTION
     main = Unpack().visit(mod["main"])
@@ -219,7 +271,9 @@ class Unpack(relay.ExprMutator):
 
     def visit_tuple_getitem(self, item):
         norm = item.tuple_value
-        is_norm = isinstance(norm, relay.Call) and norm.op == relay.op.get("nn.batch_norm")
+        is_norm = isinstance(norm, relay.Call) and norm.op == relay.op.get(
+            "nn.batch_norm"
+        )
         if not is_norm or item.index != 0:
             return super().visit_tuple_getitem(item)
         if norm not in self.unpacked:
@@ -236,9 +290,13 @@ class Unpack(relay.ExprMutator):
         shift = relay.negative(mean) * factor
         if attrs.center:
             shift = shift + beta
-        behind = len(shape.shape) - 1 - int(attrs.axis) % len(shape.shape)  # dimensions after the channels
+        # Dimensions after the channels
+        behind = len(shape.shape) - 1 - int(attrs.axis) % len(shape.shape)
         if behind:
-            factor, shift = (relay.expand_dims(v, axis=1, num_newaxis=behind) for v in (factor, shift))
+            factor, shift = (
+                relay.expand_dims(v, axis=1, num_newaxis=behind)
+                for v in (factor, shift)
+            )
         return x * factor + shift
 
     ### END SOLUTION
@@ -248,21 +306,27 @@ class Unpack(relay.ExprMutator):
 check("day07.batchnorm", simplify_batch_norm)
 
 # %% [markdown]
-# Yours beside TVM's, on a residual block:
+# Your result beside TVM's, on a residual block:
 
 # %%
 with suppress(Exception):
     before = relay_module(block.build(), *block.inputs())
-    mine, theirs = simplify_batch_norm(before), relay.transform.SimplifyInference()(before)
+    mine, theirs = (
+        simplify_batch_norm(before),
+        relay.transform.SimplifyInference()(before),
+    )
     display(diff(before, mine, title="Batch norms unpacked"))
-    print(f"the same as SimplifyInference, node by node: {tvm.ir.structural_equal(mine, theirs)}")
+    print(
+        "the same as SimplifyInference, node by node: "
+        f"{tvm.ir.structural_equal(mine, theirs)}"
+    )
 
 # %% [markdown]
-# ## 4 · What FuseOps will do · stretch
+# ## 4 · Predict the groups of FuseOps · stretch
 #
-# Which calls end in one kernel? Relay decides it with two things: a *pattern* for each operator, which says how hard it
-# is to fuse, and the *post-dominator* of each node, the first place through which everything that is computed from it
-# must come. Foretell the decision, without asking `FuseOps`. The rules, all of them:
+# Which calls become one kernel? Relay decides by the *pattern* of each operator, which says how hard it is to fuse, and
+# by the *post-dominator* of each node, the first node that every path from it to the output passes through. Predict the
+# decision without calling `FuseOps`. These are all the rules:
 #
 # **Nodes.** Calls, constants, tuples, projections and inputs, in the order of `relay.analysis.post_order_visit`
 # (without the operators, which it visits, too). The pattern of a call is its operator's `get_attr("TOpPattern")`; a
@@ -271,15 +335,15 @@ with suppress(Exception):
 # the shape of the result; for a field of a tuple, and the tuple of a projection, 2.
 #
 # **Post-dominators.** From the last node to the first. The value that main returns has none; for every other node it is
-# the node where its readers meet: the reader itself if there is one, else where the ways from post-dominator to
-# post-dominator that begin at its readers join. The *path pattern* of a node is the largest of the edges to its readers
-# and of the path patterns of the nodes passed until they join.
+# the node where the paths from its readers meet: the reader itself if there is one, else the node where the chains of
+# post-dominators that begin at its readers join. The *path pattern* of a node is the largest of the edges to its
+# readers and of the path patterns of the nodes passed until they join.
 #
 # **Groups.** At first each node is a group, and its *kind* is its pattern. The kind of a group is that of its last
 # node. There are three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those
-# without a post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table
-# asks is fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is
-# of kind 4, the last node of the group they join is of kind 4 from then on.
+# without a post-dominator. *Between* are the nodes on the paths from a node to its post-dominator. If the conditions in
+# the table hold, the groups of the node and of those between join the group of the post-dominator. If one of them is of
+# kind 4, the last node of the group they join is of kind 4 from then on.
 #
 # | kind of the node | phase | path pattern | groups between | group of the post-dominator |
 # |---|---|---|---|---|
@@ -292,17 +356,19 @@ with suppress(Exception):
 #
 # **Size.** Each node has a number, at first 1. When groups join another, the number of its last node grows by the
 # numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in the post-dominator's
-# group, plus those of the node and of all between, is more than `max_depth`. (So what has joined before is counted
-# partly: the limit is an estimate, and TVM's groups can be larger.)
+# group, plus those of the node and of all between, is more than `max_depth`. (So nodes that have joined before are
+# counted only in part: the limit is an estimate, and TVM's groups can be larger.)
 
 
 # %%
 def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     """The groups of calls that FuseOps would make of main, each one kernel.
 
-    In:  a module with one function, main, with types and nothing fused; the most nodes a group may have.
-    Out: a list of groups. A group is a list of numbers of calls; the calls of main are numbered 0, 1, 2, … in the order
-         of `relay.analysis.post_order_visit`. Each call is in one group; the order, of groups and in them, is free.
+    In:  a module with one function, main, with types and nothing fused; the most nodes
+         a group may have.
+    Out: a list of groups. A group is a list of numbers of calls; the calls of main are
+         numbered 0, 1, 2, … in the order of `relay.analysis.post_order_visit`. Each
+         call is in one group; the order, of groups and in them, is free.
     Time: 10 s of computing for each test case.
     Not to be called: tvm.relay.transform.FuseOps, tvm.relay.optimize, tvm.relay.build,
          tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
@@ -320,10 +386,16 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
             readers[number[operand]].append((i, edge))
     sinks, paths = post_dominators(readers)
 
-    # As in FuseOps: a node joins the place where all its readers meet, with everything on the way, so that a group has
-    # one result. Phase 1 takes convolutions and element-wise chains, phase 2 injective ones, phase 3 tuples.
-    kind, group = list(own), [{i} for i in range(len(nodes))]  # a group is one set, shared by its members
-    gathered = [1] * len(nodes)  # by the last node of a group; it keeps this number when its group joins another
+    # As in FuseOps: a node joins the place where all its readers meet, with everything
+    # on the way, so that a group has one result. Phase 1 takes convolutions and
+    # element-wise chains, phase 2 injective ones, phase 3 tuples. A group is one set,
+    # shared by its members
+    kind, group = (
+        list(own),
+        [{i} for i in range(len(nodes))],
+    )
+    # By the last node of a group; it keeps this number when its group joins another
+    gathered = [1] * len(nodes)
 
     def joins(i, phase, sink, between):
         """May the groups of `between`, with i in it, join that of `sink`?"""
@@ -332,12 +404,20 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
         if gathered[max(group[sink])] + sum(gathered[n] for n in between) > max_depth:
             return False
         if phase == 3:
-            return kind[i] <= INJECTIVE and kind[sink] == TUPLE and max(inside, end) <= INJECTIVE
+            return (
+                kind[i] <= INJECTIVE
+                and kind[sink] == TUPLE
+                and max(inside, end) <= INJECTIVE
+            )
         if kind[i] == OUT_FUSABLE:
             return phase == 1 and paths[i] == ELEMWISE and max(inside, end) <= BROADCAST
         if kind[i] <= BROADCAST:
             return paths[i] <= REDUCE and inside <= INJECTIVE and end <= OUT_FUSABLE
-        return kind[i] in (INJECTIVE, TUPLE) and phase == 2 and max(inside, end) <= INJECTIVE
+        return (
+            kind[i] in (INJECTIVE, TUPLE)
+            and phase == 2
+            and max(inside, end) <= INJECTIVE
+        )
 
     for phase in (1, 2, 3):
         for i, sink in enumerate(sinks):
@@ -348,7 +428,9 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
                 if any(kind[max(group[n])] == OUT_FUSABLE for n in between):
                     kind[max(group[sink])] = OUT_FUSABLE
                 target = max(group[sink])
-                gathered[target] += sum(gathered[n] for n in {max(group[n]) for n in between} - {target})
+                gathered[target] += sum(
+                    gathered[n] for n in {max(group[n]) for n in between} - {target}
+                )
                 whole = group[sink].union(*(group[n] for n in between))
                 for n in whole:
                     group[n] = whole
@@ -372,7 +454,15 @@ def pattern(e):
 
 def edges(e):
     if isinstance(e, relay.Call):
-        return [(a, ELEMWISE if pattern(e) == BROADCAST and shape(a) == shape(e) else pattern(e)) for a in e.args]
+        return [
+            (
+                a,
+                ELEMWISE
+                if pattern(e) == BROADCAST and shape(a) == shape(e)
+                else pattern(e),
+            )
+            for a in e.args
+        ]
     if isinstance(e, relay.Tuple):
         return [(field, INJECTIVE) for field in e.fields]
     return [(e.tuple_value, INJECTIVE)] if isinstance(e, relay.TupleGetItem) else []
@@ -383,8 +473,12 @@ def shape(e):
 
 
 def post_dominators(readers):
-    """Return for each node its post-dominator, or None, and the pattern of the path to it."""
-    sinks, paths, depth = [None] * len(readers), [OPAQUE] * len(readers), [1] * len(readers)
+    """Return each node's post-dominator, or None, and the pattern of the path to it."""
+    sinks, paths, depth = (
+        [None] * len(readers),
+        [OPAQUE] * len(readers),
+        [1] * len(readers),
+    )
     for i in reversed(range(len(readers))):
         if not readers[i]:
             continue
@@ -395,7 +489,10 @@ def post_dominators(readers):
                 deep = max(depth[meet], depth[other])
                 one, two = depth[meet] == deep, depth[other] == deep
                 path = max([path] + [paths[meet]] * one + [paths[other]] * two)
-                meet, other = sinks[meet] if one else meet, sinks[other] if two else other
+                meet, other = (
+                    sinks[meet] if one else meet,
+                    sinks[other] if two else other,
+                )
         sinks[i], paths[i], depth[i] = meet, path, 1 + depth[meet]
     return sinks, paths
 
@@ -421,40 +518,50 @@ check("day07.fusion-groups", fusion_groups)
 # %%
 with suppress(Exception):
     resnet = models.ZOO["resnet18"]
-    mod = relay.transform.SimplifyInference()(relay_module(resnet.build(), *resnet.inputs(), bind=False)[0])
+    mod = relay.transform.SimplifyInference()(
+        relay_module(resnet.build(), *resnet.inputs(), bind=False)[0]
+    )
     called = []
     relay.analysis.post_order_visit(mod["main"].body, called.append)
     names = [e.op.name for e in called if isinstance(e, relay.Call)]
-    kernels = Counter(" ".join(names[at] for at in sorted(group)) for group in fusion_groups(mod))
+    kernels = Counter(
+        " ".join(names[at] for at in sorted(group)) for group in fusion_groups(mod)
+    )
     for kernel, times in kernels.most_common(6):
         print(f"{times:>3} × {kernel}")
 
 # %% [markdown]
 # ## 5 · A pass instrument · stretch
 #
-# What runs when TVM builds a module? Documentation says one thing, tutorials another. A pass instrument is asked before
-# and after every pass, so it can simply write down what happens, and what each pass did to the size of the module.
+# Which passes run when TVM builds a module? Documentation and tutorials disagree. TVM calls a pass instrument before
+# and after every pass, so it can record each run, and the change in the size of the module.
 
 
 # %%
 @tvm.instrument.pass_instrument
 class PassLog:
-    """Record which passes run, in which order, inside which others, how long, and how the module changes.
+    """Record which passes run, in which order and nesting, and how the module changes.
 
-    `PassLog().rows` is a list with a dict for each run of a pass, in the order in which they begin:
-        name     as the pass calls itself (info.name); a pass that runs twice has two rows
+    `PassLog().rows` is a list with a dict for each run of a pass, in the order in which
+    they begin:
+        name     as the pass calls itself (info.name); a pass that runs twice has two
+                 rows
         depth    in how many other passes this run is nested: 0 for the outermost
         before   how many calls the module has when the pass begins
-        after    how many it has when the pass ends; None if it never does (it raised an error)
+        after    how many it has when the pass ends; None if it never does (it raised an
+                 error)
         seconds  how long the run took, with what is nested in it; None if it never ends
-    Calls are the relay.Call nodes in all Relay functions of the module, each counted once, however often it is read.
-    The build must not notice the log: every pass runs that would run without it, and the module stays as it is.
-    When a new PassContext is entered the log starts again, even if a pass failed in the previous one.
+    Calls are the relay.Call nodes in all Relay functions of the module, each counted
+    once, however often it is read. The build must not notice the log: every pass runs
+    that would run without it, and the module stays as it is.
+    When a new PassContext is entered the log starts again, even if a pass failed in the
+    previous one.
 
     Example:  log = PassLog()
               with tvm.transform.PassContext(opt_level=3, instruments=[log]):
                   relay.build(mod, target="llvm")
-              log.rows[0]  is  {"name": "sequential", "depth": 0, "before": 3, "after": 8, "seconds": …}
+              log.rows[0]  is  {"name": "sequential", "depth": 0, "before": 3, "after":
+              8, "seconds": …}
     """
 
     def __init__(self):
@@ -465,7 +572,13 @@ class PassLog:
         self.rows, self.open = [], []
 
     def run_before_pass(self, mod, info):
-        row = {"name": info.name, "depth": len(self.open), "before": size(mod), "after": None, "seconds": None}
+        row = {
+            "name": info.name,
+            "depth": len(self.open),
+            "before": size(mod),
+            "after": None,
+            "seconds": None,
+        }
         self.rows.append(row)
         self.open.append((row, time.perf_counter()))
 
@@ -481,7 +594,10 @@ def size(mod):
     found = []
     for function in mod.functions.values():
         if isinstance(function, relay.Function):
-            relay.analysis.post_order_visit(function, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
+            relay.analysis.post_order_visit(
+                function,
+                lambda e: found.append(e) if isinstance(e, relay.Call) else None,
+            )
     return len(found)
     ### END SOLUTION
 
@@ -495,38 +611,51 @@ check("day07.instrument", PassLog)
 # look at the depths.
 
 # %%
-pixels, kernel = relay.var("pixels", shape=(1, 3, 8, 8)), relay.const(np.ones((4, 3, 3, 3), "float32"))
+pixels, kernel = (
+    relay.var("pixels", shape=(1, 3, 8, 8)),
+    relay.const(np.ones((4, 3, 3, 3), "float32")),
+)
 conv = relay.nn.conv2d(pixels, kernel, channels=4, kernel_size=(3, 3), padding=(1, 1))
 stats = [relay.const([value] * 4, "float32") for value in (1.5, 0.1, 0.2, 2.0)]
 body = relay.nn.relu(relay.nn.batch_norm(conv, *stats)[0])
-small = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([pixels], body)))
+small = relay.transform.InferType()(
+    tvm.IRModule.from_expr(relay.Function([pixels], body))
+)
 
 with suppress(Exception):
     log = PassLog()
     with tvm.transform.PassContext(opt_level=3, instruments=[log]):
         relay.build(small, target="llvm")
-    print(f"{len(log.rows)} runs of passes; those on Relay that changed the number of calls:")
+    print(
+        f"{len(log.rows)} runs of passes; "
+        "those on Relay that changed the number of calls:"
+    )
     for row in log.rows:
         if row["before"] and row["after"] and row["before"] != row["after"]:
-            print(f"{row['before']:>4} -> {row['after']:<4} {'    ' * row['depth']}{row['name']}")
+            print(
+                f"{row['before']:>4} -> {row['after']:<4} "
+                f"{'    ' * row['depth']}{row['name']}"
+            )
 
 
 # %% [markdown]
 # ## 6 · What runs at which level
 #
-# Every pass says which level it wants (`info.opt_level`), and a `Sequential` leaves out those above the level of the
-# context. Whoever calls a pass directly does not ask. So make the table by looking. `relay.optimize` is the part of
-# `relay.build` that works on Relay: it takes milliseconds.
+# Every pass has a level (`info.opt_level`), and a `Sequential` skips those above the level of the context. A direct
+# call of a pass does not check it. So make the table by observation. `relay.optimize` is the part of `relay.build` that
+# works on Relay, and takes milliseconds.
 
 
 # %%
 def levels(mod, disabled=()):
     """At which optimization levels does each pass run?
 
-    In:  a module, and names of passes that are switched off (`disabled_pass` of a PassContext).
-    Out: {name of a pass: [the levels, of 0 to 4, at which it runs while relay.optimize(mod, target="llvm") works]}, the
-         levels rising, nested runs counted like all others. A pass that runs at no level is not in the table. No level
-         fails on the modules of this exercise.
+    In:  a module, and names of passes that are switched off (`disabled_pass` of a
+         PassContext).
+    Out: {name of a pass: [the levels, of 0 to 4, at which it runs while
+         relay.optimize(mod, target="llvm") works]}, the levels rising, nested runs
+         counted like all others. A pass that runs at no level is not in the table. No
+         level fails on the modules of this exercise.
 
     Example:  levels(mod)["FastMath"] is [4]
     """
@@ -534,7 +663,9 @@ def levels(mod, disabled=()):
     table = {}
     for level in range(5):
         log = PassLog()
-        with tvm.transform.PassContext(opt_level=level, disabled_pass=disabled, instruments=[log]):
+        with tvm.transform.PassContext(
+            opt_level=level, disabled_pass=disabled, instruments=[log]
+        ):
             relay.optimize(mod, target="llvm")
         # A set, because a pass may run several times at one level.
         for name in {row["name"] for row in log.rows}:
@@ -548,16 +679,22 @@ check("day07.levels", levels)
 
 # %%
 with suppress(Exception):
-    for name, runs in sorted(levels(small).items(), key=lambda item: (item[1], item[0])):
-        print(" ".join(str(level) if level in runs else "·" for level in range(5)), " ", name)
+    for name, runs in sorted(
+        levels(small).items(), key=lambda item: (item[1], item[0])
+    ):
+        print(
+            " ".join(str(level) if level in runs else "·" for level in range(5)),
+            " ",
+            name,
+        )
 
 
 # %% [markdown]
 # ## 7 · Common subexpressions, as a function pass · stretch
 #
-# Day 3's pass on a typed graph. There are no names and no order any more: an expression that is read twice is one
-# object with two readers, and an `ExprMutator` visits it once. Two objects that compute the same are what you look for.
-# TVM's own `EliminateCommonSubexpr` leaves some of them.
+# Day 3's pass on a typed graph. It has no names and no order: an expression that is read twice is one object with two
+# readers, and an `ExprMutator` visits it once. Look for two objects that compute the same. TVM's own
+# `EliminateCommonSubexpr` leaves some of them.
 
 
 # %%
@@ -565,18 +702,23 @@ with suppress(Exception):
 def cse(func, mod, ctx):
     """Two expressions that compute the same value are one expression.
 
-    In:  a function without let, if and inner functions, the module it is in, and the PassContext.
-    Out: the function, where of all calls with the same operator, operands and settings there is one, read by all. Tuples
-         of the same fields are the same, and so are fields of the same tuple. Constants are the same if type, shape and
-         every bit are. What has operands that became the same is the same, too.
-    Not merged: calls that differ in a setting (softmax along another axis), and calls of operators with effects
-         (`op.get_attr("TOpIsStateful")`: each nn.dropout draws its own mask); nor calls of the module's functions, in
-         which anything may happen. x + y and y + x may be merged.
+    In:  a function without let, if and inner functions, the module it is in, and the
+         PassContext.
+    Out: the function, where of all calls with the same operator, operands and settings
+         there is one, read by all. Tuples of the same fields are the same, and so are
+         fields of the same tuple. Constants are the same if type, shape and every bit
+         are. What has operands that became the same is the same, too.
+    Not merged: calls that differ in a setting (softmax along another axis), and calls
+         of operators with effects
+         (`op.get_attr("TOpIsStateful")`: each nn.dropout draws its own mask); nor calls
+         of the module's functions, in which anything may happen. x + y and y + x may be
+         merged.
     The signature and the attributes of the function stay.
-    Not to be called: tvm.relay.transform.EliminateCommonSubexpr, tvm.relay.optimize, tvm.relay.build,
-         tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
+    Not to be called: tvm.relay.transform.EliminateCommonSubexpr, tvm.relay.optimize,
+         tvm.relay.build, tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
 
-    Example:  add(tanh(dense(x, c)), tanh(dense(x, c)))  becomes  %0 = tanh(dense(x, c)); add(%0, %0)
+    Example:  add(tanh(dense(x, c)), tanh(dense(x, c)))  becomes
+              %0 = tanh(dense(x, c)); add(%0, %0)
     """
     ### BEGIN SOLUTION
     return Numbering().visit(func)
@@ -591,7 +733,9 @@ class Numbering(relay.ExprMutator):
 
     def visit_constant(self, constant):
         value = constant.data.numpy()
-        return self.first.setdefault((str(value.dtype), value.shape, value.tobytes()), constant)
+        return self.first.setdefault(
+            (str(value.dtype), value.shape, value.tobytes()), constant
+        )
 
     def visit_tuple(self, value):
         value = super().visit_tuple(value)
@@ -605,7 +749,8 @@ class Numbering(relay.ExprMutator):
         call = super().visit_call(call)
         if not isinstance(call.op, tvm.ir.Op) or call.op.get_attr("TOpIsStateful"):
             return call
-        # The operands are already merged, so equal ones are one object. Attributes cannot be hashed: compare them.
+        # The operands are already merged, so equal ones are one object. Attributes
+        # cannot be hashed: compare them.
         alike = self.first.setdefault((call.op, *call.args), [])
         for other in alike:
             if tvm.ir.structural_equal(other.attrs, call.attrs):
@@ -621,24 +766,35 @@ check("day07.cse", cse)
 
 # %%
 x = relay.var("x", shape=(2, 4))
-twins = [relay.nn.relu(relay.nn.dense(x, relay.const(np.eye(4, dtype="float32")))) for _ in range(2)]
-twins = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], twins[0] * twins[1])))
+twins = [
+    relay.nn.relu(relay.nn.dense(x, relay.const(np.eye(4, dtype="float32"))))
+    for _ in range(2)
+]
+twins = relay.transform.InferType()(
+    tvm.IRModule.from_expr(relay.Function([x], twins[0] * twins[1]))
+)
 with suppress(Exception):
     display(diff(twins, cse(twins), title="Your pass"))
 
 # %% [markdown]
-# TVM's own pass on the same module. Equal constants are one value to it only where they are single numbers:
+# TVM's own pass on the same module merges equal constants only if they are single numbers:
 
 # %%
 with suppress(Exception):
-    display(diff(twins, relay.transform.EliminateCommonSubexpr()(twins), title="EliminateCommonSubexpr"))
+    display(
+        diff(
+            twins,
+            relay.transform.EliminateCommonSubexpr()(twins),
+            title="EliminateCommonSubexpr",
+        )
+    )
 
 
 # %% [markdown]
 # ## 8 · Dead code, as a function pass · stretch
 #
-# In a graph without names, an unused value is not there at all. Dead code needs a name (`let`) or a tuple of which only
-# some fields are taken. Importers and passes make both.
+# In a graph without names, an unused value does not exist. Dead code needs a name (`let`) or a tuple of which only some
+# fields are read. Importers and passes create both.
 
 
 # %%
@@ -647,13 +803,17 @@ def dce(func, mod, ctx):
     """Remove unused values without effects; then perhaps their operands can go, too.
 
     In:  a function, the module it is in, and the PassContext.
-    Out: no variable that let binds is unused, and no tuple is made only to take some of its fields, whether bound
-         by let (t.0 reads nothing but the first field of t), also under a second name (let u = t.1), or not.
-    Stays: what is read; the parameters of the function, read or not (they are its signature), and its attributes; a
-         unused value that contains, however deep inside, a call of an operator with effects
-         (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a call of something else than an operator.
+    Out: no variable that let binds is unused, and no tuple is made only to take some of
+         its fields, whether bound by let (t.0 reads nothing but the first field of t),
+         also under a second name (let u = t.1), or not.
+    Stays: what is read; the parameters of the function, read or not (they are its
+         signature), and its attributes; an unused value that contains, however deep
+         inside, a call of an operator with effects
+         (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a call of something else
+             than an operator.
 
-    Example:  let %t = (relu(%x), tanh(%x));  let %a = exp(%t.1);  %t.0        becomes   relu(%x)
+    Example:  let %t = (relu(%x), tanh(%x));  let %a = exp(%t.1);  %t.0        becomes
+              relu(%x)
     """
     ### BEGIN SOLUTION
     return Pruning().visit(func)
@@ -689,7 +849,9 @@ def has_effects(expr):
 
     def visit(e):
         if isinstance(e, relay.Call):
-            found.append(not isinstance(e.op, tvm.ir.Op) or bool(e.op.get_attr("TOpIsStateful")))
+            found.append(
+                not isinstance(e.op, tvm.ir.Op) or bool(e.op.get_attr("TOpIsStateful"))
+            )
 
     relay.analysis.post_order_visit(expr, visit)
     return any(found)
@@ -703,7 +865,9 @@ check("day07.dce", dce)
 t, a = relay.var("t"), relay.var("a")
 body = relay.Let(a, relay.exp(relay.TupleGetItem(t, 1)), relay.TupleGetItem(t, 0))
 body = relay.Let(t, relay.Tuple([relay.nn.relu(x), relay.tanh(x)]), body)
-leftovers = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))
+leftovers = relay.transform.InferType()(
+    tvm.IRModule.from_expr(relay.Function([x], body))
+)
 with suppress(Exception):
     display(diff(leftovers, dce(leftovers), title="Dead code elimination"))
 
@@ -711,10 +875,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 9 · dense + bias + GELU, by pattern · stretch
 #
-# A kernel library has one function for this whole layer; the importers hand you seven calls. `dataflow_pattern` finds
-# them. A pattern is written like the expression: `is_op("add")(is_op("nn.dense")(x, w), b)`, with `wildcard()` for
-# anything. It takes the operands of add and multiply in either order, and the same pattern object must be the same
-# expression wherever it stands. It knows nothing of numbers and ranks: that is for you to check.
+# A kernel library has one function for this whole layer; importers produce seven calls. `dataflow_pattern` finds them.
+# A pattern is written like the expression: `is_op("add")(is_op("nn.dense")(x, w), b)`, with `wildcard()` for any
+# expression. It matches the operands of add and multiply in either order, and one pattern object must match the same
+# expression in all its places. It does not check numbers and ranks: you have to.
 
 # %%
 from tvm.relay.dataflow_pattern import is_expr, is_op, wildcard
@@ -724,18 +888,22 @@ from tvm.relay.dataflow_pattern import is_expr, is_op, wildcard
 def dense_gelu(mod):
     """gelu(dense(x, w) + b) = one call of one function.
 
-    In:  a module in float32. With y = nn.bias_add(nn.dense(x, w), b) or y = nn.dense(x, w) + b, GELU stands in it as
+    In:  a module in float32. With y = nn.bias_add(nn.dense(x, w), b) or y = nn.dense(x,
+             w) + b, GELU stands in it as
              y * (0.5 + erf(y * 0.70710678) * 0.5)          (what comes from torch)
              (y * (erf(y / 1.41421356) + 1)) * 0.5          (what comes from ONNX)
-         with the operands of + and * in either order. The numbers are constants without dimensions, exact to float32.
-    Out: each of these is a call f(x, w, b) of a function literal with the attributes Composite="dense_gelu" and
-         Primitive=1 (relay.build makes it one kernel; without Primitive it cannot build it). The function holds the
-         whole formula, constants included.
-    Spared: other constants; GELU by tanh; x * phi(y) with x not y; a b that is not one number for each unit of the dense
-         (shape (units,), along the last axis); and what has a reader outside of the formula somewhere in its middle: the
-         value would have to be computed twice.
+         with the operands of + and * in either order. The numbers are constants without
+         dimensions, exact to float32.
+    Out: each of these is a call f(x, w, b) of a function literal with the attributes
+         Composite="dense_gelu" and Primitive=1 (relay.build makes it one kernel;
+         without Primitive it cannot build it). The function holds the whole formula,
+         constants included.
+    Spared: other constants; GELU by tanh; x * phi(y) with x not y; a b that is not one
+         number for each unit of the dense
+         (shape (units,), along the last axis); and what has a reader outside of the
+         formula somewhere in its middle: the value would have to be computed twice.
 
-    Example:  the seven calls that torch's nn.Linear and nn.GELU become are, all together, one call of
+    Example:  the seven calls of torch's nn.Linear and nn.GELU become one call of
               fn (x, w, b, Composite="dense_gelu", Primitive=1) { … }
     """
     ### BEGIN SOLUTION
@@ -765,10 +933,19 @@ def bias_fits(whole):
         if not isinstance(expr, relay.Call):
             continue
         for dense, bias in itertools.permutations(expr.args, 2):
-            if expr.op.name in ("add", "nn.bias_add") and isinstance(dense, relay.Call) and dense.op.name == "nn.dense":
-                rank, units = len(dense.checked_type.shape), dense.checked_type.shape[-1]
+            if (
+                expr.op.name in ("add", "nn.bias_add")
+                and isinstance(dense, relay.Call)
+                and dense.op.name == "nn.dense"
+            ):
+                rank, units = (
+                    len(dense.checked_type.shape),
+                    dense.checked_type.shape[-1],
+                )
                 along = expr.op.name == "add" or int(expr.attrs.axis) in (-1, rank - 1)
-                return along and [int(n) for n in bias.checked_type.shape] == [int(units)]
+                return along and [int(n) for n in bias.checked_type.shape] == [
+                    int(units)
+                ]
         todo.extend(expr.args)
     return False
     ### END SOLUTION
@@ -778,7 +955,7 @@ def bias_fits(whole):
 check("day07.dense-gelu", dense_gelu)
 
 # %% [markdown]
-# The feed-forward half of a transformer block, as torch hands it over:
+# The feed-forward half of a transformer block, imported from torch:
 
 # %%
 ffn = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)).eval()
@@ -788,12 +965,12 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 10 · What does folding a BatchNorm buy? · stretch
+# ## 10 · How much does folding a BatchNorm gain? · stretch
 #
-# Build with and without, time both, divide: it could not be simpler, yet most published figures of this kind measure
-# something else. `relay.build` folds by itself, so both builds are folded ones. Switch off `SimplifyInference` and the
-# build at level 3 fails: AlterOpLayout packs the channels, and no batch norm takes packed channels. Switch off both for
-# one side only, and you measure the layout.
+# Build with and without, time both, divide: it sounds simple, yet most published figures of this kind measure something
+# else. `relay.build` folds by itself, so both builds are folded. If you disable `SimplifyInference`, the build at level
+# 3 fails: AlterOpLayout packs the channels, and batch norm does not accept packed channels. If you disable both for one
+# side only, you measure the layout.
 
 # %%
 from tvm.contrib import graph_executor
@@ -801,25 +978,35 @@ from tvm.contrib import graph_executor
 
 # %%
 def fold_and_time(mod, x):
-    """Build a network with its batch norms and with them folded, otherwise the same, and time both.
+    """Build a network with its batch norms and with them folded, and time both.
 
     In:  a module with one input and all parameters bound, and a value for the input.
-    Out: {"plain": side, "folded": side, "ratio": how many times faster the folded one is}, where each side is
-             {"module": what is built, "level": 3, "disabled": names of the passes switched off,
-              "seconds": of at least 5 runs}
+    Out: {"plain": side, "folded": side, "ratio": times by which the folded one is
+         faster}, where each side is
+             {"module": the module that is built, "level": 3,
+              "disabled": names of the disabled passes, "seconds": of at least 5 runs}
          and the ratio is median(seconds of plain) / median(seconds of folded).
-    plain:   the module as given, built so that every batch norm is still there, as a kernel, when it runs.
-    folded:  no batch norm is left in the module, and its scales are in the weights, as far as TVM's own passes bring
-             them there: SimplifyInference, FoldConstant, FoldScaleAxis, FoldConstant, at level 3.
-    The two are built in the same way: same level, same passes off. The seconds are those of runs on x, of a
-    `graph_executor.GraphModule` (`run` or `benchmark`) of what `relay.build` made of the module of that side.
+    plain:   the module as given, built so that every batch norm is still there, as a
+             kernel, when it runs.
+    folded:  no batch norm is left in the module, and its scales are in the weights, as
+             far as TVM's own passes move them there: SimplifyInference, FoldConstant,
+             FoldScaleAxis, FoldConstant, at level 3.
+    The two are built in the same way: same level, same passes off. The seconds are
+    those of runs on x, of a `graph_executor.GraphModule` (`run` or `benchmark`) of the
+    build by `relay.build` of that side's module.
     Time: 10 s of computing for each test case.
 
-    Example:  found = fold_and_time(mod, x);  found["plain"]["module"] is mod, and found["ratio"] is above 1 if it pays
+    Example:  found = fold_and_time(mod, x);  found["plain"]["module"] is mod,
+              and found["ratio"] is above 1 if it pays
     """
     ### BEGIN SOLUTION
     passes = relay.transform
-    fold = (passes.SimplifyInference(), passes.FoldConstant(), passes.FoldScaleAxis(), passes.FoldConstant())
+    fold = (
+        passes.SimplifyInference(),
+        passes.FoldConstant(),
+        passes.FoldScaleAxis(),
+        passes.FoldConstant(),
+    )
     with tvm.transform.PassContext(opt_level=3):
         folded = tvm.transform.Sequential(fold)(mod)
     off = ["SimplifyInference", "AlterOpLayout"]
@@ -852,7 +1039,7 @@ def runner(mod, off, x):
 check("day07.fold-and-time", fold_and_time)
 
 # %% [markdown]
-# Your two sides, built and timed again in a separate process:
+# Your two modules, built and timed again in a separate process:
 
 # %%
 with suppress(Exception):
@@ -861,5 +1048,7 @@ with suppress(Exception):
     print(f"you measured {found['ratio']:.2f}x")
     for name in ("plain", "folded"):
         side = found[name]
-        run = builds.run_module(side["module"], [(image,)], level=3, disabled=side["disabled"], repeats=50)
+        run = builds.run_module(
+            side["module"], [(image,)], level=3, disabled=side["disabled"], repeats=50
+        )
         print(f"{name:<7} {1e6 * min(run.times):7.1f} us   {', '.join(run.kernels)}")

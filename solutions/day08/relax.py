@@ -14,14 +14,14 @@
 # %% [markdown]
 # # Day 8 · TVM today: exercises
 #
-# Six questions. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch: harder, and
+# Six questions. The core is questions 2 and 4, about 80 minutes; the rest, about 160 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a hint, three
-# for each question. A process can hold one TVM: this notebook holds today's (0.27). To go back to day 7, open that
-# notebook, which has its own kernel. For each test case an answer has five seconds of computing time, unless its text
-# says otherwise.
+# for each question. A process can load only one TVM: this notebook loads the current one (0.27). To go back to day 7,
+# open that notebook, which has its own kernel. For each test case an answer has five seconds of computing time, unless
+# its text says otherwise.
 
 # %%
 import math
@@ -35,7 +35,15 @@ from torch import nn
 
 from passlab import check, diff, draw, exercises, hint, progress
 from passlab.relax import relax, tvm
-from passlab.relax.fusing import everything, fuse, illegal, nothing, prepare, price, program
+from passlab.relax.fusing import (
+    everything,
+    fuse,
+    illegal,
+    nothing,
+    prepare,
+    price,
+    program,
+)
 from passlab.relax.pipelines import cpu_schedule, kernels
 from passlab.tvm import builds
 from passlab.tvm.importers import relax_module
@@ -48,25 +56,30 @@ progress("day08")
 # ## 1 · Yesterday's pass, ported · stretch
 #
 # In Relay a pass walked expressions; in Relax it walks **bindings**. Every intermediate value has a variable, so the
-# operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The
-# method to override is `visit_call_`, with an underscore at the end: `visit_call` is never called, without any warning.
-# And not every `call.op` is an operator with a name: modules call their own functions, too.
+# operand of a call is never another call: `self.lookup_binding(variable)` returns the expression that the variable is
+# bound to. The method to override is `visit_call_`, with an underscore at the end: `visit_call` is never called,
+# without any warning. And not every `call.op` is an operator with a name: modules call their own functions, too.
 
 
 # %%
 def port(module: tvm.IRModule) -> tvm.IRModule:
-    """relu(conv2d(x, w)) = one function, if the convolution has no other user; every other relu(x) = clip(x, 0, inf).
+    """relu(conv2d(x, w)) = one function, if the convolution has no other user.
 
-    In:  a module of high-level operators (relax.nn.conv2d, …); it may have functions besides main, and a function may
-         have several blocks.
-    Out: where the value of a conv2d is used by one relu, once, and by nothing else, the two calls are in a function of
-         the module with the attribute Primitive, which is called with the two operands of the convolution; the
-         convolution itself is gone. Every relu that is left is `relax.op.clip(x, 0, float("inf"))`.
-    Stays: a conv2d whose value others read, or that leaves its dataflow block (is no DataflowVar); all attributes
+    Every other relu(x) = clip(x, 0, inf).
+
+    In:  a module of high-level operators (relax.nn.conv2d, …); it may have functions
+         besides main, and a function may have several blocks.
+    Out: where the value of a conv2d is used by one relu, once, and by nothing else, the
+         two calls are in a function of the module with the attribute Primitive, which
+         is called with the two operands of the convolution; the convolution itself is
+         gone. Every relu that is left is `relax.op.clip(x, 0, float("inf"))`.
+    Stays: a conv2d whose value others read, or that leaves its dataflow block (is no
+         DataflowVar); all attributes
          (strides, padding, groups, …).
 
     Example:  lv = conv2d(x, w);  lv1 = relu(lv);   lv2 = add(lv1, x);  gv = relu(lv2)
-              becomes    lv1 = fused(x, w);         lv2 = add(lv1, x);  gv = clip(lv2, 0, inf)
+              becomes    lv1 = fused(x, w);         lv2 = add(lv1, x);
+              gv = clip(lv2, 0, inf)
     """
     ### BEGIN SOLUTION
     mutator = Port(module)
@@ -80,23 +93,33 @@ def port(module: tvm.IRModule) -> tvm.IRModule:
 
 @relax.expr_functor.mutator
 class Port(relax.PyExprMutator):
-    """Replaces the calls of relu. `readers`: how often each variable of the function is used."""
+    """Replaces the calls of relu. `readers`: how often each variable is used."""
 
     def visit_call_(self, call):
         call = self.visit_expr_post_order(call)
         if operator(call) != "relax.nn.relu":
             return call
         conv = self.lookup_binding(call.args[0])
-        # A DataflowVar is not seen outside its block, so with one reader nothing else needs the convolution.
-        hidden = isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1
+        # A DataflowVar is not seen outside its block, so with one reader nothing else
+        # needs the convolution.
+        hidden = (
+            isinstance(call.args[0], relax.DataflowVar)
+            and self.readers[call.args[0]] == 1
+        )
         if operator(conv) != "relax.nn.conv2d" or not hidden:
             return relax.op.clip(call.args[0], 0, float("inf"))
-        return tvm.ir.Call(self.builder_.add_func(conv_relu(conv), "fused_conv2d_relu"), conv.args)
+        return tvm.ir.Call(
+            self.builder_.add_func(conv_relu(conv), "fused_conv2d_relu"), conv.args
+        )
 
 
 def operator(value):
-    """Return the name of the operator that is called; "" for calls of functions and other expressions."""
-    return value.op.name if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op) else ""
+    """Return the name of the operator that is called; "" for any other expression."""
+    return (
+        value.op.name
+        if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)
+        else ""
+    )
 
 
 def reads(function):
@@ -116,11 +139,16 @@ def reads(function):
 
 def conv_relu(conv):
     """Return a primitive function of the operands of this convolution."""
-    operands = [relax.Var(name, operand.ty) for name, operand in zip(("data", "weight"), conv.args, strict=True)]
+    operands = [
+        relax.Var(name, operand.ty)
+        for name, operand in zip(("data", "weight"), conv.args, strict=True)
+    ]
     builder = relax.BlockBuilder()
     with builder.function("fused", operands, attrs={"Primitive": True}, private=True):
         with builder.dataflow():
-            value = builder.emit(tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args))
+            value = builder.emit(
+                tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)
+            )
             result = builder.emit_output(relax.op.nn.relu(value))
         builder.emit_func_output(result)
     return builder.get()["fused"]
@@ -139,7 +167,10 @@ check("day08.port", port)
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.one, self.two = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.one, self.two = (
+            nn.Conv2d(8, 8, 3, padding=1, bias=False),
+            nn.Conv2d(8, 8, 3, padding=1, bias=False),
+        )
 
     def forward(self, x):
         return torch.relu(self.two(torch.relu(self.one(x))) + x)
@@ -147,18 +178,24 @@ class Block(nn.Module):
 
 residual = relax_module(Block().eval(), torch.randn(1, 8, 8, 8))
 with suppress(Exception):
-    display(diff(residual, port(residual), title="Two calls in one function, the last relu a clip"))
+    display(
+        diff(
+            residual,
+            port(residual),
+            title="Two calls in one function, the last relu a clip",
+        )
+    )
 
 # %% [markdown]
 # ## 2 · Fusing by pattern
 #
-# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and moves what
-# matches into separate functions, whose attribute `Composite` names the pattern. This is how parts of a model are
-# handed to a library that has one kernel for `relu(conv2d(x, w) + b)`. The pattern describes the calls; every other
-# condition goes into a **check**, the fourth part of a pattern: a function of a context that has
+# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and moves each
+# match into a separate function, whose attribute `Composite` names the pattern. In this way parts of a model are passed
+# to a library that has one kernel for `relu(conv2d(x, w) + b)`. The pattern describes the calls; every other condition
+# belongs in a **check**, the fourth part of a pattern: a function of a context that has
 #
-# - `annotated_expr`: name → expression, for the names that you gave to parts of the pattern,
-# - `matched_bindings`: variable → expression, of what would be fused,
+# - `annotated_expr`: name → expression, for the named parts of the pattern,
+# - `matched_bindings`: variable → expression, for the bindings that would be fused,
 # - `var_usages`: variable → the variables whose bindings use it.
 #
 # Without a check, a convolution that has two users is fused all the same, and its function returns a tuple. One option
@@ -167,28 +204,40 @@ with suppress(Exception):
 
 # %%
 def pattern(module: tvm.IRModule) -> tvm.IRModule:
-    """relu(conv2d(x, w) + b) and gelu(matmul(x, w) + b) = one call each of a composite function.
+    """relu(conv2d(x, w) + b) and gelu(matmul(x, w) + b) = one composite function each.
 
     In:  a module of high-level operators.
-    Out: `relax.transform.FuseOpsByPattern` has made a function of each such triple, with the attribute Composite
-         "passlab.conv2d_bias_relu" or "passlab.dense_bias_gelu"; b may be the left or the right operand of add.
-         Constants stay operands.
+    Out: `relax.transform.FuseOpsByPattern` has made a function of each such triple,
+         with the attribute Composite
+         "passlab.conv2d_bias_relu" or "passlab.dense_bias_gelu"; b may be the left or
+         the right operand of add. Constants stay operands.
     Only if all of this holds:
 
-        the values in between    have no other users, and do not leave their dataflow block
-        the product              is float32
-        b                        has a number for each channel; its other dimensions are 1 or not there: (1, C, 1, 1) or
-                                 (C, 1, 1) for a convolution, (N,) or (1, N) for a product of matrices
-        a convolution            has NCHW images (data_layout and out_layout) and OIHW weights (kernel_layout)
-        a product of matrices    has a right operand of two dimensions
+        the values in between  have no other users, and do not leave their dataflow
+                               block
+        the product            is float32
+        b                      has a number for each channel; its other dimensions are
+                               1 or missing: (1, C, 1, 1) or (C, 1, 1) for a
+                               convolution, (N,) or (1, N) for a matrix product
+        a convolution          has NCHW images (data_layout and out_layout) and OIHW
+                               weights (kernel_layout)
+        a matrix product       has a right operand of two dimensions
 
     Example:  lv = conv2d(x, w);  lv1 = add(b, lv);  gv = relu(lv1)
               becomes   gv = fused_relax_nn_conv2d_relax_add_relax_nn_relu(x, w, b)
     """
     ### BEGIN SOLUTION
     patterns = [
-        ("passlab.conv2d_bias_relu", *biased("relax.nn.conv2d", "relax.nn.relu"), fits_conv),
-        ("passlab.dense_bias_gelu", *biased("relax.matmul", "relax.nn.gelu"), fits_dense),
+        (
+            "passlab.conv2d_bias_relu",
+            *biased("relax.nn.conv2d", "relax.nn.relu"),
+            fits_conv,
+        ),
+        (
+            "passlab.dense_bias_gelu",
+            *biased("relax.matmul", "relax.nn.gelu"),
+            fits_dense,
+        ),
     ]
     return relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
 
@@ -197,12 +246,19 @@ def biased(product, activation):
     """Return the pattern activation(product + bias) and the names of its parts."""
     is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
     value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
-    return is_op(activation)(is_op("relax.add")(value, bias)), {"product": value, "bias": bias}
+    return is_op(activation)(is_op("relax.add")(value, bias)), {
+        "product": value,
+        "bias": bias,
+    }
 
 
 def fits_conv(context):
     attrs = context.annotated_expr["product"].attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == (
+        "NCHW",
+        "OIHW",
+        "NCHW",
+    )
     return layouts and hidden(context) and per_channel(context, 1)
 
 
@@ -212,21 +268,30 @@ def fits_dense(context):
 
 
 def hidden(context):
-    """Return whether every value but the last is used once and not outside the block."""
+    """Return whether every value but the last is used once, inside the block."""
     return all(
         value.same_as(context.matched_expr)
-        or (isinstance(variable, relax.DataflowVar) and len(context.var_usages[variable]) == 1)
+        or (
+            isinstance(variable, relax.DataflowVar)
+            and len(context.var_usages[variable]) == 1
+        )
         for variable, value in context.matched_bindings.items()
     )
 
 
 def per_channel(context, channel):
-    product, bias = context.annotated_expr["product"].ty, context.annotated_expr["bias"].ty
+    product, bias = (
+        context.annotated_expr["product"].ty,
+        context.annotated_expr["bias"].ty,
+    )
     wanted = [1] * len(product.shape)
     wanted[channel] = int(product.shape[channel])
     there = [int(size) for size in bias.shape]
     # As in broadcasting, missing dimensions are in front and have size 1.
-    return str(product.dtype) == "float32" and [1] * (len(wanted) - len(there)) + there == wanted
+    return (
+        str(product.dtype) == "float32"
+        and [1] * (len(wanted) - len(there)) + there == wanted
+    )
     ### END SOLUTION
 
 
@@ -239,24 +304,29 @@ check("day08.pattern", pattern)
 # the pattern of an addition matches either way round:
 
 # %%
-layer = relax_module(nn.Sequential(nn.Linear(16, 32), nn.GELU()).eval(), torch.randn(4, 16))
+layer = relax_module(
+    nn.Sequential(nn.Linear(16, 32), nn.GELU()).eval(), torch.randn(4, 16)
+)
 with suppress(Exception):
     display(draw(pattern(layer), title="One composite function"))
 
 # %% [markdown]
 # ## 3 · A fusion policy · stretch
 #
-# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing`
-# makes kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result;
-# everything else in the group is computed in place, as often as it is used there. So a value can be in several groups
-# (and is computed again in each), and a value that another kernel uses must be the result of one.
+# TVM's own rule for fusing is fixed: patterns and post-dominators. What if you choose the groups?
+# `passlab.relax.fusing` makes a kernel of any group that you name, and merges its loops. A kernel computes **one**
+# value, its result; everything else in the group is computed in place, as often as it is used there. So a value can be
+# in several groups (and is computed again in each), and a value that another kernel uses must be the result of one.
 #
 # Fusing everything is not the best choice, nor is fusing nothing. The costs are fixed: 2 µs per kernel, 1 µs per 20
 # kilobytes that kernels read and write, 1 µs per 12,000 steps. An addition takes one step; exp and the like take 30
 # more; an iteration of a reduction takes 3.
 
 # %%
-x, w = relax.Var("x", relax.TensorType((64, 64), "float32")), relax.Var("w", relax.TensorType((64, 64), "float32"))
+x, w = (
+    relax.Var("x", relax.TensorType((64, 64), "float32")),
+    relax.Var("w", relax.TensorType((64, 64), "float32")),
+)
 builder = relax.BlockBuilder()
 with builder.function("main", [x, w]):
     with builder.dataflow():
@@ -267,28 +337,32 @@ with builder.function("main", [x, w]):
 example = prepare(builder.get())
 for operation in program(example).ops.values():
     print(
-        f"{operation.name:<4} {operation.kernel:<9} reads {', '.join(operation.reads):<8} {operation.steps:g} steps each"
+        f"{operation.name:<4} {operation.kernel:<9} reads "
+        f"{', '.join(operation.reads):<8} {operation.steps:g} steps each"
     )
 for groups in ([], [("lv", "lv1", "gv")], [("lv1", "gv")]):
     print(groups, price(example, groups), sep="  ")
 print(illegal(example, [("lv", "gv")]))
 
 # %% [markdown]
-# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` tells
-# why groups are not possible, `price` what they cost. Both accept the result of `program(module)` in place of the
-# module, which is faster if you call them often.
+# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` tells why
+# groups are not possible, and `price` their cost. Both accept the result of `program(module)` in place of the module,
+# which is faster if you call them often.
 
 
 # %%
 def policy(module: tvm.IRModule) -> list[tuple[str, ...]]:
     """Choose the groups that cost little.
 
-    In:  a prepared module: one dataflow block in main, of calls of TensorIR functions (there can be thirty).
-    Out: groups of names of operations; an operation in no group is a kernel by itself. They are legal, the module fused
-         so computes what it did, they cost less than fusing nothing and than fusing everything where either can be
-         beaten, and at most 5 % more than the cheapest groups that are known.
+    In:  a prepared module: one dataflow block in main, of calls of TensorIR functions
+         (there can be thirty).
+    Out: groups of names of operations; an operation in no group is a kernel by itself.
+         They are legal, the module fused so computes what it did, they cost less than
+         fusing nothing and than fusing everything where either can be beaten, and at
+         most 5 % more than the cheapest groups that are known.
 
-    Example:  for the module above [("lv1", "gv")]; for x → multiply → add → relu one group of all three.
+    Example:  for the module above [("lv1", "gv")]; for x → multiply → add → relu one
+              group of all three.
     """
     ### BEGIN SOLUTION
     there = program(module)
@@ -307,12 +381,14 @@ def cost_of(there, groups):
 
 
 def around(there, kept):
-    """Return a group for each kept value: the value, and everything it needs that is not kept."""
+    """Return a group for each kept value: it, and all it needs that is not kept."""
     groups = []
     for result in kept:
         group = [result]
         for name in reversed(there.ops):
-            if name not in kept and any(name in there.ops[member].reads for member in group):
+            if name not in kept and any(
+                name in there.ops[member].reads for member in group
+            ):
                 group.append(name)
         groups.append(tuple(group))
     return groups
@@ -324,8 +400,8 @@ check("day08.policy", policy)
 
 
 # %% [markdown]
-# A price is a model. Does the clock agree? Three policies on the models of the check (milliseconds of one run, and what
-# was priced):
+# A price is a prediction. Is it right? Three policies on the models of the check (milliseconds of one run, and the
+# price):
 
 # %%
 with suppress(NotImplementedError):
@@ -333,16 +409,22 @@ with suppress(NotImplementedError):
         (module,) = case.build()
         line = f"{case.name:<30}"
         for choose in (nothing, everything, policy):
-            built = builds.run_module(fuse(module, choose(module)), random_inputs(module), pipeline="none", repeats=20)
-            line += f"{min(built.times) * 1e3:9.3f} ({price(module, choose(module)).microseconds / 1e3:7.3f})"
+            built = builds.run_module(
+                fuse(module, choose(module)),
+                random_inputs(module),
+                pipeline="none",
+                repeats=20,
+            )
+            milliseconds = price(module, choose(module)).microseconds / 1e3
+            line += f"{min(built.times) * 1e3:9.3f} ({milliseconds:7.3f})"
         print(line)
 
 # %% [markdown]
 # ## 4 · A matmul and its schedule
 #
-# What to compute is a tensor expression, how is a schedule: loops are split, reordered, made vectors, spread over
-# cores, and none of it changes what is computed, up to rounding. The textbook's three loops are the baseline; torch's
-# matmul is the result of years of work.
+# A tensor expression says what to compute, a schedule how: it splits, reorders and vectorizes loops and spreads them
+# over cores, without changing the result, up to rounding. The textbook's three loops are the baseline; torch's matmul
+# is the result of years of work.
 
 
 # %%
@@ -350,17 +432,21 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     """C[i, j] = Σ A[i, r] · B[r, j], and fast.
 
     In:  sizes. A is n × k, B is k × m, C is n × m, all float32.
-    Out: a module with one PrimFunc of the parameters A, B, C in this order (`schedule.mod`). It is right for all sizes,
-         odd ones and 1 among them, and calls nothing from outside. For sizes around 300 that are multiples of 64 it
-         is, on one thread, at least 8 times as fast as the naive nest. It is also 1.4 times as fast as its loops in the
-         order i, r, j; or it keeps the sums in registers, and loads or stores at most half a number for each product.
-         No vector has more than 64 numbers.
+    Out: a module with one PrimFunc of the parameters A, B, C in this order
+         (`schedule.mod`). It is right for all sizes, odd ones and 1 among them, and
+         calls nothing from outside. For sizes around 300 that are multiples of 64 it
+         is, on one thread, at least 8 times as fast as the naive nest. It is also 1.4
+         times as fast as its loops in the order i, r, j; or it keeps the sums in
+         registers, and loads or stores at most half a number for each product. No
+         vector has more than 64 numbers.
     Time: 10 s of computing for each test case.
-    Not to be called: passlab.relax.pipelines.cpu_schedule, passlab.kernels.schedule.on_cpu,
-         passlab.exercises.day08.tuner.scheduled.
+    Not to be called: passlab.relax.pipelines.cpu_schedule,
+         passlab.kernels.schedule.on_cpu, passlab.exercises.day08.tuner.scheduled.
 
-    Example:  schedule = tvm.s_tir.Schedule(tvm.te.create_prim_func([a, b, c]));  block = schedule.get_sblock("C")
-              i, j, r = schedule.get_loops(block);  schedule.parallel(i);  return schedule.mod     (a first step)
+    Example:  schedule = tvm.s_tir.Schedule(tvm.te.create_prim_func([a, b, c]));
+              block = schedule.get_sblock("C")
+              i, j, r = schedule.get_loops(block);  schedule.parallel(i);
+              return schedule.mod     (a first step)
     """
     ### BEGIN SOLUTION
     te = tvm.te
@@ -374,7 +460,8 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     i, j, r = schedule.get_loops(block)
     rows, row = schedule.split(i, [None, 8])
     columns, column = schedule.split(j, [None, 32])
-    # r outside of the tile: a step of r loads 8 numbers of A and 32 of B for 256 products.
+    # r outside of the tile: a step of r loads 8 numbers of A and 32 of B for 256
+    # products.
     schedule.reorder(columns, rows, r, row, column)
     tile = schedule.fuse(columns, rows)
     schedule.reverse_compute_at(local, tile)
@@ -405,21 +492,29 @@ for index, seconds in sorted(histories[0], key=lambda trial: trial[1])[::5]:
 
 
 # %%
-def choose(candidates: list[dict], history: list[tuple[int, float]], k: int) -> list[int]:
+def choose(
+    candidates: list[dict], history: list[tuple[int, float]], k: int
+) -> list[int]:
     """The k candidates to measure next.
 
-    In:  all candidates, as dictionaries of numbers and words; what was measured, as (index, seconds), drawn at random; k.
-    Out: k different indices that were not measured. Twenty random starts are tried on each machine, and what counts is
-         the best of measured and chosen, on average: it goes at least half the way from what random search finds with as
-         many measurements to the best there is, and comes within 20 % of that.
+    In:  all candidates, as dictionaries of numbers and words; what was measured, as
+         (index, seconds), drawn at random; k.
+    Out: k different indices that were not measured. Twenty random starts are tried on
+         each machine, and what counts is the best of measured and chosen, on average:
+         it goes at least half the way from what random search finds with as many
+         measurements to the best there is, and comes within 20 % of that.
 
-    Machines differ: on one the best tile is 8 × 32, on another the vectors are short. Only the history knows.
+    Machines differ: on one the best tile is 8 × 32, on another the vectors are short.
+         Only the history knows.
     """
     ### BEGIN SOLUTION
     points = np.array([features(candidate) for candidate in candidates], float)
     seen = [index for index, _ in history]
-    # The effects of choices multiply, so their logarithms add: a linear model of log(seconds).
-    weights = np.linalg.lstsq(points[seen], np.log([seconds for _, seconds in history]))[0]
+    # The effects of choices multiply, so their logarithms add: a linear model of
+    # log(seconds).
+    weights = np.linalg.lstsq(
+        points[seen], np.log([seconds for _, seconds in history])
+    )[0]
     order = [int(index) for index in np.argsort(points @ weights)]
     return [index for index in order if index not in seen][:k]
 
@@ -438,27 +533,29 @@ check("day08.tuner", choose)
 # %% [markdown]
 # ## 6 · A whole pipeline · stretch
 #
-# From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's
-# default pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for
-# yours.
+# From a torch model to production kernels: rewrite the operators, fuse them, and schedule their loops. TVM's default
+# pipeline does the first two and never changes a loop. `passlab.relax.pipelines` has its steps, and places for yours.
 
 
 # %%
 def optimize(module: tvm.IRModule) -> tvm.IRModule:
     """The same function in fewer and faster kernels.
 
-    In:  a Relax module of operators, its weights bound: a convolutional network (ResNet-18, say) or a transformer block.
-    Out: a module whose main calls kernels (call_tir), fused and scheduled for this machine's CPU; only lowering is left
-         to do. It computes what the torch model does. It has fewer kernels than after TVM's default pipeline where batch
-         norms can be fused, and more nowhere; and on one thread it runs at least 4 times as fast, both built for `host()`
-         in the same run.
+    In:  a Relax module of operators, its weights bound: a convolutional network
+         (ResNet-18, say) or a transformer block.
+    Out: a module whose main calls kernels (call_tir), fused and scheduled for this
+         machine's CPU; only lowering is left to do. It computes what the torch model
+         does. It has fewer kernels than after TVM's default pipeline where batch norms
+         can be fused, and more nowhere; and on one thread it runs at least 4 times as
+         fast, both built for `host()` in the same run.
     Time: 60 s of computing for each test case.
 
     Example:  `kernels()(module)` is what TVM does by itself.
     """
     ### BEGIN SOLUTION
     step = relax.transform
-    # Batch norms become arithmetic, which fuses. With channels last, neighbours in memory are neighbours in a vector.
+    # Batch norms become arithmetic, which fuses. With channels last, neighbours in
+    # memory are neighbours in a vector.
     before = [
         step.DecomposeOpsForInference(),
         step.CanonicalizeBindings(),

@@ -42,7 +42,13 @@ from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Block, Dialect, Region
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+)
 from xdsl.parser import Parser
 from xdsl.pattern_rewriter import RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -82,22 +88,33 @@ progress("day09")
 def nest(module: ModuleOp) -> str:
     """The loop nest of a linalg.generic.
 
-    In:  a module of one function with one `linalg.generic` on numbers and tensors of known shapes.
-    Out: the text of its loops. An iteration reads what the body uses, does each of its operations once, and then
-         writes the outs.
+    In:  a module of one function with one `linalg.generic` on numbers and tensors of
+         known shapes.
+    Out: the text of its loops. An iteration reads what the body uses, does each of its
+         operations once, and then writes the outs.
     Stays: what the body does not use is not read.
 
-    Example:  a copy of a vector of 5 gives "for d0 in prange(5):\\n    out0[d0] = in0[d0]".
+    Example:  a copy of a vector of 5 gives
+              "for d0 in prange(5):\\n    out0[d0] = in0[d0]".
     """
     ### BEGIN SOLUTION
     (op,) = (op for op in module.walk() if isinstance(op, GenericOp))
     places, sizes = [], {}
-    names = [f"in{i}" for i in range(len(op.inputs))] + [f"out{i}" for i in range(len(op.outputs))]
-    for name, operand, attr in zip(names, op.operands, op.indexing_maps.data, strict=True):
-        index = ", ".join(str(expr) for expr in attr.data.results).replace("floordiv", "//").replace("mod", "%")
+    names = [f"in{i}" for i in range(len(op.inputs))] + [
+        f"out{i}" for i in range(len(op.outputs))
+    ]
+    for name, operand, attr in zip(
+        names, op.operands, op.indexing_maps.data, strict=True
+    ):
+        index = (
+            ", ".join(str(expr) for expr in attr.data.results)
+            .replace("floordiv", "//")
+            .replace("mod", "%")
+        )
         places.append(f"{name}[{index or '()'}]")
         for d, expr in enumerate(attr.data.results):
-            # Only a dimension that is an index by itself has the size of what it indexes.
+            # Only a dimension that is an index by itself has the size of what it
+            # indexes.
             if isinstance(expr, AffineDimExpr):
                 sizes[expr.position] = operand.type.get_shape()[d]
     lines = []
@@ -106,13 +123,18 @@ def nest(module: ModuleOp) -> str:
         lines.append(f"{'    ' * d}for d{d} in {loop}({sizes[d]}):")
     inside, values = "    " * len(lines), {}
     for place, argument in zip(places, op.body.block.args, strict=True):
-        if argument.uses:  # All is read before anything is written: a body may exchange two outs.
+        if (
+            argument.uses
+        ):  # All is read before anything is written: a body may exchange two outs.
             values[argument] = f"a{argument.index}"
             lines.append(f"{inside}{values[argument]} = {place}")
     *body, result = op.body.block.ops
     for k, inner in enumerate(body):
         values[inner.results[0]] = f"v{k}"
-        lines.append(f"{inside}v{k} = {expression(inner, *(values[operand] for operand in inner.operands))}")
+        lines.append(
+            f"{inside}v{k} = "
+            f"{expression(inner, *(values[operand] for operand in inner.operands))}"
+        )
     for place, value in zip(places[len(op.inputs) :], result.operands, strict=True):
         lines.append(f"{inside}{place} = {values[value]}")
     return "\n".join(lines)
@@ -173,8 +195,8 @@ except Endless as error:
 def patterns() -> list[RewritePattern]:
     """Patterns for the laws of the table.
 
-    Out: instances of RewritePattern, which end on each module. Where both (x ∘ c) ∘ d and x · 2 match, few operations
-         are left: (x · 3) · 2 = x · 6.
+    Out: instances of RewritePattern, which end on each module. Where both (x ∘ c) ∘ d
+         and x · 2 match, few operations are left: (x · 3) · 2 = x · 6.
     Stays: what a law does not allow.
 
     Example:  0 + x = x + 0 = x, by two rewrites
@@ -190,7 +212,11 @@ class ConstantRight(RewritePattern):
     """c ∘ x = x ∘ c, if x is not a constant, too."""
 
     def match_and_rewrite(self, op, rewriter):
-        if op.name in ADD + MULTIPLY and number(op.lhs) is not None and number(op.rhs) is None:
+        if (
+            op.name in ADD + MULTIPLY
+            and number(op.lhs) is not None
+            and number(op.rhs) is None
+        ):
             rewriter.replace(op, again(op, op.rhs, op.lhs, flags(op)))
 
 
@@ -198,7 +224,8 @@ class Neutral(RewritePattern):
     """x + 0 = x and x · 1 = x"""
 
     def match_and_rewrite(self, op, rewriter):
-        zero = op.name in ADD and number(op.rhs) == 0  # true for -0.0, too, so ask for the sign
+        # True for -0.0, too, so ask for the sign
+        zero = op.name in ADD and number(op.rhs) == 0
         if op.name == "arith.addf" and zero:
             zero = math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)
         if zero or (op.name in MULTIPLY and number(op.rhs) == 1):
@@ -221,12 +248,24 @@ class Merge(RewritePattern):
     benefit = 2
 
     def match_and_rewrite(self, op, rewriter):
-        if op.name not in ADD + MULTIPLY or getattr(op.lhs.owner, "name", "") != op.name:
+        if (
+            op.name not in ADD + MULTIPLY
+            or getattr(op.lhs.owner, "name", "") != op.name
+        ):
             return
         inner = op.lhs.owner
-        # c ∘ d may overflow where the two steps do not, so promises about overflow end here.
-        c, d, both = number(inner.rhs), number(op.rhs), flags(inner) & flags(op) - {"nsw", "nuw"}
-        if c is not None and d is not None and ("reassoc" in both or isinstance(c, int)):
+        # c ∘ d may overflow where the two steps do not, so promises about overflow end
+        # here.
+        c, d, both = (
+            number(inner.rhs),
+            number(op.rhs),
+            flags(inner) & flags(op) - {"nsw", "nuw"},
+        )
+        if (
+            c is not None
+            and d is not None
+            and ("reassoc" in both or isinstance(c, int))
+        ):
             merged = constant(c + d if op.name in ADD else c * d, op.rhs.type)
             rewriter.replace(op, [merged, again(op, inner.lhs, merged.result, both)])
 
@@ -236,7 +275,11 @@ class Double(RewritePattern):
 
     def match_and_rewrite(self, op, rewriter):
         if op.name in MULTIPLY and number(op.rhs) == 2:
-            add = arith.AddiOp(op.lhs, op.lhs) if op.name == "arith.muli" else arith.AddfOp(op.lhs, op.lhs, op.fastmath)
+            add = (
+                arith.AddiOp(op.lhs, op.lhs)
+                if op.name == "arith.muli"
+                else arith.AddfOp(op.lhs, op.lhs, op.fastmath)
+            )
             rewriter.replace(op, add)
 
     ### END SOLUTION
@@ -268,12 +311,15 @@ check("day09.patterns", patterns)
 def fusion(module: ModuleOp) -> ModuleOp:
     """Fuse producers into their consumers, until no rule of the table applies.
 
-    In:  a module of linalg.generics on tensors, each with one result, without linalg.index.
-    Out: the module, with as many linalg.generics as MLIR's linalg-fuse-elementwise-ops leaves.
+    In:  a module of linalg.generics on tensors, each with one result, without
+         linalg.index.
+    Out: the module, with as many linalg.generics as MLIR's linalg-fuse-elementwise-ops
+         leaves.
     Stays: what the table leaves. Nothing is computed in two places.
-    Not to be called: passlab.mlir.fusing.fuse, passlab.mlir.modules.pipeline, passlab.mlir.modules.passes.
+    Not to be called: passlab.mlir.modules.pipeline, passlab.mlir.modules.passes.
 
-    Example:  b(i, j) = exp(a(j, i)) after a(i, j) = x(i, j) + y(i) is b(i, j) = exp(x(j, i) + y(j)).
+    Example:  b(i, j) = exp(a(j, i)) after a(i, j) = x(i, j) + y(i) is
+              b(i, j) = exp(x(j, i) + y(j)).
     """
     ### BEGIN SOLUTION
     for op in list(module.walk()):
@@ -285,31 +331,54 @@ def fusion(module: ModuleOp) -> ModuleOp:
 
 
 def fusible(op):
-    """Return the number of an input whose producer can be fused into the operation, or None."""
+    """Return the number of an input whose producer can be fused, or None."""
     maps = [attr.data for attr in op.indexing_maps.data]
     for which, value in enumerate(op.inputs):
         producer = value.owner
-        if isinstance(producer, GenericOp) and value.has_one_use() and not producer.body.block.args[-1].uses:
+        if (
+            isinstance(producer, GenericOp)
+            and value.has_one_use()
+            and not producer.body.block.args[-1].uses
+        ):
             *_, out = producer.indexing_maps.data
             # A permutation names all loops, so none is a reduction.
-            if out.data.is_projected_permutation() and len(out.data.results) == out.data.num_dims:
-                # Loops get their bounds from the maps: each must still be an index by itself in one that is left.
-                left = [*maps[:which], *maps[which + 1 :], *composed(producer, maps[which])]
-                known = {expr.position for amap in left for expr in amap.results if isinstance(expr, AffineDimExpr)}
+            if (
+                out.data.is_projected_permutation()
+                and len(out.data.results) == out.data.num_dims
+            ):
+                # Loops get their bounds from the maps: each must still be an index by
+                # itself in one that is left.
+                left = [
+                    *maps[:which],
+                    *maps[which + 1 :],
+                    *composed(producer, maps[which]),
+                ]
+                known = {
+                    expr.position
+                    for amap in left
+                    for expr in amap.results
+                    if isinstance(expr, AffineDimExpr)
+                }
                 if len(known) == maps[0].num_dims:
                     return which
     return None
 
 
 def composed(producer, read):
-    """Return the maps of a producer's inputs, in the loops of a consumer that reads its result through a map."""
+    """Return the maps of a producer's inputs, in the loops of its consumer.
+
+    The consumer reads the result through a map.
+    """
     *maps, out = (attr.data for attr in producer.indexing_maps.data)
     turned = out.inverse_permutation().compose(read)
     return [amap.compose(turned) for amap in maps]
 
 
 def rebuilt(op, which=None):
-    """Replace an operation by one without equal inputs, with the producer of input `which` fused into it."""
+    """Replace an operation by one into which the producer of input `which` is fused.
+
+    The new one has no equal inputs.
+    """
     inputs, block, values = {}, Block(), {}
 
     def read(value, amap, argument):
@@ -324,7 +393,9 @@ def rebuilt(op, which=None):
     if which is not None:
         producer = op.inputs[which].owner
         theirs = composed(producer, op.indexing_maps.data[which].data)
-        for value, amap, argument in zip(producer.inputs, theirs, producer.body.block.args[:-1], strict=True):
+        for value, amap, argument in zip(
+            producer.inputs, theirs, producer.body.block.args[:-1], strict=True
+        ):
             read(value, amap, argument)
         *body, result = producer.body.block.ops
         for inner in body:
@@ -335,7 +406,14 @@ def rebuilt(op, which=None):
         block.add_op(inner.clone(values))
     maps = [AffineMapAttr(amap) for _, amap in inputs] + [op.indexing_maps.data[-1]]
     values_read = [value for value, _ in inputs]
-    made = GenericOp(values_read, op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
+    made = GenericOp(
+        values_read,
+        op.outputs,
+        Region(block),
+        maps,
+        op.iterator_types.data,
+        op.result_types,
+    )
     Rewriter.replace_op(op, made)
     if which is not None:
         producer.detach()
@@ -359,22 +437,34 @@ check("day09.fusion", fusion)
 
 
 # %%
-def pipeline(module: ModuleOp, names: list[str], goal: dict[str, int]) -> list[tuple[str, dict[str, int]]] | None:
+def pipeline(
+    module: ModuleOp, names: list[str], goal: dict[str, int]
+) -> list[tuple[str, dict[str, int]]] | None:
     """The shortest pipeline to a goal.
 
-    In:  a module; the passes to choose from, as `mlir.pipeline(module, name)` runs them: it returns a new module; and
-         a goal: dialect, or name of an operation → how many there may be in the end, in all regions.
-    Out: the steps in order: the pass, and by how much it changed the number of operations of each name, without those
-         that did not change. None if no order reaches the goal.
+    In:  a module; the passes to choose from, as `mlir.pipeline(module, name)` runs
+         them: it returns a new module; and a goal: dialect, or name of an operation →
+         how many there may be in the end, in all regions.
+    Out: the steps in order: the pass, and by how much it changed the number of
+         operations of each name, without those that did not change. None if no order
+         reaches the goal.
 
-    Example:  [("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield": -1, "tensor.empty": -1})]
+    Example:  [("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield":
+              -1, "tensor.empty": -1})]
     """
     ### BEGIN SOLUTION
     waiting, seen = [(module, [])], {mlir.text(module)}
-    for here, steps in waiting:  # it grows while it is read: breadth first, so the first hit is a shortest one
+    for (
+        here,
+        steps,
+    ) in (
+        waiting
+    ):  # it grows while it is read: breadth first, so the first hit is a shortest one
         names_here = Counter(op.name for op in here.walk())
         dialects = Counter(op.name.split(".")[0] for op in here.walk())
-        if all(names_here[kind] + dialects[kind] <= most for kind, most in goal.items()):
+        if all(
+            names_here[kind] + dialects[kind] <= most for kind, most in goal.items()
+        ):
             return steps
         for name in names:
             try:
@@ -385,7 +475,9 @@ def pipeline(module: ModuleOp, names: list[str], goal: dict[str, int]) -> list[t
                 seen.add(mlir.text(after))
                 change = Counter(op.name for op in after.walk())
                 change.subtract(names_here)
-                waiting.append((after, [*steps, (name, {op: n for op, n in change.items() if n})]))
+                waiting.append(
+                    (after, [*steps, (name, {op: n for op, n in change.items() if n})])
+                )
     return None
     ### END SOLUTION
 
@@ -424,26 +516,40 @@ check("day09.pipeline", pipeline)
 def reuse(module: ModuleOp) -> dict[str, int]:
     """A slot for each buffer.
 
-    In:  a module with one function, whose operations are `memref.alloc`, those of the table, `scf.for`, `func.return`,
-         constants, and linalg's and `memref.copy`. All sizes are known, everything is touched, and no loop passes on a
-         buffer that it has allocated itself.
-    Out: for each `memref.alloc` the number of its slot, an int from 0 on. The key is the name of the result without %:
+    In:  a module with one function, whose operations are `memref.alloc`, those of the
+         table, `scf.for`, `func.return`, constants, and linalg's and `memref.copy`. All
+         sizes are known, everything is touched, and no loop passes on a buffer that it
+         has allocated itself.
+    Out: for each `memref.alloc` the number of its slot, an int from 0 on. The key is
+         the name of the result without %:
          `alloc.memref.name_hint`.
-    Not to be called: passlab.exercises.day09.reuse.lives, passlab.exercises.day09.reuse.may_be.
+    Not to be called: passlab.exercises.day09.reuse.lives,
+         passlab.exercises.day09.reuse.may_be.
 
-    Example:  %a = memref.alloc(); linalg.copy ins(%x) outs(%a); %b = memref.alloc(); linalg.copy ins(%a) outs(%b);
-              %c = memref.alloc(); linalg.copy ins(%b) outs(%c): {"a": 0, "b": 1, "c": 0}
+    Example:  %a = memref.alloc(); linalg.copy ins(%x) outs(%a); %b = memref.alloc();
+              linalg.copy ins(%a) outs(%b);
+              %c = memref.alloc(); linalg.copy ins(%b) outs(%c): {"a": 0, "b": 1, "c":
+              0}
     """
     ### BEGIN SOLUTION
     may_be = names(module)
     number = {op: n for n, op in enumerate(module.walk())}
     live = {}
     for op in module.walk():
-        if op.name in ("memref.subview", "memref.cast", "arith.select", "scf.for", "scf.yield"):
+        if op.name in (
+            "memref.subview",
+            "memref.cast",
+            "arith.select",
+            "scf.for",
+            "scf.yield",
+        ):
             continue  # these make names, and touch nothing
-        for buffer in {one for operand in op.operands for one in may_be.get(operand, ())}:
+        for buffer in {
+            one for operand in op.operands for one in may_be.get(operand, ())
+        }:
             at = op
-            # In a loop that runs several times, a use anywhere is a use from its begin to its end.
+            # In a loop that runs several times, a use anywhere is a use from its begin
+            # to its end.
             while at.parent_block() is not buffer.parent_block():
                 at = at.parent_op()
             first, last = number[at], max(number[inner] for inner in at.walk())
@@ -452,7 +558,10 @@ def reuse(module: ModuleOp) -> dict[str, int]:
 
     slot, width, busy_until = {}, [], []
     for buffer, (start, end) in sorted(live.items(), key=lambda one: one[1][0]):
-        size = math.prod(buffer.memref.type.get_shape()) * buffer.memref.type.element_type.size
+        size = (
+            math.prod(buffer.memref.type.get_shape())
+            * buffer.memref.type.element_type.size
+        )
         free = [n for n, until in enumerate(busy_until) if until < start]
         if not free:
             free = [len(width)]
@@ -476,9 +585,14 @@ def names(module):
         elif isinstance(op, scf.ForOp):
             after = op.body.block.last_op.operands
             for value in (op.body.block.args[1:], op.results):
-                pairs += [*zip(value, op.iter_args, strict=True), *zip(value, after, strict=True)]
+                pairs += [
+                    *zip(value, op.iter_args, strict=True),
+                    *zip(value, after, strict=True),
+                ]
     before = None
-    while before != (before := sum(map(len, found.values()))):  # around a loop, names take several rounds
+    while before != (
+        before := sum(map(len, found.values()))
+    ):  # around a loop, names take several rounds
         for value, other in pairs:
             found[value] = found.get(value, set()) | found.get(other, set())
     return found
@@ -518,23 +632,29 @@ check("day09.reuse", reuse)
 def loops(module: ModuleOp) -> ModuleOp:
     """The module with loops in place of its structured operations.
 
-    In:  a module with functions on memrefs. Maps are built from dimensions and numbers with +, *, floordiv and mod;
+    In:  a module with functions on memrefs. Maps are built from dimensions and numbers
+         with +, *, floordiv and mod;
          `affine.apply` computes such a thing, and loops need not be lowered further.
-    Out: the module, which you may change. No operation of linalg is left, everything else stays, and nothing is wasted:
-         no new buffer, at most one loop for each dimension, one load for each argument that is used, one store for each
-         output.
+    Out: the module, which you may change. No operation of linalg is left, everything
+         else stays, and nothing is wasted: no new buffer, at most one loop for each
+         dimension, one load for each argument that is used, one store for each output.
     Not to be called: passlab.mlir.pipeline, passlab.mlir.passes,
     xdsl.transforms.convert_linalg_to_loops.ConvertLinalgToLoopsPass.apply,
     xdsl.transforms.loop_nest_lowering_utils.rewrite_linalg_structured_to_loops.
 
-    Example:  linalg.fill ins(%z : f32) outs(%b : memref<4xf32>) becomes
-              scf.for %i = %c0 to %c4 step %c1 { memref.store %z, %b[%i] : memref<4xf32> }
+    Example:  linalg.fill ins(%z : f32) outs(%b : memref<4xf32>)
+    becomes   scf.for %i = %c0 to %c4 step %c1 {
+                memref.store %z, %b[%i] : memref<4xf32>
+              }
     """
     ### BEGIN SOLUTION
     for op in [op for op in module.walk() if isinstance(op, LinalgStructuredOperation)]:
         maps = [attribute.data for attribute in op.get_indexing_maps()]
         build = Builder(InsertPoint.before(op))
-        zero, one = (build.insert(arith.ConstantOp.from_int_and_width(n, IndexType())) for n in (0, 1))
+        zero, one = (
+            build.insert(arith.ConstantOp.from_int_and_width(n, IndexType()))
+            for n in (0, 1)
+        )
         ends = [size(build, op, maps, dim) for dim in range(maps[0].num_dims)]
         turn = []
         for end in ends:
@@ -543,19 +663,32 @@ def loops(module: ModuleOp) -> ModuleOp:
             build = Builder(InsertPoint.before(body.last_op))
             turn.append(body.args[0])
 
-        # Everything is read before anything is written, as in the body that this replaces.
+        # Everything is read before anything is written, as in the body that this
+        # replaces.
         means = {}
-        for argument, operand, map in zip(op.body.block.args, op.operands, maps, strict=True):
+        for argument, operand, map in zip(
+            op.body.block.args, op.operands, maps, strict=True
+        ):
             if argument.uses:
                 is_buffer = isinstance(operand.type, MemRefType)
-                load = build.insert(memref.LoadOp.get(operand, at(build, map, turn))).res if is_buffer else operand
+                load = (
+                    build.insert(memref.LoadOp.get(operand, at(build, map, turn))).res
+                    if is_buffer
+                    else operand
+                )
                 means[argument] = load
         for inner in op.body.block.ops:
             if isinstance(inner, IndexOp):
                 means[inner.result] = turn[inner.dim.value.data]
             elif isinstance(inner, YieldOp):
-                for value, output, map in zip(inner.operands, op.outputs, maps[len(op.inputs) :], strict=True):
-                    build.insert(memref.StoreOp.get(means.get(value, value), output, at(build, map, turn)))
+                for value, output, map in zip(
+                    inner.operands, op.outputs, maps[len(op.inputs) :], strict=True
+                ):
+                    build.insert(
+                        memref.StoreOp.get(
+                            means.get(value, value), output, at(build, map, turn)
+                        )
+                    )
             else:
                 build.insert(inner.clone(means))
         op.detach()
@@ -569,8 +702,16 @@ def size(build, op, maps, dim):
         for place, result in enumerate(map.results):
             if result == AffineDimExpr(dim):
                 known = operand.type.get_shape()[place]
-                number = build.insert(arith.ConstantOp.from_int_and_width(known if known >= 0 else place, IndexType()))
-                return number if known >= 0 else build.insert(memref.DimOp(operand, number))
+                number = build.insert(
+                    arith.ConstantOp.from_int_and_width(
+                        known if known >= 0 else place, IndexType()
+                    )
+                )
+                return (
+                    number
+                    if known >= 0
+                    else build.insert(memref.DimOp(operand, number))
+                )
 
 
 def at(build, map, turn):
@@ -615,11 +756,13 @@ check("day09.loops", loops)
 def dialect(text: str) -> ModuleOp | str:
     """A program of nn, lowered; or why it is not valid.
 
-    In:  text that every MLIR parser reads: a function @main of operations of nn, in generic syntax.
+    In:  text that every MLIR parser reads: a function @main of operations of nn, in
+         generic syntax.
     Out: a module without operations of nn: func, linalg, arith, tensor. Or a sentence.
 
     Example:  dialect('''func.func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
-                %y = "nn.sum"(%x) <{axis = 7 : i64}> : (tensor<2x3xf32>) -> tensor<2xf32>
+                %y = "nn.sum"(%x) <{axis = 7 : i64}>
+                    : (tensor<2x3xf32>) -> tensor<2xf32>
                 return %y : tensor<2xf32>
               }''') can be "nn.sum has the axis 7, and x has 2 dimensions."
     """
@@ -633,7 +776,8 @@ def dialect(text: str) -> ModuleOp | str:
         return error.msg
     except VerifyException as error:
         return str(error)
-    # The module is verified as a whole, so a lowering can rely on ranks, sizes and attributes.
+    # The module is verified as a whole, so a lowering can rely on ranks, sizes and
+    # attributes.
     for op in [op for op in module.walk() if op.name in LOWERINGS]:
         build = Builder(InsertPoint.before(op))
         result = LOWERINGS[op.name](build, op)
@@ -646,13 +790,17 @@ def dialect(text: str) -> ModuleOp | str:
 def shape(op, value):
     """Return the sizes of a tensor of f32. Raise VerifyException for other elements."""
     if value.type.element_type != f32:
-        raise VerifyException(f"{op.name}: {value.type} holds {value.type.element_type}, not f32")
+        raise VerifyException(
+            f"{op.name}: {value.type} holds {value.type.element_type}, not f32"
+        )
     return value.type.get_shape()
 
 
 def agree(op, what, one, other):
     if one != other:
-        raise VerifyException(f"{op.name}: {what} should be equal; they are {one} and {other}")
+        raise VerifyException(
+            f"{op.name}: {what} should be equal; they are {one} and {other}"
+        )
 
 
 @irdl_op_definition
@@ -663,9 +811,13 @@ class Dense(IRDLOperation):
 
     def verify_(self):
         sides = [shape(self, value) for value in (self.x, self.w, self.b, self.result)]
-        for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 2, 1, 2), strict=True):
+        for what, side, rank in zip(
+            ("x", "w", "b", "the result"), sides, (2, 2, 1, 2), strict=True
+        ):
             if len(side) != rank:
-                raise VerifyException(f"nn.dense: {what} has {len(side)} dimensions, not {rank}")
+                raise VerifyException(
+                    f"nn.dense: {what} has {len(side)} dimensions, not {rank}"
+                )
         (rows, width), (height, depth), (bias,), (up, across) = sides
         agree(self, "the columns of x and w", width, depth)
         agree(self, "the rows of w and the size of b", height, bias)
@@ -681,9 +833,17 @@ class LeakyRelu(IRDLOperation):
     result = result_def(TensorType)
 
     def verify_(self):
-        agree(self, "the shapes of x and of the result", shape(self, self.x), shape(self, self.result))
+        agree(
+            self,
+            "the shapes of x and of the result",
+            shape(self, self.x),
+            shape(self, self.result),
+        )
         if not 0 <= self.slope.value.data <= 1:
-            raise VerifyException(f"nn.leaky_relu: the slope {self.slope.value.data:g} is not between 0 and 1")
+            raise VerifyException(
+                f"nn.leaky_relu: the slope {self.slope.value.data:g} is not between 0 "
+                "and 1"
+            )
 
 
 @irdl_op_definition
@@ -696,9 +856,16 @@ class Sum(IRDLOperation):
     def verify_(self):
         sides, axis = shape(self, self.x), self.axis.value.data
         if not 0 <= axis < len(sides):
-            raise VerifyException(f"nn.sum has the axis {axis}, and x has {len(sides)} dimensions")
+            raise VerifyException(
+                f"nn.sum has the axis {axis}, and x has {len(sides)} dimensions"
+            )
         left = sides[:axis] + sides[axis + 1 :]
-        agree(self, "the dimensions that are left and those of the result", len(left), len(shape(self, self.result)))
+        agree(
+            self,
+            "the dimensions that are left and those of the result",
+            len(left),
+            len(shape(self, self.result)),
+        )
         for one, other in zip(left, shape(self, self.result), strict=True):
             agree(self, "a size that is left and that of the result", one, other)
 
@@ -707,11 +874,19 @@ NN = Dialect("nn", [Dense, LeakyRelu, Sum])
 
 
 def structured(build, inputs, start, maps, kinds, body):
-    """Insert a linalg.generic that starts with the value `start`; return its result. body(build, arguments): a value."""
+    """Insert a linalg.generic that starts with the value `start`; return its result.
+
+    body(build, arguments) returns a value.
+    """
     block = Block(arg_types=[f32] * (len(inputs) + 1))
     inside = Builder(InsertPoint.at_end(block))
     inside.insert(YieldOp(body(inside, block.args)))
-    maps = [AffineMapAttr(AffineMap(len(kinds), 0, tuple(AffineDimExpr(dim) for dim in dims))) for dims in maps]
+    maps = [
+        AffineMapAttr(
+            AffineMap(len(kinds), 0, tuple(AffineDimExpr(dim) for dim in dims))
+        )
+        for dims in maps
+    ]
     kinds = [IteratorTypeAttr(IteratorType(kind)) for kind in kinds]
     op = GenericOp(inputs, [start], Region(block), maps, kinds, [start.type])
     return build.insert(op).results[0]
@@ -724,13 +899,24 @@ def added(build, arguments):
 def lower_dense(build, op):
     def product(build, arguments):
         x, w, total = arguments
-        return build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result
+        return build.insert(
+            arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))
+        ).result
 
     empty = build.insert(tensor.EmptyOp([], op.result.type)).results[0]
     # the sums start with the bias
-    start = structured(build, [op.b], empty, [[1], [0, 1]], ["parallel"] * 2, lambda _, arguments: arguments[0])
+    start = structured(
+        build,
+        [op.b],
+        empty,
+        [[1], [0, 1]],
+        ["parallel"] * 2,
+        lambda _, arguments: arguments[0],
+    )
     kinds = ["parallel", "parallel", "reduction"]
-    return structured(build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product)
+    return structured(
+        build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product
+    )
 
 
 def lower_leaky(build, op):
@@ -744,7 +930,9 @@ def lower_leaky(build, op):
 
     dims = list(range(len(op.x.type.get_shape())))
     empty = build.insert(tensor.EmptyOp([], op.result.type)).results[0]
-    return structured(build, [op.x], empty, [dims, dims], ["parallel"] * len(dims), leak)
+    return structured(
+        build, [op.x], empty, [dims, dims], ["parallel"] * len(dims), leak
+    )
 
 
 def lower_sum(build, op):
@@ -753,7 +941,9 @@ def lower_sum(build, op):
     empty = build.insert(tensor.EmptyOp([], op.result.type)).results[0]
     start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]
     kinds = ["reduction" if dim == axis else "parallel" for dim in dims]
-    return structured(build, [op.x], start, [dims, [dim for dim in dims if dim != axis]], kinds, added)
+    return structured(
+        build, [op.x], start, [dims, [dim for dim in dims if dim != axis]], kinds, added
+    )
 
 
 LOWERINGS = {"nn.dense": lower_dense, "nn.leaky_relu": lower_leaky, "nn.sum": lower_sum}

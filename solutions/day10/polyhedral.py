@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 10 · The polyhedral model: exercises
 #
-# Seven questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch: harder,
+# Seven questions. The core is questions 1, 2 and 3, about 75 minutes; the rest, about 175 minutes, is stretch: harder,
 # and for extra credit. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -61,7 +61,13 @@ EXAMPLE = {
                         {
                             "loop": "j",
                             "range": ("i", "-1", -1),
-                            "body": [{"statement": "T", "writes": ["C[i, j]"], "reads": ["A[i]", "C[i, j]"]}],
+                            "body": [
+                                {
+                                    "statement": "T",
+                                    "writes": ["C[i, j]"],
+                                    "reads": ["A[i]", "C[i, j]"],
+                                }
+                            ],
                         }
                     ],
                 },
@@ -76,7 +82,9 @@ print(as_python(EXAMPLE))
 
 # %%
 even = isl.UnionSet("[N] -> { S[i] : 0 <= i < N and i % 2 = 0 }")
-both = even.union(isl.UnionSet("[N] -> { T[i, j] : 3 < i < N and i % 2 = 0 and 0 <= j <= i }"))
+both = even.union(
+    isl.UnionSet("[N] -> { T[i, j] : 3 < i < N and i % 2 = 0 and 0 <= j <= i }")
+)
 print(both)
 print(isl.UnionMap("{ S[i] -> A[i] }").intersect_domain(both))
 
@@ -86,30 +94,37 @@ def domains(nest: dict) -> dict:
     """What runs, what it touches, and in which order, for a loop nest.
 
     In:  parameters, and a body: a list of
-         {"loop": name, "range": (start, stop, step), "body": […]}   as Python's range; step is a number, not 0
+         {"loop": name, "range": (start, stop, step), "body": […]}, as Python's range;
+             step is a number, not 0
          {"if": condition, "body": […]}
          {"statement": name, "writes": [cell, …], "reads": [cell, …]}
     Out: a dictionary of
-         "domain":   isl.UnionSet of all instances; each is called as its statement, with the iterators around it from
-                     the outermost to the innermost,
-         "reads", "writes": isl.UnionMap from instances to cells (what they say outside the domain does not matter),
-         "schedule": isl.UnionMap from instances to times, all of one length, so that instances run in the order of
-                     their times. Any numbers will do that say the right order.
+         "domain": isl.UnionSet of all instances; each is called as its statement, with
+             the iterators around it from the outermost to the innermost,
+         "reads", "writes": isl.UnionMap from instances to cells (what they say outside
+             the domain does not matter),
+         "schedule": isl.UnionMap from instances to times, all of one length, so that
+             instances run in the order of their times. Any numbers in the right order
+             will do.
     Not to be called: passlab.polyhedral.parse.parse.
 
     Example:  for the nest above, "domain" is [N] -> { S[i] : 0 <= i < N and i % 2 = 0;
               T[i, j] : 3 < i < N and i % 2 = 0 and 0 <= j <= i },
-              "reads" is [N] -> { S[i] -> B[N - i]; T[i, j] -> A[i]; T[i, j] -> C[i, j] },
+              "reads" is
+              [N] -> { S[i] -> B[N - i]; T[i, j] -> A[i]; T[i, j] -> C[i, j] },
               "schedule" can be { S[i] -> [i, 0, 0]; T[i, j] -> [i, 1, -j] }.
     """
     ### BEGIN SOLUTION
     found = list(statements(nest["body"], [], [], []))
     length = max(len(time) for _, _, _, time in found)
-    parts = {"domain": isl.UnionSet("{ }")} | {name: isl.UnionMap("{ }") for name in ("reads", "writes", "schedule")}
+    parts = {"domain": isl.UnionSet("{ }")} | {
+        name: isl.UnionMap("{ }") for name in ("reads", "writes", "schedule")
+    }
     for item, iterators, conditions, time in found:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
-        # A time is the path to the statement: its place in each body and the turn of each loop. Shorter paths are
-        # filled up with zeros; the places before the end already tell statements apart.
+        # A time is the path to the statement: its place in each body and the turn of
+        # each loop. Shorter paths are filled up with zeros; the places before the end
+        # already tell statements apart.
         time = time + ["0"] * (length - len(time))
         where = " and ".join(conditions)
         texts = {
@@ -126,21 +141,30 @@ def domains(nest: dict) -> dict:
 
 
 def statements(body, iterators, conditions, time):
-    """Yield each statement with its iterators, the conditions under which it runs, and its time."""
+    """Yield each statement with its iterators, its conditions, and its time."""
     for place, item in enumerate(body):
         here = [*time, str(place)]
         if "statement" in item:
             yield item, iterators, conditions, here
         elif "if" in item:
             condition = f"({item['if'].replace('==', '=')})"
-            yield from statements(item["body"], iterators, [*conditions, condition], here)
+            yield from statements(
+                item["body"], iterators, [*conditions, condition], here
+            )
         else:
             i, (start, stop, step) = item["loop"], item["range"]
-            inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"
+            inside = (
+                f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"
+            )
             steps = f"({i} - ({start})) % {abs(step)} = 0"
             # Times rise, also in a loop that counts down.
             turn = i if step > 0 else f"-{i}"
-            yield from statements(item["body"], [*iterators, i], [*conditions, inside, steps], [*here, turn])
+            yield from statements(
+                item["body"],
+                [*iterators, i],
+                [*conditions, inside, steps],
+                [*here, turn],
+            )
     ### END SOLUTION
 
 
@@ -155,36 +179,57 @@ check("day10.domains", domains)
 # composes two, and the order of execution is a relation, too:
 
 # %%
-order = isl.UnionMap("[N] -> { S[i] -> [i, 0] : 0 <= i < N; T[i] -> [i, 1] : 0 <= i < N }")
+order = isl.UnionMap(
+    "[N] -> { S[i] -> [i, 0] : 0 <= i < N; T[i] -> [i, 1] : 0 <= i < N }"
+)
 print(order.lex_lt_union_map(order))
-print(isl.UnionMap("{ S[i] -> A[i] }").apply_range(isl.UnionMap("{ T[i] -> A[i + 1] }").reverse()))
+print(
+    isl.UnionMap("{ S[i] -> A[i] }").apply_range(
+        isl.UnionMap("{ T[i] -> A[i + 1] }").reverse()
+    )
+)
 
 
 # %%
 def dependences(
-    domain: isl.UnionSet, reads: isl.UnionMap, writes: isl.UnionMap, schedule: isl.UnionMap
+    domain: isl.UnionSet,
+    reads: isl.UnionMap,
+    writes: isl.UnionMap,
+    schedule: isl.UnionMap,
 ) -> dict[str, isl.UnionMap]:
     """Find which instance must wait for which.
 
-    In:  the instances that run; the cells they read and write; their times, no two the same. Accesses and schedule may
-         say more than the domain: what is not in the domain does not run.
-    Out: a dictionary of relations from source to target; the source has the smaller time.
+    In:  the instances that run; the cells they read and write; their times, no two the
+         same. Accesses and schedule may say more than the domain: what is not in the
+         domain does not run.
+    Out: a dictionary of relations from source to target; the source has the smaller
+         time.
          "flow":   the source writes a cell that the target reads,
          "anti":   the source reads a cell that the target writes,
-         "output": both write the cell; all such pairs, whatever happens between the two;
-         "values": the pairs of flow where the target reads what the source wrote: some cell that the one writes and
-                   the other reads is written by no instance between them.
+         "output": both write the cell; all such pairs, whatever happens in between;
+         "values": the pairs of flow where the target reads what the source wrote: some
+             cell that the one writes and the other reads is written by no instance
+             between them.
          An instance reads before it writes, and does not depend on itself.
-    Not to be called: passlab.polyhedral.dependences.dependences, passlab.polyhedral.dependences._values.
+    Not to be called: passlab.polyhedral.dependences.dependences,
+         passlab.polyhedral.dependences._values.
 
     Example:  for (i = 0; i < N; i++) s[] = S(s[], A[i]) has flow, anti and output
-              [N] -> { S[i] -> S[j] : 0 <= i < j < N }, and values [N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }.
+              [N] -> { S[i] -> S[j] : 0 <= i < j < N }, and values
+              [N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }.
     """
     ### BEGIN SOLUTION
-    reads, writes, schedule = (relation.intersect_domain(domain) for relation in (reads, writes, schedule))
-    # All pairs of instances, the earlier one first. Only for "values" does it matter what lies between.
+    reads, writes, schedule = (
+        relation.intersect_domain(domain) for relation in (reads, writes, schedule)
+    )
+    # All pairs of instances, the earlier one first. Only for "values" does it matter
+    # what lies between.
     before = schedule.lex_lt_union_map(schedule)
-    info = isl.UnionAccessInfo.from_sink(reads).set_must_source(writes).set_schedule_map(schedule)
+    info = (
+        isl.UnionAccessInfo.from_sink(reads)
+        .set_must_source(writes)
+        .set_schedule_map(schedule)
+    )
     return {
         "flow": writes.apply_range(reads.reverse()).intersect(before),
         "anti": reads.apply_range(writes.reverse()).intersect(before),
@@ -204,8 +249,18 @@ check("day10.dependences", dependences)
 # %%
 seidel = PROGRAMS["seidel"]
 try:
-    values = dependences(seidel.domain, seidel.reads, seidel.writes, seidel.schedule)["values"]
-    display(lattice(seidel, seidel.schedule, {"T": 3, "N": 7}, values, title="Which values go where in seidel-1d"))
+    values = dependences(seidel.domain, seidel.reads, seidel.writes, seidel.schedule)[
+        "values"
+    ]
+    display(
+        lattice(
+            seidel,
+            seidel.schedule,
+            {"T": 3, "N": 7},
+            values,
+            title="Which values go where in seidel-1d",
+        )
+    )
 except Exception:
     print("The picture needs an answer to question 2.")
 
@@ -223,14 +278,20 @@ print(isl.UnionMap("[N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }").sample())
 
 # %%
 def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap | None:
-    """None if the schedule is legal, else one pair, source → target, that it runs in a wrong order or at once.
+    """None if the schedule is legal, else one pair, source → target, that it breaks.
 
-    In:  what depends on what, for all values of the parameters; a time for every instance, all of one length.
+    It runs the two in a wrong order or at once.
+
+    In:  what depends on what, for all values of the parameters; a time for every
+         instance, all of one length.
     Out: None, or a relation with one element, numbers for the parameters included.
-    Not to be called: passlab.polyhedral.dependences.violated, passlab.polyhedral.dependences.legal.
+    Not to be called: passlab.polyhedral.dependences.violated,
+         passlab.polyhedral.dependences.legal.
 
-    Example:  dependences { S[i, j] -> S[i + 1, j - 1] : 0 <= i < 9 and 0 < j < 10 }, schedule { S[i, j] -> [j, i] }:
-              { S[i = 0, j = 1] -> S[1, 0] } is such a pair. For { S[i, j] -> [i, j] } it is None.
+    Example:  dependences { S[i, j] -> S[i + 1, j - 1] : 0 <= i < 9 and 0 < j < 10 },
+              schedule { S[i, j] -> [j, i] }:
+              { S[i = 0, j = 1] -> S[1, 0] } is such a pair.
+              For { S[i, j] -> [i, j] } it is None.
     """
     ### BEGIN SOLUTION
     # A dependence is kept if its source comes strictly first: what is left is broken.
@@ -254,7 +315,17 @@ in_the_picture = isl.Set("[T, N] -> { : T = 6 and N = 12 }")
 carried = polyhedral.dependences(jacobi, "values").intersect_params(in_the_picture)
 try:
     pair = legality(carried, squares)
-    display(lattice(jacobi, squares, {"T": 6, "N": 12}, pair, tiles=2, fronts=2, title="Why square tiles are illegal"))
+    display(
+        lattice(
+            jacobi,
+            squares,
+            {"T": 6, "N": 12},
+            pair,
+            tiles=2,
+            fronts=2,
+            title="Why square tiles are illegal",
+        )
+    )
 except Exception:
     print("The picture needs an answer to question 3.")
 
@@ -275,33 +346,64 @@ except Exception:
 def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
     """A schedule in whose dimensions a stencil can be tiled.
 
-    In:  the instances of one statement S, and what depends on what: always at the same distances, of which the first
-         number that is not 0 is positive. There are two to four loops.
-    Out: a schedule with as many numbers as there are loops, which gives each instance its own time, is legal, and
-         goes back in none of its dimensions for any dependence. Its reaches add up to no more than those of the best
-         skewing: number k of its times is iterator k plus whole multiples, which may be negative, of those outside.
-    Not to be called: islpy.ScheduleConstraints.compute_schedule, islpy.UnionSet.compute_schedule.
+    In:  the instances of one statement S, and what depends on what: always at the same
+         distances, of which the first number that is not 0 is positive. There are two
+         to four loops.
+    Out: a schedule with as many numbers as there are loops, which gives each instance
+         its own time, is legal, and goes back in none of its dimensions for any
+         dependence. Its reaches add up to no more than those of the best skewing:
+         number k of its times is iterator k plus whole multiples, which may be
+         negative, of those outside.
+    Not to be called: islpy.ScheduleConstraints.compute_schedule,
+         islpy.UnionSet.compute_schedule.
 
-    Example:  jacobi-1d, with distances (1, -1), (1, 0) and (1, 1): { S[t, i] -> [t, t + i] }. With (1, 0) and (1, 1)
-              alone it stays { S[t, i] -> [t, i] }.
+    Example:  jacobi-1d, with distances (1, -1), (1, 0) and (1, 1):
+              { S[t, i] -> [t, t + i] }. With (1, 0) and (1, 1) alone it stays
+              { S[t, i] -> [t, i] }.
     """
     ### BEGIN SOLUTION
     vectors = distances(dependences)
     names, times = [f"i{k}" for k in range(len(vectors[0]))], []
     for k, name in enumerate(names):
-        # The set of all multiples with which no distance goes backwards, or beyond `reach`. isl finds the smallest
-        # reach in it; to try all multiples up to some number may miss it.
+        # The set of all multiples with which no distance goes backwards, or beyond
+        # `reach`. isl finds the smallest reach in it; to try all multiples up to some
+        # number may miss it.
         multiples = [f"m{i}" for i in range(k)]
         steps = [
-            " + ".join([str(vector[k]), *(f"{step} * {m}" for step, m in zip(vector, multiples, strict=False))])
+            " + ".join(
+                [
+                    str(vector[k]),
+                    *(
+                        f"{step} * {m}"
+                        for step, m in zip(vector, multiples, strict=False)
+                    ),
+                ]
+            )
             for vector in vectors
         ]
         within = " and ".join(f"0 <= {step} <= reach" for step in steps)
         possible = isl.Set(f"{{ [{', '.join(['reach', *multiples])}] : {within} }}")
-        best = possible.upper_bound_val(isl.dim_type.set, 0, possible.dim_min_val(0)).sample_point()
-        chosen = [best.get_coordinate_val(isl.dim_type.set, 1 + i).to_python() for i in range(k)]
-        times.append(" + ".join([name, *(f"{m} * {outer}" for m, outer in zip(chosen, names, strict=False))]))
-    return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}").intersect_domain(domain)
+        best = possible.upper_bound_val(
+            isl.dim_type.set, 0, possible.dim_min_val(0)
+        ).sample_point()
+        chosen = [
+            best.get_coordinate_val(isl.dim_type.set, 1 + i).to_python()
+            for i in range(k)
+        ]
+        times.append(
+            " + ".join(
+                [
+                    name,
+                    *(
+                        f"{m} * {outer}"
+                        for m, outer in zip(chosen, names, strict=False)
+                    ),
+                ]
+            )
+        )
+    return isl.UnionMap(
+        f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}"
+    ).intersect_domain(domain)
 
 
 def distances(dependences):
@@ -311,7 +413,12 @@ def distances(dependences):
     depth = points.dim(isl.dim_type.set)
 
     def note(point):
-        found.append(tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(depth)))
+        found.append(
+            tuple(
+                point.get_coordinate_val(isl.dim_type.set, k).to_python()
+                for k in range(depth)
+            )
+        )
 
     points.foreach_point(note)
     return found
@@ -332,9 +439,24 @@ carried = polyhedral.dependences(jacobi, "values")
 try:
     skewed = tile(skew(jacobi.domain, carried), [0, 1], [4, 4])
     for then in ("-a", "a"):
-        waves = skewed.apply_range(isl.UnionMap(f"{{ [a, b, i, j] -> [a + b, {then}, i, j] }}"))
-        print(f"[a + b, {then}, …]", "is legal" if polyhedral.legal(jacobi, waves) else "is not legal")
-    display(lattice(jacobi, waves, {"T": 6, "N": 12}, carried, tiles=2, fronts=1, title="Wavefronts of tiles"))
+        waves = skewed.apply_range(
+            isl.UnionMap(f"{{ [a, b, i, j] -> [a + b, {then}, i, j] }}")
+        )
+        print(
+            f"[a + b, {then}, …]",
+            "is legal" if polyhedral.legal(jacobi, waves) else "is not legal",
+        )
+    display(
+        lattice(
+            jacobi,
+            waves,
+            {"T": 6, "N": 12},
+            carried,
+            tiles=2,
+            fronts=1,
+            title="Wavefronts of tiles",
+        )
+    )
 except Exception:
     print("The picture needs an answer to question 4.")
 
@@ -352,7 +474,9 @@ for i in range(N):
         C[i, j] = A[i, j] * 2
 """
 )
-tree = polyhedral.ast(triangle, "{ S[i, j] -> [floor((i - j)/3), floor(j/2), j, i] }", {"N": 10})
+tree = polyhedral.ast(
+    triangle, "{ S[i, j] -> [floor((i - j)/3), floor(j/2), j, i] }", {"N": 10}
+)
 print(tree.to_C_str())
 
 # %% [markdown]
@@ -360,22 +484,30 @@ print(tree.to_C_str())
 
 
 # %%
-def generate(node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
+def generate(
+    node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt]
+) -> tvm.tirx.Stmt:
     """Build the loops of isl's AST in TensorIR.
 
-    In:  the root of an AST; sizes are numbers in it. Its nodes (`node.get_type()`) are for_, if_, block and user, of
-         isl.ast_node_type. `statement(name, values)` makes the TensorIR that runs the statement S[v0, v1, …]: values are
-         expressions of TensorIR, one for each of its variables. An if_ may have an else. `a ? b : c` is a select.
-         Of isl's divisions fdiv_q alone rounds down; in pdiv_q and pdiv_r nothing is negative, div leaves nothing over,
-         and zdiv_r is only compared with 0: for those every way to round will do.
-    Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement` made) that runs the same
-         iterations in the same order.
-         All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops that do not.
-    Stays: the order, and how often: no iteration runs twice, and none outside of the domain.
+    In:  the root of an AST; sizes are numbers in it. Its nodes (`node.get_type()`) are
+         for_, if_, block and user, of isl.ast_node_type. `statement(name, values)`
+         makes the TensorIR that runs the statement S[v0, v1, …]: values are expressions
+         of TensorIR, one for each of its variables. An if_ may have an else.
+         `a ? b : c` is a select.
+         Of isl's divisions fdiv_q alone rounds down; in pdiv_q and pdiv_r nothing is
+         negative, div leaves nothing over, and zdiv_r is only compared with 0: for
+         those every way to round will do.
+    Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement`
+         made) that runs the same iterations in the same order.
+         All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops
+         that do not.
+    Stays: the order, and how often: no iteration runs twice, and none outside of the
+         domain.
     Not to be called: passlab.polyhedral.tensor_ir._Builder.statement.
 
     Example:  for (int t0 = 0; t0 <= 6; t0 += 2) S(t0, 1);   becomes
-              For(turn, 0, 4, ForKind.SERIAL, statement("S", [2 * turn, const(1)])), all of tvm.tirx
+              For(turn, 0, 4, ForKind.SERIAL, statement("S", [2 * turn, const(1)])), all
+              of tvm.tirx
     """
     ### BEGIN SOLUTION
     return loops(node, statement, {})
@@ -385,20 +517,31 @@ tirx = tvm.tirx
 
 
 def loops(node, statement, values):
-    """Return the loops of a node. `values`: isl variable → its expression in TensorIR."""
+    """Return the loops of a node. `values`: isl variable → expression in TensorIR."""
     kinds = isl.ast_node_type
     match node.get_type():
         case kinds.block:
             inner = node.block_get_children()
-            parts = [loops(inner.get_ast_node(at), statement, values) for at in range(inner.n_ast_node())]
+            parts = [
+                loops(inner.get_ast_node(at), statement, values)
+                for at in range(inner.n_ast_node())
+            ]
             return tirx.SeqStmt(parts)
         case kinds.if_:
             test = number(node.if_get_cond(), values)
-            other = loops(node.if_get_else_node(), statement, values) if node.if_has_else_node() else None
-            return tirx.IfThenElse(test, loops(node.if_get_then_node(), statement, values), other)
+            other = (
+                loops(node.if_get_else_node(), statement, values)
+                if node.if_has_else_node()
+                else None
+            )
+            return tirx.IfThenElse(
+                test, loops(node.if_get_then_node(), statement, values), other
+            )
         case kinds.user:
             name, *iteration = arguments(node.user_get_expr())
-            return statement(name.get_id().get_name(), [number(part, values) for part in iteration])
+            return statement(
+                name.get_id().get_name(), [number(part, values) for part in iteration]
+            )
     name = node.for_get_iterator().get_id().get_name()
     first, body = number(node.for_get_init(), values), node.for_get_body()
     # A loop of one turn is its body.
@@ -479,28 +622,40 @@ print(polyhedral.parse(SOURCES["matmul"]).schedule)
 
 
 # %%
-def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionMap | str, dict[str, list[int]]]:
+def fast(
+    program: polyhedral.Program, sizes: dict[str, int]
+) -> tuple[isl.UnionMap | str, dict[str, list[int]]]:
     """An order in which the loops are fast, and marks for them.
 
     In:  one of the programs above, `program.name` is "matmul" or "gram", and its sizes.
-    Out: a schedule, { S[i, j] -> […]; T[i, j, k] -> […] }, and {"parallel": […], "vectorize": […], "unroll": […]},
-         which name dimensions of its times ("unroll" may be missing). With about 200 in each dimension:
-         - matmul is at least 6 times as fast as the loops as they are written, and gram 1.5 times, in the same run.
-         - Of the loops around T with more than one turn, the outermost is parallel and the innermost a vector of 4 to 64
-           turns; at a border, where tiles are cut off, the latter need not be.
-         - From one turn of the vector to the next, each subscript stays, or the last one grows by 1: C[3, 8], C[3, 9], …
-    Stays: what is computed. Every iteration has one time, no two have the same, and each runs after those that it
-         waits for; in a loop that is parallel or a vector, no turn waits for another. All sizes are asked, odd ones too.
+    Out: a schedule, { S[i, j] -> […]; T[i, j, k] -> […] }, and {"parallel": […],
+         "vectorize": […], "unroll": […]}, which name dimensions of its times ("unroll"
+         may be missing). With about 200 in each dimension:
+         - matmul is at least 6 times as fast as the loops as they are written, and gram
+           1.5 times, in the same run.
+         - Of the loops around T with more than one turn, the outermost is parallel and
+           the innermost a vector of 4 to 64 turns; at a border, where tiles are cut
+           off, the latter need not be.
+         - From one turn of the vector to the next, each subscript stays, or the last
+           one grows by 1: C[3, 8], C[3, 9], …
+    Stays: what is computed. Every iteration has one time, no two have the same, and
+         each runs after those that it waits for; in a loop that is parallel or a
+         vector, no turn waits for another. All sizes are asked, odd ones too.
     Time: 10 s of computing for each test case.
 
-    Example:  ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [0]})   (as written, on all cores)
+    Example:  ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }",
+               {"parallel": [0]})   (as written, on all cores)
     """
     ### BEGIN SOLUTION
-    # Tiles of 8 × 32 sums, small enough for registers; k runs outside of the tile, so that each number it loads is used
-    # in a row or a column of sums. In gram j and i are exchanged, so that the vector runs along memory.
+    # Tiles of 8 × 32 sums, small enough for registers; k runs outside of the tile, so
+    # that each number it loads is used in a row or a column of sums. In gram j and i
+    # are exchanged, so that the vector runs along memory.
     rows, columns = ("j", "i") if program.name == "gram" else ("i", "j")
     tiles, element = f"floor({rows}/8), floor({columns}/32)", f"{rows}, {columns}"
-    schedule = f"{{ S[i, j] -> [{tiles}, 0, 0, {element}]; T[i, j, k] -> [{tiles}, 1, k, {element}] }}"
+    schedule = (
+        f"{{ S[i, j] -> [{tiles}, 0, 0, {element}]; "
+        f"T[i, j, k] -> [{tiles}, 1, k, {element}] }}"
+    )
     return schedule, {"parallel": [0], "vectorize": [5]}
     ### END SOLUTION
 
@@ -516,8 +671,14 @@ check("day10.tile", fast)
 try:
     gram = polyhedral.parse(SOURCES["gram"], "gram")
     schedule, _ = fast(gram, {"N": 36, "K": 1})
-    zeros = polyhedral.parse("for i in range(N):\n    for j in range(i + 1):\n        C[j, i] = 0")
-    display(lattice(zeros, schedule, {"N": 36}, tiles=2, title="The elements of C, by tiles"))
+    zeros = polyhedral.parse(
+        "for i in range(N):\n    for j in range(i + 1):\n        C[j, i] = 0"
+    )
+    display(
+        lattice(
+            zeros, schedule, {"N": 36}, tiles=2, title="The elements of C, by tiles"
+        )
+    )
 except Exception:
     print("The picture needs an answer to question 6.")
 
@@ -529,34 +690,48 @@ except Exception:
 # run forward, and their tiles begin at multiples of the tile size.
 
 # %%
-written = polyhedral.prim_func(PROGRAMS["transpose"], PROGRAMS["transpose"].schedule, {"N": 10})
+written = polyhedral.prim_func(
+    PROGRAMS["transpose"], PROGRAMS["transpose"].schedule, {"N": 10}
+)
 by_hand = tvm.s_tir.Schedule(written)
 i, j = by_hand.get_loops(by_hand.get_sblock("S"))
 outer, inner = by_hand.split(i, [None, 4])
 by_hand.reorder(outer, j, inner)
 same = "{ S[i, j] -> [floor(i/4), j, i] }"
-print(polyhedral.visits(by_hand.mod["main"]) == polyhedral.order(PROGRAMS["transpose"], same, {"N": 10}))
+print(
+    polyhedral.visits(by_hand.mod["main"])
+    == polyhedral.order(PROGRAMS["transpose"], same, {"N": 10})
+)
 
 
 # %%
-def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimFunc | tvm.IRModule | None:
-    """Split and reorder the function's loops so that it visits iterations in the order of the schedule.
+def primitives(
+    function: tvm.tirx.PrimFunc, schedule: isl.Map
+) -> tvm.tirx.PrimFunc | tvm.IRModule | None:
+    """Split and reorder the function's loops into the order of the schedule.
 
-    In:  a function of TensorIR whose loops run in the order in which they are written, one for each variable of its
-         only block, "S", from 0; and a map of isl from iterations to times, { S[i, j, …] -> […] }.
-    Out: the scheduled function, or module, if each dimension is a variable, floor(variable/n) or a number, and tiles of
-         one variable are whole tiles of its larger ones: splits and reorders give that order.
-         None for the others: a variable goes back, two are added, tiles begin elsewhere, tiles cut through tiles, as in
-         [floor(i/4), floor(i/6), j, i], or a remainder is taken, as in [i mod 4, floor(i/4), j].
-         Some of the others have an order that splits and reorders give all the same: that of the remainders, or that
-         of [floor(i/4), floor(i/6), i, j], which is [i, j]. For those such loops are as right as None.
-    Not to be called: passlab.polyhedral.tensor_ir.prim_func, passlab.polyhedral.tensor_ir._Builder.statement.
+    In:  a function of TensorIR whose loops run in the order in which they are written,
+         one for each variable of its only block, "S", from 0; and a map of isl from
+         iterations to times, { S[i, j, …] -> […] }.
+    Out: the scheduled function, or module, if each dimension is a variable,
+         floor(variable/n) or a number, and tiles of one variable are whole tiles of its
+         larger ones: splits and reorders give that order.
+         None for the others: a variable goes back, two are added, tiles begin
+         elsewhere, tiles cut through tiles, as in [floor(i/4), floor(i/6), j, i], or a
+         remainder is taken, as in [i mod 4, floor(i/4), j].
+         Some of the others have an order that splits and reorders give all the same:
+         that of the remainders, or that of [floor(i/4), floor(i/6), i, j], which is
+         [i, j]. For those, such loops are as right as None.
+    Not to be called: passlab.polyhedral.tensor_ir.prim_func,
+         passlab.polyhedral.tensor_ir._Builder.statement.
 
-    Example:  { S[i, j] -> [floor(i/4), j, i] }  is  split(i, [None, 4]) and reorder(outer, j, inner), as above;
+    Example:  { S[i, j] -> [floor(i/4), j, i] }  is
+              split(i, [None, 4]) and reorder(outer, j, inner), as above;
               { S[i, j] -> [-i, j] }  is None
     """
     ### BEGIN SOLUTION
-    grains = [[] for _ in range(schedule.dim(isl.dim_type.in_))]  # for each variable, its n from large to small
+    # For each variable, its n from large to small
+    grains = [[] for _ in range(schedule.dim(isl.dim_type.in_))]
     order = []  # (variable, which of its loops)
     for dim in range(schedule.dim(isl.dim_type.out)):
         [(_, value)] = isl.PwMultiAff.from_map(schedule).get_pw_aff(dim).get_pieces()
@@ -574,7 +749,9 @@ def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimF
         grains[variable].append(n)
     result = tvm.s_tir.Schedule(function)
     parts = []
-    for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):
+    for loop, sizes in zip(
+        result.get_loops(result.get_sblock("S")), grains, strict=True
+    ):
         turns = [large // small for large, small in pairwise(sizes)]
         parts.append(result.split(loop, [None, *turns]))
     result.reorder(*(parts[variable][part] for variable, part in order))
@@ -582,7 +759,10 @@ def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimF
 
 
 def variable_of(value):
-    """Return (k, n) if the value is floor(v/n) of variable number k (n = 1: v itself); else (None, 0)."""
+    """Return (k, n) if the value is floor(v/n) of variable number k; else (None, 0).
+
+    n = 1 is v itself.
+    """
     n = 1
     if value.dim(isl.dim_type.div):
         inside = value.get_div(0)
@@ -590,8 +770,13 @@ def variable_of(value):
         if not (value - inside.floor()).is_cst():
             return None, 0
         value = inside.scale_val(isl.Val(n))
-    factors = [value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(value.dim(isl.dim_type.in_))]
-    if not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]:
+    factors = [
+        value.get_coefficient_val(isl.dim_type.in_, k).to_python()
+        for k in range(value.dim(isl.dim_type.in_))
+    ]
+    if not value.get_constant_val().is_zero() or sorted(factors) != [0] * (
+        len(factors) - 1
+    ) + [1]:
         return None, 0
     return factors.index(1), n
     ### END SOLUTION

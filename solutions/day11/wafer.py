@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 11 · Beyond one chip: exercises
 #
-# Seven questions. The core is questions 1, 3 and 4, about 90 minutes; the rest, about 155 minutes, is stretch: harder, and
+# Seven questions. The core is questions 1, 3 and 4, about 85 minutes; the rest, about 145 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day11_wafer.ipynb](../../course/day11_wafer.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -31,7 +31,16 @@ from itertools import pairwise
 
 from passlab import check, hint, progress
 from passlab.given.day11.search import Board
-from passlab.wafer import FORMULAS, Machine, Message, bound, numbers, program, reduce_messages, simulate
+from passlab.wafer import (
+    FORMULAS,
+    Machine,
+    Message,
+    bound,
+    numbers,
+    program,
+    reduce_messages,
+    simulate,
+)
 from passlab.wafer.scaling import Stencil
 
 # %%
@@ -55,15 +64,18 @@ progress("day11")
 
 # %%
 def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
-    """What messages cost, by name: contention, energy, links, distance, depth and cycles.
+    """What messages cost, by name.
 
-    In:  messages, each with route (its cores, from the source on), words, waits and streams (numbers of messages that
-         arrive at its source), source, and targets (cores of the route that receive the words); ramp, T_R in cycles.
+    The names are contention, energy, links, distance, depth and cycles.
+
+    In:  messages, each with route (its cores, from the source on), words, waits and
+         streams (numbers of messages that arrive at its source), source, and targets
+         (cores of the route that receive the words); ramp, T_R in cycles.
     Out: a dictionary with the six names.
     Not to be called: passlab.wafer.model.cost, passlab.wafer.model.numbers.
 
-    Example: for one message of 10 words over 5 links and T_R = 2, contention 10, energy 50, links 5, distance 5,
-             depth 1, cycles 20.
+    Example: for one message of 10 words over 5 links and T_R = 2, contention 10,
+             energy 50, links 5, distance 5, depth 1, cycles 20.
     """
     ### BEGIN SOLUTION
     words: Counter = Counter()
@@ -95,7 +107,9 @@ def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
         "depth": max(before(i)[1] for i in everything),
     }
     flow = found["energy"] / found["links"] + found["distance"]
-    return found | {"cycles": max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]}
+    return found | {
+        "cycles": max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]
+    }
     ### END SOLUTION
 
 
@@ -126,20 +140,30 @@ OPERATIONS = [
 
 
 # %%
-def place(operations: list[dict], rows: int, columns: int, memory: int) -> dict[str, tuple[int, int, int, int]]:
+def place(
+    operations: list[dict], rows: int, columns: int, memory: int
+) -> dict[str, tuple[int, int, int, int]]:
     """A rectangle of cores for each operation.
 
-    In:  operations: dictionaries with "name", "weights", "window", "result", the last three in bytes,
-         rows, columns: of the grid; memory: bytes of one core. There are up to 70 operations and 150 cores.
-    Out: name → (row, column, rows, columns): the rectangle's first row and column, and how many it has.
+    In:  operations: dictionaries with "name", "weights", "window", "result", the last
+         three in bytes; rows, columns: of the grid; memory: bytes of one core. There
+         are up to 70 operations and 150 cores.
+    Out: name → (row, column, rows, columns): the rectangle's first row and column, and
+         how many it has.
 
-    Example:  place(OPERATIONS, 2, 3, 1000) can be {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1),
-              "two": (1, 0, 1, 1)}. Each core of wide holds 200 + 600 + 100 bytes, core (1, 0) 400 + 300.
+    Example:  place(OPERATIONS, 2, 3, 1000) can be
+              {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1),
+               "two": (1, 0, 1, 1)}. Each core of wide has 200 + 600 + 100 bytes,
+              core (1, 0) 400 + 300.
     """
 
     ### BEGIN SOLUTION
     def held(operation, p, q):
-        parts = (operation["weights"], p * q), (operation["window"], q), (operation["result"], p)
+        parts = (
+            (operation["weights"], p * q),
+            (operation["window"], q),
+            (operation["result"], p),
+        )
         return sum(math.ceil(size / cores) for size, cores in parts)
 
     def cores(r, c, p, q):
@@ -151,7 +175,10 @@ def place(operations: list[dict], rows: int, columns: int, memory: int) -> dict[
         options = (
             (r, c, p, q)
             for (p, q), (r, c) in itertools.product(shapes, cores(0, 0, rows, columns))
-            if all(free.get(core, -1) >= held(operation, p, q) for core in cores(r, c, p, q))
+            if all(
+                free.get(core, -1) >= held(operation, p, q)
+                for core in cores(r, c, p, q)
+            )
         )
         place = places[operation["name"]] = next(options)
         for core in cores(*place):
@@ -164,7 +191,7 @@ def place(operations: list[dict], rows: int, columns: int, memory: int) -> dict[
 check("day11.place", place)
 
 # %% [markdown]
-# ## 3 · Near what they talk to
+# ## 3 · Placing stages near their neighbours
 #
 # Now the pieces are known, one for a core, and so are the words that they send each other. Only the cores are free to
 # choose. A word that goes from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the
@@ -178,18 +205,21 @@ check("day11.place", place)
 
 
 # %%
-def near(words: list[tuple[int, int, int]], count: int, rows: int, columns: int) -> list[tuple[int, int]]:
+def near(
+    words: list[tuple[int, int, int]], count: int, rows: int, columns: int
+) -> list[tuple[int, int]]:
     """A core of its own for each task.
 
-    In:  words: (a, b, number): task a sends task b so many words. Two tasks may be in several of these, in either
-         order; some tasks are in none.
-         count: tasks 0 … count - 1, up to 150. rows, columns: of the grid, which has as many cores or more.
+    In:  words: (a, b, number): task a sends task b so many words. Two tasks may be in
+         several of these, in either order; some tasks are in none.
+         count: tasks 0 … count - 1, up to 150. rows, columns: of the grid, which has as
+         many cores or more.
     Out: [(row, column), ...], for task 0, task 1, and so on; no two are equal.
     Time: 5 s of computing for each test case, which is up to four networks.
     Not to be called: passlab.wafer.placing.greedy, passlab.wafer.placing.search.
 
-    Example:  near([(0, 3, 100), (3, 0, 20), (1, 2, 50)], 5, 2, 3) can be [(0, 0), (0, 1), (1, 1), (1, 0), (0, 2)]: each
-              word makes one hop.
+    Example:  near([(0, 3, 100), (3, 0, 20), (1, 2, 50)], 5, 2, 3) can be
+              [(0, 0), (0, 1), (1, 1), (1, 0), (0, 2)]: each word makes one hop.
     """
     ### BEGIN SOLUTION
     talks = [{} for _ in range(count)]
@@ -201,8 +231,15 @@ def near(words: list[tuple[int, int, int]], count: int, rows: int, columns: int)
     while pull:
         task = max(pull, key=pull.get)
         del pull[task]
-        near = [(place[other], number) for other, number in talks[task].items() if other in place]
-        far = {core: sum(n * (abs(core[0] - r) + abs(core[1] - c)) for (r, c), n in near) for core in free}
+        near = [
+            (place[other], number)
+            for other, number in talks[task].items()
+            if other in place
+        ]
+        far = {
+            core: sum(n * (abs(core[0] - r) + abs(core[1] - c)) for (r, c), n in near)
+            for core in free
+        }
         place[task] = min(free, key=far.get)
         free.remove(place[task])
         for other, number in talks[task].items():
@@ -233,19 +270,28 @@ def reduce_tree(cores: int, words: int) -> list[int]:
     """A tree that sums on a line within a tenth of the bound.
 
     In:  the number of cores, at most 64, and the words of each.
-    Out: a list with parents[i], the core that core i sends to, smaller than i; parents[0] is -1.
-    Not to be called: passlab.wafer.collectives.star, passlab.wafer.collectives.chain, passlab.wafer.collectives.tree,
-         passlab.wafer.collectives.two_phase.
+    Out: a list with parents[i], the core that core i sends to, smaller than i;
+         parents[0] is -1.
+    Not to be called: passlab.wafer.collectives.star, passlab.wafer.collectives.chain,
+         passlab.wafer.collectives.tree, passlab.wafer.collectives.two_phase.
 
-    Example: on 4 cores, a chain is [-1, 0, 1, 2], a star [-1, 0, 0, 0], a binary tree [-1, 0, 0, 2].
+    Example: on 4 cores, a chain is [-1, 0, 1, 2], a star [-1, 0, 0, 0],
+             a binary tree [-1, 0, 0, 2].
     """
     ### BEGIN SOLUTION
     trees = {}
     trees[tuple([-1] + [0] * (cores - 1))] = FORMULAS["star"](cores, words)
     if cores & (cores - 1) == 0:  # the formula is for powers of 2
-        trees[tuple([-1] + [core & (core - 1) for core in range(1, cores)])] = FORMULAS["tree"](cores, words)
-    for size in range(1, cores):  # chains in groups, and a chain of their first cores; groups of 1 make a chain
-        tree = tuple([-1] + [core - 1 if core % size else core - size for core in range(1, cores)])
+        trees[tuple([-1] + [core & (core - 1) for core in range(1, cores)])] = FORMULAS[
+            "tree"
+        ](cores, words)
+    for size in range(
+        1, cores
+    ):  # chains in groups, and a chain of their first cores; groups of 1 make a chain
+        tree = tuple(
+            [-1]
+            + [core - 1 if core % size else core - size for core in range(1, cores)]
+        )
         trees[tree] = FORMULAS["two-phase"](cores, words, group=size)
     return list(min(trees, key=trees.get))
     ### END SOLUTION
@@ -255,7 +301,7 @@ def reduce_tree(cores: int, words: int) -> list[int]:
 check("day11.reduce", reduce_tree)
 
 # %% [markdown]
-# ## 5 · A product without long ways · stretch
+# ## 5 · A matrix product with short paths · stretch
 #
 # On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and wants C[i, j], the sum of A[i, k] B[k, j] over all k.
 # Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies the block of A and
@@ -275,13 +321,15 @@ def mesh_product(n: int, room: bool) -> list[list[tuple]]:
     """The steps of a product on n × n cores.
 
     In:  n, at least 2; room, whether a core can hold a second block of each matrix.
-    Out: a list of steps, each a list of (matrix, source, target), with matrix "A" or "B" and cores (row, column); with
-         room, a list of targets, the nearest first.
-    Not to be called: passlab.wafer.matmul.shift, passlab.wafer.matmul.cannon, passlab.wafer.matmul.summa,
-         passlab.wafer.matmul._rotate, passlab.wafer.matmul.fold.
+    Out: a list of steps, each a list of (matrix, source, target), with matrix "A" or
+         "B" and cores (row, column); with room, a list of targets, the nearest first.
+    Not to be called: passlab.wafer.matmul.shift, passlab.wafer.matmul.cannon,
+         passlab.wafer.matmul.summa, passlab.wafer.matmul._rotate,
+         passlab.wafer.matmul.fold.
 
-    Example: for n = 2 and no room, the first step may exchange the blocks of A in row 1 and those of B in column 1, and the second
-             one all blocks of A with their neighbours in the row, all blocks of B with those in the column.
+    Example: for n = 2 and no room, the first step may exchange the blocks of A in row 1
+             and those of B in column 1, and the second one all blocks of A with their
+             neighbours in the row, all blocks of B with those in the column.
     """
     ### BEGIN SOLUTION
     if room:
@@ -290,9 +338,15 @@ def mesh_product(n: int, room: bool) -> list[list[tuple]]:
             sides = [side for side in (range(k - 1, -1, -1), range(k + 1, n)) if side]
             pairs = list(itertools.product(range(n), sides))
             rows = [("A", (i, k), [(i, j) for j in side]) for i, side in pairs]
-            steps.append(rows + [("B", (k, j), [(i, j) for i in side]) for j, side in pairs])
+            steps.append(
+                rows + [("B", (k, j), [(i, j) for i in side]) for j, side in pairs]
+            )
         return steps
-    ring = [*range(0, n, 2), *reversed(range(1, n, 2))]  # 0 2 4 5 3 1: neighbours are at most two links apart
+    # 0 2 4 5 3 1: neighbours are at most two links apart
+    ring = [
+        *range(0, n, 2),
+        *reversed(range(1, n, 2)),
+    ]
     place = {core: p for p, core in enumerate(ring)}
     first, turn = [], []
     for i, j in itertools.product(range(n), repeat=2):
@@ -337,11 +391,13 @@ def search(board: Board, rng: random.Random) -> list[tuple[int, int]]:
     """A placement with little traffic, found within the budget.
 
     In:  board: a `Board`, as above; rng: random numbers, so that each run is the same.
-    Out: [(row, column), ...], the core of each task, as board.cores() returns them at the time that you choose.
+    Out: [(row, column), ...], the core of each task, as board.cores() returns them at
+         the time that you choose.
     Time: 20 s of computing for each test case.
     Not to be called: passlab.wafer.placing.greedy, passlab.wafer.placing.search.
 
-    Example:  search = lambda board, rng: board.cores() is valid, and no better than greedy.
+    Example:  search = lambda board, rng: board.cores() is valid,
+              and no better than greedy.
     """
     ### BEGIN SOLUTION
     cores = [(r, c) for r in range(board.rows) for c in range(board.columns)]
@@ -370,7 +426,7 @@ def search(board: Board, rng: random.Random) -> list[tuple[int, int]]:
 check("day11.search", search)
 
 # %% [markdown]
-# ## 7 · Where it bends · stretch
+# ## 7 · Where scaling stops · stretch
 #
 # A square of columns, `stencil.depth` points each, lies on p × p cores, b × b columns on each core. An iteration takes, one
 # after the other,
@@ -389,16 +445,22 @@ check("day11.search", search)
 
 
 # %%
-def scaling(stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int) -> dict:
+def scaling(
+    stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int
+) -> dict:
     """Strong and weak scaling of an iteration, and where they bend.
 
-    In:  a stencil with work, depth and sums; strong scaling has columns × columns columns in all, weak scaling block ×
-         block on every core; sides, the values of p, ascending from 1, all of which divide columns; ramp, T_R.
-    Out: "strong" and "weak": side → cycles of an iteration. "fastest": the side whose strong scaling takes the fewest
-         cycles, the smaller one of equals. "strong bend" and "weak bend": (side, "halo" or "sums"), the first side whose
-         efficiency is below one half, and what takes more cycles there, halo if equal; None if there is no such side.
-    Not to be called: passlab.wafer.scaling.parts, passlab.wafer.scaling.strong, passlab.wafer.scaling.weak,
-         passlab.wafer.scaling.efficiency, passlab.wafer.scaling.bend.
+    In:  a stencil with work, depth and sums; strong scaling has columns × columns
+         columns in all, weak scaling block × block on every core; sides, the values of
+         p, ascending from 1, all of which divide columns; ramp, T_R.
+    Out: "strong" and "weak": side → cycles of an iteration. "fastest": the side whose
+         strong scaling takes the fewest cycles, the smaller one of equals. "strong
+         bend" and "weak bend": (side, "halo" or "sums"), the first side whose
+         efficiency is below one half, and what takes more cycles there, halo if equal;
+         None if there is no such side.
+    Not to be called: passlab.wafer.scaling.parts, passlab.wafer.scaling.strong,
+         passlab.wafer.scaling.weak, passlab.wafer.scaling.efficiency,
+         passlab.wafer.scaling.bend.
     """
 
     ### BEGIN SOLUTION

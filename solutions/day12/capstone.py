@@ -66,15 +66,19 @@ progress("day12")
 def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     """A compiled model: fewer launches, fewer bytes, the same function.
 
-    In:  a traced model with shapes on its nodes, in any mode, and example inputs for it.
+    In:  a traced model with shapes on its nodes, in any mode, and example inputs for
+         it.
     Out: Compiled(graph, groups): the rewritten graph, and lists of names of its nodes.
     Time: 30 s of computing for each test case.
-    Not to be called: passlab.capstone.reference.compile, passlab.capstone.reference.library_groups,
+    Not to be called: passlab.capstone.reference.compile,
+        passlab.capstone.reference.library_groups,
         passlab.capstone.reference.kernel_groups, passlab.capstone.reference.plan,
-        passlab.capstone.reference.fold_batchnorm, passlab.capstone.reference.fold_constants,
-        passlab.capstone.reference.cse, passlab.capstone.reference.dce.
+        passlab.capstone.reference.fold_batchnorm,
+        passlab.capstone.reference.fold_constants, passlab.capstone.reference.cse,
+        passlab.capstone.reference.dce.
 
-    Example: conv, bn, relu become one convolution in one group with relu: one launch instead of three.
+    Example: conv, bn, relu become one convolution in one group with relu:
+             one launch instead of three.
     """
 
     ### BEGIN SOLUTION
@@ -85,18 +89,32 @@ def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     calls = [node.target for node in gm.graph.nodes]
     for bn in list(gm.graph.nodes):
         norm, conv = module(bn), bn.args[0] if bn.args else None
-        if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:
+        if (
+            type(norm) is not nn.BatchNorm2d
+            or norm.training
+            or not norm.track_running_stats
+        ):
             continue
-        if type(module(conv)) is not nn.Conv2d or len(conv.users) != 1 or calls.count(conv.target) > 1:
+        if (
+            type(module(conv)) is not nn.Conv2d
+            or len(conv.users) != 1
+            or calls.count(conv.target) > 1
+        ):
             continue
-        gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), norm))
+        gm.add_submodule(
+            f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), norm)
+        )
         conv.target = f"folded_{conv.name}"
         bn.replace_all_uses_with(conv)
         gm.graph.erase_node(bn)
 
     busy, first = written(gm.graph), {}
     for node in gm.graph.nodes:
-        if effects(node) or node in busy or any(operand in busy for operand in node.all_input_nodes):
+        if (
+            effects(node)
+            or node in busy
+            or any(operand in busy for operand in node.all_input_nodes)
+        ):
             continue
         key = (node.op, node.target, repr((node.args, node.kwargs)))
         if first.setdefault(key, node) is not node:
@@ -109,7 +127,10 @@ def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     for node in gm.graph.nodes:
         if not node.op.startswith("call_") or effects(node) or node in busy:
             continue
-        for at in sorted({home[operand] for operand in node.all_input_nodes if operand in home}, reverse=True):
+        for at in sorted(
+            {home[operand] for operand in node.all_input_nodes if operand in home},
+            reverse=True,
+        ):
             longer = [*groups[:at], [*groups[at], node.name], *groups[at + 1 :]]
             if why_not(longer) is None:
                 groups, home[node] = longer, at
@@ -119,7 +140,10 @@ def compile_model(gm: fx.GraphModule, inputs: tuple) -> Compiled:
                 home[node] = len(groups)
                 groups.append([node.name])
 
-    views = "transpose permute reshape view flatten unflatten squeeze unsqueeze chunk split getitem select".split()
+    views = (
+        "transpose permute reshape view flatten unflatten squeeze unsqueeze chunk "
+        "split getitem select"
+    ).split()
     works = {node.name for node in gm.graph.nodes if canonical(node, gm) not in views}
     return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])
     ### END SOLUTION
@@ -144,20 +168,37 @@ def plan_model(graph: fx.GraphModule, groups: list[list[str]], inputs: tuple) ->
     In:  a graph, the groups of its nodes that are kernels, example inputs.
     Out: a Plan for grouped(graph, groups, inputs): order, offsets, arena.
     Time: 20 s of computing for each test case.
-    Not to be called: passlab.capstone.reference.compile, passlab.capstone.reference.plan.
+    Not to be called: passlab.capstone.reference.compile,
+         passlab.capstone.reference.plan.
 
-    Example: of two branches that are summed, the one that needs more memory on its way runs first.
+    Example: of two branches that are summed, the one that needs more memory on its way
+             runs first.
     """
     ### BEGIN SOLUTION
     gm = grouped(graph, groups, inputs)
     orders = [[node.name for node in gm.graph.nodes]]
-    if not written(gm.graph) and not any(effects(node) for node in gm.graph.nodes if node.op.startswith("call_")):
+    if not written(gm.graph) and not any(
+        effects(node) for node in gm.graph.nodes if node.op.startswith("call_")
+    ):
         *steps, end = best_order(tasks_of(gm, *inputs)).order
-        unused = [node.name for node in gm.graph.nodes if node.op.startswith("call_") and node.name not in steps]
-        orders.append([*(name for name in orders[0] if name not in (*steps, *unused, end)), *steps, *unused, end])
+        unused = [
+            node.name
+            for node in gm.graph.nodes
+            if node.op.startswith("call_") and node.name not in steps
+        ]
+        orders.append(
+            [
+                *(name for name in orders[0] if name not in (*steps, *unused, end)),
+                *steps,
+                *unused,
+                end,
+            ]
+        )
     plans = []
     for order, key, fit in product(orders, ORDERS.values(), (first_fit, best_fit)):
-        allocate = lambda buffers, alignment, fit=fit, key=key: fit(buffers, key, alignment)  # noqa: E731
+        allocate = lambda buffers, alignment, fit=fit, key=key: fit(  # noqa: E731
+            buffers, key, alignment
+        )
         plans.append(planned(gm, *inputs, allocate=allocate, order=order))
     return min(plans, key=lambda plan: plan.arena)
     ### END SOLUTION
@@ -189,13 +230,17 @@ check("day12.plan", plan_model)
 def faster(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     """A compiled model that takes less time.
 
-    In:  a traced model in eval mode with shapes on its nodes, and example inputs for it.
-    Out: Compiled(graph, groups, schedules, plan, kernels, layouts); what is left out gets defaults.
+    In:  a traced model in eval mode with shapes on its nodes, and example inputs for
+         it.
+    Out: Compiled(graph, groups, schedules, plan, kernels, layouts); what is left out
+         gets defaults.
     Time: 30 s of computing for each test case.
-    Not to be called: passlab.capstone.reference.compile, passlab.capstone.reference.library_groups,
+    Not to be called: passlab.capstone.reference.compile,
+        passlab.capstone.reference.library_groups,
         passlab.capstone.reference.kernel_groups, passlab.capstone.reference.plan,
-        passlab.capstone.reference.fold_batchnorm, passlab.capstone.reference.fold_constants,
-        passlab.capstone.reference.cse, passlab.capstone.reference.dce.
+        passlab.capstone.reference.fold_batchnorm,
+        passlab.capstone.reference.fold_constants, passlab.capstone.reference.cse,
+        passlab.capstone.reference.dce.
     """
 
     ### BEGIN SOLUTION
@@ -205,8 +250,14 @@ def faster(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     gm = rebuild(gm)
     for bn in list(gm.graph.nodes):
         norm, conv = module(bn), bn.args[0] if bn.args else None
-        if type(norm) is nn.BatchNorm2d and type(module(conv)) is nn.Conv2d and len(conv.users) == 1:
-            gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv), norm))
+        if (
+            type(norm) is nn.BatchNorm2d
+            and type(module(conv)) is nn.Conv2d
+            and len(conv.users) == 1
+        ):
+            gm.add_submodule(
+                f"folded_{conv.name}", fuse_conv_bn_eval(module(conv), norm)
+            )
             conv.target = f"folded_{conv.name}"
             bn.replace_all_uses_with(conv)
             gm.graph.erase_node(bn)
@@ -214,7 +265,10 @@ def faster(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     for node in gm.graph.nodes:
         if not node.op.startswith("call_"):
             continue
-        for at in sorted({home[operand] for operand in node.all_input_nodes if operand in home}, reverse=True):
+        for at in sorted(
+            {home[operand] for operand in node.all_input_nodes if operand in home},
+            reverse=True,
+        ):
             longer = [*groups[:at], [*groups[at], node.name], *groups[at + 1 :]]
             if why_not(longer) is None:
                 groups, home[node] = longer, at

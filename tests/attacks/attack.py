@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nbformat.notebooknode import NotebookNode
 
-from tests.support.tiny_fx import QUESTIONS
+from autograder.toys.tiny_fx import QUESTIONS
 
 #: Stands in the name of everything that an attack leaves somewhere: files, processes.
 MARK = "plattack"

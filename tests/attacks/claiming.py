@@ -6,9 +6,9 @@ says something, or that would leave the verdicts from the visible ones alone.
 
 from __future__ import annotations
 
+from autograder.toys.tiny_fx import QUESTIONS
 from tests.attacks.attack import Attack, answer, cell
 from tests.attacks.reading import _TELL
-from tests.support.tiny_fx import QUESTIONS
 
 _DEEP = "value = 0\nfor _ in range(500):\n    value = [value]"
 #: What stands where a word, a number or a list should.

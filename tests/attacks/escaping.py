@@ -13,8 +13,8 @@ from collections.abc import Callable
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
+from autograder.toys.tiny_fx import QUESTIONS
 from tests.attacks.attack import FULL, GOOD, MARK, WORK, Attack, Place, called, folder, read
-from tests.support.tiny_fx import QUESTIONS
 
 
 def _notebook(name: str, tries: str, change: Callable[[NotebookNode], None], **more) -> Attack:

@@ -23,8 +23,8 @@ import nbformat
 
 from autograder.grading import intake
 from autograder.reports.exports import harmless
+from autograder.toys import tiny, tiny_fx
 from tests.attacks.attack import GOOD, MARK, Attack, Place
-from tests.support import tiny, tiny_fx
 
 #: They hand in the reference answers; one has been graded the day before.
 HONEST = ("aa-before", "m-between", "zz-after")

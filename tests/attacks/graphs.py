@@ -7,8 +7,8 @@ them. Every attack has an honest twin: the same graft on the same answer, of som
 
 from __future__ import annotations
 
+from autograder.toys.tiny_fx import QUESTIONS
 from tests.attacks.attack import Attack, answer
-from tests.support.tiny_fx import QUESTIONS
 
 #: A right answer; then a call is grafted onto the output of its graph: `call(…)` adds one to the graph.
 _GRAFTED = (

@@ -7,8 +7,8 @@ time, are told by grading itself.)
 
 from __future__ import annotations
 
+from autograder.toys.tiny_fx import QUESTIONS
 from tests.attacks.attack import Attack, answer, read
-from tests.support.tiny_fx import QUESTIONS
 
 #: Right answers for cases that their learner can see, so that hidden ones are what is talked about; and the graph of a
 #: case as one text: plain, and in disguises that a search for the text would miss.

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from autograder.toys import tiny
 from tests.attacks import CORPUS, field
 from tests.attacks.attack import Attack
-from tests.support import tiny
 
 _KINDS = ("patching", "reading", "escaping")
 _CONFIG = """

@@ -15,9 +15,9 @@ import nbformat
 import pytest
 
 from autograder.reports.exports import harmless
+from autograder.toys import tiny_fx
 from tests.attacks import CORPUS, draw, field
 from tests.attacks.attack import FULL, MARK
-from tests.support import tiny_fx
 from tests.support.pages import acts, nbgraders
 
 #: Kind → the attacks of this run.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autograder.authoring import minutes, source
+import pytest
+
+from autograder.authoring import minutes
 from passlab import exercises
 
 
@@ -31,7 +33,18 @@ def test_a_core_that_does_not_fit_a_day_is_found(monkeypatch):
 def test_each_term_of_the_rule_counts():
     cse = exercises.find("day03.cse")
     assert minutes.exercise(replace(cse, difficulty=5)) - minutes.exercise(replace(cse, difficulty=0)) == 30
-    place = source.find(cse.id)
-    lines = minutes._lines(place.answer.text) - minutes._lines(source.blank(place.answer.text)) + 1
-    inside = place.answer.text.split("### BEGIN SOLUTION\n")[1].split("### END")[0]
-    assert lines == sum(bool(line.strip()) and line.strip()[0] != "#" for line in inside.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("x = 1\n\n# a comment\ny = f(x)  # and one behind\n", 2),
+        ("x = f(\n    1,\n    2,\n)\n", 1),
+        (f"x = [{', '.join(['number'] * 20)}]\n", 2),
+        ('def f():\n    """What it does.\n\n    And more.\n    """\n    return 1\n', 3),
+        ('text = """one\ntwo\nthree"""\n', 3),
+        ("%matplotlib inline\nx = 1\n", 2),
+    ],
+)
+def test_lines_are_counted_as_they_are_at_120_columns(text, lines):
+    assert minutes._lines(text) == lines

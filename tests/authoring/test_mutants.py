@@ -7,8 +7,8 @@ import json
 import pytest
 
 from autograder.authoring import mutants, source
+from autograder.toys import tiny
 from passlab import exercises
-from tests.support import tiny
 
 SHOUT = "autograder/answers/day00/shout.py"
 DOUBLE = "return 2 * x"
@@ -58,7 +58,7 @@ def test_mutants_are_drawn_from_all_and_always_the_same_ones():
 
 def test_a_change_of_nothing_survives():
     exercise, own = exercises.find("day03.dce"), source.find("day03.dce").answer.text
-    assert mutants._survives(exercise, exercise.id, own, mutants.Mutant(1, "", "", own), exercise.cases())
+    assert mutants._survives(exercise, exercise.id, mutants.Mutant(1, "", "", own), exercise.cases())
 
 
 def prove(course, *more):

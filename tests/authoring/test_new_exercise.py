@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autograder.authoring.source import ROOT
-from tests.support import tiny
+from autograder.toys import tiny
 
 #: A block of code, and the file that is named last before it.
 _BLOCK = re.compile(r"`(?P<path>[\w/]+\.py)`[^`]*(?:`(?!``)[^`]*`[^`]*)*?\n\n```python\n(?P<code>.*?)```", re.S)

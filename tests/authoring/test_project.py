@@ -17,9 +17,9 @@ from packaging.specifiers import SpecifierSet
 from autograder.authoring import answers, notebooks, samples, source
 from autograder.authoring.source import ROOT, blank
 from autograder.engine.flavours import FLAVOURS
+from autograder.toys import tiny
 from passlab import exercises
-from passlab.notebook.cells import cells
-from tests.support import tiny
+from passlab.notebook.cells import Cell, cells
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 AUTHORED = notebooks.authored_paths()
@@ -324,11 +324,32 @@ def test_the_search_for_broken_links_can_fail():
 # Limits
 
 
+def code_cells(text: str) -> list[Cell]:
+    return [cell for cell in cells(text) if not cell.markdown]
+
+
+def too_wide(text: str) -> list[str]:
+    """Return the lines of code that JupyterLab cuts in a window of 1280 pixels, and the web book."""
+    return [line for cell in code_cells(text) for line in cell.text.split("\n") if len(line) > 88]
+
+
+@pytest.mark.parametrize("path", AUTHORED, ids=name)
+def test_code_fits_its_cell_and_is_all_there_is_in_it(path):
+    assert too_wide(path.read_text()) == []
+    assert [line for cell in code_cells(path.read_text()) for line in re.findall("^# #+ .*", cell.text, re.M)] == []
+
+
+def test_the_search_for_wide_lines_can_fail():
+    assert too_wide(f"# %%\nx = '{'a' * 82}'\n# %% [markdown]\n# {'a' * 118}\n") == []
+    assert len(too_wide(f"# %%\nx = '{'a' * 83}'\n")) == 1
+
+
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
 def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     text = path.read_text()
     assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
-    assert re.search(r"^from passlab import .*\bhint\b", text, re.M), "a learner has no hint(…) to call"
+    imported = re.search(r"^from passlab import (\([^)]*\)|.*)", text, re.M)[1]
+    assert re.search(r"\bhint\b", imported), "a learner has no hint(…) to call"
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
     for place in places:
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)

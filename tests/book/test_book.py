@@ -14,8 +14,8 @@ from playwright.sync_api import sync_playwright
 
 from autograder.authoring.source import ROOT
 from autograder.book import reading
-from tests.support import tiny
-from tests.support.browser import QUIET, chromium
+from autograder.toys import tiny
+from autograder.toys.browser import QUIET, chromium
 
 LESSON = (
     tiny.HEADER

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from passlab import trace
-from passlab.capstone import BadCompiled, Compiled, build, counts, examined, grouped, wrong
+from passlab.capstone import BadCompiled, Compiled, build, counts, examined, grouped, why_not_compiled
 from passlab.capstone.layouts import strides_of, with_strides
 from passlab.memory.plan import planned
 
@@ -111,11 +111,11 @@ def test_a_value_that_a_group_shares_is_converted_for_the_others():
         ([], "Compiled.layouts must be a dict from names to orders of dimensions; got []."),
         (
             {"firts": LAST},
-            "There is a layout for 'firts', which is no value and no parameter of the graph. Did you mean fir",
+            "There is a layout for 'firts', which is neither a value nor a parameter of the graph. Did you mean fir",
         ),
         (
             {"first.wight": LAST},
-            "There is a layout for 'first.wight', which is no value and no parameter of the graph.",
+            "There is a layout for 'first.wight', which is neither a value nor a parameter of the graph.",
         ),
         ({"output": LAST}, "There is a layout for 'output'"),
         ({"x": "NHWC"}, "The layout of x is NHWC; it must list each of its dimensions once, the outermost first"),
@@ -126,7 +126,7 @@ def test_a_value_that_a_group_shares_is_converted_for_the_others():
 )
 def test_a_layout_in_another_form_gets_a_sentence(layouts, sentence):
     gm = images()
-    assert wrong(gm, Compiled(gm, layouts=layouts)).startswith(sentence)
+    assert why_not_compiled(gm, Compiled(gm, layouts=layouts)).startswith(sentence)
 
 
 def parts(x):
@@ -173,7 +173,7 @@ def viewed(x):
 )
 def test_a_layout_that_cannot_be_gets_a_sentence(function, groups, layouts, sentence):
     compiled = Compiled(trace(function, X), groups, layouts=layouts)
-    assert wrong(None, compiled) is None
+    assert why_not_compiled(None, compiled) == ""
     assert examined(compiled, (X,))["broken"].startswith(sentence)
     with pytest.raises(BadCompiled):
         build(compiled, (X,))

@@ -11,9 +11,9 @@ from torch import nn
 
 from autograder.engine import wire
 from passlab import trace
-from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, wrong
+from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, why_not_compiled
 from passlab.capstone.building import TRITON
-from passlab.capstone.triton import MOST_PROGRAMS, launcher, unfit
+from passlab.capstone.triton import MOST_PROGRAMS, launcher, why_not_launched
 from passlab.fx import elsewhere
 
 TEXT = """
@@ -48,7 +48,7 @@ def handed(**changed):
 
 def test_a_handed_over_kernel_runs_and_counts_as_its_group():
     gm, compiled = traced(), handed()
-    assert wrong(gm, compiled) is None
+    assert why_not_compiled(gm, compiled) == ""
     program = build(compiled, X, interpret=True)
     assert program.kinds == {"relu": TRITON, "t": "torch operator", "matmul": "torch operator"}
     other = (X[1] + 1, X[0] * 2)
@@ -110,7 +110,7 @@ def test_what_a_kernel_makes_lies_in_the_arena():
     ],
 )
 def test_a_kernel_in_another_form_gets_a_sentence(changed, sentence):
-    assert wrong(traced(), handed(**changed)).startswith(sentence)
+    assert why_not_compiled(traced(), handed(**changed)).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_kernel_in_another_form_gets_a_sentence(changed, sentence):
 )
 def test_kernels_of_no_group_get_a_sentence(compiled, sentence):
     gm = traced()
-    assert wrong(gm, compiled(gm)).startswith(sentence)
+    assert why_not_compiled(gm, compiled(gm)).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_kernels_of_no_group_get_a_sentence(compiled, sentence):
 )
 def test_a_kernel_that_cannot_be_started_gets_a_sentence(changed, sentence):
     compiled = handed(**changed)
-    assert wrong(traced(), compiled) is None, "the text is not looked at here"
+    assert why_not_compiled(traced(), compiled) == "", "the text is not looked at here"
     assert examined(compiled, X)["broken"].startswith(sentence)
     with pytest.raises(BadCompiled):
         build(compiled, X, interpret=True)
@@ -192,7 +192,7 @@ def test_a_kernel_that_cannot_be_started_gets_a_sentence(changed, sentence):
     ],
 )
 def test_the_text_holds_nothing_but_kernels(old, new, told):
-    told_here = unfit("mul", dataclasses.replace(KERNEL, source=TEXT.replace(old, new, 1)))
+    told_here = why_not_launched("mul", dataclasses.replace(KERNEL, source=TEXT.replace(old, new, 1)))
     assert told_here is not None and told in told_here
 
 

@@ -41,10 +41,10 @@ def test_distributive_analyses_equal_the_merge_over_all_paths(name):
     analysis = ANALYSES[name]
     for program in [*DRAWN, COUNT, ENTRY_IN_LOOP]:
         solution = solve(program, analysis)
-        found = solution.before if analysis.direction == "forward" else solution.after
+        facts = solution.before if analysis.direction == "forward" else solution.after
         paths = over_all_paths(program, analysis)
         ends = {b.name for b in program.blocks} if analysis.direction == "forward" else leading_out(program)
-        assert {n: found[n] for n in ends} == {n: paths[n] for n in ends}
+        assert {n: facts[n] for n in ends} == {n: paths[n] for n in ends}
 
 
 def leading_out(program):
@@ -128,7 +128,7 @@ def test_constants_may_know_less_than_all_paths_but_never_more():
     less = 0
     for program in DRAWN:
         try:
-            paths = over_all_paths(program, CONSTANTS, most=3000)
+            paths = over_all_paths(program, CONSTANTS, limit=3000)
         except ValueError:  # a variable counts up
             continue
         for name, known in solve(program, CONSTANTS).before.items():
@@ -148,9 +148,9 @@ def test_visits_are_few_on_reducible_programs():
     large = random_program(3, 800, shuffle=True)
     stored = [block.name for block in large.blocks]
     for name in ("liveness", "reaching definitions", "available expressions"):
-        found = solve(large, ANALYSES[name])
-        assert found.visits <= 3 * len(stored)
-        assert round_robin(large, ANALYSES[name], stored).visits >= 5 * found.visits
+        solution = solve(large, ANALYSES[name])
+        assert solution.visits <= 3 * len(stored)
+        assert round_robin(large, ANALYSES[name], stored).visits >= 5 * solution.visits
 
 
 def test_the_log_ends_with_the_solution():
@@ -186,7 +186,7 @@ def test_a_fact_that_goes_back_names_the_block():
 
 def test_an_analysis_without_end_names_the_block():
     with pytest.raises(DoesNotEnd) as caught:
-        solve(COUNT, replace(INTERVALS, widen=None), most=20)
+        solve(COUNT, replace(INTERVALS, widen=None), max_visits=20)
     assert "count, analysis intervals: after 20 visits the fact of block loop still changes" in str(caught.value)
     assert "`widen`" in str(caught.value)
 
@@ -203,10 +203,10 @@ def test_long_facts_are_told_by_what_changed():
 
     of_sets = Analysis("counts", "forward", lambda p: frozenset(), lambda p: frozenset(), frozenset.union, counts)
     with pytest.raises(DoesNotEnd, match=r"block loop still changes: it gains \{100\d\d(, 100\d\d)*\}\. Give"):
-        solve(COUNT, of_sets, most=20)
+        solve(COUNT, of_sets, max_visits=20)
     of_dicts = Analysis("spreads", "forward", lambda p: {}, lambda p: {}, larger, spreads)
     with pytest.raises(DoesNotEnd, match=r"still changes: it gains \{zero=20\} and loses \{zero=19\}\. Give"):
-        solve(COUNT, of_dicts, most=20)
+        solve(COUNT, of_dicts, max_visits=20)
 
 
 def test_a_direction_is_forward_or_backward():
@@ -216,4 +216,4 @@ def test_a_direction_is_forward_or_backward():
 
 def test_too_many_paths_are_refused():
     with pytest.raises(ValueError, match="more than 50 different facts"):
-        over_all_paths(COUNT, replace(INTERVALS, edge=None), most=50)
+        over_all_paths(COUNT, replace(INTERVALS, edge=None), limit=50)

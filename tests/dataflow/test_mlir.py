@@ -17,8 +17,8 @@ LOOP = """func.func @count(%n: index) -> index {
 
 
 def test_a_loop_is_four_blocks():
-    found = blocks(pipeline(parse(LOOP), "convert-scf-to-cf"))
-    assert str(found) == "\n".join([
+    program = blocks(pipeline(parse(LOOP), "convert-scf-to-cf"))
+    assert str(program) == "\n".join([
         "program count()",
         "bb0:", "  arith.constant", "  arith.constant", "  jump bb1",
         "bb1:", "  arith.cmpi", "  branch bb2 bb3",
@@ -38,5 +38,5 @@ def test_a_switch_has_too_many_ways():
     ^c:
       return %x : i32
     }"""
-    with pytest.raises(ValueError, match="bb0 goes on in 3 blocks"):
+    with pytest.raises(ValueError, match="bb0 has 3 successors"):
         blocks(parse(text))

@@ -49,7 +49,7 @@ def test_drawn_programs_are_well_formed_and_survive_their_text(program):
     [
         ("", "The text is empty."),
         ("entry:", "Line 1, `entry:`: a program begins with"),
-        ("program p()\nx = const 1", "Line 2, `x = const 1`: this stands in no block."),
+        ("program p()\nx = const 1", "Line 2, `x = const 1`: this is outside of all blocks."),
         ("program p()\nentry:\n  x = const", "Line 3, `x = const`: `const` takes one number"),
         ("program p()\nentry:\n  x = const y z", "Line 3, `x = const y z`: `const` takes one number"),
         ("program p()\nentry:\n  jump", "Line 3, `jump`: expected `jump block`."),
@@ -134,10 +134,10 @@ def test_dominators_and_reducibility_by_removing_blocks(program):
         assert chain == over[name]
     # Reducible (Hecht and Ullman 1974): without the edges to a dominator no cycle is left.
     left = {b: [t for t in ahead[b] if t not in over[b]] for b in ahead}
-    gone = set()
-    while free := [b for b in left if b not in gone and all(t in gone for t in left[b])]:
-        gone.update(free)
-    assert reducible(program) == (gone == set(left))
+    removed = set()
+    while free := [b for b in left if b not in removed and all(t in removed for t in left[b])]:
+        removed.update(free)
+    assert reducible(program) == (removed == set(left))
 
 
 def test_structured_programs_are_reducible_and_others_need_not_be():
@@ -169,7 +169,7 @@ def test_numbers_wrap_to_32_bits():
     [
         ("program p(x)\na:\n  return x", (), "p takes x; it was given 0 argument(s)."),
         ("program p()\na:\n  return", (1,), "p takes no arguments; it was given 1 argument(s)."),
-        ("program p(x)\na:\n  y = fft x\n  return y", (1,), "no meaning for 'fft'"),
+        ("program p(x)\na:\n  y = fft x\n  return y", (1,), "does not know 'fft'"),
         (
             "program p(x)\na:\n  branch x b c\nb:\n  y = neg x\n  jump c\nc:\n  return y",
             (0,),

@@ -34,13 +34,13 @@ def traced(body, *shape, **parts):
 def test_no_value_of_the_zoo_leaves_its_range(name):
     model = models.ZOO[name]
     gm = trace(model.build(), *model.inputs(1))
-    found = ranges(gm, {n.target: (-2.0, 1.0) for n in gm.graph.nodes if n.op == "placeholder"})
+    bounds = ranges(gm, {n.target: (-2.0, 1.0) for n in gm.graph.nodes if n.op == "placeholder"})
     for seed in range(3):
         rng = torch.Generator().manual_seed(seed)
         x = 3 * torch.rand(model.inputs(1)[0].shape, generator=rng) - 2
-        seen = values(gm, {}, (x > -0.5) * 3.0 - 2 if seed else x)
-        for node, it in found.items():
-            for value in seen[node] if isinstance(seen[node], list | tuple) else [seen[node]]:
+        results = values(gm, {}, (x > -0.5) * 3.0 - 2 if seed else x)
+        for node, it in bounds.items():
+            for value in results[node] if isinstance(results[node], list | tuple) else [results[node]]:
                 if isinstance(value, torch.Tensor):
                     assert it.low <= float(value.min()) <= float(value.max()) <= it.high, node
 
@@ -48,21 +48,21 @@ def test_no_value_of_the_zoo_leaves_its_range(name):
 def test_a_layer_reaches_both_ends():
     """One output, whose gradient points to the very corner; among several, the search may follow a lesser one."""
     gm = traced(lambda m, x: m.layer(x), 2, 6, layer=nn.Linear(6, 1))
-    found = ranges(gm, {"x": (-1.0, 3.0)})["layer"]
-    for up, end in ((True, found.high), (False, found.low)):
+    bounds = ranges(gm, {"x": (-1.0, 3.0)})["layer"]
+    for up, end in ((True, bounds.high), (False, bounds.low)):
         x = extremes(gm, {"x": (-1.0, 3.0)}, "layer", up=up)
-        seen = gm(*x)
-        assert math.isclose(float(seen.max() if up else seen.min()), end, rel_tol=1e-4)
+        results = gm(*x)
+        assert math.isclose(float(results.max() if up else results.min()), end, rel_tol=1e-4)
 
 
 def test_what_is_one_value_is_squared():
-    found = ranges(traced(lambda m, x: x * x, 2, 3), {"x": (-2.0, 1.0)})["mul"]
-    assert -1e-6 < found.low <= 0 and math.isclose(found.high, 4, rel_tol=1e-5)
+    bounds = ranges(traced(lambda m, x: x * x, 2, 3), {"x": (-2.0, 1.0)})["mul"]
+    assert -1e-6 < bounds.low <= 0 and math.isclose(bounds.high, 4, rel_tol=1e-5)
 
 
 def test_a_quotient_by_what_may_be_zero_is_unknown():
-    found = ranges(traced(lambda m, x: torch.relu(1 / x), 2, 3), {"x": (-1.0, 1.0)})
-    assert found["truediv"].low == -math.inf and found["relu"].high == math.inf and found["relu"].low > -1e-6
+    bounds = ranges(traced(lambda m, x: torch.relu(1 / x), 2, 3), {"x": (-1.0, 1.0)})
+    assert bounds["truediv"].low == -math.inf and bounds["relu"].high == math.inf and bounds["relu"].low > -1e-6
 
 
 def test_an_operation_without_a_row_is_named():
@@ -105,17 +105,17 @@ def test_no_other_form_of_an_operation_leaves_its_range(model, size):
     ends = torch.where(torch.rand(size) < 0.5, -3.0, 3.0)
     gm = trace(Called(model), ends)
     last = list(gm.graph.nodes)[-2].name
-    found = ranges(gm, {"x": (-3.0, 3.0)})[last]
+    bounds = ranges(gm, {"x": (-3.0, 3.0)})[last]
     for x in (ends, torch.empty(size).uniform_(-3, 3), torch.linspace(-3, 3, ends.numel()).reshape(size)):
         y = gm(x).detach()
-        assert found.low <= float(y.min()) and float(y.max()) <= found.high
+        assert bounds.low <= float(y.min()) and float(y.max()) <= bounds.high
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "form"),
     [
         (nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), "with the padding reflect"),
-        (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm that is training"),
+        (nn.BatchNorm2d(2, track_running_stats=False).eval(), "with a batch norm in training mode"),
         (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), "with the mode bicubic"),
         (lambda x: F.softmax(x), "with no dim"),
         (lambda x: F.leaky_relu(x, -1.0), "with the slope"),
@@ -123,8 +123,8 @@ def test_no_other_form_of_an_operation_leaves_its_range(model, size):
         (lambda x: torch.div(x, 2, rounding_mode="floor"), "in an unknown form"),
     ],
 )
-def test_a_form_without_a_rule_is_named(model, said):
-    with pytest.raises(Unsupported, match=f"Node .* calls .* {said}"):
+def test_a_form_without_a_rule_is_named(model, form):
+    with pytest.raises(Unsupported, match=f"Node .* calls .* {form}"):
         ranges(trace(Called(model), torch.randn(1, 2, 6, 6)), {"x": (-3.0, 3.0)})
 
 

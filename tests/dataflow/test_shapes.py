@@ -20,20 +20,20 @@ def test_constraints_accept_what_runs(name):
     names = [f"s{k}" for k in range(x.dim())]
     gm = fx.symbolic_trace(module)
     place = next(n.target for n in gm.graph.nodes if n.op == "placeholder")
-    found, rng = shapes(gm, {place: names}), random.Random(0)
+    result, rng = shapes(gm, {place: names}), random.Random(0)
     last = next(n for n in reversed(gm.graph.nodes) if n.op == "output").args[0].name
     for _ in range(12):
         sizes = [rng.choice((n, n, n, n + 1, 2 * n, 5)) for n in x.shape]
         named = dict(zip(names, sizes, strict=True))
-        assert found.accepts(named) == runs(module, [sizes]), (sizes, found.refusing(named))
-        if found.accepts(named):
-            assert found.at(last, named) == tuple(module(torch.zeros(sizes)).shape)
+        assert result.accepts(named) == runs(module, [sizes]), (sizes, result.refusing(named))
+        if result.accepts(named):
+            assert result.at(last, named) == tuple(module(torch.zeros(sizes)).shape)
 
 
 def test_a_u_net_wants_multiples_of_eight():
-    found = shapes(fx.symbolic_trace(models.ZOO["unet"].build()), {"x": ("b", 1, "h", "h")})
-    assert [h for h in range(2, 40) if found.accepts({"b": 2, "h": h})] == [8, 16, 24, 32]
-    assert "h % 2 == 0" in repr(found.constraints)
+    result = shapes(fx.symbolic_trace(models.ZOO["unet"].build()), {"x": ("b", 1, "h", "h")})
+    assert [h for h in range(2, 40) if result.accepts({"b": 2, "h": h})] == [8, 16, 24, 32]
+    assert "h % 2 == 0" in repr(result.constraints)
 
 
 def test_export_refuses_a_size_of_one_inside():
@@ -49,10 +49,10 @@ def test_indices_and_negative_dimensions():
             row = x[1]
             return torch.stack([row, row], -1), row.view(x.shape[1], 1), x.size()[0]
 
-    found = shapes(fx.symbolic_trace(Model()), {"x": ("b", "n")})
-    assert found.at("getitem", {"b": 4, "n": 6}) == (6,)
-    assert found.at("stack", {"b": 4, "n": 6}) == (6, 2)
-    assert found.at("view", {"b": 4, "n": 6}) == (6, 1)
+    result = shapes(fx.symbolic_trace(Model()), {"x": ("b", "n")})
+    assert result.at("getitem", {"b": 4, "n": 6}) == (6,)
+    assert result.at("stack", {"b": 4, "n": 6}) == (6, 2)
+    assert result.at("view", {"b": 4, "n": 6}) == (6, 1)
     with pytest.raises(Unsupported, match="Node getitem: the index slice"):
         shapes(fx.symbolic_trace(lambda x: x[::2]), {"x": ("b", "n")})
 
@@ -101,16 +101,16 @@ FORMS = {
 def test_every_form_of_an_operation_has_the_shape_that_it_makes(name):
     module, rng = Called(FORMS[name]).eval(), random.Random(0)
     gm = fx.symbolic_trace(module)
-    found, last = shapes(gm, {"x": ("b", 4, "h", "w")}), [*gm.graph.nodes][-2].name
-    ran = 0
+    result, last = shapes(gm, {"x": ("b", 4, "h", "w")}), [*gm.graph.nodes][-2].name
+    count = 0
     for _ in range(30):
         named = {"b": rng.randint(2, 4), "h": rng.randint(2, 9), "w": rng.randint(2, 9)}
         sizes = (named["b"], 4, named["h"], named["w"])
-        assert found.accepts(named) == runs(module, [sizes]), (sizes, found.refusing(named))
-        if found.accepts(named):
-            ran += 1
-            assert found.at(last, named) == tuple(module(torch.zeros(sizes)).shape)
-    assert ran > 5
+        assert result.accepts(named) == runs(module, [sizes]), (sizes, result.refusing(named))
+        if result.accepts(named):
+            count += 1
+            assert result.at(last, named) == tuple(module(torch.zeros(sizes)).shape)
+    assert count > 5
 
 
 @pytest.mark.parametrize(

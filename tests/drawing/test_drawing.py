@@ -39,25 +39,25 @@ def words(svg: str) -> str:
 
 def boxes(svg: str) -> dict[str, ET.Element]:
     """The first word group of each box (the op) and the id, or the caption → its element."""
-    found = {}
+    elements = {}
     for it in ET.fromstring(svg).iter(f"{SVG}g"):
         if "node" in it.get("class", "").split():
-            said = [text.text.replace("\xa0", " ").strip() for text in it.iter(f"{SVG}text")]
-            found[" ".join(filter(None, said))] = it
-    return found
+            lines = [text.text.replace("\xa0", " ").strip() for text in it.iter(f"{SVG}text")]
+            elements[" ".join(filter(None, lines))] = it
+    return elements
 
 
 def box(svg: str, start: str) -> ET.Element:
-    (found,) = (it for said, it in boxes(svg).items() if said.startswith(start))
-    return found
+    (element,) = (it for text, it in boxes(svg).items() if text.startswith(start))
+    return element
 
 
 def changes(before: Graph, after: Graph) -> dict[str, str]:
     """Id in the second graph → what became of it; removed ids with a minus."""
     pairs = match(before, after)
-    came = {node.id: "added" for node in after}
-    came |= {new: status(before.node(old), after.node(new), pairs) for old, new in pairs.items()}
-    return came | {f"-{node.id}": "removed" for node in before if node.id not in pairs}
+    statuses = {node.id: "added" for node in after}
+    statuses |= {new: status(before.node(old), after.node(new), pairs) for old, new in pairs.items()}
+    return statuses | {f"-{node.id}": "removed" for node in before if node.id not in pairs}
 
 
 SMALL = graph("x = input", "a = relu(x)", "b = tanh(a)", "c = add(a, b)")
@@ -68,9 +68,9 @@ SMALL = graph("x = input", "a = relu(x)", "b = tanh(a)", "c = add(a, b)")
 
 @needs_dot
 def test_a_node_shows_op_shape_dtype_and_bytes():
-    said = words(draw(SMALL).svg)
+    text = words(draw(SMALL).svg)
     for word in ("relu", "tanh", "float32[4, 8] · 128 B"):
-        assert word in said
+        assert word in text
         assert word in draw(SMALL).text
 
 
@@ -79,9 +79,9 @@ def test_a_node_has_the_colours_of_its_kind_and_only_kinds_that_occur_are_explai
     svg = draw(SMALL).svg
     shape = box(svg, "relu").find(f".//{SVG}path")
     assert (shape.get("stroke").upper(), shape.get("fill").upper()) == COLOURS["compute"]
-    said = words(svg)
-    assert "compute 3" in said and "data 1" in said
-    assert "control" not in said and "memory" not in said and "shape" not in said
+    text = words(svg)
+    assert "compute 3" in text and "data 1" in text
+    assert "control" not in text and "memory" not in text and "shape" not in text
 
 
 @needs_dot
@@ -103,22 +103,26 @@ WEIRD = 'a"b\n{x|y}\x00\\N<b>&amp;'
 def test_names_draw_as_text(name):
     node = Node(name, name, "compute", ("x",), (2,), name, 8, name, {name: name}, name)
     g = Graph(name, name, (Node("x", "input", "data"), node), (name,))
-    for made in (draw(g, title=name, mark=[name]), diff(SMALL, g, title=name), steps([(g, [name], name)], title=name)):
-        root = ET.fromstring(made.svg)  # well-formed
-        assert not list(root.iter(f"{SVG}script")) and "<script" not in made.html
+    for drawing in (
+        draw(g, title=name, mark=[name]),
+        diff(SMALL, g, title=name),
+        steps([(g, [name], name)], title=name),
+    ):
+        root = ET.fromstring(drawing.svg)  # well-formed
+        assert not list(root.iter(f"{SVG}script")) and "<script" not in drawing.html
         shown = "".join(c if c.isprintable() else " " for c in name)
         assert any(shown.strip() in (it.text or "").replace("\xa0", " ") for it in root.iter(f"{SVG}text"))
-        assert isinstance(made.text, str)
+        assert isinstance(drawing.text, str)
 
 
 @needs_dot
 def test_no_weight_and_no_long_text_gets_into_a_picture():
     torch = pytest.importorskip("torch")
     attrs = {"weight": torch.zeros(1000, 1000), "names": list(range(100_000)), "path": "p" * 100_000}
-    made = draw(graph("x = input", "y = conv(x)", y=attrs))
-    assert "weight=tensor[1000, 1000]" in words(made.svg)
-    assert "…" in words(made.svg)
-    assert len(made.svg) < 10_000 and len(made.text) < 1_000
+    drawing = draw(graph("x = input", "y = conv(x)", y=attrs))
+    assert "weight=tensor[1000, 1000]" in words(drawing.svg)
+    assert "…" in words(drawing.svg)
+    assert len(drawing.svg) < 10_000 and len(drawing.text) < 1_000
 
 
 @needs_dot
@@ -134,29 +138,29 @@ def test_an_attribute_whose_repr_fails_does_not_stop_the_picture():
 
 @needs_dot
 def test_marked_nodes_stand_out_and_foreign_marks_are_named():
-    made = draw(SMALL, mark=["a", "nowhere"])
-    width = {name: float(it.find(f".//{SVG}path").get("stroke-width", 1)) for name, it in boxes(made.svg).items()}
+    drawing = draw(SMALL, mark=["a", "nowhere"])
+    width = {name: float(it.find(f".//{SVG}path").get("stroke-width", 1)) for name, it in boxes(drawing.svg).items()}
     marked = next(name for name in width if name.startswith("relu"))
     assert all(width[marked] > 2 * wide for name, wide in width.items() if name != marked)
-    assert "nowhere" in made.note and "nowhere" in words(made.svg)
-    assert "▸ a = relu(x)" in made.text
+    assert "nowhere" in drawing.note and "nowhere" in words(drawing.svg)
+    assert "▸ a = relu(x)" in drawing.text
     assert draw(SMALL, mark="a").text == draw(SMALL, mark=["a"]).text
     assert draw(SMALL, mark=[SMALL.node("a")]).text == draw(SMALL, mark=["a"]).text
 
 
 @needs_dot
 def test_a_frame_stands_around_each_group_and_the_text_names_its_members():
-    made = draw(SMALL, groups=[["a", "b"], [SMALL.node("c")], ["nowhere"]])
-    frames = [it for it in ET.fromstring(made.svg).iter(f"{SVG}g") if "cluster" in it.get("class", "").split()]
-    assert len(frames) == 2 and "group 2" in words(made.svg)
-    assert "group 1: a, b" in made.text and "group 2: c" in made.text
-    assert "nowhere" in made.note
+    drawing = draw(SMALL, groups=[["a", "b"], [SMALL.node("c")], ["nowhere"]])
+    frames = [it for it in ET.fromstring(drawing.svg).iter(f"{SVG}g") if "cluster" in it.get("class", "").split()]
+    assert len(frames) == 2 and "group 2" in words(drawing.svg)
+    assert "group 1: a, b" in drawing.text and "group 2: c" in drawing.text
+    assert "nowhere" in drawing.note
 
 
 @needs_dot
 def test_a_frame_does_not_stop_a_large_graph_from_being_put_into_few_boxes():
-    made = draw(tangle(5000), groups=[["n2500", "n2501"]])
-    assert len(boxes(made.svg)) <= 200 and "5,000 nodes in" in made.note
+    drawing = draw(tangle(5000), groups=[["n2500", "n2501"]])
+    assert len(boxes(drawing.svg)) <= 200 and "5,000 nodes in" in drawing.note
 
 
 @needs_dot
@@ -173,8 +177,8 @@ def test_a_frame_does_not_stop_a_large_graph_from_being_put_into_few_boxes():
     ids=["empty", "one node", "cycle", "self loop", "missing", "dangling"],
 )
 def test_broken_graphs_can_be_looked_at(g):
-    for made in (draw(g), diff(g, SMALL), diff(SMALL, g), steps([g, SMALL]), draw(g, limit=1)):
-        assert made.svg.startswith("<svg"), made.note
+    for drawing in (draw(g), diff(g, SMALL), diff(SMALL, g), steps([g, SMALL]), draw(g, limit=1)):
+        assert drawing.svg.startswith("<svg"), drawing.note
 
 
 @needs_dot
@@ -211,28 +215,28 @@ def test_picture_in_a_notebook_is_html_with_text_beside_it():
 
 @needs_dot
 def test_save_writes_what_the_suffix_says(tmp_path):
-    made = draw(SMALL)
-    assert made.save(tmp_path / "g.svg").read_text().startswith("<svg")
-    assert made.save(tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
-    assert made.save(str(tmp_path / "g.txt")).read_text() == made.text + "\n"
-    assert made.save(tmp_path / "g.dot").read_text().startswith("digraph")
-    assert "<svg" in made.save(tmp_path / "g.html").read_text()
+    drawing = draw(SMALL)
+    assert drawing.save(tmp_path / "g.svg").read_text().startswith("<svg")
+    assert drawing.save(tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+    assert drawing.save(str(tmp_path / "g.txt")).read_text() == drawing.text + "\n"
+    assert drawing.save(tmp_path / "g.dot").read_text().startswith("digraph")
+    assert "<svg" in drawing.save(tmp_path / "g.html").read_text()
     with pytest.raises(ValueError, match=r"\.svg, \.png.*g\.gif"):
-        made.save(tmp_path / "g.gif")
+        drawing.save(tmp_path / "g.gif")
 
 
 def test_without_graphviz_there_is_text_and_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr(picture.shutil, "which", lambda _: None)
-    made = draw(SMALL)
-    assert made.svg == ""
-    assert "install" in made.note and "graphviz" in made.note
-    bundle = made._repr_mimebundle_()
+    drawing = draw(SMALL)
+    assert drawing.svg == ""
+    assert "install" in drawing.note and "graphviz" in drawing.note
+    bundle = drawing._repr_mimebundle_()
     for form in bundle.values():
         assert "a = relu(x)" in form and "install" in form
-    assert "a = relu(x)" in made.save(tmp_path / "g.txt").read_text()
+    assert "a = relu(x)" in drawing.save(tmp_path / "g.txt").read_text()
     for form in ("svg", "png"):
         with pytest.raises(RuntimeError, match=r"not written.*install it"):
-            made.save(tmp_path / f"g.{form}")
+            drawing.save(tmp_path / f"g.{form}")
         assert not (tmp_path / f"g.{form}").exists()
     film = steps([(SMALL, ["a"], "first"), (SMALL, [], "second")])
     assert "install" in film.html and "a = relu(x)" in film.html and "second" in film.html
@@ -240,16 +244,16 @@ def test_without_graphviz_there_is_text_and_the_remedy(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for dot")
 @pytest.mark.parametrize(
-    ("script", "said"), [("sleep 30", "still working after"), ("echo 'syntax error' >&2; exit 1", "syntax error")]
+    ("script", "text"), [("sleep 30", "still working after"), ("echo 'syntax error' >&2; exit 1", "syntax error")]
 )
-def test_a_dot_that_hangs_or_fails_gives_text_and_a_sentence(monkeypatch, tmp_path, script, said):
+def test_a_dot_that_hangs_or_fails_gives_text_and_a_sentence(monkeypatch, tmp_path, script, text):
     fake = tmp_path / "dot"
     fake.write_text(f'#!/bin/sh\nexec sh -c "exec {script}"\n' if "sleep" in script else f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
     monkeypatch.setattr(picture.shutil, "which", lambda _: str(fake))
-    monkeypatch.setattr(picture, "PATIENCE", 1)
-    made = draw(SMALL)
-    assert made.svg == "" and said in made.note and "a = relu(x)" in made.html
+    monkeypatch.setattr(picture, "WAIT_SECONDS", 1)
+    drawing = draw(SMALL)
+    assert drawing.svg == "" and text in drawing.note and "a = relu(x)" in drawing.html
 
 
 def test_drawing_loads_no_compiler_and_no_widgets():
@@ -262,9 +266,9 @@ def test_drawing_loads_no_compiler_and_no_widgets():
 SIZES = {None: "", 0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 802816: "784 KiB", 3 << 40: "3 TiB"}
 
 
-@pytest.mark.parametrize(("count", "said"), SIZES.items())
-def test_bytes_are_for_people(count, said):
-    assert size(count) == said
+@pytest.mark.parametrize(("count", "text"), SIZES.items())
+def test_bytes_are_for_people(count, text):
+    assert size(count) == text
 
 
 # --- many nodes
@@ -293,31 +297,31 @@ def tangle(count: int, seed: int = 0) -> Graph:
 
 @needs_dot
 def test_what_repeats_is_drawn_once():
-    made = draw(blocks(1250))  # 5,001 nodes
-    assert len(boxes(made.svg)) == 5
-    assert "1,250 ×" in words(made.svg)
-    edges = [it.find(f"{SVG}path") for it in ET.fromstring(made.svg).iter(f"{SVG}g") if it.get("class") == "edge"]
+    drawing = draw(blocks(1250))  # 5,001 nodes
+    assert len(boxes(drawing.svg)) == 5
+    assert "1,250 ×" in words(drawing.svg)
+    edges = [it.find(f"{SVG}path") for it in ET.fromstring(drawing.svg).iter(f"{SVG}g") if it.get("class") == "edge"]
     dashed = [it for it in edges if it.get("stroke-dasharray")]
     # within a round: x→conv→relu→conv→add and x→add; into the next round, dashed: add→conv and add→add
     assert (len(edges), len(dashed)) == (7, 2)
-    assert "5,001 nodes in 5 boxes" in made.note
-    assert "5,001 nodes in 5 boxes" in words(made.svg).replace("\n", " ")
-    assert f"… {5001 - LINES:,} more nodes" in made.text and len(made.text.split("\n")) < LINES + 5
+    assert "5,001 nodes in 5 boxes" in drawing.note
+    assert "5,001 nodes in 5 boxes" in words(drawing.svg).replace("\n", " ")
+    assert f"… {5001 - LINES:,} more nodes" in drawing.text and len(drawing.text.split("\n")) < LINES + 5
 
 
 @needs_dot
 def test_five_thousand_nodes_fit_and_none_is_forgotten():
-    made = draw(tangle(5000))
-    found = boxes(made.svg)
-    assert len(found) <= 200 and "5,000 nodes in" in made.note
-    held = [re.match(r"([\d,]+) nodes", name) for name in found]
+    drawing = draw(tangle(5000))
+    elements = boxes(drawing.svg)
+    assert len(elements) <= 200 and "5,000 nodes in" in drawing.note
+    held = [re.match(r"([\d,]+) nodes", name) for name in elements]
     assert sum(int(it[1].replace(",", "")) if it else 1 for it in held) == 5000
 
 
 @needs_dot
 def test_marked_nodes_of_a_large_graph_stand_alone():
-    found = boxes(draw(tangle(5000), mark=["n2500"]).svg)
-    assert any(re.search(r"\bn2500\b", name) for name in found)
+    elements = boxes(draw(tangle(5000), mark=["n2500"]).svg)
+    assert any(re.search(r"\bn2500\b", name) for name in elements)
 
 
 @needs_dot
@@ -338,9 +342,9 @@ def test_in_a_large_picture_weights_stand_inside_the_box_that_uses_them():
     for i in range(40):
         lines += [f"w{i} = weight", f"m{i} = matmul({last}, w{i})"]
         last = f"m{i}"
-    made = draw(graph(*lines))
-    assert len(boxes(made.svg)) == 41  # x and 40 products
-    assert "with float32[4, 8]" in words(made.svg) and "40 weights" in made.note
+    drawing = draw(graph(*lines))
+    assert len(boxes(drawing.svg)) == 41  # x and 40 products
+    assert "with float32[4, 8]" in words(drawing.svg) and "40 weights" in drawing.note
     marked = draw(graph(*lines), mark=["w3"])
     assert len(boxes(marked.svg)) == 42
 
@@ -403,8 +407,8 @@ def test_a_name_that_survives_is_believed():
 
 def test_another_op_under_the_same_name_is_another_node():
     after = graph("x = input", "a = leaky_relu(x)", "b = tanh(a)", "c = add(a, b)")
-    found = changes(SMALL, after)
-    assert (found["-a"], found["a"], found["b"]) == ("removed", "added", "rewired")
+    statuses = changes(SMALL, after)
+    assert (statuses["-a"], statuses["a"], statuses["b"]) == ("removed", "added", "rewired")
 
 
 def test_attributes_and_types_that_differ_are_altered():
@@ -449,10 +453,10 @@ def test_far_from_a_change_unchanged_nodes_are_counted():
 def test_a_difference_needs_no_colour():
     after = graph("x = input", "a = relu(x)", "e = exp(a)", "c = add(a, e)")
     svg = diff(SMALL, after).svg
-    gone, come, wired = box(svg, "− tanh"), box(svg, "+ exp"), box(svg, "~ add")
-    assert gone.find(f".//{SVG}path").get("stroke-dasharray")
-    assert float(come.find(f".//{SVG}path").get("stroke-width")) > 2
-    assert not come.find(f".//{SVG}path").get("stroke-dasharray")
+    removed, added, wired = box(svg, "− tanh"), box(svg, "+ exp"), box(svg, "~ add")
+    assert removed.find(f".//{SVG}path").get("stroke-dasharray")
+    assert float(added.find(f".//{SVG}path").get("stroke-width")) > 2
+    assert not added.find(f".//{SVG}path").get("stroke-dasharray")
     assert "was c = add(a, b)" in "".join(wired.itertext())
     edges = [it.find(f"{SVG}path") for it in ET.fromstring(svg).iter(f"{SVG}g") if it.get("class") == "edge"]
     dashed = [it for it in edges if it.get("stroke-dasharray")]
@@ -467,8 +471,8 @@ def test_the_changes_in_a_large_graph_stand_alone():
     before = tangle(5000)
     lines = [node.text for node in before if node.id != "n4999"]
     after = graph(*lines, "n4999 = fresh(n4998)")
-    found = boxes(diff(before, after).svg)
-    assert any(name.startswith("+ fresh") for name in found) and len(found) <= 200
+    elements = boxes(diff(before, after).svg)
+    assert any(name.startswith("+ fresh") for name in elements) and len(elements) <= 200
 
 
 graphs = dags.map(
@@ -520,8 +524,8 @@ def test_one_drawing_holds_all_states():
 
 @needs_dot
 def test_a_step_through_can_stand_on_a_page_twice():
-    made = steps(film())
-    ids = [set(re.findall(r'id="([^"]+)"', made.html)) for _ in range(2)]
+    drawing = steps(film())
+    ids = [set(re.findall(r'id="([^"]+)"', drawing.html)) for _ in range(2)]
     assert ids[0] and not ids[0] & ids[1]
 
 
@@ -544,42 +548,42 @@ def test_a_graph_that_is_changed_along_the_way_is_read_at_every_step():
         gm.graph.erase_node(second)
         yield gm, [first], "one is left"
 
-    made = steps(passes())
-    assert [len(graph) for graph, _, _ in made.frames] == [4, 3]
-    assert made.frames[1][1] == {"relu"}
+    drawing = steps(passes())
+    assert [len(graph) for graph, _, _ in drawing.frames] == [4, 3]
+    assert drawing.frames[1][1] == {"relu"}
 
 
 def test_steps_take_bare_graphs_say_what_they_left_out_and_want_at_least_one():
     assert "1/1" in steps([SMALL]).text
-    made = steps((SMALL, [], f"state {i}") for i in range(150))
-    assert len(made.frames) == 100 and "first 100 of 150 states" in made.note
+    drawing = steps((SMALL, [], f"state {i}") for i in range(150))
+    assert len(drawing.frames) == 100 and "first 100 of 150 states" in drawing.note
     with pytest.raises(ValueError, match="no states"):
         steps([])
 
 
 def test_steps_are_saved_as_a_page_or_as_text(tmp_path):
-    made = steps(film())
-    assert "tanh is not needed" in made.save(tmp_path / "film.html").read_text()
+    drawing = steps(film())
+    assert "tanh is not needed" in drawing.save(tmp_path / "film.html").read_text()
     with pytest.raises(ValueError, match=r"\.html, \.txt"):
-        made.save(tmp_path / "film.svg")
+        drawing.save(tmp_path / "film.svg")
 
 
 # --- chart
 
 
 def test_bars_are_as_long_as_their_figures_and_told_as_ratios():
-    made = chart("bytes written", {"before": 4096, "after": 1024}, "B")
-    said = words(made.svg)
-    assert "4 KiB" in said and "1 KiB" in said and "× 0.25" in said
-    groups = [it for it in ET.fromstring(made.svg).iter(f"{SVG}g") if it.find(f"{SVG}title") is not None]
+    drawing = chart("bytes written", {"before": 4096, "after": 1024}, "B")
+    text = words(drawing.svg)
+    assert "4 KiB" in text and "1 KiB" in text and "× 0.25" in text
+    groups = [it for it in ET.fromstring(drawing.svg).iter(f"{SVG}g") if it.find(f"{SVG}title") is not None]
     assert [it.findtext(f"{SVG}title") for it in groups] == ["before: 4 KiB", "after: 1 KiB"]
     widths = []
     for bar in groups:
         across = [float(x) for x in re.findall(r"[ML] ([\d.]+)", bar.find(f"{SVG}path").get("d"))]
         widths.append(max(across) - min(across))
     assert len(widths) == 2 and widths[1] == pytest.approx(widths[0] / 4, abs=2)
-    after = made.text.split("\n")[2]
-    assert after.count("█") * 4 == made.text.split("\n")[1].count("█") and "× 0.25" in after
+    after = drawing.text.split("\n")[2]
+    assert after.count("█") * 4 == drawing.text.split("\n")[1].count("█") and "× 0.25" in after
 
 
 @pytest.mark.parametrize("values", [{"a": 0, "b": 0}, {"a": -1.0, "b": 2}, {NASTY: 1, WEIRD: float(10**20)}])

@@ -42,8 +42,8 @@ def test_steps_show_the_fact_after_each_visit_and_the_last_is_the_solution():
     steps = flow_steps(COUNT, solution)
     last = len(solution.log) - 1
     shown = re.findall(rf'<text class="fact at{last}"[^>]*>([^<]*)</text>', steps.svg)
-    wanted = [fact_text(facts[block.name]) for block in COUNT.blocks for facts in (solution.before, solution.after)]
-    assert sorted(shown) == sorted(wanted)
+    expected = [fact_text(facts[block.name]) for block in COUNT.blocks for facts in (solution.before, solution.after)]
+    assert sorted(shown) == sorted(expected)
     assert steps.html.count('type="radio"') == len(solution.log)
     assert len(steps.text.split("\n")) == len(solution.log)
 
@@ -68,9 +68,9 @@ def test_steps_need_visits():
 
 
 def test_a_control_flow_graph_is_viewed_drawn_and_compared_like_other_irs():
-    seen = view(COUNT)
-    assert [node.id for node in seen] == [block.name for block in COUNT.blocks] and seen.ir == "CFG"
-    assert seen.edges == tuple((a, b.name) for b in COUNT.blocks for a in predecessors(COUNT)[b.name])
+    graph = view(COUNT)
+    assert [node.id for node in graph] == [block.name for block in COUNT.blocks] and graph.ir == "CFG"
+    assert graph.edges == tuple((a, b.name) for b in COUNT.blocks for a in predecessors(COUNT)[b.name])
     assert draw(COUNT).text == flow(COUNT).text
     first, *rest = COUNT.blocks
     other = replace(COUNT, blocks=(replace(first, instructions=first.instructions[:-1]), *rest))

@@ -23,12 +23,12 @@ def tips(svg: str, start: str = "") -> list[str]:
 
 def points(svg: str) -> dict[str, tuple[float, float, str]]:
     """Instance → x, y and colour of its circle."""
-    found = {}
+    circles = {}
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         if group.get("class") == "pt":
             dot, name = group.find(f"{SVG}circle"), group.find(f"{SVG}title").text.split(":")[0]
-            found[name] = float(dot.get("cx")), float(dot.get("cy")), dot.get("fill")
-    return found
+            circles[name] = float(dot.get("cx")), float(dot.get("cy")), dot.get("fill")
+    return circles
 
 
 def grid(rows: int, columns: int) -> dict:
@@ -39,10 +39,10 @@ def grid(rows: int, columns: int) -> dict:
 
 
 def test_the_first_dimension_goes_down_and_the_second_to_the_right():
-    seen = points(plot(grid(2, 3)).svg)
-    assert len(seen) == 6
-    assert seen["S[0, 0]"][0] < seen["S[0, 1]"][0] and seen["S[0, 0]"][1] == seen["S[0, 1]"][1]
-    assert seen["S[0, 0]"][1] < seen["S[1, 0]"][1] and seen["S[0, 0]"][0] == seen["S[1, 0]"][0]
+    spots = points(plot(grid(2, 3)).svg)
+    assert len(spots) == 6
+    assert spots["S[0, 0]"][0] < spots["S[0, 1]"][0] and spots["S[0, 0]"][1] == spots["S[0, 1]"][1]
+    assert spots["S[0, 0]"][1] < spots["S[1, 0]"][1] and spots["S[0, 0]"][0] == spots["S[1, 0]"][0]
 
 
 def test_colours_follow_time_and_not_place():
@@ -98,9 +98,9 @@ def test_an_arrow_begins_at_its_source_and_ends_at_its_target():
     picture = plot(grid(2, 2), [(("S", (0, 1)), ("S", (1, 0)))])
     [path] = [it for it in ET.fromstring(picture.svg).iter(f"{SVG}path") if "Q" in it.get("d")][:1]
     x, y, *_, u, v = map(float, re.findall(r"[\d.]+", path.get("d")))
-    seen = points(picture.svg)
-    near = {name: min(abs(x - a) + abs(y - b) for a, b in [spot[:2]]) for name, spot in seen.items()}
-    far = {name: min(abs(u - a) + abs(v - b) for a, b in [spot[:2]]) for name, spot in seen.items()}
+    spots = points(picture.svg)
+    near = {name: min(abs(x - a) + abs(y - b) for a, b in [spot[:2]]) for name, spot in spots.items()}
+    far = {name: min(abs(u - a) + abs(v - b) for a, b in [spot[:2]]) for name, spot in spots.items()}
     assert min(near, key=near.get) == "S[0, 1]" and min(far, key=far.get) == "S[1, 0]"
     assert "S → S by (1, -1)" in picture.text
 
@@ -112,17 +112,17 @@ def test_tiles_are_outlined_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("time", "said"),
+    ("time", "sentence"),
     [
         ((5, 1), "S[0] has to run before S[1], but runs in step 1, and S[1] in step 0."),
         ((3, 3), "S[0] has to run before S[1], and both run in step 0."),
         ((1, 5), "S[0] has to run before S[1], and does: in steps 0 and 1."),
     ],
 )
-def test_a_violated_pair_is_told_and_circled(time, said):
+def test_a_violated_pair_is_told_and_circled(time, sentence):
     pair = (("S", (0,)), ("S", (1,)))
     picture = plot(dict(zip(pair, time, strict=True)), violated=pair)
-    assert said in picture.text and said in " ".join(ET.fromstring(picture.svg).itertext())
+    assert sentence in picture.text and sentence in " ".join(ET.fromstring(picture.svg).itertext())
     assert picture.svg.count('fill="none" stroke="#C24E00"') == 3  # two rings and a line
 
 
@@ -135,13 +135,17 @@ def test_what_is_too_much_is_left_out_and_said():
     picture = plot(many, arrows, violated=(("S", (49, 58)), ("S", (49, 59))))
     shown = len(points(picture.svg))
     assert POINTS / 2 < shown <= POINTS and len(tips(picture.svg, "S[")) <= shown + ARROWS
-    for said in (f"{shown} of 3,000 points", f"Drawn are {ARROWS} of", "S[49, 58] and S[49, 59], is not among"):
-        assert said in picture.note and said.split()[0] in picture.svg
+    for sentence in (
+        f"{shown} of 3,000 points",
+        f"The picture shows {ARROWS} of",
+        "S[49, 58] and S[49, 59], is not among",
+    ):
+        assert sentence in picture.note and sentence.split()[0] in picture.svg
 
 
 def test_slices_are_limited():
     deep = plot({("S", (i, j, k)): (i, j, k) for i in range(40) for j in range(2) for k in range(2)})
-    assert f"Drawn are {PANELS} of 40 slices." in deep.note and len(points(deep.svg)) == PANELS * 4
+    assert f"The picture shows {PANELS} of 40 slices." in deep.note and len(points(deep.svg)) == PANELS * 4
 
 
 def test_no_points_are_an_error_that_says_so():
@@ -204,10 +208,10 @@ def test_many_steps_share_places():
 def test_the_live_slider_moves_what_is_now():
     box = slider(STENCIL, "{ S[t, i] -> [t, i] }", SIZES).live()
     row, style, picture = box.children
-    bar, said = row.children[1:]
-    assert "--now:11" in style.value and "S[2, 3]" in said.value
+    bar, caption = row.children[1:]
+    assert "--now:11" in style.value and "S[2, 3]" in caption.value
     bar.value = 4
-    assert "--now:4" in style.value and "S[1, 0]" in said.value and "<svg" in picture.value
+    assert "--now:4" in style.value and "S[1, 0]" in caption.value and "<svg" in picture.value
 
 
 def test_a_picture_is_saved_without_graphviz(tmp_path, monkeypatch):

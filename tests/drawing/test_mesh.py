@@ -64,10 +64,10 @@ def test_a_playback_shows_one_frame_at_a_time():
 def test_a_playback_lives_as_a_widget():
     widgets = pytest.importorskip("ipywidgets")
     live = playback(1, 2, FRAMES_3).live()
-    bar, said = live.children[0].children[1:]
-    assert isinstance(bar, widgets.IntSlider) and said.value == FRAMES_3[0].caption
+    bar, caption = live.children[0].children[1:]
+    assert isinstance(bar, widgets.IntSlider) and caption.value == FRAMES_3[0].caption
     bar.value = 2
-    assert said.value == FRAMES_3[2].caption and ".fr2" in live.children[1].value
+    assert caption.value == FRAMES_3[2].caption and ".fr2" in live.children[1].value
 
 
 @pytest.mark.parametrize(

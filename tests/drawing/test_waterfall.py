@@ -24,8 +24,8 @@ def test_each_step_is_told_with_its_change():
 
 
 def test_the_picture_says_the_same_without_colours():
-    said = words(waterfall("kernels", STEPS))
-    assert {"kernels", "as traced", "−25%", "+10%", "no difference", "−70%", "20"} <= set(said)
+    text = words(waterfall("kernels", STEPS))
+    assert {"kernels", "as traced", "−25%", "+10%", "no difference", "−70%", "20"} <= set(text)
 
 
 def test_a_change_within_the_spread_is_called_no_gain():
@@ -34,9 +34,9 @@ def test_a_change_within_the_spread_is_called_no_gain():
     assert "9.6 ms  −4%" in repr(waterfall("a call", {"before": 0.010, "after": 0.0096}, "s"))
 
 
-@pytest.mark.parametrize(("unit", "said"), [("B", "2 MiB"), ("s", "2.1e+06 s"), ("kernels", "2,097,152 kernels")])
-def test_units(unit, said):
-    assert said in repr(waterfall("t", {"a": 2**21, "b": 2**20}, unit))
+@pytest.mark.parametrize(("unit", "amount"), [("B", "2 MiB"), ("s", "2.1e+06 s"), ("kernels", "2,097,152 kernels")])
+def test_units(unit, amount):
+    assert amount in repr(waterfall("t", {"a": 2**21, "b": 2**20}, unit))
 
 
 @pytest.mark.parametrize("figures", [{}, {"one": 1}, {"a": 1, "b": -1}])

@@ -10,8 +10,8 @@ from functools import cache
 
 import pytest
 
+from autograder.toys import tiny
 from passlab.building.cache import FOLDER
-from tests.support import tiny
 from tests.support.engine import grade, points
 from tests.support.flavours import FLAVOURS
 
@@ -341,12 +341,12 @@ from autograder.engine.engine import Engine
 
 cells = Cell(0, "a", sys.stdin.read()), Cell(1, "b", "", "day00.again-relax", "again_relax")
 with Engine(jobs=1) as engine:
-    station = engine.station("relax")
-    inside = psutil.Process(station.builder.pid).children(recursive=True)
-    os.kill(station.builder.pid, signal.SIGKILL)
+    backend = engine.backend("relax")
+    inside = psutil.Process(backend.builder.pid).children(recursive=True)
+    os.kill(backend.builder.pid, signal.SIGKILL)
     psutil.wait_procs(inside)  # the kernel ends them with it, a moment later on a busy machine
     result = engine.grade(Job("ada", "day00", "tiny", cells, 3))
-    print(station.builder.poll(), engine.station("relax") is station, result.failure, result.verdicts[1].points)
+    print(backend.builder.poll(), engine.backend("relax") is backend, result.failure, result.verdicts[1].points)
 """
 
 

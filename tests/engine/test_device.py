@@ -122,10 +122,10 @@ def test_both_pages_say_what_was_judged_on_the_cpu_only():
     result = NotebookResult("ada", "day03", "optimizations", 0, verdicts=dict(enumerate(found)))
     page = report([], [result], Facts())
     told = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
-    assert "judged on a GPU the verdict “same” of day03.cse " in told
-    assert "judged on the CPU only the verdict “same” of day03.dce " in told
+    assert "judged on a GPU the verdict “equivalent” of day03.cse " in told
+    assert "judged on the CPU only the verdict “equivalent” of day03.dce " in told
     nb, graded = make()
-    line = "The verdict “same” was judged on the CPU only: day03.dce."
+    line = "The verdict “equivalent” was judged on the CPU only: day03.dce."
     from autograder.reports.feedback import feedback
 
     for devices, there in ((["cpu"], True), (["cuda"], False), ([], False)):

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.support import tiny
-from tests.support.classes import GOOD
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD
 from tests.support.engine import grade, points
 
 
@@ -128,11 +128,11 @@ from autograder.engine.engine import Engine
 cells = [Cell(0, "a", "import time; time.sleep(0.5)"), Cell(1, "b", "def double(x): return x + x")]
 job = Job("ada", "day00", "tiny", (*cells, Cell(2, "c", "", "day00.double", "double")), 3)
 with Engine(jobs=2) as engine:
-    station = engine.station("torch")
-    victim = getattr(station, sys.argv[1])
+    backend = engine.backend("torch")
+    victim = getattr(backend, sys.argv[1])
     threading.Timer(0.2, os.kill, (victim.pid, signal.SIGKILL)).start()
     result = engine.grade(job)
-    print(victim.poll(), engine.station("torch") is station, result.failure, result.verdicts[2].points)
+    print(victim.poll(), engine.backend("torch") is backend, result.failure, result.verdicts[2].points)
 """
 
 
@@ -178,7 +178,7 @@ def job(learner, *sources):
     return Job(learner, "day00", "tiny", (*cells, Cell(len(cells), "c", "", "day00.double", "double")), 3)
 
 with module.Engine(jobs=2) as engine:
-    station, found = engine.station("torch"), {}
+    backend, found = engine.backend("torch"), {}
     def grade(job):
         found[job.learner] = engine.grade(job)
     threads = [threading.Thread(target=grade, args=[job("slow", DEAF, DEAF, DEAF)])]
@@ -188,7 +188,7 @@ with module.Engine(jobs=2) as engine:
     for thread in threads: thread.join()
     slow, *rest = (found[name] for name in sorted(found, reverse=True))
     points = [f"{one.failure!r} {verdict.points:g}" for one in (slow, *rest) for verdict in one.verdicts.values()]
-    print(engine.station("torch") is station, *points)
+    print(engine.backend("torch") is backend, *points)
     print(found["slow"].verdicts[4].message)
 """
 

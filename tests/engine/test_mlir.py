@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.support import tiny
+from autograder.toys import tiny
 from tests.support.engine import grade, points
 
 #: A number that stands in the hidden inputs alone.

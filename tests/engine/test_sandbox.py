@@ -455,6 +455,11 @@ def test_each_role_sees_its_part_of_the_project():
         assert f"'{name}'" not in runner + verifier
 
 
+def test_a_worker_sees_every_package_of_the_library_but_the_judges():
+    packages = {path.parent.name for path in ROOT.glob("lib/passlab/*/__init__.py")} - {"exercises"}
+    assert {name for name in packages if f"lib/passlab/{name}" not in sandbox.READABLE["runner"]} == set()
+
+
 def test_the_verifier_can_make_no_namespace_and_the_runner_can():
     source = """
         import ctypes, sys
@@ -840,8 +845,8 @@ def no_bubblewrap(monkeypatch):
 def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
     said = sandbox.missing()
     assert said and "apt install bubblewrap" in said[0] and "bwrap is not installed" in said[0]
-    assert sandbox.looks()["sandbox: bubblewrap"][0] is False
-    assert sandbox.looks()["sandbox: bubblewrap"][1]()[0] is False
+    assert sandbox.doctor_checks()["sandbox: bubblewrap"][0] is False
+    assert sandbox.doctor_checks()["sandbox: bubblewrap"][1]()[0] is False
 
 
 #: Stands in for `python -m autograder.engine.sandbox`: the same trials, with one function replaced.

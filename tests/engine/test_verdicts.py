@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from autograder.engine import wire
 from autograder.engine.data import Verdict
-from autograder.engine.forms import Judged, reader
+from autograder.engine.messages import Judged, reader
 from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.building import requests
 from passlab.equivalence import locating
-from passlab.judge import Case, Exercise, Finding
+from passlab.judge import MEANING, VERDICTS, WORDS, Case, Exercise, Finding
 from passlab.process.messages import receive, send
 
 CASES = [
@@ -69,6 +69,10 @@ def question(*outcomes: tuple[dict, bytes], kept=None) -> Question:
 
 def verdict(*outcomes: tuple[dict, bytes]) -> Verdict:
     return question(*outcomes).verdict(SimpleNamespace(name=lambda *_: ""))
+
+
+def test_every_verdict_has_a_word_a_meaning_and_a_sentence_for_hidden_cases():
+    assert tuple(WORDS) == tuple(MEANING) == tuple(verdicts.ON_HIDDEN) == VERDICTS
 
 
 VISIBLE = (ok(4), ok(0))

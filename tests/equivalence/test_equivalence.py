@@ -15,10 +15,10 @@ from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from passlab.equivalence import Equivalence, equivalent, unlocated
+from passlab.equivalence.trials import DEFAULT, TRIALS, spread
 from passlab.equivalence.values import EXACT, Tolerance, compare, rms, ulps
 from passlab.fx.generate import random_graph
 from passlab.fx.programs import Program, copy_inputs
-from passlab.fx.trials import DEFAULT, TRIALS, spread
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

@@ -18,8 +18,6 @@ from autograder.answers.day03.pipeline import best_of
 from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from passlab import equivalent, exercises, random_graph, trace
-from passlab.exercises.day03.channels_last import cases as layout_cases
-from passlab.exercises.day03.pipeline import cases as pipeline_cases
 from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day03.shrinking import budget
 from passlab.fx.cases import graph, live
@@ -257,13 +255,17 @@ def test_the_minimum_cut_is_the_minimum(seed):
 
 
 def test_the_conversions_promised_in_visible_cases_are_the_fewest():
-    for case in layout_cases():
+    for case in exercises.find("day03.channels-last").cases():
         assert case.expect == fewest_conversions(case.build()[0]), case.name
 
 
 def test_layouts_of_the_reference_are_the_layouts_of_torch():
     """What `layout` says by rule, torch does: a convolution gets channels_last strides."""
-    case = next(case for case in layout_cases() if case.name == "a residual block and a classifier")
+    case = next(
+        case
+        for case in exercises.find("day03.channels-last").cases()
+        if case.name == "a residual block and a classifier"
+    )
     gm = rebuild(answer("day03.channels-last")(case.build()[0]))
     seen = {}
 
@@ -280,7 +282,7 @@ def test_layouts_of_the_reference_are_the_layouts_of_torch():
 
 
 def test_the_best_orders_promised_in_visible_cases_are_the_best():
-    for case in pipeline_cases():
+    for case in exercises.find("day03.pipeline").cases():
         _, stages = case.build()
         assert case.expect == best_of(lambda case=case: case.build()[0], stages), case.name
         seen = []

@@ -69,11 +69,11 @@ def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ({"groups": []}, "The answer is a list of groups; it is of type dict."),
+        ({"groups": []}, "Return a list of groups; got {'groups': []}."),
         ([[0, 1], [1]], "Call 1 is in two groups, or twice in one."),
-        ([[0], []], "A group is a list of numbers of calls; one here is '[]'."),
-        ([[0, 99]], "A group holds '99'; calls are numbered from 0 to 13."),
-        ([[0, True]], "A group holds 'True'; calls are numbered from 0 to 13."),
+        ([[0], []], "A group is a list of numbers of calls; one here is []."),
+        ([[0, 99]], "A group holds 99, and calls are numbered from 0 to 13."),
+        ([[0, True]], "A group holds True, and calls are numbered from 0 to 13."),
         ([[0]], "Call 1 is missing: a call that is not fused forms a group of one."),
     ],
 )

@@ -18,9 +18,9 @@ from autograder.authoring.prove import prove
 from autograder.authoring.source import ROOT
 from autograder.proofs import imports, ledger
 from autograder.proofs.wire import refusals
+from autograder.toys import tiny
 from passlab import exercises
 from passlab.fx.cases import case, graph, nodes
-from tests.support import tiny
 from tests.support.amounts import DRAW, DRAWN_EXERCISES, FULL, NEW_SEEDS, SEEDS
 from tests.support.proofs import assert_proved
 

@@ -10,7 +10,7 @@ from autograder.engine.data import NotebookResult
 from autograder.grading import class_run
 from autograder.grading.gradebook import Failed, Stopped
 from autograder.grading.intake import Submission
-from autograder.grading.paper import Paper
+from autograder.grading.paper import GradedSubmission
 
 
 class Unused:
@@ -23,7 +23,7 @@ def test_a_submission_that_cannot_be_graded_does_not_stop_the_class(tmp_path, mo
     def read(submission):
         if submission.learner == "bob":
             raise SystemError("a bug")
-        return Paper(submission)
+        return GradedSubmission(submission)
 
     monkeypatch.setattr(class_run, "read", read)
     class_ = [Submission(name, "day03") for name in ("ada", "bob", "cleo")]
@@ -38,8 +38,8 @@ def test_a_full_disk_is_no_fault_of_a_submission(tmp_path, monkeypatch):
     def full(paper, submitted):
         raise OSError(errno.ENOSPC, "No space left on device", "/run/submitted/ada")
 
-    monkeypatch.setattr(class_run, "read", Paper)
-    monkeypatch.setattr(class_run, "hand_over", full)
+    monkeypatch.setattr(class_run, "read", GradedSubmission)
+    monkeypatch.setattr(class_run, "write_submitted", full)
     with pytest.raises(Stopped, match="/run/submitted/ada cannot be written: No space left on device"):
         list(class_run.grade_all([Submission("ada", "day03")], Unused(), lambda _: 0, tmp_path))
 
@@ -56,7 +56,9 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
     result = NotebookResult("", "", "", 0)
     monkeypatch.setattr(class_run, "read", lambda submission: [][1])  # of those that are recorded already
     monkeypatch.setattr(
-        class_run, "grade", lambda submission, *_: Paper(submission, {"n": nbformat.v4.new_notebook()}, {"n": result})
+        class_run,
+        "grade",
+        lambda submission, *_: GradedSubmission(submission, {"n": nbformat.v4.new_notebook()}, {"n": result}),
     )
     recorder = SimpleNamespace(
         digests=lambda run: {("zoe", "day03"): class_run.digest(Submission("zoe", "day03"))}, record=record
@@ -74,7 +76,7 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
         "zoe": "read",
     }
     assert session.recorded == 3, "zoe was recorded before"
-    session.record([Paper(one) for one in class_[:4]], None)
+    session.record([GradedSubmission(one) for one in class_[:4]], None)
     assert sorted(recorded) == ["ada", "ada", "dan", "dan"] and "a bug" in capsys.readouterr().err
 
 
@@ -82,8 +84,8 @@ def test_a_gradebook_that_cannot_be_used_stops_the_class(tmp_path, monkeypatch):
     def record(run, paper, *_):
         raise Stopped("The gradebook is locked.")
 
-    monkeypatch.setattr(class_run, "grade", lambda submission, *_: Paper(submission, {"n": None}))
-    monkeypatch.setattr(Paper, "answers", lambda self: ())
+    monkeypatch.setattr(class_run, "grade", lambda submission, *_: GradedSubmission(submission, {"n": None}))
+    monkeypatch.setattr(GradedSubmission, "answers", lambda self: ())
     session = class_run.Session(SimpleNamespace(digests=lambda run: {}, record=record), Unused(), tmp_path, page=None)
     with pytest.raises(Stopped):
         session.grade([Submission(name, "day03") for name in ("ada", "bob", "cleo", "dan")], SimpleNamespace(seed=0))

@@ -9,8 +9,8 @@ import shutil
 import nbformat
 import pytest
 
-from tests.support import tiny
-from tests.support.classes import GOOD, submit
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, submit
 
 #: What must never be seen by a learner: hidden cases, hidden source, the grader's own files, the course's answers.
 SECRETS = re.compile(r"hiddenmarker|hiddenword|BEGIN HIDDEN|autograder\.grading|autograder/|solutionmarker|2010|saw 1")

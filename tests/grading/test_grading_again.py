@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from autograder.grading import locks
-from tests.support import tiny
-from tests.support.classes import BAD, GOOD, grades, hand_in, submit
+from autograder.toys import tiny
+from autograder.toys.classes import BAD, GOOD, grades, hand_in, submit
 
 RUN = "autograder/run"
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from autograder.authoring.notebooks import assignments, source_notebook
-from autograder.engine.data import Ran
+from autograder.engine.data import NotebookResult, Ran
 from autograder.grading import idle, intake
 
 IMPORTS = """
@@ -30,7 +30,7 @@ ANSWER = "def cse(gm):\n    return torch.relu(gm)"
 def left_out(cell: str, answer: str = ANSWER, before: str = "0", after: str = "0") -> bool:
     """Return whether `cell`, the only candidate, is left out of a notebook with this answer."""
     sources = {0: IMPORTS, 1: before, 2: answer, 3: "cse", 4: cell, 5: after}
-    return idle.left_out(sources, {4}, [3]) == {4}
+    return idle.skippable_cells(sources, {4}, [3]) == {4}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_name_that_the_answer_uses_is_defined():
 
 def test_names_are_followed_through_the_cells_of_the_course():
     sources = {0: "a = 1", 1: "b = a + 1", 2: "def answer():\n    return b", 3: "answer", 4: "c = 4"}
-    assert idle.left_out(sources, {0, 1, 4}, [3]) == {4}
+    assert idle.skippable_cells(sources, {0, 1, 4}, [3]) == {4}
 
 
 def test_an_object_that_others_use_may_be_changed_by_a_call():
@@ -99,8 +99,8 @@ def test_an_object_that_others_use_may_be_changed_by_a_call():
 
 def test_a_name_that_is_bound_again_before_its_use_is_not_needed():
     sources = {0: "for choose in (1, 2):\n    print(choose)", 1: "def choose():\n    return choose()", 2: "choose"}
-    assert idle.left_out(sources, {0}, [2]) == {0}
-    assert not idle.left_out(sources | {1: "print(choose)\nchoose = 1"}, {0}, [2])
+    assert idle.skippable_cells(sources, {0}, [2]) == {0}
+    assert not idle.skippable_cells(sources | {1: "print(choose)\nchoose = 1"}, {0}, [2])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_cell_that_python_refuses_needs_nothing():
 
 def test_cells_that_reach_a_name_are_found():
     sources = {0: "def mine():\n    cse(1)", 1: "print(1)", 2: "mine()", 3: "cse(2)"}
-    assert idle.reaching(sources, {"cse"}) == {0, 2, 3}
+    assert idle.dependent_cells(sources, {"cse"}) == {0, 2, 3}
 
 
 # In the notebooks of the course
@@ -186,7 +186,7 @@ def test_what_was_handed_in_is_shown_and_said_to_be_so(authored, tmp_path):
     path.write_text(json.dumps(nb), encoding="utf-8")
     read = intake.read(path)
     at = next(i for i, cell in enumerate(read.cells) if cell.source == show.source)
-    result = intake.NotebookResult("ada", "day03", "optimizations", 0, ran={at: Ran(idle=True)})
+    result = NotebookResult("ada", "day03", "optimizations", 0, ran={at: Ran(idle=True)})
     intake.fill(read, result)
     said, printed, drawn = read.cells[at].outputs
     assert said.text == f"{intake.AS_HANDED_IN}\n"

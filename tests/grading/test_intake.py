@@ -19,7 +19,7 @@ from autograder import commands
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading import files, intake, reading
-from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
+from autograder.grading.intake import VERDICT, Damaged, collect, read, repair, submissions
 from autograder.grading.paper import _latest, when
 from autograder.reports.exports import Learner
 
@@ -184,7 +184,7 @@ def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, content, sentence):
 
 
 def test_a_huge_file_is_not_even_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr(intake.files, "MAX_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_BYTES", 10)
     path = touch(tmp_path / "graphs.ipynb")
     path.write_text(json.dumps(valid()))
     with pytest.raises(Damaged, match="was not read"):
@@ -822,7 +822,7 @@ def test_of_many_sentences_the_first_are_kept_and_the_long_are_cut(tmp_path):
 
 def test_a_learner_has_so_many_archives_and_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LEARNER_BYTES", 1_000)
-    monkeypatch.setattr(intake, "MAX_ARCHIVES", 3)
+    monkeypatch.setattr(submissions, "MAX_ARCHIVES", 3)
     (scratch := tmp_path / "scratch").mkdir()
     for who in ("ada", "bob"):
         for number in range(5):

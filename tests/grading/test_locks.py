@@ -16,7 +16,8 @@ from sqlalchemy import create_engine, text
 from autograder.grading import gradebook, locks
 from autograder.grading.gradebook import Stopped, prepare, transaction
 from autograder.grading.recorder import Recorder
-from tests.support import books, tiny
+from autograder.toys import tiny
+from tests.support import books
 
 #: Take the lock on a folder, or on a gradebook.
 GRADER = "from autograder.grading.locks import only_grader; lock = only_grader(Path(sys.argv[1])); lock.__enter__()"

@@ -15,11 +15,12 @@ from nbgrader.api import Gradebook
 
 from autograder.grading.gradebook import Failed, database, place, prepare
 from autograder.grading.recorder import Recorder
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, submit
 from tests.grading import test_recorder
 from tests.grading.test_recorder import ALL, SCENARIOS, leave_the_same, total
 from tests.grading.test_recorder_crash import CLASS, grade, grade_in_two, state, survives
-from tests.support import books, postgres, tiny
-from tests.support.classes import GOOD, submit
+from tests.support import books, postgres
 
 pytestmark = test_recorder.pytestmark
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import nbformat
 import pytest
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.grading import reading
 from autograder.grading.files import Damaged
 from autograder.grading.paper import written
@@ -107,7 +107,7 @@ def test_reading_and_writing_grow_as_the_file_does(construct, tmp_path):
 
 
 def test_what_takes_too_long_aside_is_damaged_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(aside, "call", lambda *_, **__: None)
+    monkeypatch.setattr(bounded_call, "call", lambda *_, **__: None)
     path = tmp_path / "x.ipynb"
     path.write_bytes(_file("a source", 1))
     with pytest.raises(Damaged, match=r"x.ipynb was not read: that takes more than 3 seconds or 2 GiB"):
@@ -116,7 +116,7 @@ def test_what_takes_too_long_aside_is_damaged_and_says_so(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("made", [b"", b"{}", b"[]", b'{"cells": [{}]}', b'{"cells": [{"cell_type": "spell"}]}'])
 def test_what_comes_back_is_of_the_form_or_nothing(tmp_path, monkeypatch, made):
-    monkeypatch.setattr(aside, "call", lambda *_, **__: made)
+    monkeypatch.setattr(bounded_call, "call", lambda *_, **__: made)
     path = tmp_path / "x.ipynb"
     path.write_bytes(b"")
     with pytest.raises(Damaged, match="was not read"):

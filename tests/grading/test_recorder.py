@@ -309,7 +309,7 @@ def test_nbgrader_grades_one_notebook_after_the_other(config):
         paper = books.paper(config, "ada", {"one": 4, "own": "E", "bonus": bonus}, seed=seed)
         stock(config, paper)
         with Recorder(config) as recorder:
-            run = recorder.aside(seed)
+            run = recorder.scratch_run(seed)
             for name, nb in sorted(paper.notebooks.items()):
                 recorder.note(run, "ada", nb, paper.results[name])
         assert given(config)[3] == bonus
@@ -322,7 +322,7 @@ def test_grades_that_nbgrader_saves_get_their_extra_credit(config):
     assert given(config) == (4, 37, 0, None)
     with Recorder(config) as recorder:
         for name, nb in paper.notebooks.items():
-            recorder.note(recorder.aside(7), "ada", nb, paper.results[name])
+            recorder.note(recorder.scratch_run(7), "ada", nb, paper.results[name])
     assert given(config) == (7, 37, 0, 3)
 
 

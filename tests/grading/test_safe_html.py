@@ -8,7 +8,7 @@ import re
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.grading.intake import VERDICT
 from autograder.grading.safe_html import SafePage, ansi, clean, highlight, markdown
 from tests.support.pages import acts, nbgraders
@@ -112,7 +112,7 @@ def test_much_html_and_much_markdown_take_no_time():
 
 
 def test_what_takes_too_long_is_shown_as_text_and_nothing_more_is_rendered(monkeypatch):
-    monkeypatch.setattr(aside, "call", lambda function, *_: called.append(function))
+    monkeypatch.setattr(bounded_call, "call", lambda function, *_: called.append(function))
     called, context = [], {"resources": {}, "cell": {}}
     assert highlight(context, "x < 1") == '<div class="highlight"><pre>x &lt; 1</pre></div>'
     assert markdown(context, "*a* <b>") == "<pre>*a* &lt;b&gt;</pre>"

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake, reading
 from autograder.grading.files import Damaged, unpack
@@ -90,7 +90,7 @@ def test_a_notebook_with_anything_anywhere(authored, monkeypatch):
     plain["cells"][1] |= {"outputs": [output]} if plain["cells"][1]["cell_type"] == "code" else {}
     where = list(places(plain))
     # The process aside has tests of its own.
-    monkeypatch.setattr(aside, "call", lambda *_, data=None: reading.parsed(data) if data else None)
+    monkeypatch.setattr(bounded_call, "call", lambda *_, data=None: reading.parsed(data) if data else None)
     read = []
 
     @FUZZ

@@ -37,7 +37,7 @@ def read(value, *inputs):
     "equivalent": """
 from passlab.equivalence import Equivalence
 
-def equivalent(before, after, inputs=None, **options):
+def equivalent(before, after, inputs, options):
     total = [sum(side.numbers) if hasattr(side, "numbers") else side() for side in (before, after)]
     return Equivalence(total[0] == total[1], "" if total[0] == total[1] else f"{total[0]} is not {total[1]}.")
 """,

@@ -12,7 +12,7 @@ import pytest
 from autograder.hub import __main__ as command
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
-from tests.support import hubs, tiny
+from autograder.toys import hubs, tiny
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_it_says_that_it_takes_root(monkeypatch, capsys):
 
 
 def test_it_says_how_to_get_node(monkeypatch, tmp_path):
-    monkeypatch.setattr(command.place, "PROJECT", tmp_path)
+    monkeypatch.setattr(command.course_paths, "PROJECT", tmp_path)
     monkeypatch.setattr(command.shutil, "which", lambda name, path=None: None)
     with pytest.raises(Refused, match=r"needs Node\.js, and node is not on the PATH \(Debian: apt install npm\)"):
         command.proxy()

@@ -17,7 +17,7 @@ from autograder.grading import files as files_
 from autograder.grading.exchange import Collect, ReleaseFeedback
 from autograder.grading.gradebook import prepare
 from autograder.grading.late import DAY, LateDays
-from tests.support import hubs
+from autograder.toys import hubs
 
 #: Whose submissions these are: as root, another user's, so that root's own files are foreign to them.
 LEARNER = pwd.getpwnam("daemon") if hubs.is_root() else pwd.getpwuid(os.getuid())

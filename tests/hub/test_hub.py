@@ -16,8 +16,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from playwright.sync_api import expect, sync_playwright
 
 from autograder.grading.safe_html import FORMGRADER
-from tests.support import hubs, tiny
-from tests.support.browser import QUIET, chromium
+from autograder.toys import hubs, tiny
+from autograder.toys.browser import QUIET, chromium
 
 ROSTER = "id,section\nada,\ncyd,\nbob,evening\n"
 ANSWERS = {

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.support import classes, tiny
+from autograder.toys import classes, tiny
 
 #: When ada handed in: 1 day and 2 hours after the README's due date.
 HANDED_IN = "2027-03-03 01:59:00.0 UTC"

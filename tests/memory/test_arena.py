@@ -43,24 +43,24 @@ def test_a_plan_runs_bit_by_bit(seed, mutation):
 @pytest.mark.parametrize("how", ["traced", "aten", "joint"])
 def test_the_zoo_runs_in_an_arena(name, how):
     model, inputs = models.ZOO[name].build(), models.ZOO[name].inputs()
-    made = {"aten": forward, "joint": joint}.get(how, lambda m, *x: (fx.symbolic_trace(m), x))
-    gm, given = made(model, *inputs)
-    plan = planned(gm, *given)
-    assert bit_equal(run(gm, plan, *given), gm(*given))
-    assert plan.arena >= lower_bound(liveness(gm, *given))
+    trace = {"aten": forward, "joint": joint}.get(how, lambda m, *x: (fx.symbolic_trace(m), x))
+    gm, args = trace(model, *inputs)
+    plan = planned(gm, *args)
+    assert bit_equal(run(gm, plan, *args), gm(*args))
+    assert plan.arena >= lower_bound(liveness(gm, *args))
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_gradients_are_those_of_autograd():
     model, inputs = models.ZOO["convnet"].build(), models.ZOO["convnet"].inputs()
-    gm, given = joint(model, *inputs)
-    loss, *gradients = gm(*given)
+    gm, args = joint(model, *inputs)
+    loss, *gradients = gm(*args)
     model.requires_grad_(True)
-    wanted = model(*inputs).square().mean()
-    wanted.backward()
-    assert torch.allclose(loss, wanted)
-    for mine, parameter in zip(gradients, model.parameters(), strict=False):
-        assert torch.allclose(mine, parameter.grad, atol=1e-6)
+    expected = model(*inputs).square().mean()
+    expected.backward()
+    assert torch.allclose(loss, expected)
+    for gradient, parameter in zip(gradients, model.parameters(), strict=False):
+        assert torch.allclose(gradient, parameter.grad, atol=1e-6)
 
 
 def test_storages_are_those_of_a_real_run():
@@ -68,19 +68,19 @@ def test_storages_are_those_of_a_real_run():
         def run_node(self, node):
             value = super().run_node(node)
             if node.op != "output" and isinstance(value, torch.Tensor) and value.untyped_storage().nbytes():
-                kept.append((node.name, value))
+                values.append((node.name, value))
             return value
 
     for seed in range(20):
         gm = random_graph(seed, 25, mutation=True, random=False)
-        kept: list = []
+        values: list = []
         Keep(gm, garbage_collect_values=False).run(*gm.meta["inputs"])
         groups: dict[int, set[str]] = {}
-        for name, value in kept:
+        for name, value in values:
             groups.setdefault(value.untyped_storage().data_ptr(), set()).add(name)
-        names = {name for name, _ in kept}
-        mine = {frozenset(set(s.values) & names) for s in storages(gm, *gm.meta["inputs"])} - {frozenset()}
-        assert mine == set(map(frozenset, groups.values()))
+        names = {name for name, _ in values}
+        sharing = {frozenset(set(s.values) & names) for s in storages(gm, *gm.meta["inputs"])} - {frozenset()}
+        assert sharing == set(map(frozenset, groups.values()))
 
 
 def body(m, x):
@@ -95,12 +95,12 @@ def body(m, x):
 def test_live_ranges_of_a_small_graph():
     gm = graph(body, (2, 3))()
     steps = {node.name: i for i, node in enumerate(gm.graph.nodes)}
-    found = {b.name: (b.lower, b.upper) for b in liveness(gm, torch.ones(2, 3))}
+    ranges = {b.name: (b.lower, b.upper) for b in liveness(gm, torch.ones(2, 3))}
     end = len(steps)
-    assert found["relu"] == (steps["relu"], end), "a view of it is returned"
-    assert found["exp"] == (steps["exp"], steps["add"] + 1), "add_ returns its operand"
-    assert found["tanh"] == (steps["tanh"], steps["tanh"] + 1)
-    assert found["add"][1] == end and set(found) == {"relu", "exp", "tanh", "add"}
+    assert ranges["relu"] == (steps["relu"], end), "a view of it is returned"
+    assert ranges["exp"] == (steps["exp"], steps["add"] + 1), "add_ returns its operand"
+    assert ranges["tanh"] == (steps["tanh"], steps["tanh"] + 1)
+    assert ranges["add"][1] == end and set(ranges) == {"relu", "exp", "tanh", "add"}
 
 
 def test_a_plan_that_overlaps_gives_wrong_numbers():
@@ -109,8 +109,8 @@ def test_a_plan_that_overlaps_gives_wrong_numbers():
     bad = Plan(plan.order, plan.offsets | {"exp": plan.offsets["relu"]}, plan.arena)
     with pytest.raises(BadPlan, match="relu and exp are both live in step 3 and share 24 bytes"):
         run(gm, bad, x)
-    met = clashes(gm, bad, x)[0]
-    assert {met.one, met.other} == {"relu", "exp"}
+    overlap = clashes(gm, bad, x)[0]
+    assert {overlap.one, overlap.other} == {"relu", "exp"}
     assert not bit_equal(run(gm, bad, x, checked=False), gm(x))
 
 
@@ -146,7 +146,7 @@ def test_plans_that_are_none(change, sentence):
 def test_a_misaligned_place_names_the_node_unchecked_too():
     gm, x = graph(small, (2, 3))(), torch.ones(2, 3)
     plan = replace(planned(gm, x), offsets={"relu": 2})
-    with pytest.raises(BadPlan, match=r"Byte 2 of the arena is no place for relu, of torch\.float32: align it to 4"):
+    with pytest.raises(BadPlan, match=r"relu, of torch\.float32, cannot start at byte 2 of the arena: align it to 4"):
         run(gm, plan, x, checked=False)
 
 

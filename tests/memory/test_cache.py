@@ -17,7 +17,7 @@ MATMUL = Nest("C[i][j] += A[i][k] * B[k][j]", dict.fromkeys("ijk", 24), {name: (
 
 def simulated(addresses, size, cache):
     """Whether each access hits, one after the other."""
-    sets, found = {}, []
+    sets, results = {}, []
     for at in addresses:
         hit = True
         for line in range(at // cache.line, (at + size - 1) // cache.line + 1):
@@ -28,8 +28,8 @@ def simulated(addresses, size, cache):
                 hit = False
                 del lines[: max(0, len(lines) - cache.ways + 1)]
             lines.append(line)
-        found.append(hit)
-    return found
+        results.append(hit)
+    return results
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -45,12 +45,12 @@ def test_hits_are_those_of_a_simulation(seed):
 def test_a_nest_touches_what_its_loops_touch(order):
     size, page, shape = MATMUL.size, Nest.PAGE, 24
     start = {"A": 0, "B": 2 * page, "C": 4 * page}  # 24 · 24 · 8 bytes take two pages
-    wanted = []
+    expected = []
     for turns in np.ndindex(24, 24, 24):
         at = dict(zip(order, turns, strict=True))
         for name, row, column in (("A", "i", "k"), ("B", "k", "j"), ("C", "i", "j"), ("C", "i", "j")):
-            wanted.append(start[name] + size * (shape * at[row] + at[column]))
-    assert MATMUL.addresses(order).tolist() == wanted
+            expected.append(start[name] + size * (shape * at[row] + at[column]))
+    assert MATMUL.addresses(order).tolist() == expected
 
 
 def test_subscripts_may_be_sums():
@@ -74,18 +74,18 @@ def test_transactions_of_a_warp():
     ("call", "sentence"),
     [
         (lambda: transactions([0] * 33), "A warp has 32 lanes; there are 33 addresses"),
-        (lambda: transactions([0, -4]), "Lane 1 asks for address -4"),
+        (lambda: transactions([0, -4]), "Lane 1 loads address -4"),
         (lambda: Cache(sets=3), "sets must be a power of two; got 3"),
         (lambda: Cache(line=0), "line must be a power of two; got 0"),
         (lambda: Cache(ways=0), "at least one way; got 0"),
         (lambda: misses([0, -4], 4, Cache()), "Access 1 is to address -4: addresses start at 0"),
         (lambda: misses([0], 100, Cache()), "An access has 1 to 64 bytes, the length of a line; got 100"),
-        (lambda: Nest("A[i] + 1", {"i": 2}, {"A": (2,)}), "is no statement"),
-        (lambda: Nest("A[i] = A[2*i]", {"i": 2}, {"A": (4,)}), r"A\[2\*i\]: '2\*i' is no sum of loops and numbers"),
-        (lambda: Nest("A[i] = A[k]", {"i": 2}, {"A": (4,)}), "'k' is no sum of loops and numbers; the loops are i"),
-        (lambda: Nest("A[i] = B[i]", {"i": 2}, {"A": (4,)}), r"B\[i\] is no access: the arrays are A"),
+        (lambda: Nest("A[i] + 1", {"i": 2}, {"A": (2,)}), "is not a statement"),
+        (lambda: Nest("A[i] = A[2*i]", {"i": 2}, {"A": (4,)}), r"A\[2\*i\]: '2\*i' is not a sum of loops and numbers"),
+        (lambda: Nest("A[i] = A[k]", {"i": 2}, {"A": (4,)}), "'k' is not a sum of loops and numbers; the loops are i"),
+        (lambda: Nest("A[i] = B[i]", {"i": 2}, {"A": (4,)}), r"B\[i\] is not an access: the arrays are A"),
         (lambda: Nest("A[i] = 1", {"i": 2}, {"A": (4, 4)}), r"A\[i\]: A has the shape \(4, 4\)"),
-        (lambda: warp([None] * 32), "No lane asks for anything"),
+        (lambda: warp([None] * 32), "No lane is active"),
         (lambda: sweep([(0, 0)], [], (1, 1), 8), "There are 1 accesses and 0 hits or misses"),
         (lambda: sweep([(0, 2)], [True], (1, 2), 8), "is outside of a matrix of 1 × 2"),
         (lambda: over_time({}), "There is no curve to draw"),
@@ -98,10 +98,10 @@ def test_bad_input_is_named(call, sentence):
 
 
 def test_predicted_misses_are_those_of_cachegrind():
-    if said := cachegrind.missing():
+    if reason := cachegrind.missing():
         with pytest.raises(RuntimeError, match="was not found: install it"):
             cachegrind.counted(MATMUL, "ijk", Cache())
-        assert said
+        assert reason
         return
     cache = Cache(sets=4, ways=2, line=64)
     for order in ("ijk", "jki"):
@@ -121,7 +121,7 @@ def test_without_valgrind_there_is_a_sentence(monkeypatch):
 
 def test_pictures_draw_and_tell(tmp_path):
     load = warp([4 * lane for lane in range(32)], title="neighbours")
-    assert "neighbours: 4 sectors in 1 line, 100% of the bytes wanted" in load.text
+    assert "neighbours: 4 sectors in 1 line, 100% of the bytes in use" in load.text
     assert "byte     32  ████████  lanes 8–15" in load.text and "<svg" in load.svg
     assert "1 sector in 1 line" in warp([0] * 32).text
     assert "and 32 more sectors" not in warp([64 * lane for lane in range(32)]).text

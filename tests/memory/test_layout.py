@@ -49,9 +49,9 @@ def test_with_two_neighbours_the_reductions_are_exact(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_on_graphs_the_choice_is_near_the_best(seed):
     problem = drawn(seed, many)
-    best, mine = problem.seconds(every(problem)), problem.seconds(choose(problem))
-    assert mine <= problem.seconds(reduced(problem)) * (1 + 1e-9)
-    assert best * (1 - 1e-9) <= mine <= 1.1 * best
+    best, chosen = problem.seconds(every(problem)), problem.seconds(choose(problem))
+    assert chosen <= problem.seconds(reduced(problem)) * (1 + 1e-9)
+    assert best * (1 - 1e-9) <= chosen <= 1.1 * best
 
 
 def test_a_conversion_reads_and_writes_every_byte():
@@ -72,8 +72,8 @@ def test_two_edges_between_the_same_operations_both_count():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (({"a": {}}, (), 1.0), "a can run in no layout"),
-        (({"a": {"x": 1.0}}, (Edge("a", "b", 1),), 1.0), "The edge a → b names 'b', which is no operation"),
+        (({"a": {}}, (), 1.0), "a has no layout"),
+        (({"a": {"x": 1.0}}, (Edge("a", "b", 1),), 1.0), "The edge a → b names 'b', which is not an operation"),
         (({"a": {"x": 1.0}}, (Edge("a", "a", 1),), 1.0), "a reads its own result"),
     ],
 )
@@ -82,10 +82,10 @@ def test_broken_problems_are_named(arguments, sentence):
         Layouts(*arguments)
 
 
-def test_a_cycle_is_no_tree_and_a_choice_must_fit():
+def test_a_cycle_is_not_a_tree_and_a_choice_must_fit():
     times = {key: {"x": 1.0} for key in "abc"}
     ring = Layouts(times, (Edge("a", "b", 1), Edge("b", "c", 1), Edge("c", "a", 1)), 1.0)
-    with pytest.raises(ValueError, match="There are two ways to"):
+    with pytest.raises(ValueError, match="There are two paths to"):
         tree(ring)
     with pytest.raises(ValueError, match="b gets None; its layouts are x"):
         ring.seconds({"a": "x"})

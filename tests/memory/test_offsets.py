@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from autograder.bench.memory import additions
+from passlab.memory import _fast
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
 from passlab.memory.buffers import (
     MINIMALLOC,
@@ -39,11 +40,11 @@ PLANNERS |= {"search": lambda b, a: search(b, a, tries=20)}
 
 
 def drawn(rng, count):
-    made = []
+    buffers = []
     for i in range(count):
         lower = rng.randrange(8)
-        made.append(Buffer(f"b{i}", lower, lower + rng.randint(1, 5), rng.choice((0, 1, 7, 16, 30, 64, 100))))
-    return made
+        buffers.append(Buffer(f"b{i}", lower, lower + rng.randint(1, 5), rng.choice((0, 1, 7, 16, 30, 64, 100))))
+    return buffers
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -57,6 +58,24 @@ def test_every_plan_is_one(name, alignment):
         assert height(buffers, offsets) >= lower_bound(buffers)
 
 
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("alignment", [1, 16])
+def test_the_fast_planner_gives_the_same_offsets(name, alignment):
+    rng = random.Random(6)
+    for _ in range(150):
+        buffers = drawn(rng, rng.randint(0, 14))
+        for best, fit in ((False, first_fit), (True, best_fit)):
+            assert _fast.place(buffers, ORDERS[name], alignment, best) == fit(buffers, ORDERS[name], alignment)
+
+
+def test_many_buffers_are_placed_by_the_fast_planner(monkeypatch):
+    buffers = drawn(random.Random(8), 40)
+    plans = [fit(buffers) for fit in (first_fit, best_fit)]
+    monkeypatch.setattr("passlab.memory.allocate.MANY", 39)
+    monkeypatch.setattr("passlab.memory.allocate.gaps", None)
+    assert [fit(buffers) for fit in (first_fit, best_fit)] == plans
+
+
 def test_overlaps_are_those_of_every_pair_and_every_byte():
     rng = random.Random(7)
     for _ in range(60):
@@ -66,17 +85,17 @@ def test_overlaps_are_those_of_every_pair_and_every_byte():
             b.name: {(t, offsets[b.name] + k) for t in range(b.lower, b.upper) for k in range(b.size)} for b in buffers
         }
         shared = {frozenset(pair): cells[pair[0]] & cells[pair[1]] for pair in permutations(cells, 2)}
-        found = {frozenset((o.one, o.other)): o for o in overlaps(buffers, offsets)}
-        assert set(found) == {pair for pair, both in shared.items() if both}
-        for pair, o in found.items():
+        result = {frozenset((o.one, o.other)): o for o in overlaps(buffers, offsets)}
+        assert set(result) == {pair for pair, both in shared.items() if both}
+        for pair, o in result.items():
             assert (o.step, o.offset) == min(shared[pair])
             assert o.bytes == len({place for _, place in shared[pair]})
 
 
 def test_overlaps_come_in_the_order_of_time():
     buffers = [Buffer("d", 5, 9, 4), Buffer("a", 0, 9, 100), Buffer("c", 3, 9, 1), Buffer("b", 1, 2, 4)]
-    found = overlaps(buffers, {"a": 0, "b": 0, "c": 50, "d": 48})
-    assert [(o.one, o.other, o.step) for o in found] == [("a", "b", 1), ("a", "c", 3), ("a", "d", 5), ("c", "d", 5)]
+    result = overlaps(buffers, {"a": 0, "b": 0, "c": 50, "d": 48})
+    assert [(o.one, o.other, o.step) for o in result] == [("a", "b", 1), ("a", "c", 3), ("a", "d", 5), ("c", "d", 5)]
 
 
 def test_the_check_compares_only_neighbours():
@@ -116,12 +135,12 @@ def test_slots_are_as_many_as_buffers_live_at_once():
     rng = random.Random(11)
     for _ in range(40):
         buffers = drawn(rng, 12)
-        most = max(sum(b.lower <= t < b.upper for b in buffers) for t in range(14))
-        taken = slots(buffers)
-        assert len(set(taken.values())) == most
+        peak = max(sum(b.lower <= t < b.upper for b in buffers) for t in range(14))
+        slot_of = slots(buffers)
+        assert len(set(slot_of.values())) == peak
         for one, other in permutations(buffers, 2):
             if one.lower < other.upper and other.lower < one.upper:
-                assert taken[one.name] != taken[other.name]
+                assert slot_of[one.name] != slot_of[other.name]
 
 
 def test_the_solver_agrees_with_trying_all_orders():
@@ -133,9 +152,9 @@ def test_the_solver_agrees_with_trying_all_orders():
             height(buffers, first_fit(buffers, dict(zip(order, range(6), strict=True)).get))
             for order in permutations(buffers)
         )
-        found = exact(buffers, seconds=5)
-        assert found.status == "optimal" and found.arena == best == height(buffers, found.offsets)
-        assert problem(buffers, found.offsets) is None
+        result = exact(buffers, seconds=5)
+        assert result.status == "optimal" and result.arena == best == height(buffers, result.offsets)
+        assert problem(buffers, result.offsets) is None
         fits = exact(buffers, seconds=5, within=best)
         assert height(buffers, fits.offsets) == best and problem(buffers, fits.offsets) is None
         assert exact(buffers, seconds=5, within=best - 1).status == "impossible"
@@ -154,8 +173,8 @@ def test_the_last_buffer_needs_no_padding():
     best = min(
         height(buffers, first_fit(buffers, dict(zip(o, range(3), strict=True)).get, 8)) for o in permutations(buffers)
     )
-    found = exact(buffers, alignment=8, seconds=5)
-    assert found.arena == found.bound == best == 17
+    result = exact(buffers, alignment=8, seconds=5)
+    assert result.arena == result.bound == best == 17
     assert exact(buffers, alignment=8, seconds=5, within=17).arena == 17
     assert exact(buffers, alignment=8, seconds=5, within=16).bound == 17
     assert exact([Buffer("a", 0, 1, 8), Buffer("b", 0, 1, 8)], seconds=5, within=17).arena == 16
@@ -205,8 +224,8 @@ def test_what_is_wrong_with_a_plan(offsets, sentence):
 
 
 def test_a_problem_carries_the_overlap_that_it_is():
-    found = problem(TWO, {"conv": 0, "relu": 32}, 16)
-    assert found.overlap == overlaps(TWO, {"conv": 0, "relu": 32})[0]
+    result = problem(TWO, {"conv": 0, "relu": 32}, 16)
+    assert result.overlap == overlaps(TWO, {"conv": 0, "relu": 32})[0]
     assert problem(TWO, {"conv": 0}, 16).overlap is None
 
 
@@ -224,10 +243,10 @@ class Views(torch.nn.Module):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("view", "view lies in x, which is an input: it is the caller's memory, and has no offset in the arena."),
+        ("view", "view is in x, which is an input: it is the caller's memory, and has no offset in the arena."),
         ("x", "x is an input: it is the caller's memory, and has no offset in the arena."),
         ("w", "w is a parameter: it is the caller's memory, and has no offset in the arena."),
-        ("t", "t lies in the memory of add: only add has an offset."),
+        ("t", "t is in the memory of add: only add has an offset."),
     ],
 )
 def test_a_value_in_memory_of_another_has_no_offset(name, sentence):

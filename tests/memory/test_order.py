@@ -27,20 +27,20 @@ def drawn(rng, count, as_tree):
 
 def lowest(tasks):
     """The lowest peak, from all orders."""
-    found = []
+    peaks = []
     for order in itertools.permutations([task.name for task in tasks]):
         try:
-            found.append(peak(tasks, order))
+            peaks.append(peak(tasks, order))
         except BadOrder:
             continue
-    return min(found)
+    return min(peaks)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_order_beats_the_search_and_the_bound_is_below(seed):
     tasks = drawn(random.Random(seed), 6, as_tree=False)
-    best, found = lowest(tasks), search(tasks)
-    assert found.peak == found.bound == best == peak(tasks, found.order)
+    best, schedule = lowest(tasks), search(tasks)
+    assert schedule.peak == schedule.lower_bound == best == peak(tasks, schedule.order)
     assert lower_bound(tasks) <= best <= peak(tasks, beam(tasks, 1))
     assert best_order(tasks).peak == best
 
@@ -74,8 +74,8 @@ def test_a_search_that_is_cut_short_still_gives_a_bound():
     best = search(tasks, 10**6)
     bound = search(tasks, 1)
     assert isinstance(bound, int) and lower_bound(tasks) <= bound <= best.peak
-    found = best_order(tasks, states=1, width=4)
-    assert found.bound <= best.peak <= found.peak == peak(tasks, found.order)
+    schedule = best_order(tasks, states=1, width=4)
+    assert schedule.lower_bound <= best.peak <= schedule.peak == peak(tasks, schedule.order)
 
 
 def test_only_trees_have_a_postorder():

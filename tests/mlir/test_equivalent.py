@@ -9,7 +9,7 @@ import torch
 
 from passlab import equivalent, shrink, view
 from passlab.mlir import MLIRError, parse, pipeline, text, verify
-from passlab.mlir.cases import case, counts, expecting, fewer_bytes, least, most, none_of, program, valid
+from passlab.mlir.cases import case, counts, expecting, least, most, program, valid
 from passlab.mlir.equivalent import equivalent_modules, random_inputs
 from passlab.mlir.generate import FEATURES, random_module, random_text
 from passlab.mlir.measure import launches
@@ -48,7 +48,7 @@ def test_a_difference_names_the_trial_and_the_operation(chain, old, new, kind, p
 def test_a_missing_result_and_a_missing_return_are_told(chain):
     two = CHAIN.replace("-> tensor<4x8xf32> {\n  %e", "-> (tensor<4x8xf32>, tensor<4x8xf32>) {\n  %e")
     two = two.replace("return %relu : tensor<4x8xf32>", "return %relu, %sum : tensor<4x8xf32>, tensor<4x8xf32>")
-    assert "1 output before and 2 outputs after" in equivalent(chain, parse(two)).reason
+    assert "1 output before and 2 after" in equivalent(chain, parse(two)).reason
     with pytest.raises(ValueError, match="does the pass end with a return"):
         equivalent(chain, None)
 
@@ -223,6 +223,3 @@ def test_a_changed_or_lost_function_is_invalid(chain):
 def test_expectations_count(chain):
     assert least("linalg.generic", 2, "Both stay.")(chain, chain) is None
     assert "Of 3 linalg.generic operations, 2 are left" in least("linalg.generic", 3, "All stay.")(chain, chain)
-    assert none_of("memref", "Tensors only.")(chain, chain) is None
-    assert "linalg.generic" in none_of("linalg", "Loops only.")(chain, chain)
-    assert "640 bytes" in fewer_bytes(400, "Fusing saves bytes.")(chain, chain)

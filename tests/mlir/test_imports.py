@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from autograder.toys.tiny import ROOT
 from passlab import models, view
 from passlab.mlir import MLIRError, text, verify
 from passlab.mlir.cases import counts
 from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.mlir.modules import MISSING
 from passlab.mlir.run import run
-from tests.support.tiny import ROOT
 
 
 @pytest.mark.parametrize("name", ["tiny", "convnet", "attention"])

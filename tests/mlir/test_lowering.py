@@ -1,10 +1,10 @@
-"""Loops by a schedule compute what linalg says, whatever the sizes; the ladder's rungs compute the same."""
+"""Loops by a schedule compute what linalg says, whatever the sizes; the stages of lowering compute the same."""
 
 import numpy as np
 import pytest
 
 from passlab.mlir import MLIRError, parse, text, verify
-from passlab.mlir.lowering import MATMUL, bufferize, ladder, lower
+from passlab.mlir.lowering import MATMUL, bufferize, lower, lowering_stages
 from passlab.mlir.run import run
 
 
@@ -56,15 +56,15 @@ def test_tensors_and_unknown_sizes_are_sentences():
         lower(bufferize(matmul("?", "?", "?")))
 
 
-def test_the_rungs_of_the_ladder_compute_the_same():
+def test_the_stages_of_lowering_compute_the_same():
     import torch
 
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)).eval()
     x = torch.randn(4, 6)
-    rungs = ladder(model, x)
-    assert [rung.name for rung in rungs] == ["torch", "linalg", "fused", "buffers", "loops", "jumps", "LLVM"]
-    assert "torch.aten" in rungs[0].value and "define" in rungs[-1].value
-    for rung in rungs[1:-1]:
-        found = run(rung.value, *rung.arrays)[0]
-        np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=rung.name)
+    stages = lowering_stages(model, x)
+    assert [stage.name for stage in stages] == ["torch", "linalg", "fused", "buffers", "loops", "jumps", "LLVM"]
+    assert "torch.aten" in stages[0].value and "define" in stages[-1].value
+    for stage in stages[1:-1]:
+        result = run(stage.value, *stage.arrays)[0]
+        np.testing.assert_allclose(result, model(x).detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=stage.name)

@@ -228,7 +228,7 @@ def test_the_command_updates_with_the_new_version_s_library(pair):
     """The whole way, in a project that has as much of the library as the command needs."""
     library = pair.authors / "lib/passlab"
     library.mkdir(parents=True)
-    for name in ("__init__.py", "renames.py", "place.py", "cli.py"):
+    for name in ("__init__.py", "course_paths.py", "cli.py"):
         shutil.copy(ROOT / "lib/passlab" / name, library)
     shutil.copytree(ROOT / "lib/passlab/notebook", library / "notebook", ignore=shutil.ignore_patterns("__pycache__"))
     pair.release(pyproject_dot_toml="")

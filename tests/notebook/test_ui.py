@@ -42,7 +42,7 @@ def test_check_shows_points_verdicts_and_one_sentence(capsys):
     ui.check("four", lambda a, b: a - b)
     out = capsys.readouterr().out
     assert "Four: 0 of 3 points" in out
-    assert "✓ valid" in out and "✗ did" in out
+    assert "✓ valid" in out and "✗ complete" in out
     assert "Expected 4 <nodes>, got 0. On the case “the only one”." in out
 
 
@@ -138,8 +138,8 @@ def test_words_of_an_exercise_replace_those_for_graphs(monkeypatch, capsys):
     monkeypatch.setattr(exercises, "of_day", lambda day: (replace(TOY, meaning={"valid": "it is a number"}),))
     ui.check("four", lambda a, b: 5)
     out = capsys.readouterr().out
-    assert "it is a number" in out and "well-formed graph" not in out and "it did what it must" in out
-    assert "No law counts as long as “did” is lost" in out
+    assert "it is a number" in out and "required form" not in out and "it does everything" in out
+    assert "No law counts as long as “complete” is lost" in out
 
 
 @pytest.mark.parametrize("wrong", [{"helps": {"did": 4}}, {"helps": {"same": 1}}, {"meaning": {"cost": "cheap"}}])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import tiny
+from autograder.toys import tiny
 
 #: Enough answers for a proof of day00.double that holds.
 ANSWERS = "from autograder.authoring.answers import right, wrong\n" + "".join(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -240,6 +242,16 @@ def test_prim_func_is_what_the_group_says():
     out = torch.empty(7, 5)  # it lies in memory as the input does, which is what torch would do
     tvm.compile(tvm.IRModule({"main": flat}), "llvm")["main"](x.t().contiguous().view(-1), y, out)
     torch.testing.assert_close(out.t(), gm(x, y))
+
+
+def test_a_kernel_is_pickled_without_what_was_built():
+    gm = passlab.trace(lambda x: torch.relu(x * 2), torch.randn(3))
+    built = Kernel(subgraph(gm, ["mul", "relu"]))
+    x = torch.tensor([-1.0, 0.0, 2.0])
+    expected = built(x)
+    back = pickle.loads(pickle.dumps(built))
+    assert built.variants == 1 and back.variants == 0
+    assert torch.equal(back(x), expected) and back.variants == 1
 
 
 def test_cuda_source_without_a_gpu():

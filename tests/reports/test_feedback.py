@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from autograder.engine import aside
+from autograder.engine import bounded_call
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.paper import Mark, Marks
 from autograder.reports import feedback as rendering
 from autograder.reports.feedback import feedback
-from tests.support.browser import QUIET, chromium
+from autograder.toys.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PLAINLY = "it is shown as it was written"
@@ -275,7 +275,7 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
 
 def test_a_page_renders_so_much_and_shows_the_rest_as_it_is(monkeypatch):
     sent = []
-    monkeypatch.setattr(aside, "call", lambda _, texts: sent.extend(texts) or ["<p></p>"] * len(texts))
+    monkeypatch.setattr(bounded_call, "call", lambda _, texts: sent.extend(texts) or ["<p></p>"] * len(texts))
     cells = [new_markdown_cell("**a" * 6_600 + str(number), id=f"cell-{number}") for number in range(90)]
     page = feedback(new_notebook(cells=cells), NotebookResult("ada", "day01", "graphs", 3))
     assert sum(len(text) for _, text in sent) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
@@ -320,7 +320,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_page_costs_the_grader_in_proportion_to_its_text(name, monkeypatch):
     """The least of three runs in this process. Rendering itself is aside, and has its own limits."""
-    monkeypatch.setattr(aside, "PATIENCE", 1.0)
+    monkeypatch.setattr(bounded_call, "PATIENCE", 1.0)
     spent = []
     for n in (4_000, 16_000):
         nb, result = make([], TEXTS[name](n), TEXTS[name](n))

@@ -130,12 +130,12 @@ def test_what_is_kept_is_for_the_owner_only_and_read_back(tmp_path):
     remembered = kept()
     lines(remembered=remembered)
     path = tmp_path / "run/leaderboard.private.json"
-    entries.keep(path, remembered)
-    assert path.stat().st_mode & 0o777 == 0o600 and entries.recall(path) == remembered
+    entries.save(path, remembered)
+    assert path.stat().st_mode & 0o777 == 0o600 and entries.load(path) == remembered
     assert remembered.races[-1]["entries"].keys() == {"ada", "dan"}
     path.write_text("[]")
     with pytest.raises(ValueError, match="Move it away"):
-        entries.recall(path)
+        entries.load(path)
 
 
 def test_neither_page_nor_json_tells_who_is_who():
@@ -208,7 +208,7 @@ def test_hidden_models_race_and_traps_do_not():
     assert list(ada.compiled) == ["convnet 1", "graph 1", "mlp 1", "convnet 2", "graph 2", "mlp 2"]
     assert ada.compiled["graph 1"] == b"ada3" and ada.arguments["graph 2"] == b"x3"
 
-    class Racer:
+    class Timer:
         def run(self, arguments, compiled):
             times = {name: row(len(data) / 1e4) for name, data in compiled.items()}
             assert {**compiled} == {"0": b"ada" + arguments[1:], "1": b"cyd__" + arguments[1:]}
@@ -218,7 +218,7 @@ def test_hidden_models_race_and_traps_do_not():
     for _ in range(2):
         entries.sort_out(cyd, verdict(), answered("cyd__"))
     made = Board([bob, ada, cyd])
-    entries.race(made, Racer())
+    entries.race(made, Timer())
     assert {row["seconds"] for row in ada.rows.values()} == {4e-4} and ada.rows.keys() == made.baselines.keys()
     assert {row["seconds"] for row in cyd.rows.values()} == {6e-4} and bob.rows == {}
     assert all(rows.keys() == {"eager"} for rows in made.baselines.values())

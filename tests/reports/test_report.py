@@ -11,8 +11,8 @@ from autograder.reports import pages
 from autograder.reports.exports import Row, rows
 from autograder.reports.report import Facts, report
 from autograder.reports.similar import Pair, Similar
+from autograder.toys.browser import QUIET, chromium
 from tests.support import synthetic
-from tests.support.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [

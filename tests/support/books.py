@@ -17,7 +17,7 @@ from traitlets.config import Config
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.gradebook import enter_release
 from autograder.grading.intake import Submission
-from autograder.grading.paper import Paper
+from autograder.grading.paper import GradedSubmission
 
 TASK = "Describe it.\n=== BEGIN MARK SCHEME ===\none point\n=== END MARK SCHEME ==="
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -73,12 +73,14 @@ def settings(folder: Path, db_url: str = "") -> Config:
     return config
 
 
-def paper(config: Config, learner: str, points: dict[str, float | str], timestamp: str = "", seed: int = 7) -> Paper:
+def paper(
+    config: Config, learner: str, points: dict[str, float | str], timestamp: str = "", seed: int = 7
+) -> GradedSubmission:
     """A submission. `points`: question → points, or the error that took them; notebooks without any are not handed in.
 
     A question by hand has the learner's text instead.
     """
-    found = Paper(Submission(learner, "ps1"), timestamp=timestamp)
+    found = GradedSubmission(Submission(learner, "ps1"), timestamp=timestamp)
     for name in ("p1", "p2"):
         nb = nbformat.read(Path(config.CourseDirectory.root, f"run/release/ps1/{name}.ipynb"), as_version=4)
         ids = {c.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-check") for c in nb.cells}

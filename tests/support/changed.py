@@ -12,11 +12,14 @@ from autograder.authoring.source import ROOT
 from autograder.proofs import imports
 
 #: A test that imports one of these, or has the fixture `course`, runs the project as a program: all of it may matter.
-PROGRAMS = {"tests/support/tiny.py", "tests/support/hubs.py", "lib/passlab/cli.py"}
+PROGRAMS = {"autograder/toys/tiny.py", "autograder/toys/hubs.py", "lib/passlab/cli.py"}
 _FIXTURE = re.compile(r"^def \w+\([^)]*\bcourse\b", re.M)
 PROJECT = ("lib/passlab/", "autograder/", "pyproject.toml")
-#: Read the ledger of proofs, which knows what an exercise and a notebook import.
-LEDGER = {"tests/exercises/test_prove.py", "tests/exercises/test_notebooks_run.py"}
+#: Any change may matter to them: they read the ledger of proofs, or look up what pages and notebooks name.
+ALWAYS = {
+    *("tests/exercises/test_prove.py", "tests/exercises/test_notebooks_run.py"),
+    *("tests/test_docs.py", "tests/test_api.py"),
+}
 
 
 def _git(*words: str) -> list[str]:
@@ -42,7 +45,7 @@ def _needs(test: Path) -> frozenset[str]:
 def reaches(test: Path, changed: set[str]) -> bool:
     """Return whether these changes can make a difference to a file of tests."""
     name, needs = test.relative_to(ROOT).as_posix(), _needs(test)
-    if name in LEDGER or needs & changed or "tests/conftest.py" in changed:
+    if name in ALWAYS or needs & changed or "tests/conftest.py" in changed:
         return True
     text = test.read_text(encoding="utf-8")
     if any(path.startswith(PROJECT) for path in changed) and (needs & PROGRAMS or _FIXTURE.search(text)):

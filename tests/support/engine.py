@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support import tiny
+from autograder.toys import tiny
 
 #: Grades notebooks given as {learner: [[kind, source], …]}: kind "" for a cell, else the name of a question. A third
 #: part holds more fields of a cell.

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support import tiny
-from tests.support.browser import QUIET, chromium
+from autograder.toys import tiny
+from autograder.toys.browser import QUIET, chromium
 
 
 def _free_port() -> int:

@@ -1,4 +1,5 @@
 """`make quick`: of each folder of tests the files that take least, each compiler's in a run of its own, all at once.
+Types are checked beside them, if an earlier check has left its results.
 
 python -m tests.support.quick            # run them
 python -m tests.support.quick --list     # print them
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import TVM
-from tests.support import schedule
+from tests.support import schedule, types
 
 HERE = Path(__file__).parents[1]
 #: Seconds of tests that each folder gets, as `tests/seconds.json` has them. Its cheapest file is run in any case.
@@ -64,7 +65,7 @@ def main() -> int:
         )
         for tvm, files in runs().items()
     }
-    status = 0
+    status = types.main() if types.CACHE.is_dir() else 0  # the first check takes most of a minute: `make test` makes it
     for tvm, process in started.items():
         printed = process.communicate()[0]
         print(f"\nWith the TVM of {tvm.capitalize()}:\n{printed}" if printed else "", end="")

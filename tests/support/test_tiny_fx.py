@@ -7,7 +7,7 @@ import json
 import nbformat
 import pytest
 
-from tests.support import tiny, tiny_fx
+from autograder.toys import tiny, tiny_fx
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiny import ROOT
+from autograder.toys.tiny import ROOT
 
 #: $1: a home to hide; $2: an empty folder; then folders in that home to show, "--" and a command.
 _SHOWN = """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import operator
+import sys
 
 import pytest
 import torch
 
 from autograder.bench import __main__ as bench
-from autograder.bench import course, figures
+from autograder.bench import course, figures, house, walks
 from autograder.bench.figures import Figure
 from passlab import exercises
 
@@ -20,14 +22,14 @@ def test_exponent_of_known_growth():
 
 
 def test_a_target_is_held_or_missed():
-    assert figures.at_most("p", "w", 1.0, 1.0, "x").held is True
-    missed = figures.at_most("p", "w", 1.5, 1.0, "x")
+    assert figures.at_most("w", 1.0, 1.0, "x").held is True
+    missed = figures.at_most("w", 1.5, 1.0, "x")
     assert missed.held is False and missed.seen == "1.5x" and missed.target == "≤ 1x"
 
 
 def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
     def breaks(largest):
-        yield Figure("a", "first", "1")
+        yield Figure("first", "1")
         raise KeyError("gone")
 
     monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
@@ -82,7 +84,7 @@ def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
 
 
 def test_json_and_exit(monkeypatch, capsys):
-    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("a", "w", 2.0, 1.0, "x")])})
+    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("w", 2.0, 1.0, "x")])})
     assert bench.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["figures"][0]["held"] is False and found["machine"]["torch"] == torch.__version__
@@ -94,3 +96,46 @@ def test_json_and_exit(monkeypatch, capsys):
 def test_each_flavour_of_the_exercises_has_a_limit_for_its_checks():
     flavours = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
     assert flavours <= set(course.CHECK_SECONDS)
+
+
+def test_each_figure_of_the_house_has_its_earlier_value(monkeypatch):
+    for measured, value in (("checked", ["a"]), ("graded", ["a", "b", "a"]), ("type_errors", 3)):
+        monkeypatch.setattr(house, measured, lambda value=value: value)
+    monkeypatch.setattr(house.importlib.util, "find_spec", lambda name: name)
+    found = {f.what: f for f in house.house(0) if isinstance(f, Figure)}
+    assert found.keys() == house.BEFORE.keys() and house.GOALS.keys() < found.keys()
+    assert found["files that a submission enters again"].seen == "1"
+    parts = sum(f.value for name, f in found.items() if name.startswith("lines of ") and "function" not in name)
+    assert found["lines in all"].value == parts - found["lines of an average exercise"].value
+
+
+def test_a_walk_notes_a_file_for_each_function_that_is_called_from_another(tmp_path, monkeypatch):
+    files = {
+        "__init__": "",
+        "first": """
+from walked import second
+def go():
+    second.a(), second.a(), second.b()
+    here()
+    second.b()
+def here(): return 0
+""",
+        "second": """
+from walked import third
+def a(): third.z()
+def b(): return 0
+""",
+        "third": "def z(): return 0",
+    }
+    (tmp_path / "walked").mkdir()
+    for name, text in files.items():
+        (tmp_path / "walked" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    package, first = importlib.import_module("walked"), importlib.import_module("walked.first")
+    whole, inner = walks.Walk(package), walks.Walk(package, inside="second.py")
+    outer = sys.getprofile()
+    walks.follow(whole, first.go)
+    walks.follow(inner, first.go)
+    sys.setprofile(outer)
+    assert whole.stays == ["first.py", "second.py", "third.py", "second.py"]
+    assert inner.stays == ["third.py"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.support.browser import QUIET, chromium
+from autograder.toys.browser import QUIET, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 

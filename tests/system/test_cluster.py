@@ -13,8 +13,8 @@ import time
 import pytest
 
 from autograder.grading.cluster import _is_here
-from tests.support import tiny
-from tests.support.classes import GOOD, grades, hand_in
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, grades, hand_in
 
 LEARNERS = 8
 

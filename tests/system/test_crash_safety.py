@@ -13,9 +13,9 @@ from pathlib import Path
 
 import nbformat
 
-from tests.support import tiny
+from autograder.toys import tiny
+from autograder.toys.classes import grades, hand_in
 from tests.support.amounts import KILLS
-from tests.support.classes import grades, hand_in
 
 LEARNERS = 16
 

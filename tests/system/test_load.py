@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from tests.support import tiny
-from tests.support.classes import GOOD, grades, hand_in
+from autograder.toys import tiny
+from autograder.toys.classes import GOOD, grades, hand_in
 
 LEARNERS = 100
 

@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import expect
 
 from autograder.grading.safe_html import FORMGRADER
-from tests.support import jupyter, tiny
+from autograder.toys import tiny
+from tests.support import jupyter
 
 #: A line of a traceback through nbgrader or this project.
 TRACED = re.compile(r'^ *File ".*/(?:nbgrader|autograder|passlab)/', re.MULTILINE)

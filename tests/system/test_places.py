@@ -16,8 +16,9 @@ from sqlalchemy.engine import make_url
 from autograder import commands
 from autograder.authoring import source
 from autograder.grading import gradebook
-from tests.support import tiny, users
-from tests.support.classes import grades, hand_in
+from autograder.toys import tiny
+from autograder.toys.classes import grades, hand_in
+from tests.support import users
 
 ROOT = tiny.ROOT
 #: What is special to some program: a shell, make, SQLite, nbgrader's patterns, traitlets, Python's search path, HTML.

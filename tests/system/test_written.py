@@ -9,7 +9,8 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.support import classes, jupyter, tiny
+from autograder.toys import classes, tiny
+from tests.support import jupyter
 
 LISTING = "lib/passlab/exercises/day00/__init__.py"
 LISTED = """

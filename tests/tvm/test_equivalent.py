@@ -20,7 +20,7 @@ EXPECTED = {
     "other inputs": "`before` itself fails in torch: ",
     "passlab.equivalent": True,
     "nothing came back": "after is None: does the pass end with a return?",
-    "text came back": "after is a str, no program.",
+    "text came back": "after is a str, not a program.",
     "no inputs": "equivalent has no inputs to try",
     "trials and devices": ["ordinary (llvm)"],
     "thorough": ["extreme (llvm)", "nonfinite (llvm)", "ordinary (llvm)", "structured (llvm)"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from passlab.wafer import Machine, Message, cost, join, not_a_program, on_lines, program
+from passlab.wafer import Machine, Message, cost, join, on_lines, program, why_not_a_program
 from passlab.wafer.collectives import broadcast_messages, reduce_messages
 
 GRID = Machine(3, 4)
@@ -46,7 +46,7 @@ def test_links_are_counted_both_ways():
     ids=["row", "column", "float", "bool", "text", "huge"],
 )
 def test_what_is_no_core_gets_a_sentence(core, told):
-    assert GRID.off(core).startswith(told)
+    assert GRID.why_not_a_core(core).startswith(told)
     assert core not in GRID
     with pytest.raises(ValueError):
         GRID.route((0, 0), core)
@@ -84,7 +84,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_program_gets_a_sentence(name):
     messages, told = BROKEN[name]
-    assert not_a_program(GRID, messages).startswith(told)
+    assert why_not_a_program(GRID, messages).startswith(told)
     with pytest.raises(ValueError):
         program(GRID, messages)
 

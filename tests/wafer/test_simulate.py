@@ -18,8 +18,8 @@ from passlab.wafer import (
     program,
     reduce_messages,
     simulate,
-    stepped,
 )
+from tests.wafer.stepped import stepped
 
 
 def strayed(rng, machine, source):

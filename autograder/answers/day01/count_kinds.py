@@ -163,7 +163,7 @@ by_target = edited(
 only_methods_store = edited(
     "did",
     "takes torch.clone, the function, for compute",
-    ('"contiguous"):', '"contiguous") and node.op == "call_method":'),
+    ('name in ("clone", ...)', 'name in ("clone", ...) and node.op == "call_method"'),
 )
 modules_compute = edited(
     "did",
@@ -171,18 +171,16 @@ modules_compute = edited(
     ("module = gm.get_submodule(node.target)", 'return "compute"'),
 )
 no_methods = edited(
-    "did", "knows functions, and takes every method for compute", ("name = node.target if", 'name = "" if')
+    "did", "knows functions, and takes every method for compute", ("node.target if ... else ...", '"" if ... else ...')
 )
 no_in_place = edited(
     "did",
     "does not ask whether a node works in place: relu_ and inplace=True are counted as compute",
     ('getattr(module, "inplace", False)', "False"),
-    ('named_so or node.kwargs.get("inplace") or ', ""),
+    ('named_so or node.kwargs.get("inplace") or ...', "..."),
 )
-operators_in_place = edited(
-    "spared", "takes and_ for a function in place", (' and getattr(node.target, "__module__", "") != "_operator"', "")
-)
-no_unflatten = edited("did", "does not know nn.Unflatten", (" | nn.Unflatten", ""))
+operators_in_place = edited("spared", "takes and_ for a function in place", ('...("_") and ...', '...("_")'))
+no_unflatten = edited("did", "does not know nn.Unflatten", ("nn.Flatten | nn.Unflatten", "nn.Flatten"))
 even_pieces = edited(
     "did", "takes all pieces for as large as the first", ("sum(map(size, meta))", "len(meta) * size(meta[0])")
 )
@@ -191,12 +189,15 @@ first_of_tuple = edited("did", "counts only the first of several tensors", ("sum
 output_has_bytes = edited(
     "did",
     "counts what the output node returns as if it were made there",
-    ("0 if", 'sum(size(n.meta.get("tensor_meta")) for n in node.all_input_nodes) if'),
+    (
+        '0 if node.op == "output" else ...',
+        'sum(size(n.meta.get("tensor_meta")) for n in node.all_input_nodes) if node.op == "output" else ...',
+    ),
 )
 only_read_nodes = edited(
     "did",
     "leaves out unused nodes, the output among them",
-    ("for node in gm.graph.nodes:", "for node in (n for n in gm.graph.nodes if n.users):"),
+    ("gm.graph.nodes", "(n for n in gm.graph.nodes if n.users)"),
 )
 only_kinds_that_occur = edited(
     "valid",

@@ -156,19 +156,28 @@ inputs_are_a_level = edited(
 args_only = edited(
     "did",
     "looks at args alone: misses operands in keywords and lists",
-    ("node.all_input_nodes if a in", "node.args if isinstance(a, fx.Node) and a in"),
+    (
+        "[a for a in node.all_input_nodes if a in level]",
+        "[a for a in node.args if isinstance(a, fx.Node) and a in level]",
+    ),
 )
 shortest_way = edited(
     "did",
     "takes the shortest way from the inputs: a node would start before its last operand is there",
-    ("max((level[a] for a in operands)", "min((level.get(a, -1) for a in node.all_input_nodes)"),
+    (
+        "max((level[a] for a in operands), default=-1)",
+        "min((level.get(a, -1) for a in node.all_input_nodes), default=-1)",
+    ),
 )
-no_dead_nodes = edited("did", "leaves out unused nodes", ('"output"):', '"output") or not node.users:'))
-pairs_twice = edited(
-    "valid", "lists each pair in both orders", ('"parallel": pairs', '"parallel": pairs | {(b, a) for a, b in pairs}')
-)
+no_dead_nodes = edited("did", "leaves out unused nodes", ("node.op in ...", "node.op in ... or not node.users"))
+pairs_twice = edited("valid", "lists each pair in both orders", ("pairs", "pairs | {(b, a) for a, b in pairs}"))
 depth_in_edges = edited(
-    "did", "counts the arrows of the longest chain, not its nodes", ('{"depth": depth', '{"depth": max(depth - 1, 0)')
+    "did",
+    "counts the arrows of the longest chain, not its nodes",
+    (
+        '{"depth": depth, "levels": rows, "parallel": pairs}',
+        '{"depth": max(depth - 1, 0), "levels": rows, "parallel": pairs}',
+    ),
 )
 no_edge_between = edited(
     "spared",
@@ -179,13 +188,15 @@ idle_pairs = edited(
     "spared",
     "lists inputs and constants as parallel to the first working node",
     (
-        '"parallel": pairs',
-        '"parallel": pairs | {(n.name, w.name) for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")'
-        " for w in list(level)[:1]}",
+        "pairs",
+        (
+            'pairs | {(n.name, w.name) for n in gm.graph.nodes if n.op in ("placeholder", "get_attr") for w in '
+            "list(level)[:1]}"
+        ),
     ),
 )
 levels_by_name = edited(
     "valid",
     "returns the levels as a dict from name to number",
-    ('"levels": rows', '"levels": {node.name: level[node] for node in level}'),
+    ("rows", "{node.name: level[node] for node in level}"),
 )

@@ -323,14 +323,6 @@ def first_sigmoid(gm, model):
     return found
 
 
-#: An edit: what the walk has lost sight of is gone.
-LOST = (
-    "called = type(",
-    'if value.get(node) not in maker:\n            found[node.name] = ("gone", [])\n            continue\n'
-    "        called = type(",
-)
-
-
 @wrong("spared", "goes from the input on: of several readers of one type, it takes the first that is free")
 def first_free_reader(gm, model):
     m, right = _Model(gm, model), _backwards(gm, model)
@@ -360,9 +352,17 @@ last_part_only = edited(
 parts_from_above = edited(
     "did",
     "collects the parts of a split in any order: takes the Add of the layer above for GELU's",
-    ("for node in reversed(model.graph.node)", "for node in map(maker.get, wanted)"),
-    ("node.output[0] in wanted and", "node and"),
-    LOST,
+    ("reversed(model.graph.node)", "map(maker.get, wanted)"),
+    ("node.output[0] in wanted", "node"),
+    (
+        "if ... or node.name in found: ...",
+        """
+        if ... or node.name in found: ...
+        if value.get(node) not in maker:
+            found[node.name] = ("gone", [])
+            continue
+        """,
+    ),
 )
 dropout_has_a_node = edited(
     "did",
@@ -370,16 +370,20 @@ dropout_has_a_node = edited(
     ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]'),
 )
 gelu_is_one_node = edited(
-    "did", "does not know that GELU may be written out", (', nn.GELU: ["Div", "Erf", "Add", "Mul", "Mul"]', ""), LOST
+    "did",
+    "does not know that GELU may be written out",
+    ("{nn.Linear: ..., nn.SiLU: ..., nn.GELU: ...}", "{nn.Linear: ..., nn.SiLU: ...}"),
+    (
+        "if ... or node.name in found: ...",
+        """
+        if ... or node.name in found: ...
+        if value.get(node) not in maker:
+            found[node.name] = ("gone", [])
+            continue
+        """,
+    ),
 )
 
 EQUIVALENT = {
-    (
-        "operands = [a for a in node.args if isinstance(a, fx.Node)]",
-        "operands = [a for a in node.args if True]",
-    ): "an operand that is not a node stands last, and nothing asks for its value",
-    (
-        "value.update(zip(operands, reads, strict=False))",
-        "value.update(zip(operands, reads))",
-    ): "strict=False is what zip does without it",
+    ("isinstance(a, fx.Node)", "True"): "an operand that is not a node stands last, and nothing asks for its value",
 }

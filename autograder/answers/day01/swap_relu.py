@@ -220,14 +220,6 @@ def spelled_out(gm, slope):
     return _swap(gm, slope)
 
 
-def _also(condition):
-    """Return an edit: calls of something `called` that fits the condition are taken for ReLUs, too."""
-    called = 'gm.get_submodule(node.target) if node.op == "call_module" else node.target'
-    other = "else:\n            continue"
-    test = f'node.op.startswith("call") and (called := {called}) and {condition}'
-    return other, f"elif {test}:\n            inplace = False\n        {other}"
-
-
 modules_only = edited(
     "did", "looks at modules alone", ('("relu", "relu_")', "()"), ("(torch.relu, torch.relu_, F.relu)", "()")
 )
@@ -235,28 +227,41 @@ functional_only = edited("did", "knows no function but F.relu", ("(torch.relu, t
 first_call_only = edited(
     "did",
     "takes a module as done once it has been swapped; its second call still finds the old one",
-    ("for node in gm", "done = set()\n    for node in gm"),
-    ("is nn.ReLU:", "is nn.ReLU and node.target not in done:\n            done.add(node.target)"),
+    ("for node in ...: ...", "done = set()\nfor node in ...: ..."),
+    ("... is nn.ReLU", "... is nn.ReLU and node.target not in done"),
+    ("inplace = module.inplace", "done.add(node.target)\ninplace = module.inplace"),
 )
 never_in_place = edited("same", "forgets that the old ReLU worked in place", ("bool(inplace)", "False"))
 in_place_by_keyword = edited(
     "same",
     "looks only at the keyword inplace, not at relu_ and positions",
     ('node.target == "relu_"', "False"),
-    ("node.target is torch.relu_ or ", ""),
+    ("node.target is torch.relu_ or ...", "..."),
     ("(*node.args, False, False)[1]", "False"),
 )
 default_slope = edited(
     "same",
     "gives modules the default slope of nn.LeakyReLU",
-    ("(x, slope, bool", '(x, 0.01 if node.op == "call_module" else slope, bool'),
+    ("slope", '0.01 if node.op == "call_module" else slope'),
 )
-positive_slopes = edited("same", "takes every slope for positive", ("(x, slope, bool", "(x, abs(slope), bool"))
+positive_slopes = edited("same", "takes every slope for positive", ("slope", "abs(slope)"))
 leaky_method = edited(
     "same",
     "writes x.leaky_relu(slope), a method that tensors do not have",
-    ("leaky = gm", 'leaky = gm.graph.call_method("leaky_relu", (x, slope)) if node.op == "call_method" else gm'),
+    (
+        "...(F.leaky_relu, ...)",
+        'gm.graph.call_method("leaky_relu", (x, slope)) if node.op == "call_method" else ...(F.leaky_relu, ...)',
+    ),
 )
+
+
+def _also(condition):
+    """Return an edit: calls of something `called` that fits the condition are taken for ReLUs, too."""
+    called = 'gm.get_submodule(node.target) if node.op == "call_module" else node.target'
+    test = f'node.op.startswith("call") and (called := {called}) and {condition}'
+    return "continue", f"if {test}:\n    inplace = False\nelse:\n    continue"
+
+
 by_node_name = edited(
     "spared",
     "goes by a node's name: swaps whatever is called relu in the graph",
@@ -285,4 +290,6 @@ readers_left = edited(
     "valid", "erases the old node without handing over its users", ("node.replace_all_uses_with(leaky)\n        ", "")
 )
 
-EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+}

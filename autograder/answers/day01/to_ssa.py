@@ -250,13 +250,13 @@ left_side_first = edited(
     "same",
     "gives the left side its new name before it reads the right side",
     ("value = Read().visit(value)  #", "#"),
-    ("for target in targets], value)", "for target in targets], Read().visit(value))"),
+    ("[... for target in targets], value", "[... for target in targets], Read().visit(value)"),
 )
 first_not_last = edited(
     "same",
     "returns where a name's first value is, not its last",
     ("last: dict[str, str] = {}", "last, first = {}, {}"),
-    ("last[node.id] = new", "last[node.id] = new\n            first.setdefault(node.id, new)"),
+    ("last[node.id] = new", "last[node.id] = new\nfirst.setdefault(node.id, new)"),
     ('"".join(lines), last', '"".join(lines), first'),
 )
 names_taken = edited(
@@ -267,13 +267,13 @@ names_taken = edited(
 first_keeps_name = edited(
     "did",
     "the first assignment keeps the old name, even where a value of that name comes in",
-    ("taken.add(new)", "new = new if node.id in last else node.id\n            taken.add(new)"),
+    ("taken.add(new)", "new = new if node.id in last else node.id\ntaken.add(new)"),
 )
 by_line = edited(
     "did",
     "numbers names by line, so that two targets in one line share a name",
     ("number = 1", "number = len(lines)"),
-    ('f"{node.id}_{number}") in taken', 'f"{node.id}_line{number}") in ()'),
+    ('(new := f"{node.id}_{number}") in taken', '(new := f"{node.id}_line{number}") in ()'),
 )
 text_only = edited(
     "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
@@ -282,10 +282,10 @@ text_only = edited(
 last_target_first = edited(
     "same",
     "assigns the targets of one line from the last to the first",
-    ("for target in targets], value", "for target in reversed(targets)][::-1], value"),
+    ("[... for target in targets]", "[... for target in reversed(targets)][::-1]"),
 )
 
 EQUIVALENT = {
-    ("number = 1", "number = 2"): "the choice of names is free",
+    ("number = 1\nwhile ...: ...", "number = 2\nwhile ...: ..."): "the choice of names is free",
     ("number += 1", "number += 2"): "the choice of names is free",
 }

@@ -131,12 +131,14 @@ hidden_by_relu = edited(
     ("torch.relu(total) + total", "torch.relu(total) + total.relu()"),
 )
 same_dimensions = edited(
-    "did", "transposes the same two dimensions back, named in the other order", ("transpose(1, 2)", "transpose(1, 0)")
+    "did",
+    "transposes the same two dimensions back, named in the other order",
+    ("....transpose(1, 2)", "....transpose(1, 0)"),
 )
 exact_numbers = edited(
     "did",
     "takes numbers that half can hold: the round trip loses nothing",
-    ("x.half().float(), x", "x.half().float(), x.sign()"),
+    ("lambda x: ...(), x", "lambda x: ...(), x.sign()"),
 )
 max_pool = edited("did", "takes a max pool, for which the law holds", ("F.avg_pool2d", "F.max_pool2d"))
 positive = edited(
@@ -162,17 +164,15 @@ _ANY = "other numbers, or another program, break the pass as well"
 
 #: What a learner hands in is a program: many others do as well.
 EQUIVALENT = {
-    ("return torch.relu(total) + total", "return torch.relu(total) - total"): _ANY,
-    **{(_X, _X.replace(*new)): _ANY for new in (("8.1", "9.1"), ("1.0", "2.0"), ("0.3", "1.3"), ("-2.0", "-3.0"))},
-    **{
-        (_BACK, _BACK.replace(*new)): _ANY
-        for new in (
-            ("randn(2, 3, 4)", "randn(2, 3, 5)"),
-            ("randn(2, 3, 4)", "randn(2, 4, 4)"),
-            ("randn(2, 3, 4)", "randn(3, 3, 4)"),
-            ("(1, 2)", "(2, 2)"),
-            ("(0, 1)", "(0, 2)"),
-            ("(0, 1)", "(1, 1)"),
-        )
-    },
+    ("... + total", "... - total"): "other numbers, or another program, break the pass as well",
+    ("[-2.0, 0.3], [1.0, 8.1]", "[-2.0, 0.3], [1.0, 9.1]"): "other numbers, or another program, break the pass as well",
+    ("[-2.0, 0.3], [1.0, 8.1]", "[-2.0, 0.3], [2.0, 8.1]"): "other numbers, or another program, break the pass as well",
+    ("[-2.0, 0.3]", "[-2.0, 1.3]"): "other numbers, or another program, break the pass as well",
+    ("[-2.0, 0.3]", "[-3.0, 0.3]"): "other numbers, or another program, break the pass as well",
+    ("torch.randn(2, 3, 4)", "torch.randn(2, 3, 5)"): "other numbers, or another program, break the pass as well",
+    ("torch.randn(2, 3, 4)", "torch.randn(2, 4, 4)"): "other numbers, or another program, break the pass as well",
+    ("torch.randn(2, 3, 4)", "torch.randn(3, 3, 4)"): "other numbers, or another program, break the pass as well",
+    ("....transpose(1, 2)", "....transpose(2, 2)"): "other numbers, or another program, break the pass as well",
+    ("x.transpose(0, 1)", "x.transpose(0, 2)"): "other numbers, or another program, break the pass as well",
+    ("x.transpose(0, 1)", "x.transpose(1, 1)"): "other numbers, or another program, break the pass as well",
 }

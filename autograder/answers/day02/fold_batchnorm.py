@@ -316,8 +316,6 @@ def also_before(gm):
 
 
 EPS = "bn.running_var + bn.eps"
-ALONE = "alone and "
-STATISTICS = " and norm.running_mean is not None"
 WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
 default_eps = edited("same", "takes the default eps instead of the module's", (EPS, "bn.running_var + 1e-5"))
@@ -325,12 +323,15 @@ bias_not_scaled = edited(
     "same",
     "forgets to scale the convolution's own bias",
     ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
-    ("shift * scale +", "shift * scale + (0 if conv.bias is None else conv.bias) +"),
+    ("shift * scale", "shift * scale + (0 if conv.bias is None else conv.bias)"),
 )
 needs_bias = edited(
     "did",
     "expects a bias on the convolution and skips those without",
-    (STATISTICS, STATISTICS + " and gm.get_submodule(conv.target).bias is not None"),
+    (
+        "norm.running_mean is not None",
+        "norm.running_mean is not None and gm.get_submodule(conv.target).bias is not None",
+    ),
 )
 needs_affine = edited(
     "valid",
@@ -340,7 +341,7 @@ needs_affine = edited(
 also_in_training = edited(
     "spared",
     "folds a model that is in training, where the statistics are those of the batch",
-    ("not norm.training and ", ""),
+    ("pair and not norm.training", "pair"),
 )
 in_place = edited(
     "spared",
@@ -351,18 +352,18 @@ in_place = edited(
 ignores_other_users = edited(
     "same",
     "folds although something else uses the convolution's value, which is now normalised",
-    (ALONE, ""),
-    ("bn.replace_all_uses_with(new)", "bn.replace_all_uses_with(new)\n        conv.replace_all_uses_with(new)"),
+    ("alone and pair", "pair"),
+    ("...(bn)", "conv.replace_all_uses_with(new)\n...(bn)"),
 )
 called_twice = edited(
     "spared",
     "folds a convolution that is called twice: two sets of weights instead of one",
-    (" and calls.count(module) == 1", ""),
+    ("... and calls.count(module) == 1", "..."),
 )
 by_path = edited(
     "spared",
     "counts calls by name: one convolution may have two",
-    ("calls = [gm.get_submodule(node.target) for", "calls = [node.target for"),
+    ("gm.get_submodule(node.target)", "node.target"),
     ("calls.count(module)", "calls.count(conv.target)"),
 )
 asks_the_model = edited(
@@ -373,14 +374,14 @@ asks_the_model = edited(
 takes_a_name = edited(
     "same",
     "puts the new convolution under a name that another module has",
-    ("while hasattr(gm, name):", "while False:"),
+    ("hasattr(gm, name)", "False"),
 )
 invents_statistics = edited(
     "spared",
     "assumes mean 0 and variance 1 for a batch norm in eval mode without running statistics",
-    (STATISTICS, ""),
+    ("... and norm.running_mean is not None", "..."),
     (EPS, "(torch.ones(conv.out_channels) if bn.running_var is None else bn.running_var) + bn.eps"),
-    ("- bn.running_mean", "- (0 if bn.running_mean is None else bn.running_mean)"),
+    ("bn.running_mean", "0 if bn.running_mean is None else bn.running_mean"),
 )
 by_isinstance = edited(
     "same",
@@ -400,16 +401,18 @@ identity_stays = edited(
     "puts an Identity where the batch norm was: the node is still there, and still run",
     (
         "bn.replace_all_uses_with(new)",
-        'gm.add_submodule(f"was_{bn.name}", nn.Identity())\n        bn.target, bn.args = f"was_{bn.name}", (new,)',
+        'gm.add_submodule(f"was_{bn.name}", nn.Identity())\nbn.target, bn.args = f"was_{bn.name}", (new,)',
     ),
     ("        gm.graph.erase_node(bn)\n", ""),
 )
 
-EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+}
 at_the_norm = edited(
     "same",
     "puts the new convolution where the batch norm was: it reads what was written in between",
-    ("inserting_before(conv)", "inserting_before(bn)"),
+    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(bn)"),
 )
 norm_by_isinstance = edited(
     "spared",

@@ -288,20 +288,15 @@ ONE_USER = "        if len(conv.users) != 1:\n            continue\n"
 loses_padding_mode = edited(
     "same",
     "leaves the padding mode at zeros: only the border of the image is wrong",
-    (", padding_mode=conv.padding_mode)", ")"),
+    ("ConvReLU2d(*shape, conv.groups, padding_mode=conv.padding_mode)", "ConvReLU2d(*shape, conv.groups)"),
 )
-loses_dilation = edited(
-    "same", "leaves the dilation at its default", ("conv.padding, conv.dilation)", "conv.padding, 1)")
-)
+loses_dilation = edited("same", "leaves the dilation at its default", ("conv.dilation", "1"))
 fresh_weights = edited("same", "makes a fresh module and forgets to take over the weights", (SHARE, ""))
 every_user_gets_the_relu = edited(
     "same",
     "fuses although the convolution has a second user, which now sees the ReLU too",
     (ONE_USER, ""),
-    (
-        "relu.replace_all_uses_with(fused)",
-        "relu.replace_all_uses_with(fused)\n        conv.replace_all_uses_with(fused)",
-    ),
+    ("...(relu)", "conv.replace_all_uses_with(fused)\n...(relu)"),
 )
 computed_twice = edited(
     "spared",
@@ -315,7 +310,9 @@ swaps_the_module = edited(
     ('name = free_name(f"{conv.name}_relu")', "name = conv.target"),
     ("gm.add_submodule", "gm.set_submodule"),
 )
-modules_only = edited("did", "knows ReLU as a module only", ("return (node.op", "return False and (node.op"))
+modules_only = edited(
+    "did", "knows ReLU as a module only", ("(node.op, node.target) in ...", "False and (node.op, node.target) in ...")
+)
 no_functional = edited("did", "does not know F.conv2d", ("conv.target is F.conv2d", "False"))
 copies_weights = edited(
     "cost",
@@ -329,7 +326,7 @@ returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "
 at_the_relu = edited(
     "same",
     "puts the fused node where the ReLU was: it reads x after what was written in between",
-    ("inserting_before(conv)", "inserting_before(relu)"),
+    ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(relu)"),
 )
 takes_a_name = edited(
     "same",
@@ -349,14 +346,19 @@ conv_by_isinstance = edited(
 stops_at_another_relu = edited(
     "did",
     "stops at the first ReLU that is not of a convolution",
-    ("                continue\n        relu.", "                break\n        relu."),
+    (
+        'if conv.op == "call_module" and type(gm.get_submodule(conv.target)) is nn.Conv2d: ...\nelse:\n    continue',
+        'if conv.op == "call_module" and type(gm.get_submodule(conv.target)) is nn.Conv2d: ...\nelse:\n    break',
+    ),
 )
 by_name = edited(
     "spared",
     "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name",
-    ("is nn.ReLU", '.__name__ in ("ReLU", "ReLU6")'),
-    ('("call_function", F.relu)', '("call_function", F.relu), ("call_function", F.relu6)'),
+    ("... is nn.ReLU", '... .__name__ in ("ReLU", "ReLU6")'),
+    ('{..., ..., (..., "relu")}', '{..., ..., ("call_function", F.relu6), (..., "relu")}'),
     ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
 )
 
-EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+}

@@ -272,7 +272,7 @@ _PAIRS = "for (path, conv), (_, fused) in zip(convolutions(before), convolutions
 _SAME = 'if attribute != "bias" and getattr(conv, attribute) == getattr(fused, attribute):'
 
 EQUIVALENT = {
-    (_SAME, "if False:"): "compares the program with itself, which takes time and finds nothing",
-    (_PAIRS, _PAIRS.replace(", strict=True", "")): "there are as many of both",
-    (_PAIRS, _PAIRS.replace("True", "False")): "there are as many of both",
+    ('attribute != "bias" and ...', "False"): "compares the program with itself, which takes time and finds nothing",
+    ("zip(..., ..., strict=True)", "zip(..., ...)"): "there are as many of both",
+    ("zip(..., ..., strict=True)", "zip(..., ..., strict=False)"): "there are as many of both",
 }

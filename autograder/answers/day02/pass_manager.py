@@ -166,7 +166,6 @@ class ChecksOrderLate(_Manager):
 
 CHECK = "if broken := self.verify(gm):\n                raise PassError(p.name, broken)\n            "
 CULPRIT = "raise PassError(p.name, broken)"
-BEFORE = "before = len(gm.graph.nodes)"
 FORGET = "facts = {name: fact for name, fact in facts.items() if name in p.preserves}"
 NOTE = "self.history.append((p.name, before, len(gm.graph.nodes)))"
 
@@ -175,20 +174,26 @@ BlamesTheVictim = edited(
     "verifies before each pass: blames the pass that met the broken graph, not the culprit",
     ('raise PassError("input", broken)', "pass"),
     (CHECK, ""),
-    (BEFORE, CHECK + BEFORE),
+    ("before = ...", "if broken := self.verify(gm):\n    raise PassError(p.name, broken)\nbefore = ..."),
 )
 TrustsTheInput = edited(
     "valid",
     "does not verify its input: blames the first pass for a graph that was broken before",
     ('raise PassError("input", broken)', "pass"),
 )
-LetsErrorsThrough = edited(
-    "valid", "lets a pass's own exception through, without a name", ("except Exception", "except PassError")
-)
+LetsErrorsThrough = edited("valid", "lets a pass's own exception through, without a name", ("Exception", "PassError"))
 NamesAnother = edited(
     "valid",
     "lets the PassError of an inner manager through: it names a pass that this manager does not have",
-    ("except Exception as error:", "except PassError:\n                raise\n            except Exception as error:"),
+    (
+        "try: ...\nexcept Exception as error: ...",
+        """
+        try: ...
+        except PassError:
+            raise
+        except Exception as error: ...
+        """,
+    ),
 )
 OnlyPrints = edited("valid", "prints what is wrong and goes on", (CULPRIT, "print(p.name, broken)"))
 IgnoresOrder = edited(
@@ -200,21 +205,23 @@ ForgetsTheNewGraph = edited(
     "did",
     "gives every pass the first graph: right as long as all passes edit in place",
     ("self.history, facts = [], {}", "self.history, facts, first = [], {}, gm"),
-    (NOTE, NOTE + "\n            gm = first"),
+    ("....append(...)", "....append(...)\ngm = first"),
 )
 NeverForgets = edited(
-    "spared", "computes each analysis once: facts are outdated once the graph changes", (" if name in p.preserves", "")
+    "spared",
+    "computes each analysis once: facts are outdated once the graph changes",
+    ("{name: fact for name, fact in ... if name in p.preserves}", "{name: fact for name, fact in ...}"),
 )
 KeepsFactsBetweenRuns = edited(
     "spared",
     "keeps facts from one run to the next",
     ("self.history, facts = [], {}", 'self.history, facts = [], getattr(self, "facts", {})'),
-    (FORGET, f"self.facts = facts\n            {FORGET}"),
+    ("facts = ...", "self.facts = facts\nfacts = ..."),
 )
 PreservesReversed = edited(
     "spared",
     "reads `preserves` as the list of what to throw away",
-    (" if name in p.preserves", " if name not in p.preserves"),
+    ("name in p.preserves", "name not in p.preserves"),
 )
 HandsOutEverything = edited(
     "spared",
@@ -227,11 +234,19 @@ AlwaysComputes = edited(
 ComputesAll = edited(
     "cost",
     "computes all analyses before every pass, whether it requires them or not",
-    ("for name in p.requires:", "facts = {}\n            for name in self.analyses:"),
+    (
+        "for name in p.requires:\n    if ...:\n        facts[name] = ...",
+        """
+        facts = {}
+        for name in self.analyses:
+            if ...:
+                facts[name] = ...
+        """,
+    ),
 )
 HistoryOfNames = edited("did", "history holds the names alone", (NOTE, "self.history.append(p.name)"))
 own_name_counts = edited(
     "valid",
     "takes a pass for one that stands before itself",
-    ("for missing in set(p.after) - seen:", "for missing in set(p.after) - seen - {p.name}:"),
+    ("... - seen", "... - seen - {p.name}"),
 )

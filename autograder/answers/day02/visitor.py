@@ -213,44 +213,48 @@ def levels_reversed(root, callbacks):
     return results[root]
 
 
-OPERANDS = "dict.fromkeys(a for a in node.args if isinstance(a, fx.Node))"
-
 stops_at_unknown = edited(
     "did",
     "a node without a callback ends the walk: its operands are never visited",
     (
-        "waiting =",
-        'known = node.op in callbacks or (node.op.startswith("call_") and node.target in callbacks)\n        waiting =',
+        "node = stack[-1]",
+        (
+            "node = stack[-1]\n"
+            'known = node.op in callbacks or (node.op.startswith("call_") and node.target in callbacks)'
+        ),
     ),
-    ("if operand not in", "if known and operand not in"),
+    ("operand not in results", "known and operand not in results"),
 )
 args_only = edited(
     "did",
     "takes operands from node.args: misses those in keywords and in lists",
-    ("operand in node.all_input_nodes", f"operand in {OPERANDS}"),
-    ("for o in node.all_input_nodes", f"for o in {OPERANDS}"),
+    (
+        "[operand for operand in node.all_input_nodes if ...]",
+        "[operand for operand in dict.fromkeys(a for a in node.args if isinstance(a, fx.Node)) if ...]",
+    ),
+    ("node.all_input_nodes", "dict.fromkeys(a for a in node.args if isinstance(a, fx.Node))"),
 )
 target_for_all = edited(
     "spared",
     "looks callbacks up by target for every node: an input called like a method gets the method's",
-    (' if node.op.startswith("call_") else None', ""),
+    ('... if node.op.startswith("call_") else None', "..."),
 )
 modules_by_opcode = edited(
     "spared",
     "looks a callback up by target for functions and methods, and not for modules",
-    ('node.op.startswith("call_") else', 'node.op in ("call_function", "call_method") else'),
+    ('node.op.startswith("call_")', 'node.op in ("call_function", "call_method")'),
 )
 weights_by_target = edited(
     "spared",
     "gives a weight named like a method the method's callback",
-    ('node.op.startswith("call_") else', 'node.op != "placeholder" else'),
+    ('node.op.startswith("call_")', 'node.op != "placeholder"'),
 )
-falsy_is_none = edited("did", "takes a result of 0 for none", ("(results[o] for", "(results[o] or None for"))
+falsy_is_none = edited("did", "takes a result of 0 for none", ("results[o]", "results[o] or None"))
 returns_everything = edited(
     "did", "returns the whole dictionary of results instead of the root's", ("return results[root]", "return results")
 )
 none_is_not_done = edited(
     "cost",
     "a callback that returned None has not run yet, so its node is not done",
-    ("if node in results:", "if results.get(node) is not None:"),
+    ("node in results", "results.get(node) is not None"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,9 +16,72 @@ from autograder.authoring.answers import reference, right, wrong
 from passlab.exercises.day03.channels_last import layout_case
 from passlab.fx.cases import graph
 from passlab.fx.layout import NCHW, NHWC, converts, is_image, wants
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+CONV: dict[str, Any] = {"one": lambda: nn.Conv2d(3, 3, 3, padding=1), "two": lambda: nn.Conv2d(3, 3, 1)}
+IMAGE = (2, 3, 4, 4)
+
+
+@layout_case("one image, four readers", graph(..., IMAGE, **CONV), 4)
+def two_readers(m: Any, x: fx.Proxy) -> tuple:
+    y = m.one(x)
+    return torch.relu(y), m.two(y), y.flatten(1), m.one(x)
+
+
+@layout_case("turning back early pays", graph(..., IMAGE, IMAGE, IMAGE, **CONV), 2)
+def ladder(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    a = m.one(x) + y
+    return torch.tanh(torch.relu(a * z) + y) * y
+
+
+@layout_case("functions and weights", graph(..., IMAGE, weight=(3, 3, 3, 3), bias=(1, 3, 1, 1)), 1)
+def functional(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = F.conv2d(x, m.weight, padding=1)
+    return F.avg_pool2d(y + m.bias, 2).mean((2, 3))
+
+
+@drawn
+def joins(rng: random.Random) -> list[Case]:
+    few = rng.randrange(3, 6)
+
+    def joined(number: int) -> Build:
+        """Join the results of `number` convolutions and `few` inputs in one op, which takes them in one layout."""
+
+        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
+            inputs = [x[:, i : i + 1] for i in range(few)]
+            return torch.cat([getattr(m, f"c{i}")(x) for i in range(number)] + inputs, 1)
+
+        convs = {f"c{i}": lambda: nn.Conv2d(6, 1, 1) for i in range(number)}
+        return graph(body, (2, 6, 4, 4), **convs)
+
+    return [
+        layout_case("more convolutions than inputs", joined(few + 2), few + 2),
+        layout_case("as many convolutions as inputs", joined(few), few + 1),
+    ]
+
+
+@layout_case("two knots", graph(..., IMAGE, IMAGE, IMAGE, last=lambda: nn.Conv2d(48, 2, 1), **CONV), 4)
+def knots(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> tuple:
+    """Return two groups of ops, each cheapest as a whole on another side: no op gains by changing sides alone."""
+
+    def knot(images: list[fx.Proxy]) -> fx.Proxy:
+        for _ in range(3):
+            images = [*images, torch.cat(images, 1)]
+        return images[-1]
+
+    plain = knot([m.one(x), y, torch.flip(y, (1,)), z])
+    return plain.flatten(1), m.last(knot([m.one(x + 1), m.two(x), m.two(x * 2), torch.flip(z, (1,))]))
+
+
+@layout_case("an image made of weights", graph(..., IMAGE, grid=(1, 3, 4, 4), **CONV), 3)
+def made_of_weights(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.two(m.one(x) + m.grid * 2)
+
+
+residual, skip, unet, vit = (layout_case(name, zoo(name), 2) for name in ("residual", "skip", "unet", "vit"))
 
 
 def images(seed: int, size: int) -> Build:
@@ -43,67 +107,13 @@ def images(seed: int, size: int) -> Build:
     return graph(body, *[(2, 3, 4, 4)] * 3, conv=lambda: nn.Conv2d(3, 3, 3, padding=1), bn=lambda: nn.BatchNorm2d(3))
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
     answer = reference("day03.channels-last")
-
-    def two_readers(m: Any, x: fx.Proxy) -> tuple:
-        y = m.one(x)
-        return torch.relu(y), m.two(y), y.flatten(1), m.one(x)
-
-    def ladder(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
-        a = m.one(x) + y
-        return torch.tanh(torch.relu(a * z) + y) * y
-
-    def functional(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = F.conv2d(x, m.weight, padding=1)
-        return F.avg_pool2d(y + m.bias, 2).mean((2, 3))
-
-    few = rng.randrange(3, 6)
-
-    def joined(number: int) -> Build:
-        """Join the results of `number` convolutions and `few` inputs in one op, which takes them in one layout."""
-
-        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
-            inputs = [x[:, i : i + 1] for i in range(few)]
-            return torch.cat([getattr(m, f"c{i}")(x) for i in range(number)] + inputs, 1)
-
-        convs = {f"c{i}": lambda: nn.Conv2d(6, 1, 1) for i in range(number)}
-        return graph(body, (2, 6, 4, 4), **convs)
-
-    def knots(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> tuple:
-        """Return two groups of ops, each cheapest as a whole on another side: no op gains by changing sides alone."""
-
-        def knot(images: list[fx.Proxy]) -> fx.Proxy:
-            for _ in range(3):
-                images = [*images, torch.cat(images, 1)]
-            return images[-1]
-
-        plain = knot([m.one(x), y, torch.flip(y, (1,)), z])
-        return plain.flatten(1), m.last(knot([m.one(x + 1), m.two(x), m.two(x * 2), torch.flip(z, (1,))]))
-
-    def made_of_weights(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.two(m.one(x) + m.grid * 2)
-
-    conv = {"one": lambda: nn.Conv2d(3, 3, 3, padding=1), "two": lambda: nn.Conv2d(3, 3, 1)}
-    image = (2, 3, 4, 4)
-    builds = {
-        "one image, four readers": graph(two_readers, image, **conv),
-        "turning back early pays": graph(ladder, image, image, image, **conv),
-        "functions and weights": graph(functional, image, weight=(3, 3, 3, 3), bias=(1, 3, 1, 1)),
-    }
-    builds |= {
-        "more convolutions than inputs": joined(few + 2),
-        "as many convolutions as inputs": joined(few),
-        "two knots": graph(knots, image, image, image, last=lambda: nn.Conv2d(48, 2, 1), **conv),
-        "an image made of weights": graph(made_of_weights, image, grid=(1, 3, 4, 4), **conv),
-    }
-    builds |= {name: zoo(name) for name in ("residual", "skip", "unet", "vit")}
-    builds |= {f"drawn, number {i + 1}": images(rng.randrange(10**6), rng.randrange(6, 13)) for i in range(5)}
-    return [
-        layout_case(name, build, sum(converts(n) is not None for n in answer(build()).graph.nodes))
-        for name, build in builds.items()
-    ]
+    for i in range(5):
+        build = images(rng.randrange(10**6), rng.randrange(6, 13))
+        conversions = sum(converts(n) is not None for n in answer(build()).graph.nodes)
+        yield layout_case(f"drawn, number {i + 1}", build, conversions)
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -301,5 +311,5 @@ def permutes(gm):
 EQUIVALENT = {
     ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
     ("converted.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",
-    ("converted.meta = dict(node.meta)", "converted.meta = (node.meta)"): "nothing changes the dictionary later",
+    ("dict(node.meta)", "node.meta"): "nothing changes the dictionary later",
 }

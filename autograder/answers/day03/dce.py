@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,113 +15,122 @@ from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, nodes, read
 from passlab.fx.effects import effects, module_effects
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
-    unused = "It is unused and has no effect."
-    aten = torch.ops.aten
+UNUSED = "It is unused and has no effect."
+ATEN = torch.ops.aten
 
-    def gone(*ops: str) -> list:
-        return [most(op, 0, unused, dead=True) for op in ops]
 
-    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
-        m.bn(x)
-        m.drop(x)
-        m.plain(x)
-        m.relu(x)
-        return x * 2
+def gone(*ops: str) -> list:
+    return [most(op, 0, UNUSED, dead=True) for op in ops]
 
-    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        rows = y.view(-1)
-        rows[:2].zero_()
-        torch.tanh(rows)
-        return y
 
-    def overloads(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x + 0.5
-        call(aten.mul_.Tensor, y, x)
-        call(aten.mul.Tensor, y, x)
-        call(aten.bernoulli.default, torch.sigmoid(y))
-        call(operator.iadd, y, 1)
-        return F.dropout(y, 0.5, True)
+WRITES = "It writes into memory that others read."
+NORM = "In training mode a batch norm updates its running statistics."
 
-    def buffers(m: Any, x: fx.Proxy) -> fx.Proxy:
-        read(x, "steps").add_(1)
-        read(x, "steps")
-        read(x, "w").copy_(x)
-        return torch.tanh(x)
 
-    def silent(m: Any, x: fx.Proxy) -> fx.Proxy:
-        F.dropout(x, 0.5, False)
-        F.relu(x, inplace=False)
-        m.drop(x)
-        return x - 1
+@case(
+    "modules in training mode",
+    graph(
+        ...,
+        (4, 3),
+        training=True,
+        bn=lambda: nn.BatchNorm1d(3),
+        drop=nn.Dropout,
+        plain=lambda: nn.Linear(3, 3),
+        relu=lambda: nn.ReLU(inplace=True),
+    ),
+    did=gone("Linear"),
+    spared=[
+        least("BatchNorm1d", 1, NORM),
+        least("ReLU", 1, "This ReLU works in place: it changes x."),
+        least("Dropout", 1, "A dropout in training mode draws."),
+    ],
+)
+def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+    m.bn(x)
+    m.drop(x)
+    m.plain(x)
+    m.relu(x)
+    return x * 2
 
-    def unknown(m: Any, x: fx.Proxy) -> fx.Proxy:
-        torch.pca_lowrank(x, 2)
-        torch.exp(x)
-        return F.dropout(x, 0.5, True)
 
-    def long(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x
-        for _ in range(1500):
-            y = torch.tanh(y)
-        return x + 1
+@case(
+    "written through a view",
+    graph(..., (2, 3)),
+    did=gone("tanh"),
+    spared=[least("zero_", 1, WRITES)],
+)
+def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    rows = y.view(-1)
+    rows[:2].zero_()
+    torch.tanh(rows)
+    return y
 
-    writes = "It writes into memory that others read."
-    norm = "In training mode a batch norm updates its running statistics."
-    return [
-        case(
-            "modules in training mode",
-            graph(
-                modules,
-                (4, 3),
-                training=True,
-                bn=lambda: nn.BatchNorm1d(3),
-                drop=nn.Dropout,
-                plain=lambda: nn.Linear(3, 3),
-                relu=lambda: nn.ReLU(inplace=True),
-            ),
-            did=gone("Linear"),
-            spared=[
-                least("BatchNorm1d", 1, norm),
-                least("ReLU", 1, "This ReLU works in place: it changes x."),
-                least("Dropout", 1, "A dropout in training mode draws."),
-            ],
-        ),
-        case(
-            "written through a view",
-            graph(through_a_view, (2, 3)),
-            did=gone("tanh"),
-            spared=[least("zero_", 1, writes)],
-        ),
-        case(
-            "operators by overload",
-            graph(overloads, (2, 3)),
-            did=gone("mul"),
-            spared=[least("mul_", 1, writes), least("iadd", 1, writes), least("bernoulli", 1, "It draws.")],
-        ),
-        case(
-            "state",
-            graph(buffers, (2, 3), steps=torch.zeros(1), w=(2, 3)),
-            did=[most("get_attr", 2, unused, dead=True)],
-            spared=[least("add_", 1, writes), least("copy_", 1, writes)],
-        ),
-        case("switched off", graph(silent, (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout")),
-        case(
-            "nothing is known about it",
-            graph(unknown, (4, 3)),
-            did=gone("exp"),
-            spared=[least("pca_lowrank", 1, "Its effects are 'unknown', so it stays (it draws, in fact).")],
-        ),
-        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unused, dead=True)]),
-        *generated("dce", rng, 4, 30, unused, dead=True),
-    ]
+
+@case(
+    "operators by overload",
+    graph(..., (2, 3)),
+    did=gone("mul"),
+    spared=[least("mul_", 1, WRITES), least("iadd", 1, WRITES), least("bernoulli", 1, "It draws.")],
+)
+def overloads(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x + 0.5
+    call(ATEN.mul_.Tensor, y, x)
+    call(ATEN.mul.Tensor, y, x)
+    call(ATEN.bernoulli.default, torch.sigmoid(y))
+    call(operator.iadd, y, 1)
+    return F.dropout(y, 0.5, True)
+
+
+@case(
+    "state",
+    graph(..., (2, 3), steps=torch.zeros(1), w=(2, 3)),
+    did=[most("get_attr", 2, UNUSED, dead=True)],
+    spared=[least("add_", 1, WRITES), least("copy_", 1, WRITES)],
+)
+def buffers(m: Any, x: fx.Proxy) -> fx.Proxy:
+    read(x, "steps").add_(1)
+    read(x, "steps")
+    read(x, "w").copy_(x)
+    return torch.tanh(x)
+
+
+@case("switched off", graph(..., (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout"))
+def silent(m: Any, x: fx.Proxy) -> fx.Proxy:
+    F.dropout(x, 0.5, False)
+    F.relu(x, inplace=False)
+    m.drop(x)
+    return x - 1
+
+
+@case(
+    "nothing is known about it",
+    graph(..., (4, 3)),
+    did=gone("exp"),
+    spared=[least("pca_lowrank", 1, "Its effects are 'unknown', so it stays (it draws, in fact).")],
+)
+def unknown(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch.pca_lowrank(x, 2)
+    torch.exp(x)
+    return F.dropout(x, 0.5, True)
+
+
+@case("a long dead chain", graph(..., (2, 3)), did=[nodes(3, UNUSED, dead=True)])
+def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x
+    for _ in range(1500):
+        y = torch.tanh(y)
+    return x + 1
+
+
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
+    return generated("dce", rng, 4, 30, UNUSED, dead=True)
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -279,4 +289,6 @@ keeps_attributes = edited(
 )
 drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
 
-EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,10 +13,10 @@ from torch import fx
 
 from autograder.answers.day03._shared import Build
 from autograder.authoring.answers import edited, reference, right, wrong
-from passlab.exercises.day03.pipeline import Best, pipeline_case
+from passlab.exercises.day03.pipeline import SWEEP, Best, pipeline_case
 from passlab.fx.cases import graph, read
 from passlab.fx.stages import STAGES
-from passlab.judge import Case
+from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -26,74 +27,92 @@ def best_of(build: Build, stages: tuple[str, ...]) -> Best:
     return Best(counts[-1], len(counts))
 
 
-def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
+@pipeline_case("constants behind a where", graph(..., (2, 3), w=(2, 3)), SWEEP, Best(4, 8))
+def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
+    mask = x > 0
+    w = torch.where(mask, m.w, read(x, "w"))
+    return x + torch.tanh(torch.neg(torch.neg(w))) * 2
 
-    def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
-        mask = x > 0
-        w = torch.where(mask, m.w, read(x, "w"))
-        return x + torch.tanh(torch.neg(torch.neg(w))) * 2
 
-    def scaled(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x) * 4 * 0.5
-        z = torch.relu(x) * 2
-        return torch.where(x > 0, y, z) * 2 * 2
+def scaled(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x) * 4 * 0.5
+    z = torch.relu(x) * 2
+    return torch.where(x > 0, y, z) * 2 * 2
 
-    def patient(m: Any, x: fx.Proxy) -> fx.Proxy:
-        """Return a graph whose smallest form takes another sweep; other orders are done sooner, with more nodes."""
-        y = torch.relu(x)
-        once, _unread = y * 2, y * 2
-        return y * 4 + once * 2
 
+twins = pipeline_case("scales and twins", graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify"), Best(6, 8))
+
+
+@pipeline_case("sooner or smaller", graph(..., (2, 3)), ("fold", "cse", "scale"), Best(5, 9))
+def patient(m: Any, x: fx.Proxy) -> fx.Proxy:
+    """Return a graph whose smallest form takes another sweep; other orders are done sooner, with more nodes."""
+    y = torch.relu(x)
+    once, _unread = y * 2, y * 2
+    return y * 4 + once * 2
+
+
+two_passes = pipeline_case("two passes", graph(scaled, (2, 3)), ("dce", "scale"), Best(9, 4))
+
+
+@drawn
+def other_operands(rng: random.Random) -> list[Case]:
     factor = rng.choice((3, 5, 7))
 
-    def other_operands(m: Any, x: fx.Proxy) -> fx.Proxy:
+    @pipeline_case("other operands", graph(..., (2, 3)), ("scale", "dce"), Best(5, 4))
+    def program(m: Any, x: fx.Proxy) -> fx.Proxy:
         """Return a graph that keeps its nodes, names and calls, and gets other operands."""
         y = x * 3
         return y + y * factor
 
+    return [program]
+
+
+@drawn
+def many_sweeps(rng: random.Random) -> list[Case]:
     sweeps = rng.randrange(8, 11)
 
-    def many_sweeps(m: Any, x: fx.Proxy) -> fx.Proxy:
+    @pipeline_case("many sweeps", graph(..., (2, 3)), ("cse", "simplify"), Best(2 * sweeps + 3, 2 * sweeps + 2))
+    def program(m: Any, x: fx.Proxy) -> fx.Proxy:
         """Return two relus that become one only after the where above them has gone, and the other way round."""
         a = b = x
         for i in range(sweeps):
             a, b = torch.relu(torch.where(x > i, a, b)), torch.relu(a)
         return a + b
 
-    def drawn() -> Build:
-        depth, kinds = rng.randrange(2, 4), [rng.randrange(4) for _ in range(3)]
+    return [program]
 
-        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
-            y = x
-            for _ in range(depth):
-                for kind in kinds:
-                    if kind == 0:
-                        y = torch.where(x > 0, torch.relu(y), torch.relu(y))
-                    elif kind == 1:
-                        y = torch.neg(torch.neg(y)) + torch.tanh(m.w) * 3
-                    elif kind == 2:
-                        y = y * 2 * 2
-                    else:
-                        torch.exp(y)
-                        y = torch.relu(y) * 2 + torch.relu(y) * 2
-            return y
 
-        return graph(body, (2, 3), w=(2, 3))
+exp = graph(lambda m, x: torch.exp(x), (2, 3))
+one_pass = pipeline_case("one pass, nothing to do", exp, ("dce",), Best(3, 1))
+nothing = pipeline_case("nothing to do", exp, ("cse", "dce", "simplify"), Best(3, 3))
 
-    builds = {
-        "constants behind a where": (graph(constants, (2, 3), w=(2, 3)), ("fold", "simplify", "cse", "dce")),
-        "scales and twins": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
-        "sooner or smaller": (graph(patient, (2, 3)), ("fold", "cse", "scale")),
-        "two passes": (graph(scaled, (2, 3)), ("dce", "scale")),
-        "other operands": (graph(other_operands, (2, 3)), ("scale", "dce")),
-        "many sweeps": (graph(many_sweeps, (2, 3)), ("cse", "simplify")),
-        "one pass, nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("dce",)),
-        "nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("cse", "dce", "simplify")),
-    }
+
+@drawn
+def random_graphs(rng: random.Random) -> Iterable[Case]:
     for i in range(3):
-        builds[f"drawn, number {i + 1}"] = (drawn(), tuple(rng.sample(list(STAGES), rng.choice((3, 4)))))
-    return [pipeline_case(name, build, stages, best_of(build, stages)) for name, (build, stages) in builds.items()]
+        depth, kinds = rng.randrange(2, 4), [rng.randrange(4) for _ in range(3)]
+        stages = tuple(rng.sample(list(STAGES), rng.choice((3, 4))))
+        build = _chain(depth, kinds)
+        yield pipeline_case(f"drawn, number {i + 1}", build, stages, best_of(build, stages))
+
+
+def _chain(depth: int, kinds: list[int]) -> Build:
+    def body(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x
+        for _ in range(depth):
+            for kind in kinds:
+                if kind == 0:
+                    y = torch.where(x > 0, torch.relu(y), torch.relu(y))
+                elif kind == 1:
+                    y = torch.neg(torch.neg(y)) + torch.tanh(m.w) * 3
+                elif kind == 2:
+                    y = y * 2 * 2
+                else:
+                    torch.exp(y)
+                    y = torch.relu(y) * 2 + torch.relu(y) * 2
+        return y
+
+    return graph(body, (2, 3), w=(2, 3))
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -170,26 +189,31 @@ def greedy(gm, passes):
         counts.append(len(gm.graph.nodes))
 
 
-UNTIL_QUIET = "while (now := str(gm.graph)) != old"
 BEST = "(f[2][-1], len(f[2]))"
 
 
 def _returns(result):
-    """Return edits: the answer makes its result from (done, order, counts) of the best order."""
-    return ("return min(", "done, order, counts = min("), (BEST + ")", f"{BEST})\n    return {result}")
+    """Return an edit: the answer makes its result from (done, order, counts) of the best order."""
+    return "return min(found, key=...)", f"done, order, counts = min(found, key=...)\nreturn {result}"
 
 
-one_sweep = edited("did", "one sweep is enough", (UNTIL_QUIET, "for now in range(1)"))
-two_sweeps = edited("did", "two sweeps are always enough, and never too many", (UNTIL_QUIET, "for now in range(2)"))
+one_sweep = edited(
+    "did", "one sweep is enough", ("while (now := str(gm.graph)) != old: ...", "for now in range(1): ...")
+)
+two_sweeps = edited(
+    "did",
+    "two sweeps are always enough, and never too many",
+    ("while (now := str(gm.graph)) != old: ...", "for now in range(2): ..."),
+)
 three_sweeps = edited(
     "did",
     "three sweeps over all passes are always enough",
-    (UNTIL_QUIET, f"{UNTIL_QUIET} and len(counts) < 3 * len(passes)"),
+    ("(...) != old", "(...) != old and len(counts) < 3 * len(passes)"),
 )
 some_sweeps = edited(
     "did",
     "ten runs are always enough",
-    (UNTIL_QUIET, f"{UNTIL_QUIET} and len(counts) < 10"),
+    ("(...) != old", "(...) != old and len(counts) < 10"),
 )
 counts_only = edited(
     "did",
@@ -204,13 +228,13 @@ calls_only = edited(
 hides_the_last_sweep = edited(
     "did",
     "leaves out the last sweep, because it changed nothing",
-    *_returns("done, order, counts[: -len(passes)] or counts"),
+    _returns("done, order, counts[: -len(passes)] or counts"),
 )
 count_each_sweep = edited(
-    "did", "writes one count for each sweep", *_returns("done, order, counts[len(passes) - 1 :: len(passes)]")
+    "did", "writes one count for each sweep", _returns("done, order, counts[len(passes) - 1 :: len(passes)]")
 )
 last_graph = edited(
-    "did", "returns a graph that the best order was not run on", *_returns("copy.deepcopy(gm), order, counts")
+    "did", "returns a graph that the best order was not run on", _returns("copy.deepcopy(gm), order, counts")
 )
 as_it_comes = edited(
     "cost", "takes the order in which the passes are given", ("itertools.permutations(passes)", "[tuple(passes)]")
@@ -224,11 +248,8 @@ runs_only = edited("cost", "the fewest runs are best, however many nodes are lef
 shortest_first = edited(
     "cost", "the fewest runs first, the fewest nodes only among those", (BEST, "(len(f[2]), f[2][-1])")
 )
-graph_alone = edited("valid", "returns the graph alone", *_returns("done"))
+graph_alone = edited("valid", "returns the graph alone", _returns("done"))
 
 EQUIVALENT = {
-    (
-        "found.append((done, list(order), counts))",
-        "found.append((done, (order), counts))",
-    ): "the order is judged by its names, as a list or as a tuple"
+    ("list(order)", "order"): "the order is judged by its names, as a list or as a tuple",
 }

@@ -137,7 +137,7 @@ def not_traced(rounds):
 OUTPUT = "graph.output(result)"
 
 constants_at_once = edited(
-    "did", "constants that are constant from the start: the first fold takes them all", ("if i > 0", "if False")
+    "did", "constants that are constant from the start: the first fold takes them all", ("i > 0", "False")
 )
 one_op = edited(
     "did",
@@ -147,18 +147,20 @@ one_op = edited(
 one_mask = edited(
     "did",
     "all wheres have one condition, which has another user: nothing is ever dead",
-    ("w = graph.get_attr", "mask = call(operator.gt, (x, 100))\n    w = graph.get_attr"),
+    ("w = ...", "mask = call(operator.gt, (x, 100))\nw = ..."),
     ("call(operator.gt, (x, i))", "mask"),
     ("call(operator.lt, (x, i))", "mask"),
     (OUTPUT, "graph.output(call(operator.add, (result, mask)))"),
 )
 always_one = edited(
-    "did", "returns the program for one sweep whatever the number", ("root, graph =", "rounds = 1\n    root, graph =")
+    "did",
+    "returns the program for one sweep whatever the number",
+    ("root, graph = ...", "rounds = 1\nroot, graph = ..."),
 )
 padded = edited(
     "cost",
     "fills up with nodes that no stage touches",
-    (OUTPUT, f"for _ in range(60):\n        result = call(torch.sigmoid, (result,))\n    {OUTPUT}"),
+    ("...(result)", "for _ in range(60):\n    result = call(torch.sigmoid, (result,))\n...(result)"),
 )
 many_inputs = edited(
     "valid",
@@ -170,8 +172,8 @@ _W = 'root.register_buffer("w", torch.linspace(-1, 1, 12).reshape(3, 4))'
 _HALF = "result = call(operator.add, (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))))"
 
 EQUIVALENT = {
-    (_W, _W.replace("-1", "(1)")): "any numbers do",
-    (_W, _W.replace("-1", "-2")): "any numbers do",
-    (_W, _W.replace("-1, 1", "-1, 2")): "any numbers do",
-    (_HALF, _HALF.replace("2))", "3))")): "any factor does",
+    ("torch.linspace(-1, 1, 12)", "torch.linspace((1), 1, 12)"): "any numbers do",
+    ("torch.linspace(-1, 1, 12)", "torch.linspace(-2, 1, 12)"): "any numbers do",
+    ("torch.linspace(-1, 1, 12)", "torch.linspace(-1, 2, 12)"): "any numbers do",
+    ("call(torch.tanh, (constant,)), 2", "call(torch.tanh, (constant,)), 3"): "any factor does",
 }

@@ -46,35 +46,50 @@ def drawn_group(seed: int, size: int) -> Callable:
     return function
 
 
+def squares(x):
+    for _ in range(18):
+        x = x * x * 0.5
+    return x
+
+
+def waves(x):
+    for _ in range(12):
+        x = torch.tanh(x) + x
+    return x
+
+
+def halves(x, y):
+    return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
+
+
+def rounds(x):
+    return x.to(torch.float16).to(torch.float32) * 0.001
+
+
+def nans(x, y):
+    return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
+
+
+def twice(x, unused):
+    y = torch.sqrt(torch.abs(x))
+    return y, y
+
+
+HALVED = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
+COUNTS = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
+
+
+@codegen_case("compared with itself", ..., numbers(11), half(11, dtype=torch.float16))
+def itself(x, h):
+    return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
 
-    def squares(x):
-        for _ in range(18):
-            x = x * x * 0.5
-        return x
-
-    def waves(x):
-        for _ in range(12):
-            x = torch.tanh(x) + x
-        return x
-
-    def halves(x, y):
-        return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
-
     def casts(x, n):
         return (x * 1000).to(torch.int32) + n, (x > n)
-
-    def rounds(x):
-        return x.to(torch.float16).to(torch.float32) * 0.001
-
-    def nans(x, y):
-        return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
-
-    def twice(x, unused):
-        y = torch.sqrt(torch.abs(x))
-        return y, y
 
     def conditions(n, x):
         return torch.where(n == 3, n, 0) / (n * n + 1), torch.where(x < n, 1.0, 0.0) * 2.5
@@ -82,15 +97,10 @@ def hidden(seed: int) -> list[Case]:
     def compared(x, n):
         return x == 0.1, x < 0.1, x == 2049, x == n
 
-    def itself(x, h):
-        return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
-
     def truths(x, n):
         return torch.where(x.to(torch.bool), 1.0, 0.0) + n.to(torch.bool) * 2.0
 
     sizes = ((n, 1, m), (m,), (4, 1))
-    halved = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
-    counts = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
     return [
         codegen_case("squares of squares", squares, numbers(n)),
         codegen_case("each value used twice, and dear", waves, numbers(n), about=("valid", "spared", "did", "cost")),
@@ -98,9 +108,9 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
         codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
         codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
-        codegen_case("float16 beside what it cannot hold", compared, halved, counts),
-        codegen_case("compared with itself", itself, numbers(11), half(11, dtype=torch.float16)),
-        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
+        codegen_case("float16 beside what it cannot hold", compared, HALVED, COUNTS),
+        itself,
+        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), COUNTS),
         codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
         codegen_case("one over the size of nothing", lambda x: 1 / torch.abs(x), numbers(2, n)),
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
@@ -132,30 +142,36 @@ _LEAST = '"minimum": lambda a, b: TIR.Select(TIR.Or(a < b, TIR.isnan(a)), a, b),
 _PLACE = "return TIR.decl_buffer(tuple(meta.shape), name_of(meta.dtype), name, layout=None)"
 _NEST = "for loop, size in reversed(list(zip(loops, shape, strict=True))):"
 EQUIVALENT = {
-    (_REGISTER, _REGISTER.replace(', scope="local"', "")): "TVM keeps one element in a register all the same",
-    (_REGISTER, _REGISTER.replace(", layout=None", "")): "only the layouts of parameters are looked at",
-    (_NEST, "for loop, size in (list(zip(loops, shape, strict=True))):"): "the order of the loops is free",
-    (_NEST, _NEST.replace(", strict=True", "")): "there is one loop for each dimension",
-    (_NEST, _NEST.replace("True", "False")): "there is one loop for each dimension",
     (
-        'return "float32" if dtype in (torch.float16, torch.bfloat16) else name_of(dtype)',
-        'return "float32" if dtype in (torch.bfloat16,) else name_of(dtype)',
-    ): "LLVM computes in float16, too, and rounds as torch does",
+        '...((1,), ..., node.name, scope="local", layout=None)',
+        "...((1,), ..., node.name, layout=None)",
+    ): "TVM keeps one element in a register all the same",
     (
-        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype, device="meta")',
-        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype)',
-    ): "only its type is asked for",
+        '...((1,), ..., node.name, scope="local", layout=None)',
+        '...((1,), ..., node.name, scope="local")',
+    ): "only the layouts of parameters are looked at",
+    ("reversed(...)", "..."): "the order of the loops is free",
+    ("zip(loops, shape, strict=True)", "zip(loops, shape)"): "there is one loop for each dimension",
+    ("zip(loops, shape, strict=True)", "zip(loops, shape, strict=False)"): "there is one loop for each dimension",
+    ("(torch.float16, ...)", "(...,)"): "LLVM computes in float16, too, and rounds as torch does",
+    ('torch.empty(..., dtype=..., device="meta")', "torch.empty(..., dtype=...)"): "only its type is asked for",
+    ("a > b, TIR.isnan(a)", "a >= b, TIR.isnan(a)"): "of two equal values either will do",
+    ("a < b, TIR.isnan(a)", "a <= b, TIR.isnan(a)"): "of two equal values either will do",
+    ("a < TIR.const(0, a.ty.dtype)", "a <= TIR.const(0, a.ty.dtype)"): "of two equal values either will do",
+    ("tuple(meta.shape)", "meta.shape"): "a shape is a tuple",
     (
-        "return TIR.Select(TIR.Or(a > b, TIR.isnan(a)), a, b)",
-        "return TIR.Select(TIR.Or(a >= b, TIR.isnan(a)), a, b)",
-    ): "of two equal values either will do",
-    (_LEAST, _LEAST.replace("a < b", "a <= b")): "of two equal values either will do",
-    (_RELU, _RELU.replace("a < ", "a <= ")): "of two equal values either will do",
-    (_PLACE, _PLACE.replace("tuple(meta.shape)", "(meta.shape)")): "a shape is a tuple",
-    (_LINE_UP, _LINE_UP.replace(", strict=True", "")): "the loops were cut to the operand's dimensions",
-    (_LINE_UP, _LINE_UP.replace("True", "False")): "the loops were cut to the operand's dimensions",
-    (_VALUE, _VALUE.replace("compares", "True")): "what rounds after each operation does as eager torch",
-    (_NUMBER, _NUMBER.replace("compares", "True")): "a number may be rounded to the type that it meets",
+        "zip(loops[... :], shape, strict=True)",
+        "zip(loops[... :], shape)",
+    ): "the loops were cut to the operand's dimensions",
+    (
+        "zip(loops[... :], shape, strict=True)",
+        "zip(loops[... :], shape, strict=False)",
+    ): "the loops were cut to the operand's dimensions",
+    (
+        "... if compares else values[a]",
+        "... if True else values[a]",
+    ): "what rounds after each operation does as eager torch",
+    ("... if compares else a", "... if True else a"): "a number may be rounded to the type that it meets",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -414,29 +430,31 @@ numbers_unrounded = edited(
 rounds_when_stored = edited(
     "same",
     "what is computed in float32 stays there: to(float16) rounds nothing",
-    (".astype(name_of(wanted)).astype(working(wanted))", ".astype(working(wanted))"),
+    ("values[node.args[0]].astype(name_of(wanted))", "values[node.args[0]]"),
 )
 half_is_false = edited(
     "same",
     "to(bool) through whole numbers: 0.5 becomes False",
-    ("args[0]].astype(name_of(wanted))", 'args[0]].astype("int32" if wanted == torch.bool else name_of(wanted))'),
+    ("values[node.args[0]].astype(...)", 'values[node.args[0]].astype("int32" if wanted == torch.bool else ...)'),
 )
 from_nothing = edited(
-    "same", "-x is 0 - x: zero loses its sign", ('"neg": operator.neg', '"neg": lambda a: TIR.const(0, a.ty.dtype) - a')
+    "same", "-x is 0 - x: zero loses its sign", ("operator.neg", "lambda a: TIR.const(0, a.ty.dtype) - a")
 )
 size_by_sign = edited(
     "same",
     "|x| is -x where x is below 0, else x: -0.0 stays as it is",
-    ('"abs": TIR.abs', '"abs": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), -a, a)'),
+    ("TIR.abs", "lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), -a, a)"),
 )
 whole_division = edited(
     "same",
     "divides whole numbers as C does",
     (
-        "return EXPRESSIONS[name](*map(operand, node.args))",
-        "value = EXPRESSIONS[name](*map(operand, node.args))\n"
-        '    whole = all(a.meta["tensor_meta"].dtype == torch.int32 for a in node.all_input_nodes)\n'
-        '    return TIR.trunc(value) if name == "truediv" and whole else value',
+        "return EXPRESSIONS[name](*...)",
+        (
+            "value = EXPRESSIONS[name](*...)\n"
+            'whole = all(a.meta["tensor_meta"].dtype == torch.int32 for a in node.all_input_nodes)\n'
+            'return TIR.trunc(value) if name == "truediv" and whole else value'
+        ),
     ),
 )
 broadcasts_at_the_front = edited(
@@ -450,7 +468,7 @@ broadcasts_at_the_front = edited(
 outputs_first = edited(
     "valid",
     "the outputs come first, as in C = A + B",
-    ("PrimFunc(parameters, body)", "PrimFunc([*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body)"),
+    ("parameters, body", "[*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body"),
 )
 always_float32 = edited(
     "valid",

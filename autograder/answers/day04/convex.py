@@ -58,97 +58,119 @@ def generated(rng: random.Random, refuses: int, allows: int, mutation: bool) -> 
     return found
 
 
+def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    a = y * 2
+    y.view(-1).mul_(3)
+    return torch.sigmoid(y) + a
+
+
+def two_draws(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.exp(x)
+    first = F.dropout(a, 0.5, True)
+    return torch.maximum(torch.bernoulli(x.sigmoid()), a), first
+
+
+def written_first(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    y.add_(1)
+    return torch.exp(y) * torch.neg(y)
+
+
+def asserted(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.exp(x)
+    torch._assert(torch.all(y > 0), "a power is positive")
+    return torch.neg(y)
+
+
+def not_known(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.exp(x)
+    found = call(torch.unique, a)
+    return torch.neg(a), found, torch.tanh(found)
+
+
+SHAPE = (2, 3)
+
+
+@allowed("a ladder beside it", graph(..., SHAPE), "exp", "tanh")
+def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(x)
+    b = torch.tanh(a)
+    for _ in range(40):
+        a = torch.relu(a) + a
+    return a.sum() * b
+
+
+@refused("a ladder on the way", graph(..., SHAPE), "exp", "maximum")
+def closed_ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+    b = a = torch.exp(x)
+    for _ in range(40):
+        a = torch.relu(a) + a
+    return torch.maximum(a, b)
+
+
+@refused("a long way", graph(..., SHAPE), "exp", "maximum")
+def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+    b = a = torch.exp(x)
+    for _ in range(1500):
+        a = torch.sin(a)
+    return torch.maximum(a, b)
+
+
+@refused("operands by name", graph(..., SHAPE), "exp", "add")
+def keyword(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(x)
+    return torch.add(input=a, other=torch.softmax(input=a, dim=1))
+
+
+@refused("a parameter is written", graph(..., SHAPE, state=SHAPE), "mul", "maximum", "sub")
+def attribute(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = read(x, "state") * 2
+    read(x, "state").add_(1)
+    return torch.maximum(read(x, "state"), x) - a
+
+
+@allowed("other memory is written", graph(..., SHAPE), "exp", "neg")
+def elsewhere(m: Any, x: fx.Proxy) -> tuple:
+    a, other = torch.exp(x), torch.tanh(x)
+    other.add_(1)
+    return torch.neg(a), other
+
+
+@refused("out= writes", graph(..., SHAPE), "sin", "sub")
+def out(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = x * 2
+    b = torch.sin(a)
+    call(torch.exp, a, out=b)
+    return b - a
+
+
+@allowed("a dropout that is switched off", graph(..., SHAPE), "mul", "dropout", "relu")
+def switched_off(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(F.dropout(x * 2, 0.5, False))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-
-    def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a = torch.exp(x)
-        b = torch.tanh(a)
-        for _ in range(40):
-            a = torch.relu(a) + a
-        return a.sum() * b
-
-    def closed_ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
-        b = a = torch.exp(x)
-        for _ in range(40):
-            a = torch.relu(a) + a
-        return torch.maximum(a, b)
-
-    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
-        b = a = torch.exp(x)
-        for _ in range(1500):
-            a = torch.sin(a)
-        return torch.maximum(a, b)
-
-    def keyword(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a = torch.exp(x)
-        return torch.add(input=a, other=torch.softmax(input=a, dim=1))
-
-    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        a = y * 2
-        y.view(-1).mul_(3)
-        return torch.sigmoid(y) + a
-
-    def attribute(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a = read(x, "state") * 2
-        read(x, "state").add_(1)
-        return torch.maximum(read(x, "state"), x) - a
-
-    def two_draws(m: Any, x: fx.Proxy) -> tuple:
-        a = torch.exp(x)
-        first = F.dropout(a, 0.5, True)
-        return torch.maximum(torch.bernoulli(x.sigmoid()), a), first
-
-    def elsewhere(m: Any, x: fx.Proxy) -> tuple:
-        a, other = torch.exp(x), torch.tanh(x)
-        other.add_(1)
-        return torch.neg(a), other
-
-    def out(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a = x * 2
-        b = torch.sin(a)
-        call(torch.exp, a, out=b)
-        return b - a
-
-    def written_first(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        y.add_(1)
-        return torch.exp(y) * torch.neg(y)
-
-    def switched_off(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return torch.relu(F.dropout(x * 2, 0.5, False))
-
-    def asserted(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.exp(x)
-        torch._assert(torch.all(y > 0), "a power is positive")
-        return torch.neg(y)
-
-    def not_known(m: Any, x: fx.Proxy) -> tuple:
-        a = torch.exp(x)
-        found = call(torch.unique, a)
-        return torch.neg(a), found, torch.tanh(found)
-
-    shape = (2, 3)
     return [
-        refused("an assertion is a member", graph(asserted, shape), "exp", "gt", "all_1", "_assert"),
-        allowed("an assertion is not a member", graph(asserted, shape), "exp", "neg"),
-        refused("a member that nothing is known about", graph(not_known, shape), "unique", "tanh"),
-        refused("what nothing is known about may write", graph(not_known, shape), "exp", "neg"),
-        allowed("a ladder beside it", graph(ladder, shape), "exp", "tanh"),
-        refused("a ladder on the way", graph(closed_ladder, shape), "exp", "maximum"),
-        refused("a long way", graph(deep, shape), "exp", "maximum"),
-        refused("operands by name", graph(keyword, shape), "exp", "add"),
-        refused("written through a view", graph(through_a_view, shape), "mul", "sigmoid"),
-        allowed("on one side of the write", graph(through_a_view, shape), "sigmoid", "add"),
-        refused("a parameter is written", graph(attribute, shape, state=shape), "mul", "maximum", "sub"),
-        refused("two draws", graph(two_draws, shape), "exp", "maximum"),
-        refused("a draw inside", graph(two_draws, shape), "sigmoid", "bernoulli"),
-        allowed("other memory is written", graph(elsewhere, shape), "exp", "neg"),
-        refused("out= writes", graph(out, shape), "sin", "sub"),
-        refused("a write is a member", graph(written_first, shape), "add_", "exp"),
-        allowed("written before", graph(written_first, shape), "exp", "neg", "mul"),
-        allowed("a dropout that is switched off", graph(switched_off, shape), "mul", "dropout", "relu"),
+        refused("an assertion is a member", graph(asserted, SHAPE), "exp", "gt", "all_1", "_assert"),
+        allowed("an assertion is not a member", graph(asserted, SHAPE), "exp", "neg"),
+        refused("a member that nothing is known about", graph(not_known, SHAPE), "unique", "tanh"),
+        refused("what nothing is known about may write", graph(not_known, SHAPE), "exp", "neg"),
+        ladder,
+        closed_ladder,
+        deep,
+        keyword,
+        refused("written through a view", graph(through_a_view, SHAPE), "mul", "sigmoid"),
+        allowed("on one side of the write", graph(through_a_view, SHAPE), "sigmoid", "add"),
+        attribute,
+        refused("two draws", graph(two_draws, SHAPE), "exp", "maximum"),
+        refused("a draw inside", graph(two_draws, SHAPE), "sigmoid", "bernoulli"),
+        elsewhere,
+        out,
+        refused("a write is a member", graph(written_first, SHAPE), "add_", "exp"),
+        allowed("written before", graph(written_first, SHAPE), "exp", "neg", "mul"),
+        switched_off,
         *generated(rng, 6, 6, mutation=False),
         *generated(rng, 4, 3, mutation=True),
     ]
@@ -240,10 +262,10 @@ def one_step(gm, group):
 args_alone = edited(
     "did",
     "knows operands in args alone: those in lists and keywords are not seen",
-    ("*node.all_input_nodes, *memory", "*(a for a in node.args if isinstance(a, fx.Node)), *memory"),
+    ("node.all_input_nodes", "(a for a in node.args if isinstance(a, fx.Node))"),
 )
 memory_unseen = edited(
-    "did", "forgets memory: a write between two members changes what the second reads", (", *memory[node]]", "]")
+    "did", "forgets memory: a write between two members changes what the second reads", ("*..., *memory[node]", "*...")
 )
 effects_unseen = edited(
     "did", "forgets effects: a dropout may be a member", ("node in inside and effects(node)", "False")

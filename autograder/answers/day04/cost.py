@@ -66,25 +66,13 @@ def hidden(seed: int) -> list[Case]:
 _CLOSE = "you are asked only where one side takes at least 1.3 times as long"
 EQUIVALENT = {
     (
-        "return sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)",
-        "return sum(price(kernel, machine) for kernel in fused) <= sum(price(kernel, machine) for kernel in apart)",
-    ): _CLOSE,
-    (
-        "moved = sum(4 * elements(node) for node in {result, *read})",
-        "moved = sum(5 * elements(node) for node in {result, *read})",
-    ): _CLOSE,
-    (
-        'steps += 2 * max(0, most_alive(kernel) - machine["registers"]) * times[result]',
-        'steps += 3 * max(0, most_alive(kernel) - machine["registers"]) * times[result]',
-    ): _CLOSE,
-    (
-        "times = dict.fromkeys(kernel, 0) | {result: elements(result)}",
-        "times = dict.fromkeys(kernel, 1) | {result: elements(result)}",
-    ): _CLOSE,
-    (
-        'return node.args[0].meta["tensor_meta"].shape[-1]',
-        'return node.args[0].meta["tensor_meta"].shape[(1)]',
-    ): "products are of two matrices",
+        "... < sum(... for kernel in apart)",
+        "... <= sum(... for kernel in apart)",
+    ): "you are asked only where one side takes at least 1.3 times as long",
+    ("4 * elements(node)", "5 * elements(node)"): "you are asked only where one side takes at least 1.3 times as long",
+    ("2 * max(0, ...)", "3 * max(0, ...)"): "you are asked only where one side takes at least 1.3 times as long",
+    ("...(kernel, 0)", "...(kernel, 1)"): "you are asked only where one side takes at least 1.3 times as long",
+    ("....shape[-1]", "....shape[(1)]"): "products are of two matrices",
     ("alive, most = set(), 0", "alive, most = set(), 1"): "every operation reads something",
 }
 
@@ -216,14 +204,21 @@ launches_only = edited(
         "len(fused) < len(apart)",
     ),
 )
-no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + max', "max"))
+no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + ...', "..."))
 no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
 read_only = edited("cost", "counts what is read and not what is written", ("{result, *read}", "read"))
-inside_too = edited("cost", "moves what is read inside a kernel, too", (" if operand not in kernel}", "}"))
-product_of_k = edited(
-    "cost", "a product takes one step for a number, like a sum", ("return 2 * added_up", "return added_up")
+inside_too = edited(
+    "cost",
+    "moves what is read inside a kernel, too",
+    (
+        "{operand for node in kernel for operand in ... if operand not in kernel}",
+        "{operand for node in kernel for operand in ...}",
+    ),
 )
-all_alive = edited("did", "a value stays in its register to the end", ("alive - {node} |", "alive |"))
+product_of_k = edited(
+    "cost", "a product takes one step for a number, like a sum", ("2 * added_up(node)", "added_up(node)")
+)
+all_alive = edited("did", "a value stays in its register to the end", ("alive - {node}", "alive"))
 written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 

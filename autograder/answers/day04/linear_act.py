@@ -60,29 +60,167 @@ ENDS = (
 )
 
 
+SPELLED = "A product, a sum and an activation, in one of their spellings."
+
+
+def of_zoo(name: str) -> Case:
+    wanted = {a: len(found) for a, found in layers(reference("day04.linear-act")(zoo(name)())).items()}
+    return case(
+        f"zoo: {name}",
+        zoo(name),
+        did=[layers_made("Its layers are modules.", **wanted)],
+        spared=[layers_at_most("Not every layer ends in an activation.", **wanted)],
+    )
+
+
+def block() -> nn.Module:
+    made = nn.Module()
+    made.fc = nn.Linear(4, 4)
+    return made
+
+
+def fc() -> nn.Module:
+    return nn.Linear(4, 4)
+
+
+WHOLE_CASE = torch.arange(16).reshape(4, 4) - 8
+
+
+@case(
+    "one module, four calls",
+    graph(..., (2, 4), fc=fc, silu=lambda: nn.SiLU(inplace=True), gelu=lambda: nn.GELU("tanh")),
+    did=[layers_made("A module may be called from several places.", silu=1, gelu_tanh=1)],
+    spared=[layers_at_most("The other calls of the module are other layers.", silu=1, gelu_tanh=1)],
+    cost=[calls(6, "The layers share the module's parameters with its other calls.")],
+)
+def shared(m: Any, x: fx.Proxy) -> tuple:
+    h = m.gelu(m.fc(x))
+    return m.silu(m.fc(h)), m.silu(m.fc(h) * 2), m.fc(h)
+
+
+@case(
+    "more dimensions, a nested module, and a transposition with another reader",
+    graph(..., (2, 3, 4), block=block, relu=nn.ReLU, w=(4, 4), b=(4,)),
+    did=[layers_made("x may have any number of dimensions.", silu=1, relu=1)],
+    cost=[calls(4, "The transposition is read elsewhere, too.")],
+)
+def deep(m: Any, x: fx.Proxy) -> tuple:
+    h, wt = F.silu(m.block.fc(x)), m.w.transpose(1, -2)
+    return m.relu(h @ wt + m.b), wt * 2
+
+
+@case(
+    "a value that is its own bias",
+    graph(..., (4,), w=(4, 4), b=(4,)),
+    spared=[layers_at_most("Each of these products is read twice.")],
+)
+def vector(m: Any, x: fx.Proxy) -> tuple:
+    y = x @ m.w.t()
+    z = F.linear(x, m.w)
+    return torch.relu(y + y), torch.relu(z + m.b) + torch.relu(torch.add(z, 1.0))
+
+
+@case(
+    "written in between",
+    graph(..., (4, 4), fc=fc, other=fc, w=(4, 4)),
+    did=[layers_made("The last layer reads nothing that is written.", relu=1)],
+    spared=[layers_at_most("The program writes into what the layer reads, before the activation comes.", relu=1)],
+)
+def written_program(m: Any, x: fx.Proxy) -> tuple:
+    t = torch.tanh(x)
+    y, z = m.fc(x), F.linear(t, m.w)
+    x.mul_(2)
+    read(x, "w").add_(1)
+    return torch.relu(y), F.gelu(z), torch.relu(m.other(t))
+
+
+@case(
+    "options and other sums",
+    graph(..., (4, 4), w=(4, 4), b=(4,), full=(4, 4)),
+    spared=[layers_at_most("alpha, a difference, two biases, a matrix, a number, a weight as it is: none is a layer.")],
+)
+def options(m: Any, x: fx.Proxy) -> tuple:
+    wt = m.w.t()
+    return (
+        torch.relu(torch.addmm(m.b, x, wt, alpha=2)),
+        torch.relu(torch.addmm(m.full, x, wt)),
+        torch.relu(torch.sub(x @ wt, m.b)),
+        torch.relu((x @ wt + m.b) + m.b),
+        torch.relu(x @ wt + m.full),
+        torch.relu(torch.addmm(m.b, x, m.w)),
+        torch.relu(x @ wt + 1.0),
+        torch.relu(x @ m.w.transpose(1, 1)),
+        torch.relu(x @ m.w.real),
+        torch.relu(x @ torch.transpose(m.w, dim0=0, dim1=0) + m.b),
+    )
+
+
+@case(
+    "inputs, parameters and modules called like operations",
+    graph(..., *[(4, 4)] * 4, t=(4, 4), silu=(4,), linear=nn.Tanh, addmm=lambda: nn.Bilinear(4, 4, 4)),
+    spared=[layers_at_most("A name says nothing: look at what a node calls.")],
+)
+def names(m: Any, x: fx.Proxy, relu: fx.Proxy, add: fx.Proxy, mm: fx.Proxy) -> tuple:
+    plain = torch.relu(add), F.silu(mm), torch.tanh(relu)
+    return *plain, torch.relu(x @ m.t), torch.relu(m.linear(x)), torch.relu(m.addmm(x, x) + m.silu)
+
+
+@case(
+    "operands by name",
+    graph(..., (2, 4), fc=fc, gelu=nn.GELU, w=(4, 4), b=(4,)),
+    did=[layers_made("An operand may be given by its name.", relu=1, gelu=1)],
+    cost=[calls(2, "One node for each layer.")],
+)
+def keywords(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.gelu(input=F.linear(input=F.relu(input=m.fc(input=x)), weight=m.w, bias=m.b))
+
+
+@case(
+    "a weight for each of the batch, and one row",
+    graph(..., (4, 3, 4), stack=(4, 4, 4), b=(4,), row=(4,)),
+    spared=[layers_at_most("The weight of a layer is one matrix.")],
+)
+def ranks(m: Any, x: fx.Proxy) -> tuple:
+    return (
+        torch.relu(x @ m.stack.mT),
+        torch.relu(x.matmul(m.stack.transpose(1, 2)) + m.b),
+        torch.relu(torch.bmm(x, m.stack.mT) + m.b),
+        torch.relu(F.linear(x, m.row)),
+        torch.relu(x @ m.row.t()),
+    )
+
+
+@case(
+    "integers, and a bias of another dtype",
+    graph(..., (3, 4), torch.arange(12).reshape(3, 4), w=(4, 4), narrow=torch.ones(4).half(), whole=WHOLE_CASE),
+    spared=[layers_at_most("Operands are of one floating-point dtype.")],
+)
+def types(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
+    return torch.relu(x @ m.w.t() + m.narrow), torch.relu(n @ m.whole.t())
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     width = rng.choice((3, 4, 6))
-    spelled = "A product, a sum and an activation, in one of their spellings."
 
     def drawn(number: int) -> Case:
         plan, wanted = [], Counter()
         for i in range(5):
             name, end = rng.choice(ENDS) if i < 4 else ("relu", lambda y: F.relu(y, inplace=True))
-            whole, product, total = rng.choice(WHOLE), rng.choice(PRODUCTS), rng.choice(SUMS)
-            plan.append((whole if rng.random() < 0.4 else None, product, total, end))
+            WHOLE_CASE, product, total = rng.choice(WHOLE), rng.choice(PRODUCTS), rng.choice(SUMS)
+            plan.append((WHOLE_CASE if rng.random() < 0.4 else None, product, total, end))
             wanted.update([name] * bool(name))
 
         def body(m: Any, x: fx.Proxy) -> fx.Proxy:
-            for whole, product, total, end in plan:
-                x = end(whole(m, x, m.w, m.b) if whole else total(product(x, m.w), m.b))
+            for WHOLE_CASE, product, total, end in plan:
+                x = end(WHOLE_CASE(m, x, m.w, m.b) if WHOLE_CASE else total(product(x, m.w), m.b))
             return x
 
         square = (width, width)
         layer = {"layer": lambda: nn.Linear(*square), "unbiased": lambda: nn.Linear(*square, bias=False)}
         build = graph(body, (5, width), w=square, b=(width,), **layer)
         expect = {
-            "did": [layers_made(spelled, **wanted)],
+            "did": [layers_made(SPELLED, **wanted)],
             "spared": [layers_at_most("Some of these functions are not in linear_act.", **wanted)],
             "cost": [calls(few_calls("day04.linear-act", build), "One node for each layer.")],
         }
@@ -95,171 +233,43 @@ def hidden(seed: int) -> list[Case]:
 
         def body(m: Any, x: fx.Proxy) -> tuple:
             apart = (SUMS[i % len(SUMS)](product(x, m.w), m.b) for i, product in enumerate(PRODUCTS))
-            whole = (WHOLE[i % len(WHOLE)](m, x, m.w, m.b) for i in range(len(ends)))
+            WHOLE_CASE = (WHOLE[i % len(WHOLE)](m, x, m.w, m.b) for i in range(len(ends)))
             return *(ends[i % len(ends)](y) for i, y in enumerate(apart)), *(
-                end(y) for end, y in zip(ends, whole, strict=True)
+                end(y) for end, y in zip(ends, WHOLE_CASE, strict=True)
             )
 
         parts = {"w": (width, width), "b": (width,), "layer": lambda: nn.Linear(width, width)}
         build = graph(body, (5, width), **parts, unbiased=lambda: nn.Linear(width, width, bias=False))
         expect = {
-            "did": [layers_made(spelled, **wanted)],
+            "did": [layers_made(SPELLED, **wanted)],
             "spared": [layers_at_most("Some of these functions are not in linear_act.", **wanted)],
         }
         return case("every spelling", build, **expect)
 
-    def of_zoo(name: str) -> Case:
-        wanted = {a: len(found) for a, found in layers(reference("day04.linear-act")(zoo(name)())).items()}
-        return case(
-            f"zoo: {name}",
-            zoo(name),
-            did=[layers_made("Its layers are modules.", **wanted)],
-            spared=[layers_at_most("Not every layer ends in an activation.", **wanted)],
-        )
-
-    def shared(m: Any, x: fx.Proxy) -> tuple:
-        h = m.gelu(m.fc(x))
-        return m.silu(m.fc(h)), m.silu(m.fc(h) * 2), m.fc(h)
-
-    def vector(m: Any, x: fx.Proxy) -> tuple:
-        y = x @ m.w.t()
-        z = F.linear(x, m.w)
-        return torch.relu(y + y), torch.relu(z + m.b) + torch.relu(torch.add(z, 1.0))
-
-    def written(m: Any, x: fx.Proxy) -> tuple:
-        t = torch.tanh(x)
-        y, z = m.fc(x), F.linear(t, m.w)
-        x.mul_(2)
-        read(x, "w").add_(1)
-        return torch.relu(y), F.gelu(z), torch.relu(m.other(t))
-
-    def options(m: Any, x: fx.Proxy) -> tuple:
-        wt = m.w.t()
-        return (
-            torch.relu(torch.addmm(m.b, x, wt, alpha=2)),
-            torch.relu(torch.addmm(m.full, x, wt)),
-            torch.relu(torch.sub(x @ wt, m.b)),
-            torch.relu((x @ wt + m.b) + m.b),
-            torch.relu(x @ wt + m.full),
-            torch.relu(torch.addmm(m.b, x, m.w)),
-            torch.relu(x @ wt + 1.0),
-            torch.relu(x @ m.w.transpose(1, 1)),
-            torch.relu(x @ m.w.real),
-            torch.relu(x @ torch.transpose(m.w, dim0=0, dim1=0) + m.b),
-        )
-
-    def names(m: Any, x: fx.Proxy, relu: fx.Proxy, add: fx.Proxy, mm: fx.Proxy) -> tuple:
-        plain = torch.relu(add), F.silu(mm), torch.tanh(relu)
-        return *plain, torch.relu(x @ m.t), torch.relu(m.linear(x)), torch.relu(m.addmm(x, x) + m.silu)
-
-    def keywords(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.gelu(input=F.linear(input=F.relu(input=m.fc(input=x)), weight=m.w, bias=m.b))
-
-    def ranks(m: Any, x: fx.Proxy) -> tuple:
-        return (
-            torch.relu(x @ m.stack.mT),
-            torch.relu(x.matmul(m.stack.transpose(1, 2)) + m.b),
-            torch.relu(torch.bmm(x, m.stack.mT) + m.b),
-            torch.relu(F.linear(x, m.row)),
-            torch.relu(x @ m.row.t()),
-        )
-
-    def types(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
-        return torch.relu(x @ m.w.t() + m.narrow), torch.relu(n @ m.whole.t())
-
-    def deep(m: Any, x: fx.Proxy) -> tuple:
-        h, wt = F.silu(m.block.fc(x)), m.w.transpose(1, -2)
-        return m.relu(h @ wt + m.b), wt * 2
-
-    def block() -> nn.Module:
-        made = nn.Module()
-        made.fc = nn.Linear(4, 4)
-        return made
-
-    def fc() -> nn.Module:
-        return nn.Linear(4, 4)
-
-    whole = torch.arange(16).reshape(4, 4) - 8
     return [
         *(drawn(i + 1) for i in range(5)),
         every(),
         of_zoo("vit"),
-        case(
-            "one module, four calls",
-            graph(shared, (2, 4), fc=fc, silu=lambda: nn.SiLU(inplace=True), gelu=lambda: nn.GELU("tanh")),
-            did=[layers_made("A module may be called from several places.", silu=1, gelu_tanh=1)],
-            spared=[layers_at_most("The other calls of the module are other layers.", silu=1, gelu_tanh=1)],
-            cost=[calls(6, "The layers share the module's parameters with its other calls.")],
-        ),
-        case(
-            "more dimensions, a nested module, and a transposition with another reader",
-            graph(deep, (2, 3, 4), block=block, relu=nn.ReLU, w=(4, 4), b=(4,)),
-            did=[layers_made("x may have any number of dimensions.", silu=1, relu=1)],
-            cost=[calls(4, "The transposition is read elsewhere, too.")],
-        ),
-        case(
-            "a value that is its own bias",
-            graph(vector, (4,), w=(4, 4), b=(4,)),
-            spared=[layers_at_most("Each of these products is read twice.")],
-        ),
-        case(
-            "written in between",
-            graph(written, (4, 4), fc=fc, other=fc, w=(4, 4)),
-            did=[layers_made("The last layer reads nothing that is written.", relu=1)],
-            spared=[
-                layers_at_most("The program writes into what the layer reads, before the activation comes.", relu=1)
-            ],
-        ),
-        case(
-            "options and other sums",
-            graph(options, (4, 4), w=(4, 4), b=(4,), full=(4, 4)),
-            spared=[
-                layers_at_most(
-                    "alpha, a difference, two biases, a matrix, a number, a weight as it is: none is a layer."
-                )
-            ],
-        ),
-        case(
-            "inputs, parameters and modules called like operations",
-            graph(names, *[(4, 4)] * 4, t=(4, 4), silu=(4,), linear=nn.Tanh, addmm=lambda: nn.Bilinear(4, 4, 4)),
-            spared=[layers_at_most("A name says nothing: look at what a node calls.")],
-        ),
-        case(
-            "operands by name",
-            graph(keywords, (2, 4), fc=fc, gelu=nn.GELU, w=(4, 4), b=(4,)),
-            did=[layers_made("An operand may be given by its name.", relu=1, gelu=1)],
-            cost=[calls(2, "One node for each layer.")],
-        ),
-        case(
-            "a weight for each of the batch, and one row",
-            graph(ranks, (4, 3, 4), stack=(4, 4, 4), b=(4,), row=(4,)),
-            spared=[layers_at_most("The weight of a layer is one matrix.")],
-        ),
-        case(
-            "integers, and a bias of another dtype",
-            graph(types, (3, 4), torch.arange(12).reshape(3, 4), w=(4, 4), narrow=torch.ones(4).half(), whole=whole),
-            spared=[layers_at_most("Operands are of one floating-point dtype.")],
-        ),
+        shared,
+        deep,
+        vector,
+        written_program,
+        options,
+        names,
+        keywords,
+        ranks,
+        types,
         *written_graphs(rng),
     ]
 
 
 EQUIVALENT = {
-    (
-        'memory |= {node.target for node in memory if node.op == "get_attr"}',
-        "memory |= {node.target for node in memory if True}",
-    ): "no other target is the path of a parameter",
-    ("for node in list(gm.graph.nodes):", "for node in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
+    ('node.op == "get_attr"', "True"): "no other target is the path of a parameter",
+    ("list(gm.graph.nodes)", "gm.graph.nodes"): "torch.fx allows to erase during a walk",
     ("gm.recompile()", "pass"): "the judge compiles the graph anew",
     ("fused.meta = node.meta", "pass"): "no rule asks for the shape of a layer",
-    (
-        'tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"',
-        'tanh = ((node.kwargs.get("approximate") == "tanh"))',
-    ): "no other activation has this option",
-    (
-        "turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] - node.args[2]) % 2)",
-        "turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] + node.args[2]) % 2)",
-    ): "a sum is odd where the difference is",
+    ('name == "gelu" and ...(...) == "tanh"', '...(...) == "tanh"'): "no other activation has this option",
+    ("... - node.args[2]", "... + node.args[2]"): "a sum is odd where the difference is",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -396,13 +406,10 @@ no_mt = edited("did", "does not know w.mT", ('("T", "mT")', '("T",)'))
 for_all_readers = edited(
     "same",
     "gives every reader of the product the activation",
-    (" or len(node.users) != 1", ""),
+    ("... or len(node.users) != 1", "..."),
     ("(reader,) = node.users", "reader = next(iter(node.users))"),
-    ("inserting_before(node)", "inserting_before(inner[0])"),
-    (
-        "node.replace_all_uses_with(fused)",
-        "node.replace_all_uses_with(fused)\n        inner[0].replace_all_uses_with(fused)",
-    ),
+    ("gm.graph.inserting_before(node)", "gm.graph.inserting_before(inner[0])"),
+    ("for dead in ...: ...", "inner[0].replace_all_uses_with(fused)\nfor dead in ...: ..."),
 )
 reads_counted_by_nodes = edited(
     "spared",
@@ -411,39 +418,41 @@ reads_counted_by_nodes = edited(
 )
 one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
 any_shape = edited(
-    "spared", "takes any addend for a bias: a column, a matrix", (" and bias.shape == weight.shape[:1]", "")
+    "spared", "takes any addend for a bias: a column, a matrix", ("... and bias.shape == weight.shape[:1]", "...")
 )
 any_dtype = edited(
     "same",
     "does not look at dtypes: a bias in double made the sum double",
-    (" or not weight.dtype.is_floating_point", ""),
-    ("bias.dtype == weight.dtype and ", ""),
+    ("len(...) != 2 or ...", "len(...) != 2"),
+    ("bias.dtype == weight.dtype and ...", "..."),
 )
-any_rank = edited("same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ", ""))
+any_rank = edited(
+    "same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ...", "...")
+)
 rows_too = edited(
     "spared",
     "a weight of one row is not a matrix, though F.linear takes it",
-    ("(weight.shape) != 2", "(weight.shape) > 2"),
+    ("len(...) != 2", "len(...) > 2"),
 )
 loses_the_bias = edited(
-    "same", "leaves the added bias out", ("found.weight, b, [node", "found.weight, found.bias, [node")
+    "same", "leaves the added bias out", ("b, [node, *found.nodes]", "found.bias, [node, *found.nodes]")
 )
 second_bias_wins = edited(
-    "same", "a layer that has a bias gets the second one in its place", ("found.bias is None and ", "")
+    "same", "a layer that has a bias gets the second one in its place", ("found and found.bias is None", "found")
 )
 ignores_options = edited(
     "same",
     "reads add(y, b, alpha=2) as y + b",
-    ("not in ADDS or node.kwargs", "not in ADDS"),
+    ("... or node.kwargs", "..."),
     (
-        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if node.kwargs or',
-        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if',
+        "if node.target is F.linear: ...\nif ...:\n    return None",
+        "if node.target is F.linear: ...\nif node.op not in CALLS:\n    return None",
     ),
 )
 any_weight = edited(
     "same",
     "takes x @ w for x @ w.t(); with a square weight nothing complains",
-    ("return None\n    attribute", "return node\n    attribute"),
+    ("if ...:\n    return None\nattribute = ...", "if ...:\n    return node\nattribute = ..."),
     ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
 )
 ignores_writes = edited(
@@ -462,7 +471,7 @@ any_subclass = edited(
 modules_by_name = edited(
     "same",
     "a module with relu in the name of its class is relu: nn.ReLU6",
-    (".get(type(module))", '.get(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
+    ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
 )
 by_name = edited(
     "same",
@@ -470,11 +479,11 @@ by_name = edited(
     ("ACTIVATIONS.get(node.target)", 'ACTIVATIONS.get(node.target, "relu" if "relu" in str(node.target) else None)'),
 )
 one_order = edited("did", "y + b, and never b + y", ("(node.args, node.args[::-1])", "(node.args,)"))
-no_methods = edited(
-    "did", "functions and operators only: y.relu() is missed", ('"call_function", "call_method"', '"call_function",')
-)
+no_methods = edited("did", "functions and operators only: y.relu() is missed", ('(..., "call_method")', "(...,)"))
 modules_only = edited(
-    "did", "a linear layer is an nn.Linear", ("if node.target is F", "return None\n    if node.target is F")
+    "did",
+    "a linear layer is an nn.Linear",
+    ("if node.target is F.linear: ...", "return None\nif node.target is F.linear: ..."),
 )
 
 
@@ -489,5 +498,5 @@ def copies_parameters(gm):
     return gm
 
 
-leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner):", "(node,):"))
-returns_nothing = edited("valid", "forgets to return the graph", ("gm.recompile()\n    return gm", "gm.recompile()"))
+leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner)", "(node,)"))
+returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))

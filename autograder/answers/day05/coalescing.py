@@ -63,12 +63,12 @@ up_to_size = edited(
     "counts the byte behind the element, too: the last one is at + size - 1",
     ("(at + size - 1) // block + 1", "(at + size) // block + 1"),
 )
-truth = edited("did", "takes address 0 for no address", ("if at is not None", "if at"))
+truth = edited("did", "takes address 0 for no address", ("at is not None", "at"))
 for_each_lane = edited(
     "spared",
     "counts a transaction for each lane, also where two want the same block",
     ("numbers = set()", "numbers = []"),
-    ("numbers.update(", "numbers.extend("),
+    ("numbers.update", "numbers.extend"),
 )
 
 

@@ -14,7 +14,7 @@ from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
 from passlab.exercises.day05.liveness import live_case
 from passlab.fx.cases import call, graph, store
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 from passlab.memory.storages import CannotPlan, storages
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -40,65 +40,74 @@ def drawn(rng: random.Random, count: int, size: int, mutation: bool) -> list[Cas
     return found
 
 
+def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = m.lin(x)
+    v = y.t()[1:].unsqueeze(0)
+    z = torch.exp(x)
+    z = torch.tanh(z)
+    return z.sum() + v.sum()
+
+
+def given_back(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    torch.tanh(x)
+    return y.t(), x, y[0]
+
+
+def held(m: Any, x: fx.Proxy) -> fx.Proxy:
+    w = m.w.t()
+    y = w + 1
+    call(torch.Tensor.add_, y, 1)
+    return x + w[0] + y[0] + m.b
+
+
+def empty(m: Any, x: fx.Proxy) -> tuple:
+    nothing = torch.relu(x)[:0] + 1
+    y = torch.exp(x)
+    return torch.cat([nothing, y]), nothing
+
+
+def wide(m: Any, x: fx.Proxy) -> fx.Proxy:
+    one = x.sum(0, keepdim=True)
+    many = one.expand(50, -1)
+    store(one, 0, 1.0)
+    torch.sigmoid(x)
+    return many[3] * 2
+
+
+def maybe(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    same, copy = y.contiguous(), y.t().contiguous()
+    z = torch.exp(same.reshape(-1))
+    return z, copy.reshape(-1) + 1, m.drop(y).flatten()
+
+
+def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.relu(x), torch.exp(x)
+    torch.sigmoid(x)
+    call(torch.Tensor.add_, y, z)
+    w = torch.tanh(x)
+    rows = torch.exp(x).size(0)
+    return torch.add(y, other=w) * rows
+
+
+def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x.new_empty_strided((2, 3), (9, 1)).zero_()
+    return y.sum() + x.sum()
+
+
+def in_parts(m: Any, x: fx.Proxy) -> tuple:
+    y, z = torch.relu(x), torch.tanh(x)
+    parts = y.split(1)
+    torch.exp(x)
+    return torch.cat(parts), [z, (torch.sigmoid(x),)]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-
-    def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = m.lin(x)
-        v = y.t()[1:].unsqueeze(0)
-        z = torch.exp(x)
-        z = torch.tanh(z)
-        return z.sum() + v.sum()
-
-    def given_back(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        torch.tanh(x)
-        return y.t(), x, y[0]
-
-    def held(m: Any, x: fx.Proxy) -> fx.Proxy:
-        w = m.w.t()
-        y = w + 1
-        call(torch.Tensor.add_, y, 1)
-        return x + w[0] + y[0] + m.b
-
-    def empty(m: Any, x: fx.Proxy) -> tuple:
-        nothing = torch.relu(x)[:0] + 1
-        y = torch.exp(x)
-        return torch.cat([nothing, y]), nothing
-
-    def wide(m: Any, x: fx.Proxy) -> fx.Proxy:
-        one = x.sum(0, keepdim=True)
-        many = one.expand(50, -1)
-        store(one, 0, 1.0)
-        torch.sigmoid(x)
-        return many[3] * 2
-
-    def maybe(m: Any, x: fx.Proxy) -> tuple:
-        y = torch.relu(x)
-        same, copy = y.contiguous(), y.t().contiguous()
-        z = torch.exp(same.reshape(-1))
-        return z, copy.reshape(-1) + 1, m.drop(y).flatten()
-
-    def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y, z = torch.relu(x), torch.exp(x)
-        torch.sigmoid(x)
-        call(torch.Tensor.add_, y, z)
-        w = torch.tanh(x)
-        rows = torch.exp(x).size(0)
-        return torch.add(y, other=w) * rows
-
-    def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x.new_empty_strided((2, 3), (9, 1)).zero_()
-        return y.sum() + x.sum()
-
-    def in_parts(m: Any, x: fx.Proxy) -> tuple:
-        y, z = torch.relu(x), torch.tanh(x)
-        parts = y.split(1)
-        torch.exp(x)
-        return torch.cat(parts), [z, (torch.sigmoid(x),)]
-
     n = rng.randint(3, 6)
     return [
+        *cases_in(__name__),
         live_case("a storage larger than its view", graph(padded, (2, n)), (2, n)),
         live_case("a view of a view", graph(a_chain_of_views, (n, n), lin=lambda: nn.Linear(n, n)), (n, n)),
         live_case("results that share", graph(given_back, (n, 3)), (n, 3)),
@@ -251,38 +260,30 @@ def as_large_as_its_value(gm, inputs):
 upper_is_last = edited(
     "did", "the last step is the end of the range", ("(first, last + 1, size)", "(first, max(last, first + 1), size)")
 )
-empty_too = edited("spared", "what has no bytes is planned, too", (" and storage.nbytes()", ""))
+empty_too = edited("spared", "what has no bytes is planned, too", ("... and storage.nbytes()", "..."))
 inputs_only = edited(
     "spared", "parameters and buffers are made by the program", ("(*inputs, *gm.parameters(), *gm.buffers())", "inputs")
 )
-no_buffers = edited(
-    "spared", "parameters are the caller's, inputs are made", ("(*inputs, *gm.parameters()", "(*gm.parameters()")
-)
+no_buffers = edited("spared", "parameters are the caller's, inputs are made", ("*inputs, *...", "*..."))
 only_results = edited(
     "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
 )
 without_names = edited(
     "did",
     "operands that are given by name are overlooked",
-    (
-        "for operand in node.all_input_nodes]",
-        "for operand in node.all_input_nodes if operand not in node.kwargs.values()]",
-    ),
+    ("[... for operand in ...]", "[... for operand in ... if operand not in node.kwargs.values()]"),
 )
 sizes_are_free = edited(
     "did",
     "asking a tensor for its size touches nothing",
-    (
-        "operands = [self.env[operand]",
-        "operands = [] if isinstance(value, int) else [self.env[operand]",
-    ),
+    ("[... for operand in ...]", "[] if isinstance(value, int) else [... for operand in ...]"),
 )
 written_only = edited(
     "did",
     "an in-place operation touches only what it writes",
     (
-        "for operand in node.all_input_nodes]",
-        'for operand in node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]]',
+        "node.all_input_nodes",
+        'node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]',
     ),
 )
 no_parts = edited(
@@ -297,9 +298,10 @@ flat_results = edited(
     "did",
     "results are the elements of the returned tuple; what lies deeper is overlooked",
     (
-        "operands = [self.env[operand] for operand in node.all_input_nodes]",
-        """operands = [self.env[operand] for operand in node.all_input_nodes]
-        if node.op == "output" and isinstance(value, tuple):
-            operands, value = [], [part for part in value if isinstance(part, Tensor)]""",
+        "for tensor in ...: ...",
+        (
+            'if node.op == "output" and isinstance(value, tuple):\n'
+            "    operands, value = [], [part for part in value if isinstance(part, Tensor)]\nfor tensor in ...: ..."
+        ),
     ),
 )

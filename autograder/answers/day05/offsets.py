@@ -175,9 +175,11 @@ only_at_the_start = edited(
     "two buffers meet if one is live when the other begins",
     ("other.lower < buffer.upper and buffer.lower < other.upper", "buffer.lower <= other.lower < buffer.upper"),
 )
-one_order = edited("cost", "fills from below, by start only", (", lambda b: (-b.upper, -b.size)]", "]"))
+one_order = edited("cost", "fills from below, by start only", ("..., lambda b: (-b.upper, -b.size)", "..."))
 another_order = edited(
-    "cost", "fills from below, the longest-lived first, and tries nothing else", ("lambda b: (b.lower, -b.size), ", "")
+    "cost",
+    "fills from below, the longest-lived first, and tries nothing else",
+    ("lambda b: (b.lower, -b.size), ...", "..."),
 )
 
 
@@ -189,6 +191,6 @@ def without_empty(buffers, alignment):
 _MIN = "return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=%s))"
 _ORDERS = "orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, %s)]"
 EQUIVALENT = {
-    (_MIN % 0, _MIN % 1): "without buffers both plans are empty, so either will do",
-    (_ORDERS % "-b.size", _ORDERS % "(b.size)"): "which of several buffers with one end goes first is a matter of luck",
+    ("max(..., default=0)", "max(..., default=1)"): "without buffers both plans are empty, so either will do",
+    ("-b.upper, -b.size", "-b.upper, b.size"): "which of several buffers with one end goes first is a matter of luck",
 }

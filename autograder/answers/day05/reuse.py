@@ -99,7 +99,7 @@ def hidden(seed: int) -> list[Case]:
 
 _UNTIL = 'needed_until[owner["name"]] = max(needed_until.get(owner["name"], %d), end)'
 EQUIVALENT = {
-    (_UNTIL % 0, _UNTIL % 1): "a value is live in one step at least, so it ends at 1 or later",
+    ('owner["name"], 0', 'owner["name"], 1'): "a value is live in one step at least, so it ends at 1 or later",
     ("width.append(0)", "width.append(1)"): "a value has at least one byte",
     ("busy_until.append(0)", "busy_until.append(1)"): "it is set before it is looked at",
 }
@@ -200,24 +200,23 @@ def everything(values):
     return {v["name"]: number for number, v in enumerate(values)}
 
 
-_SOLUTION_SORT = 'in sorted(own, key=lambda value: value["lower"])'
 _CHOICE = '(width[number] < value["size"], abs(width[number] - value["size"]))'
 
 never_in_place = edited("did", "never runs in place", ("free.append(slot[name])", "pass"))
 first_only = edited(
     "did",
     "looks at the first operand only",
-    ('for name in value["elementwise"]:', 'for name in value["elementwise"][:1]:'),
+    ('value["elementwise"]', 'value["elementwise"][:1]'),
 )
-as_listed = edited("same", "takes the values as they are listed", (_SOLUTION_SORT, "in own"))
+as_listed = edited(
+    "same", "takes the values as they are listed", ('sorted(own, key=lambda value: value["lower"])', "own")
+)
 early = edited(
     "same",
     "lets the result of any step take over what ends in that step",
-    ('if end <= value["lower"]]', 'if end <= value["lower"] + 1]'),
+    ("end <= ...", "end <= ... + 1"),
 )
-touching = edited(
-    "did", "what ends where another begins meets it", ('if end <= value["lower"]]', 'if end < value["lower"]]')
-)
+touching = edited("did", "what ends where another begins meets it", ("end <= ...", "end < ..."))
 outputs_end = edited(
     "spared",
     "hands the slot of an output on after its last reader",
@@ -226,12 +225,12 @@ outputs_end = edited(
 outputs_to_the_end = edited(
     "spared",
     "keeps outputs to the last step, in which they can be taken over",
-    ("math.inf if", 'max(v["upper"] for v in values) if'),
+    ("math.inf", 'max(v["upper"] for v in values)'),
 )
 outputs_apart = edited(
     "did",
     "gives each output a slot of its own",
-    ("        if not free:\n", '        if value["kind"] == "output":\n            free = []\n        if not free:\n'),
+    ("if not free: ...", 'if value["kind"] == "output":\n    free = []\nif not free: ...'),
 )
 no_views = edited(
     "spared",
@@ -240,26 +239,21 @@ no_views = edited(
 )
 one_step = edited(
     "spared", "follows one view, but not a view of a view",
-    ('        while owner["view_of"] is not None:', '        if owner["view_of"] is not None:'),
+    ('while owner["view_of"] is not None: ...', 'if owner["view_of"] is not None: ...'),
 )  # fmt: skip
 returned_one_step = edited(
     "spared",
     "keeps what a returned view looks at, but not what that is a view of",
-    (
-        'math.inf if value["kind"] == "output"',
-        'math.inf if value["kind"] == "output" and owner["name"] in (value["name"], value["view_of"])',
-    ),
+    ('... == "output"', '... == "output" and owner["name"] in (value["name"], value["view_of"])'),
 )
-viewed_in_place = edited("spared", "runs in place in what has a view", (" and name not in viewed", ""))
+viewed_in_place = edited("spared", "runs in place in what has a view", ("name not in viewed and alike", "alike"))
 any_size = edited(
-    "spared", "runs in place if the dtype is the same, whatever the size", ('in ("size", "dtype")', 'in ("dtype",)')
+    "spared", "runs in place if the dtype is the same, whatever the size", ('("size", "dtype")', '("dtype",)')
 )
 any_dtype = edited(
-    "spared", "runs in place if the size is the same, whatever the dtype", ('in ("size", "dtype")', 'in ("size",)')
+    "spared", "runs in place if the size is the same, whatever the dtype", ('("size", "dtype")', '("size",)')
 )
-not_last = edited(
-    "spared", "runs in place in what is read again later", (' and needed_until[name] == value["lower"] + 1', "")
-)
+not_last = edited("spared", "runs in place in what is read again later", ("alike and ...", "alike"))
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "number"))
 widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[number]"))
 smallest = edited("cost", "takes the smallest free slot, and lets it grow", (_CHOICE, "width[number]"))
@@ -271,8 +265,5 @@ as_at_first = edited(
 nearest = edited(
     "cost",
     "opens a new slot if none that is free is large enough: fewer bytes for now, but more slots",
-    (
-        "        if not free:\n",
-        '        free = [number for number in free if width[number] >= value["size"]]\n        if not free:\n',
-    ),
+    ("if not free: ...", 'free = [number for number in free if width[number] >= value["size"]]\nif not free: ...'),
 )

@@ -201,13 +201,11 @@ no_wrap = edited(
     "numbers do not overflow",
     ("evaluate(line.op, [known[arg] for arg in line.args])", "int(OPS[line.op](*[known[arg] for arg in line.args]))"),
 )
-no_copies = edited(
-    "did", "copies are not followed", ("elif line.op in OPS and", 'elif line.op in OPS and line.op != "copy" and')
-)
+no_copies = edited("did", "copies are not followed", ("line.op in OPS", 'line.op in OPS and line.op != "copy"'))
 any_operand = edited(
     "spared",
     "an unknown operand counts as 0",
-    ("elif line.op in OPS and all(arg in known for arg in line.args)", "elif line.op in OPS"),
+    ("line.op in OPS and ...", "line.op in OPS"),
     ("[known[arg] for arg in line.args]", "[known.get(arg, 0) for arg in line.args]"),
 )
 booleans = edited(
@@ -228,14 +226,17 @@ at_the_end = edited(
     "tells what is known at the ends of the blocks",
     ("return solve(program, analysis).before", "return solve(program, analysis).after"),
 )
-_UNKNOWN = "            else:\n                known.pop(line.dest, None)"
 times_zero = edited(
     "spared",
     "x times zero is known, against the rules",
     (
-        _UNKNOWN,
-        '            elif line.op == "mul" and 0 in map(known.get, line.args):\n'
-        f"                known[line.dest] = 0\n{_UNKNOWN}",
+        "known.pop(line.dest, None)",
+        """
+        if line.op == "mul" and 0 in map(known.get, line.args):
+            known[line.dest] = 0
+        else:
+            known.pop(line.dest, None)
+        """,
     ),
 )
 
@@ -243,18 +244,26 @@ compares_itself = edited(
     "spared",
     "x equals x is known, against the rules",
     (
-        _UNKNOWN,
-        '            elif line.op in ("eq", "le", "ge") and len(set(line.args)) == 1:\n'
-        f"                known[line.dest] = 1\n{_UNKNOWN}",
+        "known.pop(line.dest, None)",
+        """
+        if line.op in ("eq", "le", "ge") and len(set(line.args)) == 1:
+            known[line.dest] = 1
+        else:
+            known.pop(line.dest, None)
+        """,
     ),
 )
 and_zero = edited(
     "spared",
     "zero and x is known, against the rules",
     (
-        _UNKNOWN,
-        '            elif line.op == "and" and 0 in map(known.get, line.args):\n'
-        f"                known[line.dest] = 0\n{_UNKNOWN}",
+        "known.pop(line.dest, None)",
+        """
+        if line.op == "and" and 0 in map(known.get, line.args):
+            known[line.dest] = 0
+        else:
+            known.pop(line.dest, None)
+        """,
     ),
 )
 

@@ -105,10 +105,7 @@ def by_variable(program):
 kill_last = edited(
     "did",
     "x = add x 1 ends the life of the x that it reads",
-    (
-        "live.discard(line.dest)\n            live.update(line.args)",
-        "live.update(line.args)\n            live.discard(line.dest)",
-    ),
+    ("for line in ...:\n    ...\n    live.update(line.args)", "for line in ...:\n    live.update(line.args)\n    ..."),
 )
 no_ends = edited(
     "did", "what a branch or a return reads is forgotten", ("set(after) | set(block.terminator.args)", "set(after)")

@@ -13,9 +13,58 @@ from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day06.precision import layer, planned
 from passlab.fx.cases import graph
 from passlab.fx.nodes import op_name, shape
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def below(m: Any, x: fx.Proxy) -> tuple:
+    y = x * 1000
+    return torch.relu(y), y.transpose(0, 1)
+
+
+def one_layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(m.first(x))
+
+
+def averages(m: Any, x: fx.Proxy) -> tuple:
+    return x.mean(1), x.mean((0, 1)), (x * 0.001).mean(1), x.reshape(-1, 4).mean(1)
+
+
+def sums(m: Any, x: fx.Proxy) -> tuple:
+    return x.sum(1), x.sum(0), torch.relu(x).sum((0, 1))
+
+
+def exponents(m: Any, x: fx.Proxy) -> tuple:
+    return torch.exp(x), torch.exp(x + 3), torch.tanh(torch.exp(x + 3))
+
+
+def constant(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(m.w * x) + 1
+
+
+def strange(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.cos(x)
+    return a * 0 + 1, torch.softmax(a, dim=1), m.first(a), torch.sigmoid(a).mean(1), torch.sigmoid(a) * x
+
+
+def inputs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    a = x * y
+    return torch.neg(a), y * 0.5 - x, a.flatten(0).sum()
+
+
+def shares(m: Any, x: fx.Proxy) -> tuple:
+    y = x * 20_000
+    return torch.softmax(y, dim=1), torch.softmax(x, dim=1), torch.neg(y)
+
+
+def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+    h = torch.relu(m.first(x))
+    h = torch.relu(m.second(h))
+    return torch.tanh(m.third(h) * 1e-3) - torch.sigmoid(h.sum(1, keepdim=True))
+
+
+EVERYTHING = ("same", "did", "spared")
 
 
 def hidden(seed: int) -> list[Case]:
@@ -23,47 +72,11 @@ def hidden(seed: int) -> list[Case]:
     big, tiny = rng.uniform(300, 500), rng.uniform(1e-6, 2e-6)
     many, above = rng.choice((2048, 4096)), rng.randint(61_500, 65_000)
 
-    def below(m: Any, x: fx.Proxy) -> tuple:
-        y = x * 1000
-        return torch.relu(y), y.transpose(0, 1)
-
     def near_the_end(m: Any, x: fx.Proxy) -> tuple:
         return torch.relu(x * above), torch.relu(x * 58_000), x * 0.1 * 80_000
 
     def there_and_back(m: Any, x: fx.Proxy) -> fx.Proxy:
         return torch.sigmoid(x * big * big * tiny) + x
-
-    def one_layer(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return torch.tanh(m.first(x))
-
-    def averages(m: Any, x: fx.Proxy) -> tuple:
-        return x.mean(1), x.mean((0, 1)), (x * 0.001).mean(1), x.reshape(-1, 4).mean(1)
-
-    def sums(m: Any, x: fx.Proxy) -> tuple:
-        return x.sum(1), x.sum(0), torch.relu(x).sum((0, 1))
-
-    def exponents(m: Any, x: fx.Proxy) -> tuple:
-        return torch.exp(x), torch.exp(x + 3), torch.tanh(torch.exp(x + 3))
-
-    def constant(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return torch.relu(m.w * x) + 1
-
-    def strange(m: Any, x: fx.Proxy) -> tuple:
-        a = torch.cos(x)
-        return a * 0 + 1, torch.softmax(a, dim=1), m.first(a), torch.sigmoid(a).mean(1), torch.sigmoid(a) * x
-
-    def inputs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        a = x * y
-        return torch.neg(a), y * 0.5 - x, a.flatten(0).sum()
-
-    def shares(m: Any, x: fx.Proxy) -> tuple:
-        y = x * 20_000
-        return torch.softmax(y, dim=1), torch.softmax(x, dim=1), torch.neg(y)
-
-    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
-        h = torch.relu(m.first(x))
-        h = torch.relu(m.second(h))
-        return torch.tanh(m.third(h) * 1e-3) - torch.sigmoid(h.sum(1, keepdim=True))
 
     def rows(count: int, wide: int, most: float) -> list[list[float]]:
         return [[rng.uniform(-most, most) for _ in range(wide)] for _ in range(count)]
@@ -71,28 +84,84 @@ def hidden(seed: int) -> list[Case]:
     scale = rng.uniform(25_000, 30_000)
     diagonal = [[scale if i == j else 0.0 for j in range(4)] for i in range(4)]
     nets = {"first": layer(rows(6, 4, 30)), "second": layer(rows(5, 6, 30)), "third": layer(rows(1, 5, 30))}
-    everything = ("same", "did", "spared")
     return [
-        planned("far below zero", graph(below, (2, 3)), *everything, x=(-rng.uniform(70, 90), 5.0)),
-        planned("a negative input", graph(below, (2, 3)), *everything, x=(-rng.uniform(70, 90), -65.0)),
+        *cases_in(__name__),
+        planned("far below zero", graph(below, (2, 3)), *EVERYTHING, x=(-rng.uniform(70, 90), 5.0)),
+        planned("a negative input", graph(below, (2, 3)), *EVERYTHING, x=(-rng.uniform(70, 90), -65.0)),
         planned("between 60,000 and 65,504", graph(near_the_end, (2, 3)), "did", "spared", x=(-1.0, 1.0)),
-        planned("out of the range, and back", graph(there_and_back, (2, 3)), *everything, x=(-1.0, 1.0)),
-        planned("terms that cancel", graph(one_layer, (4, 2), first=layer([[-scale, scale + 1], [1.0, 2.0]])), "did", "spared", x=(1.5, 1.6)),  # noqa: E501
-        planned("a bias against the rest", graph(one_layer, (4, 1), first=layer([[-scale]], [2 * scale - 10_000])), "did", "spared", x=(0.9, 1.0)),  # noqa: E501
-        planned("a bias below zero", graph(one_layer, (4, 1), first=layer([[scale]], [10_000 - 2 * scale])), "did", "spared", x=(0.9, 1.0)),  # noqa: E501
-        planned("large weights, small operands", graph(one_layer, (4, 2), first=layer([[rng.uniform(7e4, 9e4), 1.0]])), "did", "spared", x=(-0.01, 0.01)),  # noqa: E501
-        planned("large weights below zero", graph(one_layer, (4, 2), first=layer([[-rng.uniform(7e4, 9e4), 1.0]])), "did", "spared", x=(-0.01, 0.01)),  # noqa: E501
+        planned("out of the range, and back", graph(there_and_back, (2, 3)), *EVERYTHING, x=(-1.0, 1.0)),
+        planned(
+            "terms that cancel",
+            graph(one_layer, (4, 2), first=layer([[-scale, scale + 1], [1.0, 2.0]])),
+            "did",
+            "spared",
+            x=(1.5, 1.6),
+        ),
+        planned(
+            "a bias against the rest",
+            graph(one_layer, (4, 1), first=layer([[-scale]], [2 * scale - 10_000])),
+            "did",
+            "spared",
+            x=(0.9, 1.0),
+        ),
+        planned(
+            "a bias below zero",
+            graph(one_layer, (4, 1), first=layer([[scale]], [10_000 - 2 * scale])),
+            "did",
+            "spared",
+            x=(0.9, 1.0),
+        ),
+        planned(
+            "large weights, small operands",
+            graph(one_layer, (4, 2), first=layer([[rng.uniform(7e4, 9e4), 1.0]])),
+            "did",
+            "spared",
+            x=(-0.01, 0.01),
+        ),
+        planned(
+            "large weights below zero",
+            graph(one_layer, (4, 2), first=layer([[-rng.uniform(7e4, 9e4), 1.0]])),
+            "did",
+            "spared",
+            x=(-0.01, 0.01),
+        ),
         planned("each row fits", graph(one_layer, (2, 4), first=layer(diagonal)), "did", x=(-1.5, 1.9)),
-        planned("a layer with negative operands", graph(one_layer, (2, 4), first=layer(diagonal)), *everything, x=(-2.9, 0.5)),  # noqa: E501
+        planned(
+            "a layer with negative operands",
+            graph(one_layer, (2, 4), first=layer(diagonal)),
+            *EVERYTHING,
+            x=(-2.9, 0.5),
+        ),
         planned("means", graph(averages, (8, many)), "did", "spared", x=(-rng.uniform(35, 50), 1.0)),
-        planned("sums", graph(sums, (8, many)), *everything, x=(-4.0, rng.uniform(9, 12))),
-        planned("exponents", graph(exponents, (2, 3)), *everything, x=(-2.0, rng.uniform(9, 10))),
-        planned("a large constant", graph(constant, (2, 3), w=torch.tensor([1.0, 2.0, rng.uniform(8e4, 1e5)])), "did", "spared", x=(-0.1, 0.1)),  # noqa: E501
-        planned("nothing is known", graph(strange, (2, 3), first=layer(rows(2, 3, 1), [0.0, 1.0])), "did", "spared", x=(-1.0, 1.0)),  # noqa: E501
-        planned("a large second operand", graph(inputs, (2, 3), (2, 3)), *everything, x=(-0.1, 0.1), y=(-1e4, rng.uniform(7e4, 9e4))),  # noqa: E501
-        planned("shares", graph(shares, (2, 3)), *everything, x=(-rng.uniform(4, 6), 2.0)),
-        *(planned(f"a deep one, number {k}", graph(deep, (2, 4), **nets), "did", "spared", x=(-end, end)) for k, end in enumerate((0.01, 0.5, 10.0), 1)),  # noqa: E501
-    ]  # fmt: skip
+        planned("sums", graph(sums, (8, many)), *EVERYTHING, x=(-4.0, rng.uniform(9, 12))),
+        planned("exponents", graph(exponents, (2, 3)), *EVERYTHING, x=(-2.0, rng.uniform(9, 10))),
+        planned(
+            "a large constant",
+            graph(constant, (2, 3), w=torch.tensor([1.0, 2.0, rng.uniform(8e4, 1e5)])),
+            "did",
+            "spared",
+            x=(-0.1, 0.1),
+        ),
+        planned(
+            "nothing is known",
+            graph(strange, (2, 3), first=layer(rows(2, 3, 1), [0.0, 1.0])),
+            "did",
+            "spared",
+            x=(-1.0, 1.0),
+        ),
+        planned(
+            "a large second operand",
+            graph(inputs, (2, 3), (2, 3)),
+            *EVERYTHING,
+            x=(-0.1, 0.1),
+            y=(-1e4, rng.uniform(7e4, 9e4)),
+        ),
+        planned("shares", graph(shares, (2, 3)), *EVERYTHING, x=(-rng.uniform(4, 6), 2.0)),
+        *(
+            planned(f"a deep one, number {k}", graph(deep, (2, 4), **nets), "did", "spared", x=(-end, end))
+            for k, end in enumerate((0.01, 0.5, 10.0), 1)
+        ),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -173,43 +242,45 @@ def inputs_too(gm, ranges):
 
 upper_end = edited("same", "looks at the upper end only", ("max(abs(end) for end in ends)", "ends[1]"))
 result_only = edited(
-    "spared", "asks for the result, not for what is read", ("in (node, *node.all_input_nodes)]", "in (node,)]")
+    "spared", "asks for the result, not for what is read", ("(node, *node.all_input_nodes)", "(node,)")
 )
 first_operand = edited(
     "spared",
     "asks for the first operand only",
-    ("(node, *node.all_input_nodes)]", "(node, *node.all_input_nodes[:1])]"),
+    ("*node.all_input_nodes", "*node.all_input_nodes[:1]"),
 )
 operands_only = edited(
     "same",
     "asks for what is read, not for the result",
-    ("in (node, *node.all_input_nodes)]", "in node.all_input_nodes]"),
+    ("(node, *...)", "..."),
 )
 no_sums = edited(
     "spared", "what happens on the way to a result does not matter", ("held + on_the_way(gm, node, most)", "held")
 )
 mean_is_small = edited("spared", "a mean is no larger than its terms", ('("sum", "mean")', '("sum",)'))
-cancelled = edited("spared", "terms cancel on the way, too", ("weight.double().abs()", "weight.double()"))
+cancelled = edited("spared", "terms cancel on the way, too", ("layer.weight.double().abs", "layer.weight.double"))
 no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "weight.sum(1) * most"))
-no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ", ""))
+no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ...", "..."))
 whole_layer = edited("did", "adds up the weights of all rows", ("weight.sum(1)", "weight.sum()"))
-fixed_terms = edited("did", "takes all elements for the terms of one sum", (" / math.prod(shape(node))", ""))
+fixed_terms = edited("did", "takes all elements for the terms of one sum", ("... / math.prod(shape(node))", "..."))
 
-to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("<= MOST:", "<= 65504:"))
+to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("MOST", "65504"))
 numbers_too = edited(
     "did",
     "a number among the operands must fit, too",
     (
-        "held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]",
-        """held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]
-            held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]""",
+        "if ... <= MOST: ...",
+        "held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
     ),
 )
 
 _FITS = "if max(held + on_the_way(gm, node, most)) %s MOST:"
 _PARTS = "weight, bias = layer.weight.double().abs(), %s if layer.bias is None else layer.bias.double().abs()"
 EQUIVALENT = {
-    (_FITS % "<=", _FITS % "<"): "so near to the end, either plan is accepted",
-    (_PARTS % 0, _PARTS % 1): "so near to the end, either plan is accepted",
-    ('if name in ("sum", "mean"):', 'if name in ("mean",):'): "the range of a sum is that of its terms, so often",
+    ("... <= MOST", "... < MOST"): "so near to the end, either plan is accepted",
+    (
+        "0 if layer.bias is None else ...",
+        "1 if layer.bias is None else ...",
+    ): "so near to the end, either plan is accepted",
+    ('("sum", "mean")', '("mean",)'): "the range of a sum is that of its terms, so often",
 }

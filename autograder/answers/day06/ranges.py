@@ -18,6 +18,61 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+def both_ways(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return (3 - x) * -2 - y
+
+
+def negative(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return x * y - torch.neg(y)
+
+
+def squares(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return x * x, y * y, x * y
+
+
+def one_layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.only(x)
+
+
+def summed(m: Any, x: fx.Proxy) -> tuple:
+    return x.sum(1), x.mean(0), x.sum((0, 1)), x.flatten(0)
+
+
+def functions(m: Any, x: fx.Proxy) -> tuple:
+    return torch.exp(x), torch.sigmoid(x), torch.tanh(x), torch.relu(x), torch.relu(torch.neg(x))
+
+
+def weighted(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.exp((x * m.w).reshape(-1, 2)) - m.w.sum()
+
+
+def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+    h = torch.tanh(m.first(x))
+    return m.last(torch.relu(m.second(h)) + h * h)
+
+
+def shares(m: Any, x: fx.Proxy) -> fx.Proxy:
+    s = torch.softmax(x * 40, dim=1)
+    return s * x, torch.neg(s) + 1
+
+
+def strange(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    a = torch.cos(x)
+    b = torch.relu(a)
+    return torch.neg(b), a - y, torch.sigmoid(a * b), m.only(b), torch.exp(a), a * 0 + 1, b.sum(1), a * a
+
+
+def column(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.relu(torch.cos(x))
+    return m.only(a), m.only(torch.neg(a)), 0 * torch.cos(x)
+
+
+@ranged("away from zero, and huge", graph(..., (2, 3), w=torch.tensor([1.5, 2.0, 3.0])), x=(-2.0, 2.0))
+def away(m: Any, x: fx.Proxy) -> tuple:
+    w = m.w + 0
+    return x + w, x * torch.exp(w), torch.exp(x * 500)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -35,66 +90,35 @@ def hidden(seed: int) -> list[Case]:
 
         return make
 
-    def both_ways(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return (3 - x) * -2 - y
-
-    def negative(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return x * y - torch.neg(y)
-
-    def squares(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        return x * x, y * y, x * y
-
-    def one_layer(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.only(x)
-
-    def summed(m: Any, x: fx.Proxy) -> tuple:
-        return x.sum(1), x.mean(0), x.sum((0, 1)), x.flatten(0)
-
-    def functions(m: Any, x: fx.Proxy) -> tuple:
-        return torch.exp(x), torch.sigmoid(x), torch.tanh(x), torch.relu(x), torch.relu(torch.neg(x))
-
-    def weighted(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return torch.exp((x * m.w).reshape(-1, 2)) - m.w.sum()
-
-    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
-        h = torch.tanh(m.first(x))
-        return m.last(torch.relu(m.second(h)) + h * h)
-
-    def shares(m: Any, x: fx.Proxy) -> fx.Proxy:
-        s = torch.softmax(x * 40, dim=1)
-        return s * x, torch.neg(s) + 1
-
-    def strange(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        a = torch.cos(x)
-        b = torch.relu(a)
-        return torch.neg(b), a - y, torch.sigmoid(a * b), m.only(b), torch.exp(a), a * 0 + 1, b.sum(1), a * a
-
-    def away(m: Any, x: fx.Proxy) -> tuple:
-        w = m.w + 0
-        return x + w, x * torch.exp(w), torch.exp(x * 500)
-
-    def column(m: Any, x: fx.Proxy) -> tuple:
-        a = torch.relu(torch.cos(x))
-        return m.only(a), m.only(torch.neg(a)), 0 * torch.cos(x)
-
     return [
         ranged("a column of which nothing is known", graph(column, (3, 1), only=linear(4, 1)), True, x=span()),
         ranged("number and value", graph(both_ways, (2, 3), (2, 3)), x=span(), y=span()),
         ranged("both negative", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(-9, -5)),
         ranged("signs that differ", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(1, 3)),
-        ranged("around zero", graph(negative, (2, 3), (2, 3)), x=(-1.0, rng.uniform(1, 3)), y=(-2.0, rng.uniform(1, 3))),  # noqa: E501
-        ranged("squares", graph(squares, (2, 3), (2, 3)), x=(-rng.uniform(1, 3), rng.uniform(0.5, 2)), y=(-3.0, -rng.uniform(1, 2))),  # noqa: E501
+        ranged(
+            "around zero", graph(negative, (2, 3), (2, 3)), x=(-1.0, rng.uniform(1, 3)), y=(-2.0, rng.uniform(1, 3))
+        ),
+        ranged(
+            "squares",
+            graph(squares, (2, 3), (2, 3)),
+            x=(-rng.uniform(1, 3), rng.uniform(0.5, 2)),
+            y=(-3.0, -rng.uniform(1, 2)),
+        ),
         ranged("positive squares", graph(squares, (2, 3), (2, 3)), x=(1.0, 2.0), y=(-2.0, 0.0)),
         ranged("one layer", graph(one_layer, (2, wide), only=linear(6, wide)), x=span()),
         ranged("one layer, no bias", graph(one_layer, (2, 1, wide), only=linear(5, wide, False)), x=span()),
         ranged("sums", graph(summed, (3, 5)), x=span()),
         ranged("functions", graph(functions, (2, 3)), x=(-rng.uniform(1, 3), rng.uniform(1, 3))),
         ranged("a constant", graph(weighted, (2, 4), w=(4,)), x=span(-1, 0)),
-        ranged("away from zero, and huge", graph(away, (2, 3), w=torch.tensor([1.5, 2.0, 3.0])), x=(-2.0, 2.0)),
-        ranged("a deep one", graph(deep, (2, wide), first=linear(4, wide), second=linear(4, 4), last=linear(3, 4)), x=span()),  # noqa: E501
+        away,
+        ranged(
+            "a deep one",
+            graph(deep, (2, wide), first=linear(4, wide), second=linear(4, 4), last=linear(3, 4)),
+            x=span(),
+        ),
         ranged("shares", graph(shares, (2, 3)), x=span(-2, 1)),
         ranged("nothing is known", graph(strange, (2, 3), (2, 3), only=linear(4, 3)), True, x=span(), y=span()),
-    ]  # fmt: skip
+    ]
 
 
 _OPERANDS = (
@@ -104,13 +128,19 @@ _TRANSFER = "def transfer(gm, node, first, second=(0, 0)):"
 _SQUARE = "return 0.0 if a < 0 < b else min(a * a, b * b), max(corners)"
 _MONOTONE = "return tuple(getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist())"
 EQUIVALENT = {
-    (_OPERANDS, _OPERANDS.replace("not isinstance(a, tuple)", "True")): "what sums over dimensions has one operand",
-    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(0, 1)")): "what has one operand does not look at a second",
-    (_TRANSFER, _TRANSFER.replace("(0, 0)", "(1, 0)")): "what has one operand does not look at a second",
-    (_SQUARE, _SQUARE.replace("< b", "<= b")): "the square of an end that is 0 is 0",
-    (_SQUARE, _SQUARE.replace("a < 0", "a <= 0")): "the square of an end that is 0 is 0",
-    (_MONOTONE, _MONOTONE.replace("tuple(", "(", 1)): "a range may be a list",
-    (_MONOTONE, _MONOTONE.replace(", dtype=torch.float64", "")): "an end may be rounded as the program's values are",
+    ("not isinstance(a, tuple)", "True"): "what sums over dimensions has one operand",
+    (
+        "def transfer(gm, node, first, second=(0, 0)): ...",
+        "def transfer(gm, node, first, second=(0, 1)): ...",
+    ): "what has one operand does not look at a second",
+    (
+        "def transfer(gm, node, first, second=(0, 0)): ...",
+        "def transfer(gm, node, first, second=(1, 0)): ...",
+    ): "what has one operand does not look at a second",
+    ("0.0 if a < 0 < b else ...", "0.0 if a < 0 <= b else ..."): "the square of an end that is 0 is 0",
+    ("0.0 if a < 0 < b else ...", "0.0 if a <= 0 < b else ..."): "the square of an end that is 0 is 0",
+    ("tuple(...())", "...()"): "a range may be a list",
+    ("...(first, dtype=torch.float64)", "...(first)"): "an end may be rounded as the program's values are",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -243,7 +273,7 @@ low_from_low = edited("same", "a difference of ranges is low - low … high - hi
 low_times_low = edited(
     "same",
     "multiplies low by low and high by high",
-    ("for p in (a, b) for q in (c, d)", "for p, q in ((a, c), (b, d))"),
+    ("[... for p in (a, b) for q in (c, d)]", "[... for p, q in ((a, c), (b, d))]"),
 )
 no_square = edited("did", "does not see that both factors are one value", ("node.args[0] is node.args[1]", "False"))
 equal_ranges = edited(

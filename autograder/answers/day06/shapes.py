@@ -20,92 +20,116 @@ from passlab.judge import Case
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
+def broadcast(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(x) * y + 1
+
+
+def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * m.w - m.one
+
+
+def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.second(torch.relu(m.first(x)).transpose(0, 1))
+
+
+def batches(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.sigmoid(x @ y)
+
+
+def linear(rows: int, columns: int) -> Any:
+    return lambda: nn.Linear(columns, rows)
+
+
+def tokens(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.layer(x)
+
+
+@symbolic("planes without a batch", graph(..., (2, 6, 7)), "did", x=[2, "h", "w"])
+def planes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.max_pool2d(x, 3)
+
+
+@symbolic("the smaller one first", graph(..., (3, 1), (2, 3, 4)), "did", x=["n", 1], y=["b", "n", "k"])
+def minus(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return 1 - (x - y)
+
+
+@symbolic("a square", graph(..., (3, 3)), "did", x=["n", "k"])
+def square(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x @ x
+
+
+@symbolic("itself, turned", graph(..., (2, 3, 4)), x=["b", "n", "k"])
+def gram(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x @ x.transpose(-2, -1)
+
+
+@symbolic("three parts", graph(..., (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"])
+def three(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, y, x], -1)
+
+
+@symbolic("a fixed shape", graph(..., (4, 6)), "did", x=["n", "k"])
+def fixed(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x.reshape(4, 6).transpose(0, 1)
+
+
+@symbolic("turned, from the end", graph(..., (2, 3, 4)), x=["b", "n", "k"])
+def from_the_end(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x.transpose(0, -1)
+
+
+@symbolic("the third part", graph(..., (2, 3), (3, 3), (4, 3)), "did", x=["n", "k"], y=["m", "k"], z=["j", "i"])
+def parts(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, y, z], 0)
+
+
+@symbolic("a classifier", graph(..., (2, 3, 4, 4), layer=linear(5, 12)), "did", x=["b", 3, "h", "h"])
+def head(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.layer(F.max_pool2d(x, 2).flatten(1))
+
+
+@symbolic("two joined, in halves", graph(..., (2, 3), (2, 5)), "did", x=["n", 3], y=["m", 5])
+def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     wide, fold, window = rng.randint(4, 8), rng.randint(3, 5), rng.randint(2, 4)
 
-    def broadcast(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.tanh(x) * y + 1
-
-    def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * m.w - m.one
-
-    def minus(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return 1 - (x - y)
-
-    def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.second(torch.relu(m.first(x)).transpose(0, 1))
-
-    def square(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x @ x
-
-    def gram(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x @ x.transpose(-2, -1)
-
-    def batches(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.sigmoid(x @ y)
-
-    def three(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x, y, x], -1)
-
     def folds(m: Any, x: fx.Proxy) -> fx.Proxy:
         return m.layer(x.reshape(-1, wide))
-
-    def fixed(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x.reshape(4, 6).transpose(0, 1)
 
     def twice(m: Any, x: fx.Proxy) -> fx.Proxy:
         return F.max_pool2d(F.max_pool2d(x, window), 2)
 
-    def head(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.layer(F.max_pool2d(x, 2).flatten(1))
-
-    def from_the_end(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x.transpose(0, -1)
-
-    def parts(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x, y, z], 0)
-
     def middle(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x.flatten(1, 2).reshape(fold, -1)
 
-    def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
-
-    def linear(rows: int, columns: int) -> Any:
-        return lambda: nn.Linear(columns, rows)
-
-    def planes(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return F.max_pool2d(x, 3)
-
-    def tokens(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.layer(x)
-
     return [
-        symbolic("planes without a batch", graph(planes, (2, 6, 7)), "did", x=[2, "h", "w"]),
+        planes,
         symbolic("a layer of tokens", graph(tokens, (2, 3, wide), layer=linear(3, wide)), "did", x=["b", 3, "k"]),
         symbolic("a row and a column", graph(broadcast, (3, 1), (1, 4)), x=["n", 1], y=[1, "k"]),
         symbolic("fewer dimensions", graph(broadcast, (2, 3, 4), (3, 4)), "did", x=["b", "n", "k"], y=["n", "m"]),
-        symbolic("the smaller one first", graph(minus, (3, 1), (2, 3, 4)), "did", x=["n", 1], y=["b", "n", "k"]),
+        minus,
         symbolic("a vector", graph(vector, (2, wide), w=(wide,), one=(1,)), "did", x=["n", "k"]),
         symbolic(
             "two layers", graph(layers, (5, wide), first=linear(3, wide), second=linear(2, 5)), "did", x=["n", "k"]
         ),
-        symbolic("a square", graph(square, (3, 3)), "did", x=["n", "k"]),
-        symbolic("itself, turned", graph(gram, (2, 3, 4)), x=["b", "n", "k"]),
+        square,
+        gram,
         symbolic("batches", graph(batches, (2, 3, 4), (2, 4, 5)), "did", x=["b", 3, "k"], y=["c", "m", 5]),
         symbolic("one batch", graph(batches, (1, 3, 4), (2, 4, 5)), "did", x=[1, "n", "k"], y=["c", "m", 5]),
-        symbolic("three parts", graph(three, (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"]),
+        three,
         symbolic("rows of a layer", graph(folds, (wide, 2), layer=linear(3, wide)), "did", x=["n", "k"]),
-        symbolic("a fixed shape", graph(fixed, (4, 6)), "did", x=["n", "k"]),
-        symbolic("turned, from the end", graph(from_the_end, (2, 3, 4)), x=["b", "n", "k"]),
-        symbolic(
-            "the third part", graph(parts, (2, 3), (3, 3), (4, 3)), "did", x=["n", "k"], y=["m", "k"], z=["j", "i"]
-        ),
+        fixed,
+        from_the_end,
+        parts,
         symbolic("two windows", graph(twice, (1, 2, 8, 9)), "did", x=[1, 2, "h", "w"]),
-        symbolic("a classifier", graph(head, (2, 3, 4, 4), layer=linear(5, 12)), "did", x=["b", 3, "h", "h"]),
+        head,
         symbolic("the middle", graph(middle, (fold, 3, 2, 2)), "did", x=["n", "k", 2, 2]),
-        symbolic("two joined, in halves", graph(doubled, (2, 3), (2, 5)), "did", x=["n", 3], y=["m", 5]),
+        doubled,
     ]
 
 
@@ -116,116 +140,133 @@ _BATCHES = "return [*broadcast(list(shape[:-2]), list(other[:-2])), shape[-2], o
 _END = "start, end = args[1], args[2] if len(args) > 2 else len(shape) - 1"
 _A_LIST = "every shape is a list already"
 EQUIVALENT = {
-    ("if a != b:", "if True:"): "that a size equals itself rules nothing out",
-    (_PAIRS, _PAIRS.replace(", strict=True", "")): "both were made as long as the longer one",
-    (_PAIRS, _PAIRS.replace("True", "False")): "both were made as long as the longer one",
-    (_EACH, _EACH.replace(", strict=True", "")): "what is joined has as many dimensions",
-    (_EACH, _EACH.replace("True", "False")): "what is joined has as many dimensions",
-    (_JOINED, _JOINED.replace("*parts[0][dim", "*parts[1][dim")): "these sizes are equal by the constraints",
-    (_JOINED, _JOINED.replace("*parts[0][:", "*parts[1][:")): "these sizes are equal by the constraints",
+    ("if a != b: ...", "if True: ..."): "that a size equals itself rules nothing out",
+    ("zip(... + one, ..., strict=True)", "zip(... + one, ...)"): "both were made as long as the longer one",
     (
-        "parts, dim = args[0], args[1] % len(args[0][0])",
-        "parts, dim = args[0], args[1] % len(args[0][1])",
-    ): "what is joined has as many dimensions",
-    (_END, _END.replace("- 1", "+ 1")): "a slice ends with its list",
-    (_BATCHES, _BATCHES.replace("list(shape[:-2])", "(shape[:-2])")): _A_LIST,
-    (_BATCHES, _BATCHES.replace("list(other[:-2])", "(other[:-2])")): _A_LIST,
-    ("return list(shape)", "return (shape)"): _A_LIST,
-    (
-        "found[node.name] = list(attribute(gm, node.target).shape)",
-        "found[node.name] = (attribute(gm, node.target).shape)",
-    ): "a shape may be a tuple",
-    ('elif node.op != "output":', "elif True:"): "a shape for the output, too, does no harm",
-    ("found[node.name] = list(inputs[node.name])", "found[node.name] = (inputs[node.name])"): _A_LIST,
-    (
-        "return broadcast(*([] if isinstance(a, int | float) else list(a) for a in args))",
-        "return broadcast(*([] if isinstance(a, int | float) else (a) for a in args))",
-    ): _A_LIST,
-    (
-        'return " * ".join([*names, str(numbers)]) if names else numbers',
-        'return " * ".join([*names, str(numbers)]) if True else numbers',
-    ): "a number as text is a formula, too",
+        "zip(... + one, ..., strict=True)",
+        "zip(... + one, ..., strict=False)",
+    ): "both were made as long as the longer one",
+    ("zip(parts[0], part, strict=True)", "zip(parts[0], part)"): "what is joined has as many dimensions",
+    ("zip(parts[0], part, strict=True)", "zip(parts[0], part, strict=False)"): "what is joined has as many dimensions",
+    ("parts[0][dim + 1 :]", "parts[1][dim + 1 :]"): "these sizes are equal by the constraints",
+    ("parts[0][:dim]", "parts[1][:dim]"): "these sizes are equal by the constraints",
+    ("len(args[0][0])", "len(args[0][1])"): "what is joined has as many dimensions",
+    ("len(shape) - 1", "len(shape) + 1"): "a slice ends with its list",
+    ("list(shape[:-2])", "shape[:-2]"): "every shape is a list already",
+    ("list(other[:-2])", "other[:-2]"): "every shape is a list already",
+    ("return list(shape)", "return (shape)"): "every shape is a list already",
+    ("list(....shape)", "....shape"): "a shape may be a tuple",
+    ('node.op != "output"', "True"): "a shape for the output, too, does no harm",
+    ("list(inputs[node.name])", "inputs[node.name]"): "every shape is a list already",
+    ("[] if ... else list(a)", "[] if ... else (a)"): "every shape is a list already",
+    ("... if names else numbers", "... if True else numbers"): "a number as text is a formula, too",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _with_sympy(gm, inputs):
-    """The answer with SymPy's formulas: sizes are expressions, and each law is written when it is met."""
-    laws, found = [], {}
+ONE = sympy.Integer(1)
 
-    def size(s):
-        return sympy.Symbol(s, integer=True, positive=True) if isinstance(s, str) else sympy.Integer(s)
 
-    def equal(a, b):
+def _size(s):
+    return sympy.Symbol(s, integer=True, positive=True) if isinstance(s, str) else sympy.Integer(s)
+
+
+def _written(s):
+    s = sympy.sympify(s)
+    if isinstance(s, sympy.floor):
+        numerator, denominator = s.args[0].as_numer_denom()
+        return f"(({_written(numerator)}) // {denominator})"
+    if s.is_Pow:
+        return " * ".join([_written(s.base)] * int(s.exp))
+    if s.is_Add or s.is_Mul:
+        return "(" + (" + " if s.is_Add else " * ").join(map(_written, s.args)) + ")"
+    return str(s)
+
+
+class _Laws:
+    """The laws met so far, and the shape of each operation's value, which may add some."""
+
+    def __init__(self, gm):
+        self.gm, self.laws = gm, []
+
+    def equal(self, a, b):
         if sympy.expand(a - b) != 0:
-            laws.append(f"{written(a)} == {written(b)}")
+            self.laws.append(f"{_written(a)} == {_written(b)}")
         return b if b.is_Integer else a
 
-    def written(s):
-        s = sympy.sympify(s)
-        if isinstance(s, sympy.floor):
-            above, below = s.args[0].as_numer_denom()
-            return f"(({written(above)}) // {below})"
-        if s.is_Pow:
-            return " * ".join([written(s.base)] * int(s.exp))
-        if s.is_Add or s.is_Mul:
-            return "(" + (" + " if s.is_Add else " * ").join(written(part) for part in s.args) + ")"
-        return str(s)
+    def broadcast(self, a, b):
+        rank = max(len(a), len(b))
+        a, b = ([ONE] * (rank - len(shape)) + list(shape) for shape in (a, b))
+        return [q if p == 1 else p if q == 1 else self.equal(p, q) for p, q in zip(a, b, strict=True)]
 
-    def broadcast(a, b):
-        long = max(len(a), len(b))
-        a, b = ([sympy.Integer(1)] * (long - len(v)) + list(v) for v in (a, b))
-        return [q if p == 1 else p if q == 1 else equal(p, q) for p, q in zip(a, b, strict=True)]
+    def elementwise(self, node, *args):
+        return self.broadcast(*(a if isinstance(a, list | tuple) else [] for a in args[:2]))
 
-    for node in gm.graph.nodes:
-        if node.op == "output":
-            continue
-        name = op_name(node, gm)
-        args = fx.node.map_arg(node.args, lambda n: found[n.name])
-        x = args[0] if args else None
-        if node.op == "placeholder":
-            shape = [size(s) for s in inputs[node.name]]
-        elif node.op == "get_attr":
-            shape = [size(s) for s in attribute(gm, node.target).shape]
-        elif name in ("add", "sub", "mul"):
-            shape = broadcast(*(a if isinstance(a, list | tuple) else [] for a in args[:2]))
-        elif name == "Linear":
-            layer = gm.get_submodule(node.target)
-            equal(x[-1], sympy.Integer(layer.in_features))
-            shape = [*x[:-1], sympy.Integer(layer.out_features)]
-        elif name == "matmul":
-            equal(x[-1], args[1][-2])
-            shape = [*broadcast(x[:-2], args[1][:-2]), x[-2], args[1][-1]]
-        elif name == "transpose":
-            shape = list(x)
-            shape[args[1]], shape[args[2]] = shape[args[2]], shape[args[1]]
-        elif name == "flatten":
-            end = args[2] + 1 if len(args) > 2 else len(x)
-            shape = [*x[: args[1]], math.prod(x[args[1] : end], start=sympy.Integer(1)), *x[end:]]
-        elif name == "reshape":
-            numbers = math.prod(x, start=sympy.Integer(1))
-            known = math.prod(s for s in args[1:] if s != -1)
-            if -1 in args[1:]:
-                laws.append(f"{written(numbers)} % {known} == 0")
-            else:
-                equal(numbers, sympy.Integer(known))
-            shape = [sympy.floor(numbers / known) if s == -1 else sympy.Integer(s) for s in args[1:]]
-        elif name == "cat":
-            (parts, dim) = args
-            for part in parts[1:]:
-                for k, (p, q) in enumerate(zip(x[0], part, strict=True)):
-                    if k != dim % len(part):
-                        equal(p, q)
-            shape = list(x[0])
-            shape[dim] = sum(part[dim] for part in parts)
-        elif name == "max_pool2d":
-            laws.extend(f"{written(s)} >= {args[1]}" for s in x[-2:])
-            shape = [*x[:-2], *(sympy.floor(s / args[1]) for s in x[-2:])]
+    def linear(self, node, x):
+        layer = self.gm.get_submodule(node.target)
+        self.equal(x[-1], sympy.Integer(layer.in_features))
+        return [*x[:-1], sympy.Integer(layer.out_features)]
+
+    def matmul(self, node, x, y):
+        self.equal(x[-1], y[-2])
+        return [*self.broadcast(x[:-2], y[:-2]), x[-2], y[-1]]
+
+    def transpose(self, node, x, i, j):
+        shape = list(x)
+        shape[i], shape[j] = shape[j], shape[i]
+        return shape
+
+    def flatten(self, node, x, start, last=-1):
+        end = last % len(x) + 1
+        return [*x[:start], math.prod(x[start:end], start=ONE), *x[end:]]
+
+    def reshape(self, node, x, *sizes):
+        numbers, known = math.prod(x, start=ONE), math.prod(s for s in sizes if s != -1)
+        if -1 in sizes:
+            self.laws.append(f"{_written(numbers)} % {known} == 0")
         else:
-            shape = list(x)
-        found[node.name] = shape
-    return {"shapes": {n: [written(s) for s in shape] for n, shape in found.items()}, "constraints": laws}
+            self.equal(numbers, sympy.Integer(known))
+        return [sympy.floor(numbers / known) if s == -1 else sympy.Integer(s) for s in sizes]
+
+    def cat(self, node, parts, dim):
+        first = parts[0]
+        for part in parts[1:]:
+            for k, (p, q) in enumerate(zip(first, part, strict=True)):
+                if k != dim % len(part):
+                    self.equal(p, q)
+        shape = list(first)
+        shape[dim] = sum(part[dim] for part in parts)
+        return shape
+
+    def max_pool2d(self, node, x, window):
+        self.laws.extend(f"{_written(s)} >= {window}" for s in x[-2:])
+        return [*x[:-2], *(sympy.floor(s / window) for s in x[-2:])]
+
+    def same(self, node, x, *_):
+        return list(x)
+
+
+_SHAPES = {
+    "add": _Laws.elementwise, "sub": _Laws.elementwise, "mul": _Laws.elementwise, "Linear": _Laws.linear,
+    "matmul": _Laws.matmul, "transpose": _Laws.transpose, "flatten": _Laws.flatten, "reshape": _Laws.reshape,
+    "cat": _Laws.cat, "max_pool2d": _Laws.max_pool2d,
+}  # fmt: skip
+
+
+def _with_sympy(gm, inputs):
+    """The answer with SymPy's formulas: sizes are expressions, and each law is written when it is met."""
+    laws, shapes = _Laws(gm), {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            shapes[node.name] = [_size(s) for s in inputs[node.name]]
+        elif node.op == "get_attr":
+            shapes[node.name] = [_size(s) for s in attribute(gm, node.target).shape]
+        elif node.op != "output":
+            args = fx.node.map_arg(node.args, lambda n: shapes[n.name])
+            shapes[node.name] = _SHAPES.get(op_name(node, gm), _Laws.same)(laws, node, *args)
+    written = {name: [_written(s) for s in shape] for name, shape in shapes.items()}
+    return {"shapes": written, "constraints": laws.laws}
 
 
 @right("computes with SymPy, and writes the formulas at the end")
@@ -306,7 +347,7 @@ not_added = edited(
 )
 not_turned = edited("same", "a transposed value keeps its shape", ("shape[i], shape[j] = shape[j], shape[i]", "pass"))
 
-two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]:", "parts[1:2]:"))
+two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]", "parts[1:2]"))
 counts_from_the_front = edited(
     "same",
     "a dimension from the end counts from the front",

@@ -152,35 +152,33 @@ boundary_everywhere = edited(
 boundary_alone = edited(
     "did",
     "at the entry only the boundary counts: a loop back to it is overlooked",
-    ("for source in sources[name]:", "for source in [] if starts else sources[name]:"),
+    ("sources[name]", "[] if starts else sources[name]"),
 )
-no_edges = edited(
-    "did", "the edge function is not called", ("if analysis.edge else went[source]", "if False else went[source]")
-)
+no_edges = edited("did", "the edge function is not called", ("... if analysis.edge else ...", "... if False else ..."))
 one_round = edited("did", "one round in the right order, and loops are not visited again", (_AGAIN, ""))
-one_source = edited("did", "reads only the first of the sources", ("in sources[name]:", "in sources[name][:1]:"))
+one_source = edited("did", "reads only the first of the sources", ("sources[name]", "sources[name][:1]"))
 always_forward = edited(
     "did", "facts always flow forward", ('forward = analysis.direction == "forward"', "forward = True")
 )
 not_turned = edited(
     "did",
     "for a backward analysis, start and end are exchanged",
-    ("if forward else (went, came, log)", "if True else ()"),
+    ("... if forward else (went, came, log)", "... if True else ()"),
 )
 last_is_exit = edited(
     "did",
     "backward, the boundary is at the last block of the text only",
-    ("if forward else not ahead[name]", "if forward else name == program.blocks[-1].name"),
+    ("not ahead[name]", "name == program.blocks[-1].name"),
 )
 first_return = edited(
     "did",
     "backward, the boundary is at the first return only",
-    ("if forward else not ahead[name]", "if forward else name == next((n for n in ahead if not ahead[n]), None)"),
+    ("not ahead[name]", "name == next((n for n in ahead if not ahead[n]), None)"),
 )
 last_return = edited(
     "did",
     "backward, the boundary is at the last return only",
-    ("if forward else not ahead[name]", "if forward else name in [n for n in ahead if not ahead[n]][-1:]"),
+    ("not ahead[name]", "name in [n for n in ahead if not ahead[n]][-1:]"),
 )
 only_ways_out = edited(
     "did",
@@ -221,20 +219,18 @@ never_backward = edited(
     "the forward order for both directions",
     ("reverse_postorder(program, analysis.direction)", 'reverse_postorder(program, "forward")'),
 )
-doubled = edited("cost", "a block may wait twice", ("if place[reader] not in waiting:", "if True:"))
-all_again = edited(
-    "cost", "after a change all blocks are visited again", ("for reader in readers[name]:", "for reader in order:")
-)
+doubled = edited("cost", "a block may wait twice", ("place[reader] not in waiting", "True"))
+all_again = edited("cost", "after a change all blocks are visited again", ("readers[name]", "order"))
 told_once = edited(
     "same",
     "tells each block once, to look cheap",
-    ("return (came, went, log)", "log = order\n    return (came, went, log)"),
+    ("while waiting: ...", "while waiting: ...\nlog = order"),
 )
 only_changes = edited(
     "same",
     "a block that is visited for the first time and changes nothing is not told",
     ("        log.append(name)\n", ""),
-    ("        if went[name] != old:\n", "        if went[name] != old:\n            log.append(name)\n"),
+    ("for reader in ...: ...", "log.append(name)\nfor reader in ...: ..."),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from autograder.authoring.answers import reference, something_to_do
-from passlab.judge import Case
+from passlab.judge import Case, as_decorator
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.relay.cases import case, field, number, weight
@@ -68,6 +68,7 @@ def generated(
     return [something_to_do(f"day07.{name}", partial(drawn, i)) for i in range(2)]
 
 
+@as_decorator
 def with_helper(body: Callable, helper: Callable) -> Callable[[], tvm.IRModule]:
     """Return main(x) = body(x, @helper), in a module with @helper."""
 

@@ -36,6 +36,110 @@ def named(steps: list[tuple], outputs: list[int], draw: int) -> Callable[[], tvm
     return program(body, (2, 4), (2, 4))
 
 
+def drawing(z: relay.Var) -> relay.Expr:
+    return relay.nn.dropout(z, 0.5)
+
+
+def called(x: relay.Var, helper: relay.GlobalVar) -> relay.Expr:
+    return let(helper(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+def prunes(name: str, build: Callable[[], tvm.IRModule], *spared: Expectation, gone: str = "tanh") -> Case:
+    return case(name, build, run=False, did=[most(gone, 0, UNREAD)], spared=spared)
+
+
+READ, DRAWS = "It is read.", least("nn.dropout", 1, EFFECT)
+BOTH = least("exp", 1, READ), least("nn.relu", 1, READ)
+NOT_TAKEN = "No field that is taken needs it."
+
+
+@prunes("a let in the value of a let", program(..., (2, 4)), *BOTH)
+def nested(x: relay.Var) -> relay.Expr:
+    inner = let(relay.tanh(x), lambda _: let(relay.exp(x), lambda b: relay.nn.relu(b)))
+    return let(inner, lambda a: a * a)
+
+
+@case(
+    "tuples in tuples",
+    program(..., (2, 4), (2, 4)),
+    run=False,
+    did=[most("sigmoid", 0, NOT_TAKEN), most("exp", 0, NOT_TAKEN)],
+    spared=[least("tanh", 1, READ)],
+)
+def tuples(x: relay.Var, y: relay.Var) -> relay.Expr:
+    inner = tuple_of(relay.tanh(x), relay.sigmoid(y))
+    outer = tuple_of(inner, relay.exp(x))
+    return let(outer, lambda t: let(field(t, 0), lambda u: field(field(t, 0), 0) + field(u, 0)))
+
+
+@case(
+    "fields of what is not a tuple",
+    program(..., (2, 4)),
+    did=[most("tanh", 0, UNREAD)],
+    spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
+)
+def split(x: relay.Var) -> relay.Expr:
+    return let(relay.split(x, 2, axis=1).astuple(), lambda t: let(relay.tanh(field(t, 1)), lambda _: field(t, 0)))
+
+
+@prunes("in a branch", program(..., (2, 4), (1,)), *BOTH)
+def branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    yes = let(relay.tanh(x), lambda _: relay.nn.relu(x))
+    return relay.If(relay.min(flag) > number(0), yes, let(relay.exp(x), lambda b: b))
+
+
+@prunes(
+    "a call of a closure that draws",
+    program(..., (2, 4)),
+    least("nn.dropout", 1, "The function is called, and what it does is not known."),
+)
+def closure(x: relay.Var) -> relay.Expr:
+    z = relay.var("z", shape=(2, 4))
+    return let(
+        relay.Function([z], relay.nn.dropout(z, 0.5)),
+        lambda f: let(f(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
+    )
+
+
+@case(
+    "inside a closure",
+    program(..., (2, 4)),
+    run=False,
+    did=[most("tanh", 0, UNREAD), most("sigmoid", 0, NOT_TAKEN), lets(1, UNREAD)],
+    spared=list(BOTH),
+)
+def in_closure(x: relay.Var) -> relay.Expr:
+    z = relay.var("z", shape=(2, 4))
+    inner = let(relay.tanh(z), lambda _: field(tuple_of(relay.nn.relu(z), relay.sigmoid(x)), 0))
+    return let(relay.Function([z], inner), lambda f: f(relay.exp(x)))
+
+
+@prunes("inside a function that is called where it stands", program(..., (2, 4)), *BOTH)
+def in_literal(x: relay.Var) -> relay.Expr:
+    z = relay.var("z", shape=(2, 4))
+    inner = let(relay.exp(z), lambda kept: let(relay.tanh(kept), lambda _: relay.nn.relu(kept)))
+    return relay.Function([z], inner)(x)
+
+
+@prunes("a function that is never called", program(..., (2, 4)), BOTH[1])
+def unused_closure(x: relay.Var) -> relay.Expr:
+    z = relay.var("z", shape=(2, 4))
+    return let(relay.Function([z], relay.tanh(z)), lambda _: relay.nn.relu(x))
+
+
+@prunes("a draw in a tuple without a name", program(..., (2, 4)), DRAWS)
+def literal(x: relay.Var) -> relay.Expr:
+    return let(relay.tanh(x), lambda _: field(tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)), 1))
+
+
+@prunes("what a draw reads", program(..., (2, 4)), DRAWS, least("tanh", 1, "The draw reads it."), gone="multiply")
+def late(x: relay.Var) -> relay.Expr:
+    return let(
+        relay.tanh(x),
+        lambda a: let(relay.exp(a), lambda b: let(relay.nn.dropout(b, 0.5), lambda _: let(a * b, lambda _: x))),
+    )
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     length = rng.randint(12, 20)
@@ -46,101 +150,20 @@ def hidden(seed: int) -> list[Case]:
 
         return rest(x, length)
 
-    def nested(x: relay.Var) -> relay.Expr:
-        inner = let(relay.tanh(x), lambda _: let(relay.exp(x), lambda b: relay.nn.relu(b)))
-        return let(inner, lambda a: a * a)
-
-    def tuples(x: relay.Var, y: relay.Var) -> relay.Expr:
-        inner = tuple_of(relay.tanh(x), relay.sigmoid(y))
-        outer = tuple_of(inner, relay.exp(x))
-        return let(outer, lambda t: let(field(t, 0), lambda u: field(field(t, 0), 0) + field(u, 0)))
-
-    def split(x: relay.Var) -> relay.Expr:
-        return let(relay.split(x, 2, axis=1).astuple(), lambda t: let(relay.tanh(field(t, 1)), lambda _: field(t, 0)))
-
-    def branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
-        yes = let(relay.tanh(x), lambda _: relay.nn.relu(x))
-        return relay.If(relay.min(flag) > number(0), yes, let(relay.exp(x), lambda b: b))
-
-    def drawing(z: relay.Var) -> relay.Expr:
-        return relay.nn.dropout(z, 0.5)
-
-    def called(x: relay.Var, helper: relay.GlobalVar) -> relay.Expr:
-        return let(helper(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
-
-    def closure(x: relay.Var) -> relay.Expr:
-        z = relay.var("z", shape=(2, 4))
-        return let(
-            relay.Function([z], relay.nn.dropout(z, 0.5)),
-            lambda f: let(f(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
-        )
-
-    def in_closure(x: relay.Var) -> relay.Expr:
-        z = relay.var("z", shape=(2, 4))
-        inner = let(relay.tanh(z), lambda _: field(tuple_of(relay.nn.relu(z), relay.sigmoid(x)), 0))
-        return let(relay.Function([z], inner), lambda f: f(relay.exp(x)))
-
-    def in_literal(x: relay.Var) -> relay.Expr:
-        z = relay.var("z", shape=(2, 4))
-        inner = let(relay.exp(z), lambda kept: let(relay.tanh(kept), lambda _: relay.nn.relu(kept)))
-        return relay.Function([z], inner)(x)
-
-    def unused_closure(x: relay.Var) -> relay.Expr:
-        z = relay.var("z", shape=(2, 4))
-        return let(relay.Function([z], relay.tanh(z)), lambda _: relay.nn.relu(x))
-
-    def literal(x: relay.Var) -> relay.Expr:
-        return let(relay.tanh(x), lambda _: field(tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)), 1))
-
-    def late(x: relay.Var) -> relay.Expr:
-        return let(
-            relay.tanh(x),
-            lambda a: let(relay.exp(a), lambda b: let(relay.nn.dropout(b, 0.5), lambda _: let(a * b, lambda _: x))),
-        )
-
-    def prunes(name: str, build: Callable[[], tvm.IRModule], *spared: Expectation, gone: str = "tanh") -> Case:
-        return case(name, build, run=False, did=[most(gone, 0, UNREAD)], spared=spared)
-
-    read, draws = "It is read.", least("nn.dropout", 1, EFFECT)
-    both = least("exp", 1, read), least("nn.relu", 1, read)
-    not_taken = "No field that is taken needs it."
     return [
         case("a long dead chain", program(long, (2, 4)), did=[lets(0, UNREAD), most("tanh", 0, UNREAD)]),
-        prunes("a let in the value of a let", program(nested, (2, 4)), *both),
-        case(
-            "tuples in tuples",
-            program(tuples, (2, 4), (2, 4)),
-            run=False,
-            did=[most("sigmoid", 0, not_taken), most("exp", 0, not_taken)],
-            spared=[least("tanh", 1, read)],
-        ),
-        case(
-            "fields of what is not a tuple",
-            program(split, (2, 4)),
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
-        ),
-        prunes("in a branch", program(branch, (2, 4), (1,)), *both),
-        prunes("a call of a function that draws", with_helper(called, drawing), draws, lets(1, UNREAD), _calls_helper),
-        prunes(
-            "a call of a closure that draws",
-            program(closure, (2, 4)),
-            least("nn.dropout", 1, "The function is called, and what it does is not known."),
-        ),
-        case(
-            "inside a closure",
-            program(in_closure, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD), most("sigmoid", 0, not_taken), lets(1, UNREAD)],
-            spared=list(both),
-        ),
-        prunes("inside a function that is called where it stands", program(in_literal, (2, 4)), *both),
-        prunes("a function that is never called", program(unused_closure, (2, 4)), both[1]),
-        prunes("a draw in a tuple without a name", program(literal, (2, 4)), draws),
-        prunes(
-            "what a draw reads", program(late, (2, 4)), draws, least("tanh", 1, "The draw reads it."), gone="multiply"
-        ),
-        *generated("dce", lambda: _with_names(rng), UNREAD, spared=[draws]),
+        nested,
+        tuples,
+        split,
+        branch,
+        prunes("a call of a function that draws", with_helper(called, drawing), DRAWS, lets(1, UNREAD), _calls_helper),
+        closure,
+        in_closure,
+        in_literal,
+        unused_closure,
+        literal,
+        late,
+        *generated("dce", lambda: _with_names(rng), UNREAD, spared=[DRAWS]),
     ]
 
 
@@ -158,7 +181,7 @@ def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
 
 
 EQUIVALENT = {
-    ("if isinstance(value, relay.Tuple):", "if True:"): "what a variable stands for is asked again where it is read"
+    ("isinstance(value, relay.Tuple)", "True"): "what a variable stands for is asked again where it is read",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -250,12 +273,15 @@ outside_only = edited(
     "did",
     "never looks into inner functions",
     (
-        "    def visit_let(self, let):",
-        "    def visit_call(self, call):\n"
-        "        return relay.Call(call.op, list(map(self.visit, call.args)), call.attrs)\n\n"
-        "    def visit_let(self, let):\n"
-        "        if isinstance(let.value, relay.Function):\n"
-        "            return relay.Let(let.var, let.value, self.visit(let.body))",
+        "def visit_let(self, let): ...",
+        """
+        def visit_call(self, call):
+            return relay.Call(call.op, list(map(self.visit, call.args)), call.attrs)
+        def visit_let(self, let):
+            if isinstance(let.value, relay.Function):
+                return relay.Let(let.var, let.value, self.visit(let.body))
+            ...
+        """,
     ),
 )
 no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
@@ -264,13 +290,13 @@ outermost = edited(
     "looks at the outermost operator only: relu(dropout(x)) draws, too",
     (
         "relay.analysis.post_order_visit(expr, visit)",
-        "while isinstance(expr, relay.TupleGetItem):\n        expr = expr.tuple_value\n    visit(expr)",
+        "while isinstance(expr, relay.TupleGetItem):\n    expr = expr.tuple_value\nvisit(expr)",
     ),
 )
 pure_functions = edited(
     "spared",
     "calls of functions are pure: what they do is in another function",
-    ("not isinstance(e.op, tvm.ir.Op) or", "isinstance(e.op, tvm.ir.Op) and"),
+    ("not isinstance(e.op, tvm.ir.Op) or ...", "isinstance(e.op, tvm.ir.Op) and ..."),
 )
 
 
@@ -305,7 +331,7 @@ def zeros_for_fields(mod):
 bare_function = edited(
     "spared",
     "makes the function anew from parameters and body: its attributes are gone",
-    ("return Pruning().visit(func)", "func = Pruning().visit(func)\n    return relay.Function(func.params, func.body)"),
+    ("return ...(func)", "func = ...(func)\nreturn relay.Function(func.params, func.body)"),
 )
 
 

@@ -51,16 +51,13 @@ _FOLD = "fold = (passes.SimplifyInference(), passes.FoldConstant(), passes.FoldS
 _RUNS = "for _ in range(20):  # in turns, so that a slow moment of the machine meets both"
 
 EQUIVALENT = {
-    (_FOLD, "fold = (passes.SimplifyInference(), passes.FoldConstant(), passes.FoldScaleAxis())"): (
-        "FoldScaleAxis is a sequence that ends with FoldConstant"
-    ),
-    (_FOLD, "fold = (passes.SimplifyInference(), passes.FoldScaleAxis(), passes.FoldConstant())"): (
-        "FoldScaleAxis moves the scale into the weights before it is computed, too"
-    ),
-    ("with tvm.transform.PassContext(opt_level=3):", "with tvm.transform.PassContext(opt_level=4):"): (
-        "these passes want level 3 at most"
-    ),
-    (_RUNS, _RUNS.replace("20", "21")): "at least 5 runs are asked",
+    (
+        "passes.FoldScaleAxis(), passes.FoldConstant()",
+        "passes.FoldScaleAxis()",
+    ): "FoldScaleAxis is a sequence that ends with FoldConstant",
+    ("passes.FoldConstant(), ...", "..."): "FoldScaleAxis moves the scale into the weights before it is computed, too",
+    ("...(opt_level=3)", "...(opt_level=4)"): "these passes want level 3 at most",
+    ("for _ in range(20): ...", "for _ in range(21): ..."): "at least 5 runs are asked",
     ("graph.run()", "pass"): "the median of 20 runs does not see the first",
 }
 
@@ -230,10 +227,14 @@ def run_once(mod, x):
 
 
 built_as_usual = edited(
-    "did", "says that passes are off, and builds with them on", ("opt_level=3, disabled_pass=off", "opt_level=3")
+    "did",
+    "says that passes are off, and builds with them on",
+    ("...(opt_level=3, disabled_pass=off)", "...(opt_level=3)"),
 )
 built_at_the_default = edited(
-    "did", "says level 3, and builds at the default level", ("opt_level=3, disabled_pass=off", "disabled_pass=off")
+    "did",
+    "says level 3, and builds at the default level",
+    ("...(opt_level=3, disabled_pass=off)", "...(disabled_pass=off)"),
 )
 no_input = edited(
     "did", "times runs on whatever is in memory", ('graph.set_input(mod["main"].params[0].name_hint, x)\n    ', "")

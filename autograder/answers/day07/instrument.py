@@ -149,7 +149,7 @@ AtTheEnd = edited(
     "did",
     "rows are written when a run ends: what is nested comes before what it is nested in",
     ("self.rows.append(row)\n        ", ""),
-    ('row["after"] = size(mod)', 'row["after"] = size(mod)\n        self.rows.append(row)'),
+    ('row["after"] = size(mod)', 'row["after"] = size(mod)\nself.rows.append(row)'),
 )
 ByName = edited(
     "did",
@@ -170,14 +170,12 @@ class LastOfName(_Log):
         row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
 
 
-Flat = edited(
-    "did", "all runs look alike: nested ones are not told from the others", ('"depth": len(self.open)', '"depth": 0')
-)
+Flat = edited("did", "all runs look alike: nested ones are not told from the others", ("len(self.open)", "0"))
 MainOnly = edited("did", "a module is its main", ("mod.functions.values()", '[mod["main"]]'))
 OperatorsOnly = edited(
     "did",
     "only operators are called",
-    ("if isinstance(e, relay.Call) else", "if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) else"),
+    ("isinstance(e, relay.Call)", "isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)"),
 )
 
 
@@ -217,8 +215,11 @@ Carried = edited(
     "did",
     "a run begins with what the last one ended with",
     (
-        '"before": size(mod)',
-        '"before": next((r["after"] for r in reversed(self.rows) if r["after"] is not None), size(mod))',
+        '{"name": info.name, "depth": ..., "before": size(mod), "after": None, "seconds": None}',
+        (
+            '{"name": info.name, "depth": ..., "before": next((r["after"] for r in reversed(self.rows) if '
+            'r["after"] is not None), size(mod)), "after": None, "seconds": None}'
+        ),
     ),
 )
 Exclusive = edited(

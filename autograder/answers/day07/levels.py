@@ -95,7 +95,7 @@ def outermost(mod, disabled=()):
 nothing_off = edited(
     "did",
     "takes the names that `disabled` has, and switches nothing off",
-    ("disabled_pass=disabled", "disabled_pass=[]"),
+    ("disabled", "[]"),
 )
 
 
@@ -105,7 +105,14 @@ def crossed_out(mod, disabled=()):
 
 
 up_to_three = edited("did", "levels go from 0 to 3, as in all compilers", ("range(5)", "range(4)"))
-default_level = edited("did", "sets no level: every build is made at the default one, 2", ("opt_level=level, ", ""))
+default_level = edited(
+    "did",
+    "sets no level: every build is made at the default one, 2",
+    (
+        "...(opt_level=level, disabled_pass=disabled, instruments=[log])",
+        "...(disabled_pass=disabled, instruments=[log])",
+    ),
+)
 
 
 @wrong("did", "the lowest level only")

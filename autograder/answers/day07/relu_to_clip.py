@@ -128,17 +128,14 @@ _TUPLES = "a projection reads a tuple, which no convolution is"
 _BODY = "return [e.body] if isinstance(e, relay.Function) else []"
 _RETURNED = "a convolution that main returns is read by no relu"
 EQUIVALENT = {
-    (_ZIP, _ZIP.replace(", strict=True", "")): _TWO,
-    (_ZIP, _ZIP.replace("strict=True", "strict=False")): _TWO,
-    (_MADE, _MADE.replace("1)", "2)")): "TVM asks only whether Primitive is 0",
-    (
-        'return bool(function.attrs) and "Primitive" in function.attrs and bool(function.attrs["Primitive"])',
-        'return (("Primitive" in function.attrs) and (bool(function.attrs["Primitive"])))',
-    ): "the attributes of a function that has none are empty",
-    ("if isinstance(e, relay.TupleGetItem):", "if False:"): _TUPLES,
-    ("return [e.tuple_value]", "return []"): _TUPLES,
-    (_BODY, _BODY.replace("[e.body]", "[]")): _RETURNED,
-    (_BODY, _BODY.replace("isinstance(e, relay.Function)", "False")): _RETURNED,
+    ("zip(..., x.args, strict=True)", "zip(..., x.args)"): "a convolution has two operands",
+    ("zip(..., x.args, strict=True)", "zip(..., x.args, strict=False)"): "a convolution has two operands",
+    ('...("int32", 1)', '...("int32", 2)'): "TVM asks only whether Primitive is 0",
+    ("bool(function.attrs) and ...", "..."): "the attributes of a function that has none are empty",
+    ("isinstance(e, relay.TupleGetItem)", "False"): "a projection reads a tuple, which no convolution is",
+    ("[e.tuple_value]", "[]"): "a projection reads a tuple, which no convolution is",
+    ("[e.body] if ... else []", "[] if ... else []"): "a convolution that main returns is read by no relu",
+    ("isinstance(e, relay.Function)", "False"): "a convolution that main returns is read by no relu",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -276,7 +273,7 @@ operators_only = edited(
 bare_function = edited(
     "spared",
     "makes main anew from parameters and body: its attributes are gone",
-    ("from_expr(main))", "from_expr(relay.Function(main.params, main.body)))"),
+    ("main", "relay.Function(main.params, main.body)"),
 )
 clips_only = edited("did", "clips everything: no convolution gets its instruction", ("self.readers[x] == 1", "False"))
 instructions_only = edited(
@@ -288,10 +285,12 @@ operands_as_they_were = edited(
     "did", "does not visit the operands of the convolution", ("(self.visit(a) for a in x.args)", "x.args")
 )
 not_primitive = edited(
-    "did", "forgets Primitive: later passes look inside", ('.with_attr("Primitive", tvm.tir.IntImm("int32", 1))', "")
+    "did",
+    "forgets Primitive: later passes look inside",
+    ('...("Primitive", tvm.tir.IntImm("int32", 1))', 'fused.with_attr("Composite", "conv2d_relu")'),
 )
 no_name = edited(
-    "did", "forgets Composite, the name of the instruction", ('.with_attr("Composite", "conv2d_relu")', "")
+    "did", "forgets Composite, the name of the instruction", ('fused.with_attr("Composite", "conv2d_relu")', "fused")
 )
 clip_inside = edited(
     "did",
@@ -304,13 +303,13 @@ clip_inside = edited(
 into_instructions = edited(
     "did",
     "looks into instructions that are there already, and replaces their relu",
-    ("function if is_primitive(function) else super()", "super()"),
+    ("function if is_primitive(function) else ...", "..."),
 )
 relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
 largest_float = edited(
     "spared",
     "cuts all floats off at the largest of float32: half precision keeps its inf",
-    ("tvm.tir.max_value(call", 'tvm.tir.max_value("float32" if "float" in call.checked_type.dtype else call'),
+    ("call.checked_type.dtype", '"float32" if "float" in call.checked_type.dtype else call.checked_type.dtype'),
 )
 default_settings = edited(
     "valid",

@@ -31,15 +31,15 @@ _LESS = "two choices make up for it: without it, both values are tried"
 _SPAN = "another basis of the same features"
 
 EQUIVALENT = {
-    (_ROW, _ROW.replace(' candidate["depth"] == 0,', "")): _LESS,
-    (_ROW, _ROW.replace('["depth"] == 0', '["depth"] == 1')): _LESS,
-    (_ROW, _ROW.replace(' candidate["local"],', "")): _LESS,
-    (_ROW, _ROW.replace('["depth"] == 0', '["depth"] != 0')): _SPAN,
-    (_ROW, _ROW.replace("[1,", "[2,")): _SPAN,
+    ('y * y, candidate["depth"] == 0', "y * y"): "two choices make up for it: without it, both values are tried",
     (
-        'words = [candidate["innermost"] == word for word in ("columns", "rows")]',
-        'words = [candidate["innermost"] != word for word in ("columns", "rows")]',
-    ): _SPAN,
+        'candidate["depth"] == 0',
+        'candidate["depth"] == 1',
+    ): "two choices make up for it: without it, both values are tried",
+    ('candidate["local"], *words', "*words"): "two choices make up for it: without it, both values are tried",
+    ('candidate["depth"] == 0', 'candidate["depth"] != 0'): "another basis of the same features",
+    ("1, x, y, x * x", "2, x, y, x * x"): "another basis of the same features",
+    ("... == word", "... != word"): "another basis of the same features",
 }
 
 
@@ -149,10 +149,10 @@ raw_numbers = edited(
     "did",
     "sizes as they are, times as they are: 128 columns weigh as much as all else",
     (
-        '[1, x, y, x * x, y * y, candidate["depth"] == 0,',
-        '[1, candidate["rows"], candidate["columns"], candidate["depth"],',
+        "[1, x, y, x * x, y * y, ... == 0, ..., *words]",
+        '[1, candidate["rows"], candidate["columns"], ..., ..., *words]',
     ),
-    (", *words]", "]"),
+    ("..., *words", "..."),
     ("np.log([seconds for _, seconds in history])", "np.array([seconds for _, seconds in history])"),
 )
 
@@ -163,6 +163,8 @@ def again(candidates, history, k):
 
 
 candidates_themselves = edited(
-    "valid", "returns the candidates themselves", ("return [index for", "return [candidates[index] for")
+    "valid",
+    "returns the candidates themselves",
+    ("[index for index in order if ...]", "[candidates[index] for index in order if ...]"),
 )
-one_less = edited("valid", "one too few: the last measurement is kept for later", ("[:k]", "[: k - 1]"))
+one_less = edited("valid", "one too few: the last measurement is kept for later", ("k", "k - 1"))

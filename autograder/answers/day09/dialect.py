@@ -138,16 +138,15 @@ _RANKS = 'for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 
 _SIDES = "for one, other in zip(left, shape(self, self.result)%s):"
 _DIMS = "list(range(len(op.x.type.get_shape())))"
 EQUIVALENT = {
-    **{(_RANKS % _STRICT, _RANKS % how): "there are four of each" for how in _LOOSE},
-    **{(_SIDES % _STRICT, _SIDES % how): "their numbers were compared in the line before" for how in _LOOSE},
-    **{(line + _DIMS, line + _DIMS.removeprefix("list")): "a range can be walked through more than once"
-       for line in ("dims = ", "axis, dims = op.axis.value.data, ")},
-    ("op.erase()", "pass"): "what is detached is not in the module any more",
-    (
-        'kinds = ["reduction" if dim == axis else "parallel" for dim in dims]',
-        'kinds = ["reduction" if True else "parallel" for dim in dims]',
-    ): "turns in order compute the same, and no law says which dimensions must be parallel",
-}  # fmt: skip
+    ("zip(..., sides, ..., strict=True)", "zip(..., sides, ...)"): "there are four of each",
+    ("zip(..., sides, ..., strict=True)", "zip(..., sides, ..., strict=False)"): "there are four of each",
+    ("zip(left, ..., strict=True)", "zip(left, ...)"): "their numbers were compared in the line before",
+    ("zip(left, ..., strict=True)", "zip(left, ..., strict=False)"): "their numbers were compared in the line before",
+    ("dims = list(...)", "dims = (...)"): "a range can be walked through more than once",
+    ("....data, ...", "....data, (range(len(op.x.type.get_shape())))"): "a range can be walked through more than once",
+    ("op.detach()\nop.erase()", "op.detach()\npass"): "what is detached is not in the module any more",
+    ("dim == axis", "True"): "turns in order compute the same, and no law says which dimensions must be parallel",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -341,7 +340,7 @@ no_ends = edited(
 )
 from_the_end = edited(
     "did", "takes a negative axis, as Python does", 
-    ("if not 0 <= axis < len(sides):", "if not -len(sides) <= axis < len(sides):")
+    ("0 <= axis < len(sides)", "-len(sides) <= axis < len(sides)")
 )  # fmt: skip
 only_columns = edited(
     "did", "checks that x and w fit, and not the bias",
@@ -351,8 +350,15 @@ any_result = edited(
     "did", "believes what the text says of the result",
     ('        agree(self, "the rows of x and of the result", rows, up)\n', ""),
 )  # fmt: skip
-any_elements = edited("did", "takes f64 as well", ("if value.type.element_type != f32:", "if False:"))
-unnamed = edited("did", "gives the numbers, and not the operation", ('f"{op.name}: {what} should', 'f"{what} should'))
+any_elements = edited("did", "takes f64 as well", ("value.type.element_type != f32", "False"))
+unnamed = edited(
+    "did",
+    "gives the numbers, and not the operation",
+    (
+        'f"{op.name}: {what} should be equal; they are {one} and {other}"',
+        'f"{what} should be equal; they are {one} and {other}"',
+    ),
+)
 as_relu = edited(
     "same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0",
     (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result"),
@@ -370,7 +376,7 @@ nan_slope = edited(
 axis_to_dims = edited(
     "did",
     "allows an axis as large as the number of dimensions",
-    ("if not 0 <= axis < len(", "if not 0 <= axis <= len("),
+    ("0 <= axis < len(sides)", "0 <= axis <= len(sides)"),
 )
 b_for_all = edited(
     "did",
@@ -383,13 +389,10 @@ b_for_all = edited(
 x_of_any_kind = edited(
     "did",
     "does not ask what the elements of the x of nn.dense are",
-    (
-        "shape(self, value) for value in (self.x, self.w, self.b, self.result)]",
-        "self.x.type.get_shape(), *(shape(self, value) for value in (self.w, self.b, self.result))]",
-    ),
+    ("[... for value in ...]", "[self.x.type.get_shape(), *(... for value in (self.w, self.b, self.result))]"),
 )
 last_axis = edited(
     "same",
     "sums along the last dimension",
-    ('"reduction" if dim == axis else', '"reduction" if dim == len(dims) - 1 else'),
+    ("dim == axis", "dim == len(dims) - 1"),
 )

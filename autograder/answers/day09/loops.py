@@ -127,11 +127,21 @@ _YIELDED = "for value, output, map in zip(inner.operands, op.outputs, maps[len(o
 _OPERANDS = "for operand, map in zip(op.operands, maps%s):"
 _STRICT = ", strict=True"
 EQUIVALENT = {
-    **{(text % _STRICT, text % how): "linalg's verifier counts them" for text in (_ARGUMENTS, _YIELDED, _OPERANDS)
-       for how in ("", ", strict=False")},
-    ("if isinstance(result, AffineDimExpr):", "if False:"): "affine.apply of one dimension is that dimension",
-    ("op.erase()", "pass"): "what is detached is not in the module any more",
-}  # fmt: skip
+    ("zip(..., op.operands, maps, strict=True)", "zip(..., op.operands, maps)"): "linalg's verifier counts them",
+    (
+        "zip(..., op.operands, maps, strict=True)",
+        "zip(..., op.operands, maps, strict=False)",
+    ): "linalg's verifier counts them",
+    ("zip(..., op.outputs, ..., strict=True)", "zip(..., op.outputs, ...)"): "linalg's verifier counts them",
+    (
+        "zip(..., op.outputs, ..., strict=True)",
+        "zip(..., op.outputs, ..., strict=False)",
+    ): "linalg's verifier counts them",
+    ("zip(op.operands, maps, strict=True)", "zip(op.operands, maps)"): "linalg's verifier counts them",
+    ("zip(op.operands, maps, strict=True)", "zip(op.operands, maps, strict=False)"): "linalg's verifier counts them",
+    ("isinstance(result, AffineDimExpr)", "False"): "affine.apply of one dimension is that dimension",
+    ("op.detach()\nop.erase()", "op.detach()\npass"): "what is detached is not in the module any more",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -298,7 +308,7 @@ top_level = edited(
 )  # fmt: skip
 from_first = edited(
     "same", "takes the sizes of the operands in their order for the sizes of the dimensions",
-    ("            if result == AffineDimExpr(dim):\n", "            if place == dim:\n"),
+    ("result == AffineDimExpr(dim)", "place == dim"),
 )  # fmt: skip
 at_the_turn = edited(
     "same", "loads at the first dimensions, whatever the map says",
@@ -306,7 +316,7 @@ at_the_turn = edited(
 )  # fmt: skip
 stored_at_turn = edited(
     "same", "stores at the first dimensions, whatever the output's map says",
-    ("output, at(build, map, turn))", "output, turn[: len(map.results)])"),
+    ("output, at(build, map, turn)", "output, turn[: len(map.results)]"),
 )  # fmt: skip
 from_zero = edited(
     "same", "starts every sum at zero: what the output held is lost",
@@ -329,7 +339,7 @@ other_index = edited(
 )  # fmt: skip
 inside_first = edited(
     "same", "makes the last dimension the outermost loop",
-    ("for end in ends:", "for end in reversed(ends):"),
+    ("ends", "reversed(ends)"),
     ("turn.append(body.args[0])", "turn.insert(0, body.args[0])"),
 )  # fmt: skip
 at_least_once = edited(
@@ -340,7 +350,7 @@ known_sizes = edited(
     "same", "does not ask for the size where it is unknown",
     ("return number if known >= 0 else build.insert(memref.DimOp(operand, number))", "return number"),
 )  # fmt: skip
-always_loads = edited("cost", "loads outputs that no turn reads", ("if argument.uses:", "if True:"))
+always_loads = edited("cost", "loads outputs that no turn reads", ("argument.uses", "True"))
 left_behind = edited(
     "did", "writes the loops, and keeps the operation", ("        op.detach()\n        op.erase()\n", "")
 )

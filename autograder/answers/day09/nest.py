@@ -202,18 +202,20 @@ always_identity = edited(
     ),
 )
 words_of_mlir = edited(
-    "valid", "leaves floordiv and mod as MLIR prints them", ('.replace("floordiv", "//").replace("mod", "%")', "")
+    "valid",
+    "leaves floordiv and mod as MLIR prints them",
+    ('...("mod", "%")', '", ".join(str(expr) for expr in attr.data.results)'),
 )
 shape_of_first = edited(
     "did",
     "takes the sizes from the first operand's shape",
-    ("if isinstance(expr, AffineDimExpr):", "if operand is op.operands[0] and isinstance(expr, AffineDimExpr):"),
-    ("{loop}({sizes[d]})", "{loop}({sizes.get(d, 1)})"),
+    ("isinstance(expr, ...)", "operand is op.operands[0] and isinstance(expr, ...)"),
+    ("sizes[d]", "sizes.get(d, 1)"),
 )
 no_parentheses = edited(
     "same",
     "loses parentheses: (d0 + d1) mod 3 is read as d0 + (d1 mod 3)",
-    ('.replace("mod", "%")', '.replace("mod", "%").translate({40: "", 41: ""})'),
+    ('...("mod", "%")', '...("mod", "%").translate({40: "", 41: ""})'),
 )
 first_out = edited(
     "same",
@@ -227,17 +229,17 @@ any_expression = edited(
     "did",
     "takes the size of a side as the number of iterations, whatever indexes it",
     (
-        "if isinstance(expr, AffineDimExpr):\n                sizes[expr.position] =",
-        "for used in expr.used_dims():\n                sizes[used] =",
+        "if isinstance(expr, AffineDimExpr):\n    sizes[expr.position] = ...",
+        "for used in expr.used_dims():\n    sizes[used] = ...",
     ),
 )
 only_inputs = edited(
     "did",
     "looks for sizes at the ins only",
-    ("if isinstance(expr, AffineDimExpr):", "if operand in op.inputs and isinstance(expr, AffineDimExpr):"),
-    ("{loop}({sizes[d]})", "{loop}({sizes.get(d, 1)})"),
+    ("isinstance(expr, ...)", "operand in op.inputs and isinstance(expr, ...)"),
+    ("sizes[d]", "sizes.get(d, 1)"),
 )
-reads_all = edited("spared", "reads the outs whether the body uses them or not", ("if argument.uses:", "if True:"))
+reads_all = edited("spared", "reads the outs whether the body uses them or not", ("argument.uses", "True"))
 all_parallel = edited(
     "spared", "declares every loop parallel", ('"prange" if kind.data.value == "parallel" else "range"', '"prange"')
 )
@@ -257,10 +259,7 @@ not_read_first = edited(
 one_result = edited(
     "same",
     "writes the first of the results only",
-    (
-        "in zip(places[len(op.inputs) :], result.operands, strict=True)",
-        "in zip(places[len(op.inputs) :][:1], result.operands)",
-    ),
+    ("zip(..., result.operands, strict=True)", "zip(...[:1], result.operands)"),
 )
 overwrites = edited(
     "same",
@@ -270,13 +269,13 @@ overwrites = edited(
         "lines.append(f\"{inside}{values[argument]} = {place if place[0] == 'i' else 0}\")",
     ),
 )
-no_brackets = edited("valid", "writes out0[] for an array without dimensions", ("{index or '()'}", "{index}"))
+no_brackets = edited("valid", "writes out0[] for an array without dimensions", ("index or '()'", "index"))
 loops_reversed = edited(
     "did",
     "writes the last dimension as the outermost loop",
     (
-        "    inside, values =",
-        "    lines = ['    ' * d + line.strip() for d, line in enumerate(reversed(lines))]\n    inside, values =",
+        "inside, values = ...",
+        "lines = ['    ' * d + line.strip() for d, line in enumerate(reversed(lines))]\ninside, values = ...",
     ),
 )
 
@@ -314,11 +313,7 @@ def a_list(module):
 
 _SAME_LENGTH = "the lists are equally long, as long as the operation is well-formed"
 EQUIVALENT = {
-    (line.format(", strict=True"), line.format(changed)): _SAME_LENGTH
-    for line in (
-        "for name, operand, attr in zip(names, op.operands, op.indexing_maps.data{}):",
-        "for place, argument in zip(places, op.body.block.args{}):",
-        "for place, value in zip(places[len(op.inputs) :], result.operands{}):",
-    )
+    (f"zip({lists}, strict=True)", f"zip({lists}{changed})"): _SAME_LENGTH
+    for lists in ("names, op.operands, ...", "places, ...", "..., result.operands")
     for changed in ("", ", strict=False")
 }

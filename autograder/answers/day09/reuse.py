@@ -182,11 +182,25 @@ def hidden(seed: int) -> list[Case]:
 _STRICT = ", strict=True"
 _ZIPS = "pairs += [*zip(value, op.iter_args%s), *zip(value, after%s)]"
 EQUIVALENT = {
-    **{(_ZIPS % (_STRICT, _STRICT), _ZIPS % how): "a loop has as many arguments and results as it is given values"
-       for other in ("", ", strict=False") for how in ((other, _STRICT), (_STRICT, other))},
+    (
+        "zip(value, op.iter_args, strict=True)",
+        "zip(value, op.iter_args)",
+    ): "a loop has as many arguments and results as it is given values",
+    (
+        "zip(value, after, strict=True)",
+        "zip(value, after)",
+    ): "a loop has as many arguments and results as it is given values",
+    (
+        "zip(value, op.iter_args, strict=True)",
+        "zip(value, op.iter_args, strict=False)",
+    ): "a loop has as many arguments and results as it is given values",
+    (
+        "zip(value, after, strict=True)",
+        "zip(value, after, strict=False)",
+    ): "a loop has as many arguments and results as it is given values",
     ("width.append(0)", "width.append(1)"): "it becomes the size of the buffer, which is no less",
     ("busy_until.append(0)", "busy_until.append(1)"): "it is set to the end of the buffer",
-}  # fmt: skip
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -306,15 +320,18 @@ def with_percent(module):
     return {f"%{name}": slot for name, slot in pools(module).items()}
 
 
-_VIEWS = 'elif op.name in ("memref.subview", "memref.cast", "arith.select"):'
 _CHOICE = "(width[n] < size, abs(width[n] - size))"
-no_views = edited("spared", "takes a view for memory of its own", (_VIEWS, "elif False:"))
-no_casts = edited("spared", "knows subview, but not cast", (_VIEWS, _VIEWS.replace('"memref.cast", ', "")))
-no_choices = edited("spared", "knows views, but not select", (_VIEWS, _VIEWS.replace(', "arith.select"', "")))
+no_views = edited(
+    "spared",
+    "takes a view for memory of its own",
+    ('op.name in ("memref.subview", "memref.cast", "arith.select")', "False"),
+)
+no_casts = edited("spared", "knows subview, but not cast", ('(..., "memref.cast", ...)', "(..., ...)"))
+no_choices = edited("spared", "knows views, but not select", ('(..., ..., "arith.select")', "(..., ...)"))
 no_loop_names = edited("spared", "does not see that a loop renames buffers", ("isinstance(op, scf.ForOp)", "False"))
 first_turn = edited(
     "spared", "thinks only of the first turn of a loop: what is passed on is forgotten",
-    (", *zip(value, after, strict=True)]", "]"),
+    ("*..., *zip(value, after, strict=True)", "*..."),
 )  # fmt: skip
 only_passed_on = edited(
     "spared", "takes what is passed on for the result of a loop, which may have no turn",
@@ -322,7 +339,7 @@ only_passed_on = edited(
 )  # fmt: skip
 one_round = edited(
     "spared", "joins the names once, and not until nothing changes",
-    ("while before != (before := sum(map(len, found.values()))):", "if True:"),
+    ("while before != (before := sum(map(len, found.values()))): ...", "if True: ..."),
 )  # fmt: skip
 no_turns = edited(
     "spared", "takes a loop for straight code: what the next turn reads is overwritten",
@@ -331,11 +348,11 @@ no_turns = edited(
 )  # fmt: skip
 outermost = edited(
     "did", "lets every use in a loop count for the whole outermost loop, also of what is new in each turn",
-    ("while at.parent_block() is not buffer.parent_block():",
-     "while at.parent_op() is not None and at.parent_op().name != 'func.func':"),
+    ("at.parent_block() is not buffer.parent_block()",
+     "at.parent_op() is not None and at.parent_op().name != 'func.func'"),
 )  # fmt: skip
 returned_ends = edited(
-    "spared", "does not count a return as a use", ('"scf.for", "scf.yield")', '"scf.for", "scf.yield", "func.return")')
+    "spared", "does not count a return as a use", ('"scf.for", "scf.yield"', '"scf.for", "scf.yield", "func.return"')
 )  # fmt: skip
 from_allocation = edited(
     "did", "lets a life begin at memref.alloc",
@@ -343,13 +360,13 @@ from_allocation = edited(
 )  # fmt: skip
 names_touch = edited(
     "did", "counts making a view as a use of the memory",
-    ('if op.name in ("memref.subview", "memref.cast", "arith.select", ', "if op.name in ("),
+    ('"memref.subview", "memref.cast", "arith.select", "scf.for"', '"scf.for"'),
 )  # fmt: skip
 handed_over = edited(
     "same",
     "lets an operation write over what it reads",
-    ("if until < start]", "if until <= max(number[inner] for inner in [*number][start].walk())]"),
+    ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())"),
 )
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "n"))
 widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[n]"))
-elements = edited("cost", "counts elements, and not bytes", (" * buffer.memref.type.element_type.size", ""))
+elements = edited("cost", "counts elements, and not bytes", ("... * buffer.memref.type.element_type.size", "..."))

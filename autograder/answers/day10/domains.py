@@ -124,10 +124,10 @@ def _drawn(rng: random.Random) -> Nest:
 
 EQUIVALENT = {
     (
-        'inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"',
-        'inside = f"{start} <= {i} < {stop}" if step >= 0 else f"{start} >= {i} > {stop}"',
+        '... if step > 0 else f"{start} >= {i} > {stop}"',
+        '... if step >= 0 else f"{start} >= {i} > {stop}"',
     ): "a step is not 0",
-    ('turn = i if step > 0 else f"-{i}"', 'turn = i if step >= 0 else f"-{i}"'): "a step is not 0",
+    ('i if step > 0 else f"-{i}"', 'i if step >= 0 else f"-{i}"'): "a step is not 0",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -214,16 +214,22 @@ def inclusive(nest):
 
 
 no_steps = edited(
-    "spared", "a step is for speed: every iteration between start and stop runs", ("% {abs(step)} = 0", "% 1 = 0")
+    "spared",
+    "a step is for speed: every iteration between start and stop runs",
+    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"({i} - ({start})) % 1 = 0"'),
 )
-strides_from_zero = edited("did", "strides from 0 instead of from the loop's start", ("({i} - ({start})) %", "{i} %"))
+strides_from_zero = edited(
+    "did",
+    "strides from 0 instead of from the loop's start",
+    ('f"({i} - ({start})) % {abs(step)} = 0"', 'f"{i} % {abs(step)} = 0"'),
+)
 no_guards = edited(
     "spared",
     "a guard decides at run time: no part of the domain",
     ("[*conditions, condition], here", "conditions, here"),
 )
 only_upwards = edited(
-    "did", "a loop whose start is above its stop never runs", (' if step > 0 else f"{start} >= {i} > {stop}"', "")
+    "did", "a loop whose start is above its stop never runs", ('... if step > 0 else f"{start} >= {i} > {stop}"', "...")
 )
 no_negatives = edited(
     "did",
@@ -233,17 +239,17 @@ no_negatives = edited(
 one_size = edited(
     "did",
     "N is 10, as in the test at hand",
-    ("join(conditions)", 'join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
+    ("...(conditions)", '...([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
 )
 reads_without_updates = edited(
     "did",
     "a cell that is written needs no read, although the statement adds to it",
-    ('for cell in item["reads"]', 'for cell in item["reads"] if cell not in item["writes"]'),
+    ('[... for cell in item["reads"]]', '[... for cell in item["reads"] if cell not in item["writes"]]'),
 )
 every_write_reads = edited(
     "spared",
     "what is written is read first, as if every statement were +=",
-    ('for cell in item["reads"]', 'for cell in item["reads"] + item["writes"]'),
+    ('item["reads"]', 'item["reads"] + item["writes"]'),
 )
 iterators_alone = edited(
     "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
@@ -252,7 +258,7 @@ upwards_in_time = edited(
     "same", "a loop that counts down is given the iterator itself as its time", ('i if step > 0 else f"-{i}"', "i")
 )
 ragged = edited(
-    "same", "times have as many numbers as their statement is deep", (' + ["0"] * (length - len(time))', "")
+    "same", "times have as many numbers as their statement is deep", ('time + ["0"] * (length - len(time))', "time")
 )
 zeros_in_front = edited(
     "same",

@@ -62,9 +62,15 @@ def hidden(seed: int) -> list[Case]:
 
 _COMPARED = "**{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT},"
 EQUIVALENT = {
-    ("if node.for_is_degenerate():", "if False:"): "a loop of one turn does no harm",
-    (_COMPARED, _COMPARED.replace(" op.lt: tirx.LT,", "")): "isl writes <= for whole numbers",
-    (_COMPARED, _COMPARED.replace(", op.gt: tirx.GT", "")): "isl writes >= for whole numbers",
+    ("node.for_is_degenerate()", "False"): "a loop of one turn does no harm",
+    (
+        "{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT}",
+        "{op.eq: tirx.EQ, op.le: tirx.LE, op.ge: tirx.GE, op.gt: tirx.GT}",
+    ): "isl writes <= for whole numbers",
+    (
+        "{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT}",
+        "{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE}",
+    ): "isl writes >= for whole numbers",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -274,9 +280,7 @@ drops_else = edited(
 or_as_and = edited(
     "did", "the parts of a condition have to hold together, joined by or as well as by and", ("tirx.any", "tirx.all")
 )
-swapped_arms = edited(
-    "did", "a choice has what is taken otherwise first", ("Select(first, *rest)", "Select(first, *rest[::-1])")
-)
+swapped_arms = edited("did", "a choice has what is taken otherwise first", ("*rest", "*rest[::-1]"))
 first_of_block = edited("did", "of a block only the first part is walked", ("tirx.SeqStmt(parts)", "parts[0]"))
 remainder_as_quotient = edited(
     "did", "a remainder that is compared with 0 is a quotient like the others", ("a % b", "a // b")
@@ -285,15 +289,15 @@ as_in_c = edited(
     "did", "division rounds towards zero, as in C, also for negative numbers", ("lambda a, b: a // b", "tirx.truncdiv")
 )
 new_variables = edited(
-    "valid", "makes a new variable of the same name at each use", ("step * turn}", 'step * tirx.Var(name, "int32")}')
+    "valid", "makes a new variable of the same name at each use", ("step * turn", 'step * tirx.Var(name, "int32")')
 )
 with_a_step = edited(
     "valid",
     "loops begin where isl's do, and have its step: TVM shifts them, and not what is inside",
     ("first + step * turn", "turn"),
     (
-        "turn, 0, (last - first) // step + 1, tirx.ForKind.SERIAL, body",
-        'turn, first, last + 1 - first, tirx.ForKind.SERIAL, body, step=tirx.const(step, "int32")',
+        "tirx.For(turn, 0, (last - first) // step + 1, ..., body)",
+        'tirx.For(turn, first, last + 1 - first, ..., body, step=tirx.const(step, "int32"))',
     ),
 )
 

@@ -170,7 +170,7 @@ def always_legal(dependences, schedule):
 any_change = edited(
     "spared",
     "a schedule that changes the order of the iterators is illegal",
-    ("return None", "return dependences.sample()"),
+    ("None if ... else violated.sample()", "dependences.sample() if ... else violated.sample()"),
 )
 
 

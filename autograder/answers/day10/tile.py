@@ -76,14 +76,18 @@ def of_the_lesson(program, sizes):
 
 
 same_for_both = edited(
-    "cost", "one order is best for every product", ('("j", "i") if program.name == "gram" else ', "")
+    "cost",
+    "one order is best for every product",
+    ('("j", "i") if program.name == "gram" else ("i", "j")', '("i", "j")'),
 )
-on_one_core = edited("cost", "one core is fast enough", ('"parallel": [0], ', ""))
-no_vector = edited("cost", "LLVM makes its own vectors", (', "vectorize": [5]', ""))
-inner_parallel = edited(
-    "cost", "each tile starts its own threads for its rows", ('"parallel": [0], "v', '"parallel": [4], "v')
+on_one_core = edited("cost", "one core is fast enough", ('{"parallel": [0], "vectorize": [5]}', '{"vectorize": [5]}'))
+no_vector = edited("cost", "LLVM makes its own vectors", ('{"parallel": [0], "vectorize": [5]}', '{"parallel": [0]}'))
+inner_parallel = edited("cost", "each tile starts its own threads for its rows", ("0", "4"))
+long_vector = edited(
+    "cost",
+    "the longer a vector, the better",
+    ('f"floor({rows}/8), floor({columns}/32)"', 'f"floor({rows}/8), floor({columns}/128)"'),
 )
-long_vector = edited("cost", "the longer a vector, the better", ("/32", "/128"))
 
 
 @wrong("same", "the innermost loop is the one to vectorize, whatever it does")

@@ -50,8 +50,8 @@ def hidden(seed: int) -> list[Case]:
 
 _LOOPS = 'for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):'
 EQUIVALENT = {
-    (_LOOPS, _LOOPS.replace(", strict=True", "")): "there is one loop for each variable",
-    (_LOOPS, _LOOPS.replace("True", "False")): "there is one loop for each variable",
+    ("zip(..., grains, strict=True)", "zip(..., grains)"): "there is one loop for each variable",
+    ("zip(..., grains, strict=True)", "zip(..., grains, strict=False)"): "there is one loop for each variable",
     ("return None, 0", "return None, 1"): "without a variable the number is not read",
 }
 
@@ -157,23 +157,18 @@ no_reorder = edited(
     "splits, but leaves the order alone",
     ("result.reorder(*(parts[variable][part] for variable, part in order))", ""),
 )
-absolute_sizes = edited(
-    "did", "splits by the sizes of the tiles, not by their ratios", ("large // small for", "large for")
-)
+absolute_sizes = edited("did", "splits by the sizes of the tiles, not by their ratios", ("large // small", "large"))
 only_whole_tiles = edited(
     "did",
     "tiles have to divide: otherwise there is no split",
-    (
-        "turns = [",
-        "if any(int(result.get(loop).extent) % n for n in sizes):\n            return None\n        turns = [",
-    ),
+    ("turns = ...", "if any(int(result.get(loop).extent) % n for n in sizes):\n    return None\nturns = ..."),
 )
 known_again = edited(
     "did",
     "a dimension that is known already is a split of its own",
-    ("if finest and n % finest == 0:", "if n in grains[variable]:"),
-    ("finest % n:", "finest % n and n % finest:"),
-    ("large // small for", "max(large // small, 2) for"),
+    ("finest and n % finest == 0", "n in grains[variable]"),
+    ("finest % n", "finest % n and n % finest"),
+    ("large // small", "max(large // small, 2)"),
 )
 without_signs = edited(
     "spared",

@@ -123,14 +123,14 @@ sends_only = edited("did", "counts only what cores send", ('words["in", core] +=
 together = edited(
     "did",
     "adds what a core sends to what it receives",
-    ('words["out", message.source]', "words[message.source]"),
-    ('words["in", core]', "words[core]"),
+    ('"out", ...', "..."),
+    ('"in", core', "core"),
 )
 last_only = edited("did", "a multicast arrives at the end of its route only", ("message.targets", "message.route[-1:]"))
 copies = edited(
     "did",
     "a multicast's words cross each link once for each target",
-    ("* len(hops)", "* len(hops) * len(message.targets)"),
+    ("... * len(hops)", "... * len(hops) * len(message.targets)"),
 )
 both_ways = edited(
     "did", "takes both directions of a link for one", ("used.update(hops)", "used.update(map(frozenset, hops))")
@@ -147,14 +147,12 @@ messages_words = edited(
 to_the_end = edited(
     "same",
     "a way goes on from the end of the parent's route, not from the core where the message starts",
-    ("messages[parent].route.index(message.source)", "len(messages[parent].route) - 1"),
+    ("so_far + ...", "so_far + len(messages[parent].route) - 1"),
 )
 streams_only = edited("same", "forgets what is waited for", ("(*message.waits, *message.streams)", "message.streams"))
 waits_only = edited("same", "forgets what is streamed", ("(*message.waits, *message.streams)", "message.waits"))
-latest = edited(
-    "same", "takes the last parent's way, not the longest", ("way = max(way, so_far", "way = max(0, so_far")
-)
-own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + len", "len"))
+latest = edited("same", "takes the last parent's way, not the longest", ("way, so_far + ...", "0, so_far + ..."))
+own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + ...", "..."))
 sums_up = edited(
     "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")
 )

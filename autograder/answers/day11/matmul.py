@@ -173,7 +173,7 @@ def never_room(n, room):
     return followed(n, False)
 
 
-half_skewed = edited("did", "brings A into place, but not B", ("if up != i:", "if False:"))
+half_skewed = edited("did", "brings A into place, but not B", ("up != i", "False"))
 wrong_row = edited(
     "did", "skews B by its row, as A", ("ring[(place[i] - place[j]) % n]", "ring[(place[j] - place[i]) % n]")
 )

@@ -38,9 +38,9 @@ _COUNTED, _OTHER = "talks[a][b] = talks[a].get(b, 0) + number", "talks[b][a] = t
 _PULL = "pull = dict.fromkeys(range(count), 0)  # words to the tasks that are placed"
 _ONE_MORE = "one word more between two tasks that talk moves nothing that counts"
 EQUIVALENT = {
-    (_COUNTED, _COUNTED.replace("0", "1")): _ONE_MORE,
-    (_OTHER, _OTHER.replace("0", "1")): _ONE_MORE,
-    (_PULL, _PULL.replace("0", "1")): "all begin with the same",
+    ("talks[a].get(b, 0)", "talks[a].get(b, 1)"): "one word more between two tasks that talk moves nothing that counts",
+    ("talks[b].get(a, 0)", "talks[b].get(a, 1)"): "one word more between two tasks that talk moves nothing that counts",
+    ("range(count), 0", "range(count), 1"): "all begin with the same",
 }
 
 

@@ -48,11 +48,8 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    (
-        "if cores & (cores - 1) == 0:  # the formula is for powers of 2",
-        "if cores & (cores - 2) == 0:  # the formula is for powers of 2",
-    ): "true of the same numbers",
-    ("return list(min(trees, key=trees.get))", "return (min(trees, key=trees.get))"): "a tuple will do",
+    ("cores & (cores - 1)", "cores & (cores - 2)"): "true of the same numbers",
+    ("list(min(trees, key=trees.get))", "min(trees, key=trees.get)"): "a tuple will do",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -148,9 +145,13 @@ def pairs(cores, words):
 no_star = edited(
     "did", "forgets the star", ('trees[tuple([-1] + [0] * (cores - 1))] = FORMULAS["star"](cores, words)', "pass")
 )
-no_tree = edited("did", "forgets the binary tree", ("if cores & (cores - 1) == 0:", "if cores == 1:"))
-root_only = edited("cost", "tries groups of the root of P only", ("in range(1, cores):", "in [round(cores**0.5)]:"))
+no_tree = edited("did", "forgets the binary tree", ("cores & (cores - 1) == 0", "cores == 1"))
+root_only = edited(
+    "cost",
+    "tries groups of the root of P only",
+    ("for size in range(1, cores): ...", "for size in [round(cores**0.5)]: ..."),
+)
 worst = edited("cost", "takes the tree that costs most", ("min(trees, key=trees.get)", "max(trees, key=trees.get)"))
 one_word = edited(
-    "cost", "chooses as if each core had one word", ("(cores, words, group=size)", "(cores, 1, group=size)")
+    "cost", "chooses as if each core had one word", ("...(cores, words, group=size)", "...(cores, 1, group=size)")
 )

@@ -88,11 +88,15 @@ def as_floats(stencil, columns, block, sides, ramp):
 whole = edited(
     "same", "divides the columns among p cores, not p × p", ("parts(columns // p, p)", "parts(columns // p**0.5, p)")
 )
-lone_halo = edited("same", "one core sends halos, too", ("if p == 1:", "if p == 0:"))
+lone_halo = edited("same", "one core sends halos, too", ("p == 1", "p == 0"))
 one_side = edited("same", "sends one side", ("4 * b * stencil.depth", "b * stencil.depth"))
 areas = edited("same", "sends the whole block as halo", ("4 * b * stencil.depth", "4 * b * b * stencil.depth"))
-no_way_back = edited("same", "sums, but does not send the sum back", (" + (1 + half + 2 * ramp))", ")"))
-one_line = edited("same", "sums along the rows, but not along the column", ("once = 2 *", "once = 1 *"))
+no_way_back = edited("same", "sums, but does not send the sum back", ("... + (1 + half + 2 * ramp)", "..."))
+one_line = edited(
+    "same",
+    "sums along the rows, but not along the column",
+    ("2 * (... + (1 + half + 2 * ramp))", "1 * (... + (1 + half + 2 * ramp))"),
+)
 to_the_corner = edited("same", "sums to the corner, not to the middle", ("half = p // 2 + 1", "half = p"))
 one_sum = edited("same", "does one sum", ("stencil.sums * once", "once"))
 weak_as_strong = edited(

@@ -24,27 +24,29 @@ _REACH = "reach = max(1, round(share * longest))"
 _TAKEN = "if rng.random() < math.exp(min(0, -change / heat)):"
 _HEAT, _NEAR = "about as hot: the bar decides", "about as far: the bar decides"
 EQUIVALENT = {
-    **{
-        (line, line.replace(old, new)): _EDGE
-        for line in (_ROW, _COLUMN)
-        for old, new in ((" 0)", " 1)"), ("- 1)", "- 2)"))
-    },
     (
-        _USUAL,
-        _USUAL.replace("abs(board.change(*rng.sample(cores, 2)))", "(board.change(*rng.sample(cores, 2)))"),
-    ): _HEAT,
-    (_USUAL, _USUAL.replace("/ 100", "/ 101")): _HEAT,
-    (_SIZES, _SIZES.replace("max", "min")): _NEAR,
-    (_REACH, _REACH.replace("max(1", "max(2")): _NEAR,
-    (_REACH, _REACH.replace("max", "min")): _NEAR,
-    (_COLUMN, _COLUMN.replace("c + rng", "c - rng")): "a drawn step and its opposite are as likely",
-    (_ROW, _ROW.replace("r + rng", "r - rng")): "a drawn step and its opposite are as likely",
-    (_TAKEN, _TAKEN.replace("min(0", "min(1")): "what is certain is certain anyway",
-    (_TAKEN, _TAKEN.replace("<", "<=")): "a drawn number is never exactly that one",
+        "r + rng.randint(-reach, reach), 0",
+        "r + rng.randint(-reach, reach), 1",
+    ): "cores at the edge still come first in a pair",
+    ("board.rows - 1", "board.rows - 2"): "cores at the edge still come first in a pair",
+    (
+        "c + rng.randint(-reach, reach), 0",
+        "c + rng.randint(-reach, reach), 1",
+    ): "cores at the edge still come first in a pair",
+    ("board.columns - 1", "board.columns - 2"): "cores at the edge still come first in a pair",
+    ("abs(...(*...))", "...(*...)"): "about as hot: the bar decides",
+    ("sum(... for _ in range(100)) / 100", "sum(... for _ in range(100)) / 101"): "about as hot: the bar decides",
+    ("max(board.rows, ...)", "min(board.rows, ...)"): "about as far: the bar decides",
+    ("1, round(...)", "2, round(...)"): "about as far: the bar decides",
+    ("max(1, ...)", "min(1, ...)"): "about as far: the bar decides",
+    ("c + rng.randint(-reach, reach)", "c - rng.randint(-reach, reach)"): "a drawn step and its opposite are as likely",
+    ("r + rng.randint(-reach, reach)", "r - rng.randint(-reach, reach)"): "a drawn step and its opposite are as likely",
+    ("0, -change / heat", "1, -change / heat"): "what is certain is certain anyway",
+    ("rng.random() < ...", "rng.random() <= ..."): "a drawn number is never exactly that one",
     ("now = lowest = 0", "now = lowest = 1"): "the first placement is left at once",
     ("best = board.cores()", "pass"): "the search finds a better one",
-    ("if now < lowest:", "if True:"): "the last placement is nearly the best, for the heat falls",
-    ("if now < lowest:", "if now <= lowest:"): "of two placements with the same traffic either will do",
+    ("now < lowest", "True"): "the last placement is nearly the best, for the heat falls",
+    ("now < lowest", "now <= lowest"): "of two placements with the same traffic either will do",
 }
 
 
@@ -165,5 +167,5 @@ always_taken = edited(
     "did",
     "takes every exchange with the wrong sign in the exponent",
     ("math.exp(min(0, -change / heat))", "1"),
-    ("if now < lowest:", "if True:"),
+    ("now < lowest", "True"),
 )

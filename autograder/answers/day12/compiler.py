@@ -155,40 +155,34 @@ def hidden(seed: int) -> list[Case]:
     return list(map(counted, tried))
 
 
-_WHERE = "for at in sorted({home[operand] for operand in node.all_input_nodes if operand in home}, reverse=True):"
-_CALLS = 'if not node.op.startswith("call_") or effects(node) or node in busy:'
-_OTHER = '(not node.op.startswith("call_"))'
-_KEPT = "return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])"
+_KEPT = "return Compiled(gm, ...)"
 _REFUSED, _WALK = "groupable refuses it anyway", "torch.fx allows to erase during a walk"
 _EITHER = "which of two groups a node joins saves about the same"
 #: Mutants of lines that both compilers of the day have.
 BOTH = {
     ("gm = rebuild(gm)", "pass"): "the grader has a graph of its own",
-    ("for bn in list(gm.graph.nodes):", "for bn in (gm.graph.nodes):"): _WALK,
-    (_WHERE, _WHERE.replace(", reverse=True", "")): _EITHER,
-    (_WHERE, _WHERE.replace("True", "False")): _EITHER,
-    ("break", "continue"): "a node that has joined a group is refused by every other one",
+    ("for bn in list(...): ...", "for bn in ...: ..."): _WALK,
+    ("sorted(..., reverse=True)", "sorted(...)"): _EITHER,
+    ("sorted(..., reverse=True)", "sorted(..., reverse=False)"): _EITHER,
+    (
+        "groups, home[node] = longer, at\nbreak",
+        "groups, home[node] = longer, at\ncontinue",
+    ): "a node that has joined a group is refused by every other one",
 }
 EQUIVALENT = BOTH | {
     ("gm.graph.erase_node(bn)", "pass"): "it is removed later, as whatever nothing uses",
-    ("for node in reversed(list(gm.graph.nodes)):", "for node in reversed((gm.graph.nodes)):"): _WALK,
-    (_CALLS, "if ((effects(node)) or (node in busy)):"): _REFUSED,
-    (_CALLS, f"if ({_OTHER} or (effects(node))):"): _REFUSED,
-    (_CALLS, f"if ({_OTHER} or (node in busy)):"): _REFUSED,
-    (_CALLS, f"if ({_OTHER} and (effects(node)) and (node in busy)):"): _REFUSED,
-    (_CALLS, "if False:"): _REFUSED,
-    (
-        "if why_not([*groups, [node.name]]) is None:",
-        "if why_not([[node.name]]) is None:",
-    ): "a group of one is legal beside any others",
-    (_KEPT, _KEPT.replace("> 1", ">= 1")): "a kernel of one operation is a launch, as the call is",
+    ("reversed(list(...))", "reversed(...)"): _WALK,
+    ('not node.op.startswith("call_") or ...', "..."): _REFUSED,
+    ("... or ... or node in busy", "... or ..."): _REFUSED,
+    ("... or effects(node)", "..."): _REFUSED,
+    ("... or ... or node in busy", "... and ... and node in busy"): _REFUSED,
+    ("... or ... or node in busy", "False"): _REFUSED,
+    ("*groups, [node.name]", "[node.name]"): "a group of one is legal beside any others",
+    ("len(...) > 1", "len(...) >= 1"): "a kernel of one operation is a launch, as the call is",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-_NORM = "if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:\n            continue"
-_ONCE = " or calls.count(conv.target) > 1"
-_ERASE = "if not node.users and not effects(node):"
 
 in_training = edited(
     "same",
@@ -204,35 +198,40 @@ other_readers = edited(
 shared_in_place = edited(
     "same",
     "folds into the convolution itself, which is called elsewhere, too",
-    (_ONCE, ""),
+    ("... or calls.count(conv.target) > 1", "..."),
     (
-        'gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), norm))',
-        'gm.add_submodule(f"folded_{conv.name}", module(conv))\n'
-        "        made = fuse_conv_bn_eval(module(conv).eval(), norm)\n"
-        "        module(conv).weight, module(conv).bias = made.weight, made.bias",
+        "gm.add_submodule(..., ...)",
+        (
+            "gm.add_submodule(..., module(conv))\nmade = ...\n"
+            "module(conv).weight, module(conv).bias = made.weight, made.bias"
+        ),
     ),
 )
-copied_for_each_call = edited("spared", "gives every call of a shared convolution weights of its own", (_ONCE, ""))
+copied_for_each_call = edited(
+    "spared",
+    "gives every call of a shared convolution weights of its own",
+    ("... or calls.count(conv.target) > 1", "..."),
+)
 merges_draws = edited(
     "same",
     "merges two draws of random numbers",
-    ("if effects(node) or node in busy or any(", 'if node.op in ("placeholder", "output") or node in busy or any('),
+    ("effects(node) or ... or ...", 'node.op in ("placeholder", "output") or ... or ...'),
 )
 across_writes = edited(
     "same",
     "merges reads before and after a write",
-    (" or any(operand in busy for operand in node.all_input_nodes):", ":"),
+    ("node in busy or ...", "node in busy"),
 )
 drops_draws = edited(
     "spared",
     "removes a draw that nothing uses: all later ones change",
-    (_ERASE, _ERASE.replace("not effects(node)", 'node.op not in ("placeholder", "output")')),
+    ("not effects(node)", 'node.op not in ("placeholder", "output")'),
 )
 no_groups = edited("did", "leaves every operation a launch of its own", (_KEPT, "return Compiled(gm)"))
 pairs = edited(
     "cost",
     "stops at two nodes: what a longer chain computes still goes through memory",
-    ("if why_not(longer) is None:", "if len(groups[at]) < 2 and why_not(longer) is None:"),
+    ("why_not(longer) is None", "len(groups[at]) < 2 and why_not(longer) is None"),
 )
 returns_graph = edited("valid", "returns the graph, which is a module: code", (_KEPT, "return gm"))
 built_already = edited("valid", "builds the program itself", (_KEPT, "return build(Compiled(gm, groups), inputs)"))
@@ -245,15 +244,17 @@ growing = edited(
     "spared",
     "computes every constant ahead of time, however large it gets",
     (
-        "busy, first = written(gm.graph), {}",
-        """for node in list(gm.graph.nodes):
-        made = node.op == "call_function" and bool(node.args) and not node.kwargs
-        if made and all(isinstance(a, fx.Node) and a.op == "get_attr" for a in node.args):
-            value = node.target(*[getattr(gm, a.target) for a in node.args])
-            gm.register_buffer(f"const_{node.name}", value.clone())
-            with gm.graph.inserting_before(node):
-                node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
-    busy, first = written(gm.graph), {}""",
+        "busy, first = ...",
+        """
+        for node in list(gm.graph.nodes):
+            made = node.op == "call_function" and bool(node.args) and not node.kwargs
+            if made and all(isinstance(a, fx.Node) and a.op == "get_attr" for a in node.args):
+                value = node.target(*[getattr(gm, a.target) for a in node.args])
+                gm.register_buffer(f"const_{node.name}", value.clone())
+                with gm.graph.inserting_before(node):
+                    node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
+        busy, first = ...
+        """,
     ),
 )
 

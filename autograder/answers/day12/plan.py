@@ -83,9 +83,9 @@ _PURE = f"if not written(gm.graph) and {_NO_EFFECTS}:"
 _RULES = "for order, key, fit in product(orders, ORDERS.values(), (%s)):"
 _BOTH = _RULES % "first_fit, best_fit"
 EQUIVALENT = {
-    (_BOTH, _RULES % "best_fit,"): "best fit alone places nearly as well, and 5 % are allowed",
-    (_BOTH, _RULES % "first_fit,"): "first fit alone is what the course's compiler has",
-    (_PURE, f"if (({_NO_EFFECTS})):"): "a write is an effect, too",
+    ("(first_fit, best_fit)", "(best_fit,)"): "best fit alone places nearly as well, and 5 % are allowed",
+    ("(first_fit, best_fit)", "(first_fit,)"): "first fit alone is what the course's compiler has",
+    ("not written(gm.graph) and ...", "..."): "a write is an effect, too",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -93,26 +93,32 @@ EQUIVALENT = {
 _RETURN = "return min(plans, key=lambda plan: plan.arena)"
 
 ungrouped = edited("valid", "plans the graph without its groups", ("gm = grouped(graph, groups, inputs)", "gm = graph"))
-backwards = edited("valid", "runs the steps from the last to the first", ("order=order))", "order=order[::-1]))"))
+backwards = edited("valid", "runs the steps from the last to the first", ("order", "order[::-1]"))
 all_at_zero = edited(
     "valid",
     "places everything at the beginning",
-    (_RETURN, f"plan = {_RETURN[7:]}\n    return Plan(plan.order, dict.fromkeys(plan.offsets, 0), plan.arena)"),
+    (
+        "return min(plans, key=...)",
+        "plan = min(plans, key=...)\nreturn Plan(plan.order, dict.fromkeys(plan.offsets, 0), plan.arena)",
+    ),
 )
 half = edited(
     "valid",
     "claims an arena of half the size",
-    (_RETURN, f"plan = {_RETURN[7:]}\n    return Plan(plan.order, plan.offsets, plan.arena // 2)"),
+    (
+        "return min(plans, key=...)",
+        "plan = min(plans, key=...)\nreturn Plan(plan.order, plan.offsets, plan.arena // 2)",
+    ),
 )
 forgets_one = edited(
     "valid",
     "forgets one of the buffers",
     (
-        _RETURN,
-        f"plan = {_RETURN[7:]}\n    return Plan(plan.order, dict(list(plan.offsets.items())[1:]), plan.arena)",
+        "return min(plans, key=...)",
+        "plan = min(plans, key=...)\nreturn Plan(plan.order, dict(list(plan.offsets.items())[1:]), plan.arena)",
     ),
 )
-any_order = edited("spared", "orders graphs that write into memory, too", (_PURE, "if True:"))
+any_order = edited("spared", "orders graphs that write into memory, too", ("not written(gm.graph) and ...", "True"))
 as_listed = edited(
     "did",
     "keeps the order of the graph",
@@ -121,7 +127,11 @@ as_listed = edited(
         "pass",
     ),
 )
-by_size = edited("did", "places by size alone, in either order", ("allocate=allocate, order=order", "order=order"))
+by_size = edited(
+    "did",
+    "places by size alone, in either order",
+    ("planned(gm, *inputs, allocate=allocate, order=order)", "planned(gm, *inputs, order=order)"),
+)
 highest = edited("did", "keeps the highest arena", (_RETURN, _RETURN.replace("min(", "max(")))
 
 

@@ -25,7 +25,7 @@ import threading
 import zlib
 from collections.abc import Iterable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO, cast
 
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
@@ -300,7 +300,7 @@ class _Catcher:
             if self.owner == os.getpid():
                 for stream in (sys.__stdout__, sys.__stderr__):
                     with contextlib.suppress(Exception):
-                        stream.flush()
+                        cast(TextIO, stream).flush()
                 _C.fflush(None)
                 with contextlib.suppress(OSError):  # a cell may have closed whatever is open
                     os.close(wake)
@@ -327,7 +327,7 @@ class _Catcher:
 class _Displays(DisplayPublisher):
     """`display(…)`, figures, updates of displays, and `clear_output`."""
 
-    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+    def publish(self, data, metadata=None, *, transient=None, update=False, **_):  # type: ignore[override]
         self._validate_data(data, metadata)
         catcher = self.shell.catcher
         catcher.drain()
@@ -347,7 +347,7 @@ class _Results(DisplayHook):
         pass
 
     def write_format_data(self, format_dict, md_dict=None):
-        catcher = self.shell.catcher
+        catcher = cast(Any, self.shell).catcher
         catcher.drain()
         catcher.record.show("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
 
@@ -488,7 +488,7 @@ class Shell:
     def _warm_up(self) -> None:
         """Load what the first cell and the first traceback need, and leave nothing in the namespace."""
         self.ip.run_cell("0\n;", silent=True)
-        self.ip.display_formatter.format(0)
+        cast(Any, self.ip.display_formatter).format(0)
         try:
             exec(compile("raise ValueError", "<warm-up>", "exec"), {})
         except ValueError:
@@ -532,9 +532,9 @@ class Shell:
                 record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
             if os.getpid() != here:  # the child of a fork in the cell must not go on as the worker
                 os._exit(0)
-        error = result and (result.error_before_exec or result.error_in_exec)
-        if error and not record.error:  # IPython only printed it
-            record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
+        failure = result and (result.error_before_exec or result.error_in_exec)
+        if failure and not record.error:  # IPython only printed it
+            record.fail(type(failure).__name__, _text(failure), [f"{type(failure).__name__}: {_text(failure)}"])
         return record.ran()
 
     def run_again(self, source: str, seconds: float, strict: bool) -> None:

@@ -68,7 +68,7 @@ def _changed_names(source: str) -> set[str] | None:
 
 def checks_to_keep(cells: Iterable[Cell]) -> set[int]:
     """Return the check cells (by index) whose answers must be kept as they are at the check."""
-    found: set[int] = set()
+    checks: set[int] = set()
     uses: dict[int, set[str]] = {}  # check cell → names that its answer may look up
     above: set[str] = set()
     for cell in cells:
@@ -80,8 +80,8 @@ def checks_to_keep(cells: Iterable[Cell]) -> set[int]:
             above = above | _looked_up(cell.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, or not Python
             changed = None
-        found |= {at for at, names in uses.items() if changed is None or changed & names}
-    return found
+        checks |= {at for at, names in uses.items() if changed is None or changed & names}
+    return checks
 
 
 def needed_of(cells: list[dict]) -> list[int]:

@@ -58,8 +58,8 @@ def main(flavour: str, control: socket.socket) -> None:
         pid = sandbox.enter(sandbox.Limits(**order["limits"]), keep=fds)
         if pid == 0:
             try:
-                reins, *talks = (socket.socket(fileno=fd) for fd in fds)
-                serve(shell, reins, talks)
+                commands, *questions = (socket.socket(fileno=fd) for fd in fds)
+                serve(shell, commands, questions)
             finally:
                 os._exit(0)
         for fd in fds:

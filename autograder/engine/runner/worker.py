@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 from autograder.engine import wire
 from autograder.engine.data import Cell
@@ -30,135 +30,167 @@ from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
 from passlab.judge import Case, run, unfit
-from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 
-def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
-    """Run the notebook that arrives over `reins`; the check cells use `talks` in order. Ends with the questions."""
-    announce(reins)
-    order, _ = receive(reins)
-    cells = [Cell(**cell) for cell in order["cells"]]
-    skip, snapshots, early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
-    checks = dict(zip((cell.index for cell in cells if cell.exercise), talks, strict=True))
-    asked: dict[socket.socket, Cell] = {}
-    apart: dict[socket.socket, tuple[socket.socket, int]] = {}
-    failed: list[int] = []
-    start = time.monotonic()
+def serve(shell: Shell, control: socket.socket, questions: list[socket.socket]) -> None:
+    """Run the notebook that arrives over `control`; its check cells use `questions` in order.
 
-    def leave(questions: Collection[socket.socket]) -> None:
-        """Close what a child for these questions does not need."""
-        for sock in (reins, *(talk for talk in talks if talk not in questions), *(rein for rein, _ in apart.values())):
-            sock.close()
-
-    def child(questions: dict[socket.socket, Cell]) -> None:
-        """Let a child run these questions: one forked now, or those that run the cells themselves.
-
-        The latter have twice the time that the cells took here, and that of one cell; then they are ended.
-        """
-        here = {talk: cell for talk, cell in questions.items() if talk not in apart}
-        if here and os.fork() == 0:
-            leave(here)
-            _answer(shell, here)
-        there = [apart[talk] for talk in questions if talk in apart]
-        now = time.monotonic()
-        until = now + 2 * (now - start) + order["seconds"]
-        for rein, _ in there:
-            with contextlib.suppress(Gone):
-                send(rein, {"skip": sorted(skip), "failed": failed, "seconds": order["seconds"]})
-        for rein, pid in there:
-            try:
-                receive(rein, until)
-            except Late:
-                os.kill(pid, signal.SIGKILL)
-            except (Gone, Garbled):  # its question tells
-                pass
-        for talk in questions:
-            talk.close()
-
-    closed = {c.index for c in cells if c.exercise and c.index not in skip and exercises.find(c.exercise).closed}
-    if closed:
-        shell.prepare((cell.source for cell in cells if not cell.exercise and cell.index not in skip), order["seconds"])
-    for cell in cells:
-        if cell.index in closed:
-            ours, theirs = socket.socketpair()
-            talk = checks[cell.index]
-            pid = os.fork()
-            if pid == 0:
-                ours.close()
-                leave([talk])
-                _apart(
-                    shell, theirs, talk, cell, [c for c in cells if c.index < cell.index or cell.index not in snapshots]
-                )
-            theirs.close()
-            talk.close()  # nothing that a cell of this process leaves behind can answer in its place
-            apart[talk] = ours, pid
-    for cell in cells:
-        if cell.exercise:
-            if cell.index in snapshots and cell.index not in skip:
-                child({checks[cell.index]: cell})
-            elif cell.index not in skip:
-                asked[checks[cell.index]] = cell
-            if cell.index in early:  # the child runs its cases, in the state at this point
-                send(reins, {"at": cell.index})
-                skip = set(receive(reins)[0]["skip"])
-            shell.skip()
-        elif cell.index in skip:
-            shell.skip()
-        else:
-            send(reins, {"at": cell.index})
-            ran = shell.run(cell.source, order["seconds"])
-            failed += [cell.index] if ran.error else []
-            send(reins, {"ran": asdict(ran), "index": cell.index})
-    child(asked)
-    send(reins, {"done": True})
+    Return when all have ended.
+    """
+    announce(control)
+    order, _ = receive(control)
+    notebook = _Notebook(shell, control, questions, order)
+    notebook.isolate()
+    notebook.run()
+    send(control, {"done": True})
     while True:
         try:
             _, status = os.wait()
         except ChildProcessError:
             return
         if status:
-            send(reins, {"code": os.waitstatus_to_exitcode(status)})
+            send(control, {"code": os.waitstatus_to_exitcode(status)})
 
 
-def _apart(shell: Shell, rein: socket.socket, talk: socket.socket, check: Cell, cells: list[Cell]) -> None:
-    """Close what a question closes, run the cells when `rein` says so, and run the answer."""
+class _Notebook:
+    """The notebook of an order, and the children that answer its questions."""
+
+    def __init__(self, shell: Shell, control: socket.socket, questions: list[socket.socket], order: dict[str, Any]):
+        self.shell, self.control, self.questions = shell, control, questions
+        self.seconds: float = order["seconds"]
+        self.cells = [Cell(**cell) for cell in order["cells"]]
+        self.skip, self.snapshots, self.early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
+        checks = (cell.index for cell in self.cells if cell.exercise)
+        self.question = dict(zip(checks, questions, strict=True))
+        self.failed: list[int] = []
+        #: Question → control socket and process number of the child that runs the cells itself.
+        self.isolated: dict[socket.socket, tuple[socket.socket, int]] = {}
+        self.start = time.monotonic()
+
+    def isolate(self) -> None:
+        """Fork a child for each exercise that closes functions, before the first cell."""
+        asked = [cell for cell in self.cells if cell.exercise and cell.index not in self.skip]
+        checks = [cell for cell in asked if exercises.find(cell.exercise).closed]
+        if checks:
+            texts = (cell.source for cell in self.cells if not cell.exercise and cell.index not in self.skip)
+            self.shell.prepare(texts, self.seconds)
+        for check in checks:
+            ours, theirs = socket.socketpair()
+            question = self.question[check.index]
+            pid = os.fork()
+            if pid == 0:
+                ours.close()
+                self._close_all_but([question])
+                snapshot = check.index in self.snapshots
+                cells = [cell for cell in self.cells if cell.index < check.index or not snapshot]
+                _isolated(self.shell, theirs, question, check, cells)
+            theirs.close()
+            question.close()  # nothing that a cell of this process leaves behind can answer in its place
+            self.isolated[question] = ours, pid
+
+    def run(self) -> None:
+        """Run the cells from top to bottom, then the questions that need no snapshot."""
+        last: dict[socket.socket, Cell] = {}
+        for cell in self.cells:
+            if cell.exercise:
+                if cell.index not in self.skip:
+                    question = {self.question[cell.index]: cell}
+                    if cell.index in self.snapshots:
+                        self._answer(question)
+                    else:
+                        last |= question
+                if cell.index in self.early:  # the child runs its cases, in the state at this point
+                    send(self.control, {"at": cell.index})
+                    self.skip = set(receive(self.control)[0]["skip"])
+                self.shell.skip()
+            elif cell.index in self.skip:
+                self.shell.skip()
+            else:
+                self._run_cell(cell)
+        self._answer(last)
+
+    def _run_cell(self, cell: Cell) -> None:
+        send(self.control, {"at": cell.index})
+        ran = self.shell.run(cell.source, self.seconds)
+        if ran.error:
+            self.failed.append(cell.index)
+        send(self.control, {"ran": asdict(ran), "index": cell.index})
+
+    def _answer(self, questions: dict[socket.socket, Cell]) -> None:
+        """Let children run these questions: one forked now, and those that run the cells themselves."""
+        shared = {question: cell for question, cell in questions.items() if question not in self.isolated}
+        if shared and os.fork() == 0:
+            self._close_all_but(shared)
+            _answer(self.shell, shared)
+        self._resume([self.isolated[question] for question in questions if question in self.isolated])
+        for question in questions:
+            question.close()
+
+    def _resume(self, children: list[tuple[socket.socket, int]]) -> None:
+        """Let isolated children run the cells, for twice the time taken here and that of one cell; then end them."""
+        now = time.monotonic()
+        deadline = now + 2 * (now - self.start) + self.seconds
+        order = {"skip": sorted(self.skip), "failed": self.failed, "seconds": self.seconds}
+        for control, _ in children:
+            with contextlib.suppress(ClosedError):
+                send(control, order)
+        for control, pid in children:
+            try:
+                receive(control, deadline)
+            except DeadlineError:
+                os.kill(pid, signal.SIGKILL)
+            except (ClosedError, MessageError):  # its question tells
+                pass
+
+    def _close_all_but(self, questions: Collection[socket.socket]) -> None:
+        """Close what a child for these questions does not need."""
+        others = (question for question in self.questions if question not in questions)
+        for sock in (self.control, *others, *(control for control, _ in self.isolated.values())):
+            sock.close()
+
+
+def _isolated(
+    shell: Shell, control: socket.socket, question: socket.socket, check: Cell, cells: list[Cell]
+) -> NoReturn:
+    """Close what an exercise closes, run the cells when `control` says so, and run the answer."""
     try:
         shell.mute()
         close(exercises.find(check.exercise).closed)
-        order, _ = receive(rein)
+        order, _ = receive(control)
         for cell in cells:
             if cell.exercise or cell.index in order["skip"]:
                 shell.skip()
             else:
                 shell.run_again(cell.source, order["seconds"], strict=cell.index in order["failed"])
-        send(rein, {})
-        rein.close()
-        _answer(shell, {talk: check})
+        send(control, {})
+        control.close()
+        _answer(shell, {question: check})
     finally:
         os._exit(1)
 
 
-def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
-    """Run each socket's answer on the cases that arrive over it, until all sockets are closed; end the process."""
+def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> NoReturn:
+    """Run each question's answer on the cases that arrive over its socket until all are closed; end the process."""
     try:
         shell.mute()
-        answers: dict[socket.socket, tuple] = {}
+        answers: dict[socket.socket, tuple[Any, Any, str]] = {}
         while questions:
-            for talk in select.select(list(questions), [], [])[0]:
+            for question in select.select(list(questions), [], [])[0]:
                 try:
-                    head, payload = receive(talk)
-                except Gone:
-                    del questions[talk]
+                    head, payload = receive(question)
+                except ClosedError:
+                    del questions[question]
                     continue
-                if talk not in answers:
-                    answers[talk] = _answer_of(shell, questions[talk])
-                send(talk, *_outcome(*answers[talk], head["about"], bytes(payload)))
+                if question not in answers:
+                    answers[question] = _answer_of(shell, questions[question])
+                send(question, *_outcome(*answers[question], head["about"], bytes(payload)))
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _answer_of(shell: Shell, cell: Cell) -> tuple:
+def _answer_of(shell: Shell, cell: Cell) -> tuple[Any, Any, str]:
     """Return the exercise, the answer, and why there is no answer, or ""."""
     exercise = exercises.find(cell.exercise)
     answer, error = shell.value(cell.answer, exercise.seconds)

@@ -30,12 +30,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from autograder.engine.sandbox import cgroups, landlock, linux, seccomp
 from autograder.engine.sandbox.cgroups import Group
-from passlab import place
+from passlab import course_paths
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -77,7 +78,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 #: With `--device cuda`, what a process that runs graphs has besides: the devices, and what the driver reads. Workers
 #: run learner code beside them, and see none of it.
 GPU = "/dev/nvidia*"
-_FOR_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/module")
+_FOR_GPU: tuple[str, ...] = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _FOR_GPU += tuple(f"/proc/{name}" for name in ("self", "driver", "devices", "modules", "cpuinfo", "meminfo", "sys/vm"))
 
 #: Variables that pass from `launch` to `enter`: whether layers may be missing, the readable paths (JSON), the device
@@ -116,7 +117,7 @@ def _visible(role: str) -> set[str]:
 
 def _roots() -> list[Path]:
     """Return the folders of the project and, if it lies elsewhere, of the course."""
-    return list(dict.fromkeys((ROOT, place.course())))
+    return list(dict.fromkeys((ROOT, course_paths.course())))
 
 
 def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -131,7 +132,7 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}",
         "PYTHONDONTWRITEBYTECODE": "1",
-        **({"PASSLAB_COURSE": str(own)} if (own := place.own()) else {}),
+        **({"PASSLAB_COURSE": str(own)} if (own := course_paths.external_course()) else {}),
         _SEEN: json.dumps(list(paths)),
         **extra,
     }
@@ -181,12 +182,17 @@ def _bubblewrap(
     command += ["--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
+    return [*command, *_unprivileged(role)]
+
+
+def _unprivileged(role: str) -> list[str]:
+    """Return the end of bubblewrap's command line, so that the program has no capabilities."""
     if os.geteuid() != 0:
-        return [*command, "--unshare-user", "--"]
+        return ["--unshare-user", "--"]
     # Started by root, bubblewrap keeps all capabilities; changing the user drops them.
     user = str(USERS[role])
     drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
-    return [*command, "--", *drop, "--"]
+    return ["--", *drop, "--"]
 
 
 def launch(
@@ -598,7 +604,7 @@ def layers() -> list[Layer]:
     rows = []
     for name, row in LAYERS.items():
         if name not in reasons:
-            below = _BUILT_ON.get(name)
+            below = _BUILT_ON.get(name, "")
             sentence = f"could not be tried, because “{below if reasons.get(below) else broken}” failed"
         elif reason := reasons[name]:
             needs = row.needs if isinstance(row.needs, str) else row.needs()
@@ -626,9 +632,13 @@ def missing() -> list[str]:
     ]
 
 
-def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
+def doctor_checks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
     """Return the rows for `passlab doctor`. None of them is required there: learners do not grade."""
-    return {f"sandbox: {one.name}": (False, lambda one=one: (one.holds, one.sentence)) for one in layers()}
+    return {f"sandbox: {one.name}": (False, partial(_told, one)) for one in layers()}
+
+
+def _told(layer: Layer) -> tuple[bool, str]:
+    return layer.holds, layer.sentence
 
 
 def _reasons() -> dict[str, str]:

@@ -93,7 +93,7 @@ def _hierarchies() -> dict[str, Path]:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         own |= dict.fromkeys(controllers.split(","), path)
-    found: dict[str, Path] = {}
+    mounts: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, after = line.split(" - ")
         kind, _, options = after.split(" ")[:3]
@@ -101,8 +101,8 @@ def _hierarchies() -> dict[str, Path]:
         names = [""] if kind == "cgroup2" else [n for n in _USED if n in options.split(",")] if kind == "cgroup" else []
         for name in names:  # in a container only the part of the hierarchy below `top` is mounted
             below = own.get(name, "/").removeprefix(top.rstrip("/"))
-            found[name] = Path(where) / below.lstrip("/")
-    return found
+            mounts[name] = Path(where) / below.lstrip("/")
+    return mounts
 
 
 @cache
@@ -111,14 +111,14 @@ def parents(pid: int) -> tuple[dict[str, Path], bool]:
 
     pid: this process; only the key of the cache. Raises OSError with what is missing.
     """
-    found = _hierarchies()
-    if found.keys() >= _NEEDED:
-        folders = {name: folder for name, folder in found.items() if name and os.access(folder, os.W_OK)}
+    mounts = _hierarchies()
+    if mounts.keys() >= _NEEDED:
+        folders = {name: folder for name, folder in mounts.items() if name and os.access(folder, os.W_OK)}
         if not folders.keys() >= _NEEDED:
-            raise OSError(f"{found['memory']} and {found['pids']} are not both writable")
+            raise OSError(f"{mounts['memory']} and {mounts['pids']} are not both writable")
         v2 = False
-    elif "" in found:
-        folders, v2 = dict.fromkeys(_NEEDED, _delegate(found[""])), True
+    elif "" in mounts:
+        folders, v2 = dict.fromkeys(_NEEDED, _delegate(mounts[""])), True
     else:
         raise OSError("no control groups are mounted")
     _sweep(set(folders.values()))

@@ -74,8 +74,8 @@ def call(name: str, *arguments) -> int:
     """Make the system call `name`. Raises OSError with the kernel's reason, ENOSYS on a machine without a table."""
     if name not in NUMBER:
         raise OSError(38, f"{name}: no system call number for {platform.system()} {platform.machine()}")
-    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
-    result = _C.get().syscall(ctypes.c_long(NUMBER[name]), *given)
+    words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    result = _C.get().syscall(ctypes.c_long(NUMBER[name]), *words)
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{name}: {os.strerror(error)}")

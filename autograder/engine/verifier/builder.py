@@ -24,9 +24,9 @@ from autograder.engine import sandbox
 from passlab.building import server as builder
 from passlab.building.requests import MEMORY_GIB
 from passlab.graph.registry import compiler
+from passlab.process.error_text import last_line
 from passlab.process.forking import collapse, settle
 from passlab.process.server import Server
-from passlab.process.telling import telling
 
 #: More memory than a worker gets; few threads, as TVM has one here. No request may take longer than cpu_s.
 LIMITS = sandbox.Limits(memory_mib=MEMORY_GIB * 1024, cpu_s=600, processes=8)
@@ -43,7 +43,7 @@ def main(flavour: str, number: str) -> None:
     def answer(sock: socket.socket) -> None:
         builder.answer(sock, own, own.parse_untrusted)
 
-    Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, telling).serve()
+    Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, last_line).serve()
 
 
 if __name__ == "__main__":

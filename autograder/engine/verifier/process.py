@@ -23,11 +23,11 @@ import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from autograder.engine import flavours, graphs, sandbox
 from autograder.engine.data import Verdict
-from autograder.engine.forms import Found, reader
+from autograder.engine.messages import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import (
     CaseFindings,
@@ -47,7 +47,7 @@ from passlab.graph.registry import COMPILERS, compiler
 from passlab.judge import PATIENCE
 from passlab.notebook import ui
 from passlab.process.forking import settle
-from passlab.process.messages import Garbled, Gone, receive, send
+from passlab.process.messages import ClosedError, MessageError, receive, send
 
 #: Judging one question takes seconds of CPU time; only a hostile value takes longer. Graphs and modules run elsewhere,
 #: and pay for themselves.
@@ -90,17 +90,18 @@ class Verifier:
     def serve(self) -> None:
         while len(self.select.get_map()):
             for key, _ in self.select.select(timeout=0.5 if self.running else None):
-                if key.fileobj in self.running:
-                    self._finish(self.running[key.fileobj])
+                sock = cast(socket.socket, key.fileobj)
+                if sock in self.running:
+                    self._finish(self.running[sock])
                 else:
-                    self._handle(key.fileobj)
+                    self._handle(sock)
             for request in [r for r in self.running.values() if time.monotonic() > r.deadline]:
                 os.kill(request.pid, signal.SIGKILL)  # its pipe closes, and the loop above sees it
 
     def _handle(self, sock: socket.socket) -> None:
         try:
             head, payload = receive(sock)
-        except Gone:
+        except ClosedError:
             self.select.unregister(sock)
             return
         if "cases" in head:
@@ -125,18 +126,19 @@ class Verifier:
         if not request.waiting:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
-        request.pipe, theirs = socket.socketpair()
+        pipe, theirs = socket.socketpair()
+        request.pipe = pipe
         patience = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
         request.deadline = time.monotonic() + PATIENCE * sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
-            for sock in [key.fileobj for key in self.select.get_map().values()]:
+            for sock in [cast(socket.socket, key.fileobj) for key in self.select.get_map().values()]:
                 sock.close()
-            request.pipe.close()
+            pipe.close()
             self._child(request, theirs)
         theirs.close()
-        self.running[request.pipe] = request
-        self.select.register(request.pipe, selectors.EVENT_READ)
+        self.running[pipe] = request
+        self.select.register(pipe, selectors.EVENT_READ)
 
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
@@ -165,26 +167,28 @@ class Verifier:
 
     def _finish(self, request: Request) -> None:
         """Handle a child that has replied or died."""
-        self.select.unregister(request.pipe)
-        del self.running[request.pipe]
+        pipe = request.pipe
+        assert pipe, "the request has a child"
+        self.select.unregister(pipe)
+        del self.running[pipe]
         group = request.waiting.pop(0)
         try:
-            found, _ = receive(request.pipe, request.deadline + 1, 0, reader(Found))
+            found, _ = receive(pipe, request.deadline + 1, 0, reader(Found))
             if found.verdicts.keys() != set(group):
-                raise Garbled("verdicts on other questions")
+                raise MessageError("verdicts on other questions")
             if len(self.findings) > MOST_FINDINGS:
                 self.findings.clear()
             self.findings |= {key: CaseFindings.of(kept) for key, kept in found.fresh}
             self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
             request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
-        except (Gone, Garbled):
+        except (ClosedError, MessageError):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]
             elif request.searching:  # a known wrong answer, stopped inside a compiler, can crash it, too
                 request.searching, request.waiting = False, [group, *request.waiting]
             else:
                 request.verdicts[group[0]] = asdict(_no_verdict(request.questions[group[0]]))
-        request.pipe.close()
+        pipe.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(request.pid, signal.SIGKILL)
         if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:
@@ -222,14 +226,14 @@ def _no_verdict(question: dict[str, Any]) -> Verdict:
     """Return the verdict on an answer whose results could not be judged: it earns nothing."""
     exercise = exercises.find(question["exercise"])
     message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."
-    held = dict.fromkeys(exercise.points, False)
+    verdicts = dict.fromkeys(exercise.points, False)
     text = f"{exercise.title}: 0 of {exercise.total:g} points\n{message}"
     return Verdict(
         exercise.id,
         0.0,
         exercise.total,
         question["seed"],
-        held,
+        verdicts,
         message,
         text=text,
         html=f"<pre>{text}</pre>",

@@ -21,7 +21,7 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
-from autograder.engine.forms import Kept
+from autograder.engine.messages import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises
@@ -107,8 +107,8 @@ def prepared(exercise_id: str, seed: int) -> Prepared:
 
 def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
     """Return the visible and then the hidden cases of an exercise, and the number of visible ones."""
-    found = prepared(exercise_id, seed)
-    return found.cases, found.visible
+    data = prepared(exercise_id, seed)
+    return data.cases, data.visible
 
 
 def payloads(exercise_id: str, seed: int) -> list[bytes]:
@@ -129,11 +129,12 @@ class Prebuilt:
     """
 
     def __init__(self, build: Callable[[], tuple]):
-        self._build, self._ready = build, None
+        self._build = build
+        self._ready: tuple | None = None
 
     def ahead(self) -> tuple:
-        self._ready = self._build()
-        return self._ready
+        self._ready = ready = self._build()
+        return ready
 
     def __call__(self) -> tuple:
         ready, self._ready = self._ready, None
@@ -169,7 +170,8 @@ class Question:
         self.exercise, self.seed = exercises.find(exercise), seed
         self.cases, self.visible, _, self.unbuilt = prepared(exercise, seed)
         self.heads, self.values = heads, values
-        self.kept, self.fresh = kept, {}
+        self.kept = kept
+        self.fresh: dict[Key, CaseFindings] = {}
         self.by_case: list[CaseFindings] = []
         self.process = graphs.Disposable()
 
@@ -215,15 +217,15 @@ class Question:
     def _outcome(self, at: int) -> Outcome:
         """Return an outcome without its value. Of one in a hidden case, only the way in which it ended."""
         head, status = self.heads[at], self.heads[at]["status"]
-        given = status if status in ("ok", "timeout", "stub") else "raised"
+        kind = status if status in ("ok", "timeout", "stub") else "raised"
         if at < self.visible:
-            return Outcome(given, None, head["error"], head["printed"], head["seconds"], head["in_place"])
+            return Outcome(kind, None, head["error"], head["printed"], head["seconds"], head["in_place"])
         error = out_of_time(self.exercise) if status == "timeout" else ENDED_ON_HIDDEN.get(status, "")
-        return Outcome("raised" if given == "stub" else given, None, error)
+        return Outcome("raised" if kind == "stub" else kind, None, error)
 
     def _key(self, at: int) -> Key:
-        said = f"{self.heads[at]['status']}\0{self._outcome(at).error}\0".encode()
-        return (self.exercise.id, self.seed, at, hashlib.sha256(said + self.values[at]).hexdigest())
+        text = f"{self.heads[at]['status']}\0{self._outcome(at).error}\0".encode()
+        return (self.exercise.id, self.seed, at, hashlib.sha256(text + self.values[at]).hexdigest())
 
     def _findings(self, exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
         at = len(self.by_case)
@@ -294,7 +296,7 @@ class Question:
             seen = self.by_case[at] = replace(seen, drawn=(drawn.text, drawn.svg) if drawn else ("", ""))
             if key in self.kept or key in self.fresh:
                 self.fresh[key] = seen
-        text, svg = seen.drawn
+        text, svg = seen.drawn or ("", "")
         return SimpleNamespace(text=text, svg=svg) if text or svg else None
 
 
@@ -340,7 +342,8 @@ class Misconceptions:
     """
 
     def __init__(self, known: Mistakes, searching: bool = True):
-        self.known, self.fresh, self.searching = known, {}, searching
+        self.known, self.searching = known, searching
+        self.fresh: Mistakes = {}
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
         """Return the misconception of an answer with these results, or "" if no known answer is found in time."""

@@ -36,13 +36,13 @@ _BARRED = """SyncBatchNorm CTCLoss EmbeddingBag FractionalMaxPool2d FractionalMa
 
 def _classes() -> dict[str, type]:
     """Return name → class: torch.nn without lazy modules and `_BARRED` ones, and passlab's."""
-    found = {
+    classes = {
         f"torch.nn.{name}": getattr(nn, name)
         for name in nn.modules.__all__
         if not name.startswith("Lazy") and name not in _BARRED.split()
     }
     inner = nn.modules.linear.NonDynamicallyQuantizableLinear
-    return found | {
+    return classes | {
         f"torch.nn.modules.linear.{inner.__name__}": inner,
         "passlab.fx.ops.ConvReLU2d": ConvReLU2d,
     }
@@ -90,7 +90,7 @@ def may_be_set(cls: type, name: Any) -> bool:
 
 def blank(cls: type) -> nn.Module:
     """Return an empty instance of a class from `CLASSES`."""
-    module = cls.__new__(cls)
+    module: nn.Module = object.__new__(cls)
     nn.Module.__init__(module)
     return module
 

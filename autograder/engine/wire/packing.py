@@ -30,7 +30,7 @@ from autograder.engine.wire import kinds, modules, targets
 from passlab.graph import registry
 from passlab.process.refusal import Refused
 
-_NAMES = {
+_NAMES: dict[type, dict[Any, str]] = {
     torch.dtype: {v: k for k, v in kinds.DTYPES.items()},
     torch.memory_format: {v: k for k, v in kinds.FORMATS.items()},
     torch.layout: {v: k for k, v in kinds.LAYOUTS.items()},
@@ -59,7 +59,7 @@ class _Packer:
         self.modules: list[list | None] = []
         self.graphs: list[list | None] = []
         self.memory: list[torch.UntypedStorage] = []
-        self.places: dict[tuple[str, int], int] = {}
+        self.places: dict[int, int] = {}
         self.nodes: dict[int, dict[fx.Node, int]] = {}  # id of a graph → place of each of its nodes
         self.alive: list[Any] = []  # keeps objects alive whose id is in `places`
         self.items = 0
@@ -120,7 +120,7 @@ class _Packer:
 
     def mapping(self, value: dict, depth: int) -> list:
         self.count(2 * len(value))
-        flat = ["d"]
+        flat: list[Any] = ["d"]
         for key, item in value.items():
             flat += self.value(key, depth), self.value(item, depth)
         return flat
@@ -216,7 +216,8 @@ class _Packer:
             self.places[id(value)] = -1
             traced = fx.GraphModule in type.mro(type(value))
             try:
-                row = self.graph_module(value, depth) if traced else self.plain_module(value, depth)
+                pack: Callable[[Any, int], list] = self.graph_module if traced else self.plain_module
+                row = pack(value, depth)
             except Refused:
                 del self.places[id(value)]
                 raise
@@ -296,7 +297,8 @@ class _Packer:
         place = {node: i for i, node in enumerate(nodes)}
         self.nodes[id(graph)] = place
         self.count(len(nodes))
-        outer, outside, strays = self.where, self.inside, []
+        outer, outside = self.where, self.inside
+        strays: list[Any] = []
         for node in nodes:
             for operand in node._input_nodes:
                 if operand not in place:
@@ -386,7 +388,7 @@ class _Packer:
         return ["ty", _CLASSES[kind]] if isinstance(kind, type) and kind in _CLASSES else None
 
     def notes(self, node: fx.Node) -> list:
-        flat = ["d"]
+        flat: list[Any] = ["d"]
         meta = node.meta
         for key in kinds.NOTES:
             if key in meta:
@@ -419,12 +421,14 @@ def _compilers(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
 
 def _module(packer: _Packer, value: Any, depth: int) -> list:
     """Pack a module by the codec of its IR's package: its bytes travel as a tensor."""
-    payload = bytearray(registry.part(value, "wire").encode(value))
-    return ["ir", registry.ir(value).package, packer.value(torch.frombuffer(payload, dtype=torch.uint8), depth)]
+    codec, row = registry.part(value, "wire"), registry.ir(value)
+    assert codec and row, "`_compilers` has found them"
+    payload = bytearray(codec.encode(value))
+    return ["ir", row.package, packer.value(torch.frombuffer(payload, dtype=torch.uint8), depth)]
 
 
 #: Exact type → how it is packed.
-_PACK: dict[type, Callable[[_Packer, Any, int], list]] = {
+_PACK: dict[type, Callable[..., Any]] = {
     tuple: lambda p, v, d: p.many("t", v, d),
     list: lambda p, v, d: p.many("l", v, d),
     immutable_list: lambda p, v, d: p.many("l", v, d),
@@ -446,7 +450,8 @@ _PACK: dict[type, Callable[[_Packer, Any, int], list]] = {
     fx.Graph: _Packer.graph,
     TensorMetadata: _Packer.shape,
     type: _Packer.cls,
-} | {kind: _Packer.tensor for kind in _TENSORS}
+}
+_PACK |= dict.fromkeys(_TENSORS, _Packer.tensor)
 _PACK |= {
     type(f): _Packer.function for f in (len, _onnx, torch.Tensor.add, torch.ops.aten.add, torch.ops.aten.add.Tensor)
 }

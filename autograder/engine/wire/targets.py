@@ -56,7 +56,7 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescrip
 
 def _overridable() -> set[Callable]:
     """Return the functions of torch that take a tensor, as listed by torch.overrides."""
-    found = set()
+    found: set[Callable] = set()
     for functions in torch.overrides.get_overridable_functions().values():
         found.update(f for f in functions if type(f) in _FUNCTIONS)
     return found
@@ -70,7 +70,7 @@ def _functions() -> dict[str, Callable]:
     for space in (torch, F, torch.linalg, torch.fft, torch.special):
         prefix = space.__name__
         for name, function in vars(space).items():
-            in_place = name.endswith("_") and isinstance(getattr(space, name[:-1], None), Callable)
+            in_place = name.endswith("_") and callable(getattr(space, name[:-1], None))
             known = type(function) in _FUNCTIONS[:2] and (function in listed or in_place)
             if known and not name.startswith("_") and _computes(name, _PREFIX.get(prefix, "")):
                 table[f"{prefix}.{name}"] = function
@@ -117,7 +117,7 @@ def _aten() -> frozenset[str]:
 @cache
 def _aten_operator(name: str) -> Callable | None:
     """Return the operator for a name from `_aten`; None if Python does not have it, or it has a barred argument."""
-    packet = torch.ops.aten
+    packet: Any = torch.ops.aten
     try:
         for part in name.split("."):
             packet = getattr(packet, part)

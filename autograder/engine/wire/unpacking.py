@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _entry(table: dict[str, Any], name: Any) -> Any:
+def _entry(table: Mapping[str, Any], name: Any) -> Any:
     """Return the entry of a table with this name."""
     if type(name) is not str or name not in table:
         raise Refused("The payload uses a name that is not in the table for it.")
@@ -154,19 +154,19 @@ class _Unpacker:
 
     def record(self, row: list, depth: int) -> Any:
         cls = _entry(kinds.RECORDS, row[1])
-        made = cls(*[self.value(v, depth) for v in row[2:]])
-        if not travel.fits(made):
+        instance = cls(*[self.value(v, depth) for v in row[2:]])
+        if not travel.fits(instance):
             raise Refused("The payload holds a record whose fields are not what they are declared as.")
-        return made
+        return instance
 
     def device(self, row: list, depth: int) -> torch.device:
         return torch.device(_text(_rows(row, 2)[1], 20))
 
     def function(self, row: list, depth: int) -> Callable:
-        found = targets.by_name(_text(_rows(row, 2)[1]))
-        if found is None:
+        target = targets.by_name(_text(_rows(row, 2)[1]))
+        if target is None:
             raise Refused("The payload uses a function that a graph may not call.")
-        return found
+        return target
 
     def model(self, row: list, depth: int) -> Any:
         import onnx  # slow, and rarely needed
@@ -229,10 +229,10 @@ class _Unpacker:
         grad, parameter, conjugate, negative = (bool(flags >> i & 1) for i in range(4))
         if (grad and not (dtype.is_floating_point or dtype.is_complex)) or (conjugate and not dtype.is_complex):
             raise Refused("The payload contains a tensor whose flags do not fit its dtype.")
-        made = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, sizes, steps)
-        made = made.conj() if conjugate else made
-        made = torch._neg_view(made) if negative else made
-        return nn.Parameter(made, requires_grad=grad) if parameter else made.requires_grad_(grad)
+        tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, sizes, steps)
+        tensor = tensor.conj() if conjugate else tensor
+        tensor = torch._neg_view(tensor) if negative else tensor
+        return nn.Parameter(tensor, requires_grad=grad) if parameter else tensor.requires_grad_(grad)
 
     def _shape(self, row: Any) -> TensorMetadata:
         shape, dtype, grad, stride, memory_format = _rows(row, 5)

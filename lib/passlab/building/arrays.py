@@ -52,7 +52,7 @@ def spec(array: np.ndarray) -> list:
 
 def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray], memoryview]:
     """Return the arrays described by the specs, from the front of the payload, and the rest. Raises ValueError."""
-    made = []
+    result = []
     for name, shape in specs:
         dtype = dtype_of(name)
         if not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
@@ -60,9 +60,9 @@ def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray]
         size = math.prod(shape) * dtype.itemsize
         if size > len(payload):
             raise ValueError(f"A tensor of {size:,} bytes is missing.")
-        made.append(np.frombuffer(payload[:size], dtype).reshape(shape))
+        result.append(np.frombuffer(payload[:size], dtype).reshape(shape))
         payload = payload[size:]
-    return made, payload
+    return result, payload
 
 
 def as_torch(array: np.ndarray) -> Any:

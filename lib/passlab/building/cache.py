@@ -9,11 +9,11 @@ Requests that measure times bypass the cache.
 
 The key is a hash of everything that determines the outputs: the compiler and its version, the code that builds and
 runs (`building.server`, the executors), the machine, and the request: the module's text, parameters, inputs, target,
-pipeline and configuration. So an entry is about one module on one set of inputs, and a module that lies can lie only
-about itself, as it could without the cache. Failures, crashes and timeouts are not cached.
+pipeline and configuration. So an entry is about one module on one set of inputs, and a module that forges its outputs
+can forge only its own, as it could without the cache. Failures, crashes and timeouts are not cached.
 
 The verifier writes here, in a folder that no sandbox of learner code can see. Files appear atomically (a rename),
-several processes may read and write at once, and the least recently used files go when there are too many bytes.
+several processes may read and write at once, and the least recently used files are deleted above the limit.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _written = 0
 
 def folder() -> Path | None:
     """Return the folder named by the environment, or None."""
-    named = os.environ.get(FOLDER)
-    return Path(named) if named else None
+    path = os.environ.get(FOLDER)
+    return Path(path) if path else None
 
 
 def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
@@ -69,8 +69,8 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 @cache
 def circumstances(flavour: str) -> list[str]:
     """Return everything besides the request that determines the outputs."""
-    own, here = registry.compiler(flavour), Path(__file__).parent
-    sources = [here / "server.py", *(here.parent / name for name in own.sources)]
+    own, package = registry.compiler(flavour), Path(__file__).parent
+    sources = [package / "server.py", *(package.parent / name for name in own.sources)]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
@@ -87,18 +87,18 @@ def load(name: str) -> tuple[dict, memoryview] | None:
         path = folder() / name
         data = path.read_bytes()
         (size,) = _HEAD.unpack_from(data)
-        said = json.loads(data[_HEAD.size : _HEAD.size + size])
+        head = json.loads(data[_HEAD.size : _HEAD.size + size])
     except (OSError, ValueError, struct.error):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
-    return said, memoryview(data)[_HEAD.size + size :]
+    return head, memoryview(data)[_HEAD.size + size :]
 
 
-def store(name: str, said: dict, payload: Any) -> None:
-    """Write an entry; do nothing where that fails."""
+def store(name: str, head: dict, payload: Any) -> None:
+    """Write an entry; do nothing if that fails."""
     global _written
-    text = json.dumps(said).encode()
+    text = json.dumps(head).encode()
     if len(text) + len(payload) > MOST_EACH:
         return
     with contextlib.suppress(OSError):
@@ -120,13 +120,13 @@ def store(name: str, said: dict, payload: Any) -> None:
 
 def sweep(most: int = MOST_BYTES) -> None:
     """Delete the entries used least recently until at most `most` bytes are left."""
-    found = []
+    entries = []
     for entry in os.scandir(folder()):
         with contextlib.suppress(OSError):  # another process deleted it first
             stat = entry.stat()
-            found.append((stat.st_mtime, stat.st_size, entry.path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            entries.append((stat.st_mtime, stat.st_size, entry.path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
         if total <= most:
             return
         with contextlib.suppress(OSError):

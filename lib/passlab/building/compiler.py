@@ -1,4 +1,4 @@
-"""What the package of an IR says of its compiler, and how built modules are run.
+"""The interface between an IR's compiler and the process that builds and runs its modules.
 
 `passlab.relay.compiler.COMPILER` is one. `passlab.graph.registry.compiler` finds them by the names of their packages.
 """
@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from passlab.process.telling import telling
+from passlab.process.error_text import last_line
 
 
 class Unreachable(ImportError):
-    """A compiler cannot be used in this process, or on this machine; the message says why and what to do."""
+    """A compiler cannot be used in this process, or on this machine; the message has the reason and the remedy."""
 
     def _render_traceback_(self) -> list[str]:  # a notebook shows the message alone
         return [str(self)]
@@ -63,10 +63,10 @@ class Compiler:
         """Load the compiler in a process that will fork: it may start no thread. Raises Unreachable."""
 
     def rehearse_notebook(self, net: Any, x: Any) -> None:
-        """Do with a small model of torch what notebooks do, so that what loads at first use is loaded."""
+        """Use a small model of torch as notebooks do, to load everything that loads at first use."""
 
     def confine(self) -> None:
-        """Have modules of strangers parsed in another process only, from now on."""
+        """Parse untrusted modules in another process only, from now on."""
 
     # The process that builds
 
@@ -82,12 +82,12 @@ class Compiler:
         """Build a module, so that all children inherit what a first build loads and caches."""
 
     def build(self, module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
-        """Build a module with the options in a request's head. Raises Failed, and whatever the compiler raises."""
+        """Build a module with the options in a request's head. Raises Failed, and the compiler's own errors."""
         raise NotImplementedError
 
     def why(self, error: Exception) -> str:
-        """Return what a failed build or run says, or ""."""
-        return telling(str(error))
+        """Return the message of a failed build or run, or ""."""
+        return last_line(str(error))
 
     def targets(self) -> tuple[str, ...]:
         """Return the targets that modules can be built for and run on here."""

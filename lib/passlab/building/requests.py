@@ -40,7 +40,7 @@ from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
 from passlab.process.clock import PATIENCE
-from passlab.process.messages import Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, receive, send
 from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
 __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
@@ -90,12 +90,12 @@ _lock = threading.RLock()
 
 #: CPU seconds that builds and runs may still take; see `allow`.
 _seconds_left = math.inf
-#: How many results so far were of the moment: times, or none because time or memory ran out.
+#: The number of results so far that may differ next time: times, timeouts, crashes.
 unsteady = 0
 
 
 class Ended(BaseException):
-    """The build process died. Judges must let this propagate: it says nothing about a module."""
+    """The build process died. Judges must let this propagate: it is not a result about a module."""
 
 
 def use(flavour: str, control: socket.socket) -> None:
@@ -110,7 +110,7 @@ def allow(seconds: float) -> None:
 
 
 def helper(flavour: str) -> subprocess.Popen | None:
-    """Return the process started for a flavour, or None where there is none: before a request, and after `use`."""
+    """Return the process started for a flavour, or None before a request and after `use`."""
     return _helpers.get(flavour, (None, None))[1]
 
 
@@ -122,20 +122,20 @@ def _control(flavour: str) -> socket.socket:
         raise Unreachable("Modules are built and run in a forked process; this system cannot fork. Use Linux or WSL.")
     with _lock:
         if flavour not in _helpers:
-            ours, theirs = socket.socketpair()
-            with theirs:
+            near, far = socket.socketpair()
+            with far:
                 process = subprocess.Popen(
-                    [*_HELPER, flavour, str(theirs.fileno())],
+                    [*_HELPER, flavour, str(far.fileno())],
                     env=_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[far.fileno()],
                     start_new_session=True,  # so that Ctrl-C does not reach it
                 )
             if not _helpers:
                 atexit.register(_end_all, os.getpid())
-            _helpers[flavour] = (ours, process)
+            _helpers[flavour] = (near, process)
         return _helpers[flavour][0]
 
 
@@ -187,24 +187,24 @@ _targets: dict[str, tuple[str, ...]] = {}
 def _reply(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     talk = _ask_in_turns if head.get("timed") else _ask_once
     name = cache.key(flavour, head, parts)
-    if name and (known := cache.load(name)):
+    if name and (entry := cache.load(name)):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
-            return _parse_reply(*known, head)
+            return _parse_reply(*entry, head)
     for _ in range(2):
         control = _control(flavour)
         try:
             return talk(flavour, control, head, parts, seconds, name)
-        except (OSError, Gone):  # killed, or out of memory
+        except (OSError, ClosedError):  # killed, or out of memory
             _give_up(flavour, control)
     return Built([], "The process that builds modules ended twice. Try again.", "crash")
 
 
 def _request(control: socket.socket) -> Child:
-    """Return a child that is ready for a request. Raises Gone, OSError, Unreachable."""
-    child, said = request(control, time.monotonic() + _START_SECONDS)
-    if "unreachable" in said:
+    """Return a child that is ready for a request. Raises ClosedError, OSError, Unreachable."""
+    child, reply = request(control, time.monotonic() + _START_SECONDS)
+    if "unreachable" in reply:
         child.sock.close()
-        raise Unreachable(said["unreachable"])
+        raise Unreachable(reply["unreachable"])
     return child
 
 
@@ -218,7 +218,7 @@ def _give_up(flavour: str, control: socket.socket) -> None:
 
 
 class _Stopped(Exception):
-    """A request has failed: the message says why. `stage`: see `Built`."""
+    """A request has failed, for the reason in the message. `stage`: see `Built`."""
 
     def __init__(self, message: str, stage: str):
         super().__init__(message)
@@ -244,53 +244,53 @@ class _Talk:
 
     def cpu(self) -> float:
         """Return the CPU seconds that the child has spent; by the clock where the system does not tell, or no more."""
-        with contextlib.suppress(Gone, OSError):
+        with contextlib.suppress(ClosedError, OSError):
             self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS)
         if math.isnan(self.spent):
             self.spent = time.monotonic() - self.start
         return self.spent
 
     def send(self, head: dict, *parts: Any) -> None:
-        with contextlib.suppress(Gone):  # the cause is read next
+        with contextlib.suppress(ClosedError):  # the cause is read next
             send(self.child.sock, head, *parts, deadline=self.deadline)
 
     def receive(self) -> tuple[dict, memoryview]:
-        """Return the next message that is no news of a stage. Raises _Stopped for a failure."""
+        """Return the next message that does not announce a stage. Raises _Stopped for a failure."""
         while True:
             try:
                 self._wait()
-                said, payload = receive(self.child.sock, self.deadline, MOST_TENSORS)
+                message, payload = receive(self.child.sock, self.deadline, MOST_TENSORS)
             except TimeoutError:
                 raise _Stopped(self._late(), "timeout") from None
-            if "ended" in said:
-                who = registry.compiler(self.flavour).who
-                raise _Stopped(_exit_message(who, self.stage, said["ended"], _text(said["said"])), "crash")
-            if "error" in said and (error := _text(said["error"])):
-                if said["stage"] not in ("build", "run"):
-                    raise ValueError(said["stage"])
-                raise _Stopped(error, said["stage"])
-            if "error" in said or "stage" not in said:
-                return said, payload
-            self.stage = "run" if said["stage"] == "run" else "build"
+            if "ended" in message:
+                name = registry.compiler(self.flavour).who
+                raise _Stopped(_exit_message(name, self.stage, message["ended"], _text(message["said"])), "crash")
+            if "error" in message and (error := _text(message["error"])):
+                if message["stage"] not in ("build", "run"):
+                    raise ValueError(message["stage"])
+                raise _Stopped(error, message["stage"])
+            if "error" in message or "stage" not in message:
+                return message, payload
+            self.stage = "run" if message["stage"] == "run" else "build"
 
     def _wait(self) -> None:
-        """Wait for a message. Raises Late once the child has used up its seconds, or PATIENCE times as many went by."""
+        """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times that by the clock."""
         while not select.select([self.child.sock], [], [], max(0.0, min(self.seconds - self.spent, 60.0)) + 0.01)[0]:
             if self.cpu() >= self.seconds or time.monotonic() > self.deadline:
-                raise Late("it used up its time")
+                raise DeadlineError("it used up its time")
 
     def _late(self) -> str:
-        who = registry.compiler(self.flavour).who
-        doing = "The module was still running" if self.stage == "run" else f"{who} was still building the module"
-        return f"{doing} after {max(self.seconds, 0):.3g} s."
+        name = registry.compiler(self.flavour).who
+        progress = "The module was still running" if self.stage == "run" else f"{name} was still building the module"
+        return f"{progress} after {max(self.seconds, 0):.3g} s."
 
 
 @contextlib.contextmanager
 def _told(control: socket.socket) -> Iterator[None]:
-    """Raise _Stopped for what a module has made up. Raises what `_request` does if it was the helper that ended."""
+    """Raise _Stopped for a malformed message from a module; raise like `_request` if the helper has ended."""
     try:
         yield
-    except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+    except (ClosedError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         _request(control).sock.close()
         message = "The module wrote into the connection of the process that ran it."
         raise _Stopped(message, "crash") from None
@@ -301,46 +301,47 @@ def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, sec
     try:
         with contextlib.closing(_Talk(flavour, control, seconds)) as talk, _told(control):
             talk.send(head, *map(flat, parts))
-            said, payload = talk.receive()
-            built = _parse_reply(said, payload, head)
+            reply, payload = talk.receive()
+            built = _parse_reply(reply, payload, head)
             talk.cpu()
     except _Stopped as stopped:
         return Built([], str(stopped), stopped.stage)
     if name and built.ok:
-        cache.store(name, said, payload)
+        cache.store(name, reply, payload)
     return built
 
 
 def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
-    """Build a module and those beside it, each in a process of its own, and run them by turns on each input.
+    """Build a module and its competitors (`beside`), each in a process of its own, and run them in turns on each input.
 
-    Inputs are taken before and outputs are read after the time that counts. That is what the module's process says of a
-    run, but no less than what the kernel counts there, less what messages may cost by those of the modules beside it.
+    Inputs are read before, and outputs after, the time that counts. That is the time that the module's process reports,
+    but no less than the kernel's count for it, minus the usual cost of messages, taken from the competitors.
     """
-    texts, rest = parts[: 1 + len(head["beside"])], parts[1 + len(head["beside"]) :]
-    params, given, at = rest[: len(head["params"])], [], len(head["params"])
+    texts, tensors = parts[: 1 + len(head["beside"])], parts[1 + len(head["beside"]) :]
+    params, inputs, at = tensors[: len(head["params"])], [], len(head["params"])
     for specs in head["inputs"]:
-        given.append(rest[at : at + len(specs)])
+        inputs.append(tensors[at : at + len(specs)])
         at += len(specs)
     own = head | {"inputs": [], "beside": []}
     plain = own | {"params": {}, "pipeline": None}
     try:
         with contextlib.ExitStack() as stack, _told(control):
             sides = []
-            for text, (one, bound) in zip(texts, [(own, params), *[(plain, [])] * len(head["beside"])], strict=True):
+            for text in texts:
+                request, bound = (plain, []) if sides else (own, params)
                 side = stack.enter_context(contextlib.closing(_Side(flavour, control, seconds)))
-                side.send(one | {"text": len(text)}, text, *map(flat, bound))
+                side.send(request | {"text": len(text)}, text, *map(flat, bound))
                 sides.append(side)
             for side in sides:
                 side.ask({"do": "wait"})
-            for at, (specs, values) in enumerate(zip(head["inputs"], given, strict=True)):
+            for at, (specs, values) in enumerate(zip(head["inputs"], inputs, strict=True)):
                 first = at % len(sides)  # who begins finds colder caches
                 for side in (*sides[first:], *sides[:first]):
                     side.run(specs, values)
             built = [side.built() for side in sides]
     except _Stopped as stopped:
         return Built([], str(stopped), stopped.stage)
-    if not sides[1:] or not given:
+    if not sides[1:] or not inputs:
         return replace(built[0], times=tuple(map(sum, zip(built[0].times, sides[0].messages, strict=True))))
     own, *others = (statistics.median(side.aside) for side in sides)
     more = max(0.0, own - _SHARE * max(others) - _SPARE)
@@ -351,8 +352,8 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
 
 
 class _Side(_Talk):
-    """A module that is timed. `times`: what it says of each run. `messages`: what was spent around it besides, and
-    `aside` on taking inputs and giving outputs."""
+    """A module that is timed. `times`: the reported time of each run. `messages`: the other time spent around it, and
+    `aside` that on reading inputs and sending outputs."""
 
     def __init__(self, flavour: str, control: socket.socket, seconds: float):
         super().__init__(flavour, control, seconds)
@@ -371,9 +372,9 @@ class _Side(_Talk):
         marks.append(self.cpu())
         seconds = float(self.ask({"do": "run"})[0]["seconds"])
         marks.append(self.cpu())
-        said, payload = self.ask({"do": "give"})
-        outputs, left = arrays(said["outputs"], payload)
-        if left:
+        reply, payload = self.ask({"do": "give"})
+        outputs, rest = arrays(reply["outputs"], payload)
+        if rest:
             raise ValueError("Expected the outputs of a run, and nothing else.")
         marks.append(self.cpu())
         take, run, give = (after - before for before, after in pairwise(marks))
@@ -383,37 +384,37 @@ class _Side(_Talk):
         self.aside.append(take + give)
 
     def built(self) -> Built:
-        said, _ = self.ask({"do": "tell"})
-        kernels, count = tuple(_text(name) for name in said["kernels"]), said["allocations"]
+        reply, _ = self.ask({"do": "tell"})
+        kernels, count = tuple(_text(name) for name in reply["kernels"]), reply["allocations"]
         allocations = None if count is None else (int(count[0]), int(count[1]))
         return Built(self.outputs, "", "", kernels, tuple(self.times), (), allocations)
 
 
-def _parse_reply(said: dict, payload: memoryview, head: dict) -> Built:
+def _parse_reply(reply: dict, payload: memoryview, head: dict) -> Built:
     """Parse a reply. Untrusted: the module itself may have written it. Raises ValueError, TypeError, KeyError."""
-    built, payload = _ran(said, payload, head)
-    beside = []
-    for other in said["beside"]:
-        found, payload = _ran(other, payload, head)
-        beside.append(found)
-    if len(beside) != len(head.get("beside", ())) or payload:
+    built, payload = _ran(reply, payload, head)
+    others = []
+    for entry in reply["beside"]:
+        run, payload = _ran(entry, payload, head)
+        others.append(run)
+    if len(others) != len(head.get("beside", ())) or payload:
         raise ValueError(f"Expected the runs of {len(head.get('beside', ()))} modules beside it, and nothing else.")
-    count = said["allocations"]
-    return replace(built, beside=tuple(beside), allocations=None if count is None else (int(count[0]), int(count[1])))
+    count = reply["allocations"]
+    return replace(built, beside=tuple(others), allocations=None if count is None else (int(count[0]), int(count[1])))
 
 
-def _ran(said: dict, payload: memoryview, head: dict) -> tuple[Built, memoryview]:
-    """Parse what a reply says of the runs of one module; return the rest of the payload, too. See `_parse_reply`."""
+def _ran(reply: dict, payload: memoryview, head: dict) -> tuple[Built, memoryview]:
+    """Parse a reply about the runs of one module; return the rest of the payload, too. See `_parse_reply`."""
     outputs, runs = [], len(head.get("inputs", ()))
-    for specs in said["outputs"]:
-        found, payload = arrays(specs, payload)
-        outputs.append(found)
+    for specs in reply["outputs"]:
+        tensors, payload = arrays(specs, payload)
+        outputs.append(tensors)
     if len(outputs) != runs:
         raise ValueError(f"Expected the outputs of {runs} runs.")
-    times = tuple(float(second) for second in said["times"])
+    times = tuple(float(second) for second in reply["times"])
     if head.get("timed") and len(times) != runs:
         raise ValueError("Expected the seconds of each run.")
-    return Built(outputs, "", "", tuple(_text(name) for name in said["kernels"]), times), payload
+    return Built(outputs, "", "", tuple(_text(name) for name in reply["kernels"]), times), payload
 
 
 def _text(said: Any) -> str:
@@ -426,16 +427,16 @@ def _text(said: Any) -> str:
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}
 
 
-def _exit_message(who: str, stage: str, code: Any, said: str) -> str:
+def _exit_message(who: str, stage: str, code: Any, text: str) -> str:
     """Return a message about how a child ended."""
     built = f"{who} ended the process while it built the module"
     who = "The module ended its process while it ran" if stage == "run" else built
     if type(code) is not int:
         raise ValueError(f"Expected an exit code; got {type(code).__name__}.")
-    if "bad_alloc" in said or "out of memory" in said.lower() or "Cannot allocate memory" in said:
+    if "bad_alloc" in text or "out of memory" in text.lower() or "Cannot allocate memory" in text:
         return too_much(stage)
-    how = _SIGNALS.get(-code, f"signal {-code}" if code < 0 else f"exit code {code}")
-    return f"{who} ({how}){': ' + said if said else ''}."
+    cause = _SIGNALS.get(-code, f"signal {-code}" if code < 0 else f"exit code {code}")
+    return f"{who} ({cause}){': ' + text if text else ''}."
 
 
 def too_much(stage: str) -> str:

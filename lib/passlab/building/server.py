@@ -27,10 +27,10 @@ from passlab.building.compiler import Compiler, Executor, Failed, Unreachable
 from passlab.building.requests import MEMORY_GIB, MOST_TENSORS, too_much
 from passlab.graph import registry
 from passlab.process.clock import cpu_time
+from passlab.process.error_text import last_line
 from passlab.process.forking import settle
 from passlab.process.messages import receive, send
 from passlab.process.server import Server
-from passlab.process.telling import telling
 
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
@@ -41,7 +41,7 @@ _LONG_ENOUGH = 1e-3
 def answer(
     sock: socket.socket, own: Compiler, read: Callable[[str], Any], limit: Callable[[], None] = lambda: None
 ) -> None:
-    """Answer the request that comes over the socket.
+    """Answer the request on the socket.
 
     read(text): return the module of a text. limit(): limits the memory, except for a GPU, whose driver reserves
     terabytes of address space.
@@ -49,8 +49,8 @@ def answer(
     send(sock, {"ready": True})
     head, payload = receive(sock, None, MOST_TENSORS)
     if head["do"] == "targets":
-        said = {"outputs": [], "kernels": own.targets(), "times": []}
-        send(sock, said | {"error": "", "stage": "", "beside": [], "allocations": None})
+        reply = {"outputs": [], "kernels": own.targets(), "times": []}
+        send(sock, reply | {"error": "", "stage": "", "beside": [], "allocations": None})
         return
     stage = "build"
     if "cuda" not in head["target"]:
@@ -58,10 +58,10 @@ def answer(
     try:
         text, payload = str(payload[: head["text"]], "utf-8"), payload[head["text"] :]
         params, payload = arrays(head["params"].values(), payload)
-        given = []
+        inputs = []
         for specs in head["inputs"]:
-            found, payload = arrays(specs, payload)
-            given.append(found)
+            tensors, payload = arrays(specs, payload)
+            inputs.append(tensors)
         send(sock, {"stage": "build"})
         program = own.build(read(text), dict(zip(head["params"], params, strict=True)), head)
         stage = "run"
@@ -71,9 +71,9 @@ def answer(
         if head["timed"]:
             _run_by_turns(sock, own, program)
             return
-        ran = [own.outputs(program.call(values)()) for values in given]
-        kernels, allocations = program.trace(given[0]) if given else ((), None)
-        times = _times(program, given[0], head["repeats"]) if given else []
+        ran = [own.outputs(program.call(values)()) for values in inputs]
+        kernels, allocations = program.trace(inputs[0]) if inputs else ((), None)
+        times = _times(program, inputs[0], head["repeats"]) if inputs else []
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
@@ -91,27 +91,27 @@ def answer(
 
 
 def _run_by_turns(sock: socket.socket, own: Compiler, program: Executor) -> None:
-    """Run a program when the other end says so, which looks at the clock between its messages.
+    """Run a program on request; the other end reads the clock between its messages.
 
     A run's inputs are copied before it, and its outputs are read after it.
     """
     values: list[np.ndarray] = []
-    call, made = None, None
+    call, result = None, None
     while True:
-        asked, payload = receive(sock, None, MOST_TENSORS)
-        match asked["do"]:
+        request, payload = receive(sock, None, MOST_TENSORS)
+        match request["do"]:
             case "wait":
                 send(sock, {})
             case "take":
-                values, _ = arrays(asked["inputs"], payload)
+                values, _ = arrays(request["inputs"], payload)
                 call = program.call(values)
                 send(sock, {})
             case "run":
                 start = cpu_time()
-                made = call()
+                result = call()
                 send(sock, {"seconds": cpu_time() - start})
             case "give":
-                outputs = own.outputs(made)
+                outputs = own.outputs(result)
                 send(sock, {"outputs": [spec(array) for array in outputs]}, *map(flat, outputs))
             case _:
                 kernels, allocations = program.trace(values) if values else ((), None)
@@ -142,8 +142,8 @@ def _fork(keep: list[int]) -> int:
     pid = os.fork()
     if pid == 0:
         _die_with_parent()
-        kept = sorted({0, 1, 2, *keep})
-        for last, fd in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+        open_fds = sorted({0, 1, 2, *keep})
+        for last, fd in zip(open_fds, [*open_fds[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
             if fd > last + 1:  # os.closerange(0, 0) closes everything
                 os.closerange(last + 1, fd)
     return pid
@@ -170,14 +170,14 @@ def main(flavour: str, number: str) -> None:
     try:
         read = own.load()
     except Unreachable as why:
-        said = str(why)
-        Server(control, _fork, lambda sock: send(sock, {"unreachable": said}), telling).serve()
+        message = str(why)
+        Server(control, _fork, lambda sock: send(sock, {"unreachable": message}), last_line).serve()
         return
     own.rehearse()
     settle()
-    Server(control, _fork, lambda sock: answer(sock, own, read, _limit_memory), telling).serve()
+    Server(control, _fork, lambda sock: answer(sock, own, read, _limit_memory), last_line).serve()
 
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-    os._exit(0)  # nothing is left to be done, and IREE's bindings would list at length what they have not freed
+    os._exit(0)  # skip the exit handlers: IREE's bindings would list everything that they have not freed

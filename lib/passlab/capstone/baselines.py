@@ -1,7 +1,7 @@
-"""What a compiled model is compared with: each a function (graph, inputs) → something to call with the inputs.
+"""Baselines for a compiled model: each a function (graph, inputs) → a function of the inputs.
 
 Graph and inputs are on the CPU or on a GPU, and so is what a baseline returns.
-A baseline that is not there raises `Missing`, and the comparison says so.
+A baseline that is not available raises `Missing`, and the comparison reports it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from passlab.fx.programs import copy_inputs
 
 
 class Missing(RuntimeError):
-    """A baseline cannot run here: the message says why."""
+    """A baseline cannot run here, for the reason in the message."""
 
 
 def eager(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:

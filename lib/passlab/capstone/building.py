@@ -33,7 +33,7 @@ from passlab.fx.elsewhere import is_marked, refuse
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs
-from passlab.kernels import Kernel, cut, steps
+from passlab.kernels import Kernel, execution_order, extract_group
 from passlab.kernels.primitives import Unsupported, state
 from passlab.kernels.schedule import Knobs
 from passlab.memory.buffers import BadPlan
@@ -42,7 +42,7 @@ from passlab.memory.storages import CannotPlan, storages
 
 
 class Group(nn.Module):
-    """A group as one step, which computes what its nodes do. Its results are new tensors, as a kernel's are."""
+    """A group as one step that runs its nodes. Its results are new tensors, like those of a kernel."""
 
     def __init__(self, part: fx.GraphModule, name: str):
         super().__init__()
@@ -50,15 +50,15 @@ class Group(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         with _disable_current_modes():  # a mode that counts launches sees one
-            made = self.gm(*inputs)
+            result = self.gm(*inputs)
         note_kernel(self.name)
-        return tree_map_only(torch.Tensor, _fresh, made)
+        return tree_map_only(torch.Tensor, _fresh, result)
 
 
 def _fresh(value: torch.Tensor) -> torch.Tensor:
-    made = torch.empty_like(value)
+    copy = torch.empty_like(value)
     with _disable_current_modes():
-        return made.copy_(value)
+        return copy.copy_(value)
 
 
 def grouped(
@@ -67,7 +67,7 @@ def grouped(
     inputs: Sequence[Any],
     layouts: Mapping[str, list[int]] = MappingProxyType({}),
 ) -> fx.GraphModule:
-    """Return the graph with one node for each group, named after its last one: what a plan is made for.
+    """Return the graph with one node for each group, named after its last one; plans are made for this graph.
 
     A convolution or linear layer that is in no group becomes a group of its own. A value that `layouts` has stored in
     another order is converted by a node of its own, with `_stored` after its name. Raises BadCompiled.
@@ -76,17 +76,17 @@ def grouped(
     return lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
 
 
-#: Makes the module of a group from its graph, its nodes, what a library has for it, and the node that it is listed by.
+#: (graph of a group, its nodes, a library's call for it or None, its first node's name) → its module.
 Make = Callable[[fx.GraphModule, list[fx.Node], library.Epilogue | None, str], nn.Module]
 
 
 def _laid_out(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
-    """Return the graph with shapes, whose groups are legal and whose values are stored as the layouts say."""
+    """Return the graph with shapes, after a check of its groups, with values stored by the layouts."""
     gm = with_shapes(compiled.graph, inputs)
     check_groups(gm, compiled.groups)
     if not compiled.layouts:
         return gm
-    if why := layouts.unfit(gm, compiled.groups, compiled.layouts):
+    if why := layouts.why_not_stored(gm, compiled.groups, compiled.layouts):
         raise BadCompiled(why)
     layouts.apply(gm, compiled.groups, compiled.layouts)
     after = with_shapes(gm, inputs)
@@ -98,36 +98,36 @@ def lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModu
     gm = _laid_out(compiled, inputs)
     groups = compiled.groups
     nodes = {node.name: node for node in gm.graph.nodes}
-    where = {nodes[name]: at for at, group in enumerate(groups) for name in group}
-    alone = len(groups)
+    group_of = {nodes[name]: at for at, group in enumerate(groups) for name in group}
+    number = len(groups)
     for node in gm.graph.nodes:
-        if node not in where and not effects(node) and library.match(gm, [node]):
-            where[node], alone = alone, alone + 1
-    made, new, held = fx.Graph(), {}, {}
-    for step in steps(gm.graph, where):
-        if step[0] not in where:
-            new[step[0]] = made.node_copy(step[0], new.__getitem__)
+        if node not in group_of and not effects(node) and library.match(gm, [node]):
+            group_of[node], number = number, number + 1
+    graph, copies, steps = fx.Graph(), {}, {}
+    for step in execution_order(gm.graph, group_of):
+        if step[0] not in group_of:
+            copies[step[0]] = graph.node_copy(step[0], copies.__getitem__)
             continue
-        part, found = cut(gm, step), library.match(gm, step)
-        name = f"step_{len(held)}"
-        held[name] = make(part, step, found, groups[where[step[0]]][0] if where[step[0]] < len(groups) else "")
+        part, match = extract_group(gm, step), library.match(gm, step)
+        name = f"step_{len(steps)}"
+        steps[name] = make(part, step, match, groups[group_of[step[0]]][0] if group_of[step[0]] < len(groups) else "")
         results = [nodes[name] for name in part.meta["outputs_of"]]
-        called = made.create_node(
-            "call_module", name, tuple(new[nodes[a]] for a in part.meta["inputs_of"]), name=step[-1].name
+        called = graph.create_node(
+            "call_module", name, tuple(copies[nodes[a]] for a in part.meta["inputs_of"]), name=step[-1].name
         )
         for at, node in enumerate(results):
             if len(results) > 1:
-                new[node] = made.call_function(operator.getitem, (called, at))
-                new[node].meta["val"] = node.meta["val"]
+                copies[node] = graph.call_function(operator.getitem, (called, at))
+                copies[node].meta["val"] = node.meta["val"]
             else:
-                new[node] = called
+                copies[node] = called
                 called.meta["val"] = node.meta["val"]
-    for node in reversed(made.find_nodes(op="get_attr")):  # groups hold their own constants
+    for node in reversed(graph.find_nodes(op="get_attr")):  # groups hold their own constants
         if not node.users:
-            made.erase_node(node)
-    paths = {n.target for n in made.nodes if n.op in ("get_attr", "call_module") and n.target not in held}
+            graph.erase_node(node)
+    paths = {n.target for n in graph.nodes if n.op in ("get_attr", "call_module") and n.target not in steps}
     root = {path: attribute(gm, path) for path in paths}
-    after = fx.GraphModule({**root, **held}, made)
+    after = fx.GraphModule({**root, **steps}, graph)
     after.training = gm.training
     return after
 
@@ -135,7 +135,7 @@ def lower(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModu
 # ------------------------------------------------------------------------------------------------ what runs
 
 
-#: What a step is.
+#: Kinds of steps.
 LIBRARY, GENERATED, TRITON, OPERATOR = "library call", "generated kernel", "Triton kernel", "torch operator"
 
 
@@ -147,7 +147,7 @@ class _Step(nn.Module):
 
     def __init__(self, part: fx.GraphModule, name: str, knobs: Knobs):
         super().__init__()
-        self.part, self.name, self.knobs = [part], name, knobs  # in a list: it is no child
+        self.part, self.name, self.knobs = [part], name, knobs  # in a list: not a submodule
         self.run: Callable | None = None
         self.places: list[torch.Tensor] = []
 
@@ -188,25 +188,25 @@ class TritonStep(_Step):
     def _build_kernel(self, inputs: Sequence[Any]) -> Callable:
         part, device = self.part[0], device_of(inputs)
         likes = [node.meta["val"] for node in part.graph.find_nodes(op="placeholder")]
-        reads, held = part.meta["inputs_of"], {name: x.detach() for name, x in state(part).items()}
+        reads, constants = part.meta["inputs_of"], {name: x.detach() for name, x in state(part).items()}
         (output,) = part.graph.find_nodes(op="output")
         single = isinstance(output.args[0], fx.Node)
-        news = [torch.empty_like(node.meta["val"]) for node in output.all_input_nodes]
-        hows = [(tuple(new.shape), new.stride(), new.dtype) for new in news]
+        examples = [torch.empty_like(node.meta["val"]) for node in output.all_input_nodes]
+        forms = [(tuple(example.shape), example.stride(), example.dtype) for example in examples]
         start = self._call_kernel(triton.launcher, self.kernel, device)
 
         def run(*inputs: Any) -> Any:
-            made = [self._output_at(at, *how) for at, how in enumerate(hows)]
-            made = [
+            results = [self._output_at(at, *form) for at, form in enumerate(forms)]
+            results = [
                 torch.empty_strided(shape, strides, dtype=dtype, device=device) if place is None else place
-                for place, (shape, strides, dtype) in zip(made, hows, strict=True)
+                for place, (shape, strides, dtype) in zip(results, forms, strict=True)
             ]
-            known = held | dict(zip(reads, _as_traced(inputs, likes), strict=True))
-            known |= zip(part.meta["outputs_of"], made, strict=True)
+            values = constants | dict(zip(reads, _as_traced(inputs, likes), strict=True))
+            values |= zip(part.meta["outputs_of"], results, strict=True)
             with _disable_current_modes():
-                self._call_kernel(start, *(known[name] for name in self.kernel.arguments))
+                self._call_kernel(start, *(values[name] for name in self.kernel.arguments))
             note_kernel(self.name)
-            return made[0] if single else tuple(made)
+            return results[0] if single else tuple(results)
 
         return run
 
@@ -215,10 +215,10 @@ class TritonStep(_Step):
             return call(*arguments)
         except Exception as error:
             cause = error
-            while cause.__cause__ is not None:  # the interpreter's own errors say less
+            while cause.__cause__ is not None:  # the interpreter's own errors are vaguer
                 cause = cause.__cause__
-            said = (str(cause).strip() or type(cause).__name__).splitlines()[-1][:200]
-            raise BadCompiled(f"The kernel of {self.head} does not run: {said}") from error
+            message = (str(cause).strip() or type(cause).__name__).splitlines()[-1][:200]
+            raise BadCompiled(f"The kernel of {self.head} does not run: {message}") from error
 
 
 class _Call(nn.Module):
@@ -232,8 +232,8 @@ class _Call(nn.Module):
         self.run, self.like, self.images = run, like, images
 
     def forward(self, *inputs: Any) -> Any:
-        made = self.run(*inputs)
-        return made if self.like is None else layouts.with_strides(made, self.like.stride())
+        result = self.run(*inputs)
+        return result if self.like is None else layouts.with_strides(result, self.like.stride())
 
 
 def _as_traced(inputs: Sequence[Any], likes: Sequence[Any]) -> list:
@@ -243,13 +243,13 @@ def _as_traced(inputs: Sequence[Any], likes: Sequence[Any]) -> list:
 
 
 def device_of(values: Any) -> torch.device:
-    """Return where a program with these inputs runs: on a GPU if one of them is there, else on the CPU."""
+    """Return the device of a program with these inputs: the GPU of one of them, else the CPU."""
     devices = [x.device for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
     return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
 
 
 def _backend(device: torch.device) -> str:
-    """Return who makes kernels for a device: TVM, but Triton for a GPU that TVM was not built for."""
+    """Return the compiler of kernels for a device: TVM, but Triton for a GPU that TVM was not built for."""
     if device.type != "cuda":
         return "tvm"
     try:
@@ -299,11 +299,11 @@ class _Like:
 
 
 def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, interpret: bool = False) -> Program:
-    """Return the program that a compiler's data describes, for inputs like these, where they are. Raises BadCompiled.
+    """Return the program of a compiler's data, for inputs like these, on their device. Raises BadCompiled.
 
-    It is run once, on copies of the inputs, to build its kernels. parallel: whether these may use several cores, where
-    their schedules say so. interpret: whether on a CPU Triton's interpreter, which is slow, runs the kernels that were
-    handed over; by default their groups run as without them.
+    It runs once, on copies of the inputs, to build its kernels. parallel: whether kernels may use several cores if
+    their schedules do. interpret: whether Triton's interpreter, which is slow, runs the given kernels on a CPU; by
+    default their groups run as without them.
     """
     if is_marked(compiled.graph):
         refuse()
@@ -333,10 +333,10 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
     gm.recompile()
     with torch.no_grad(), torch.random.fork_rng(devices=gpus(device)):
         state = {name: t.clone() for name, t in gm.state_dict().items()} if exact else None
-        made = gm(*copy_inputs(inputs, str(device)))
+        outputs = gm(*copy_inputs(inputs, str(device)))
         if state is not None:
             gm.load_state_dict(state)
-    _restore_outputs(gm, made)
+    _restore_outputs(gm, outputs)
     return Program(gm, plan, inputs)
 
 
@@ -345,12 +345,12 @@ def gpus(device: torch.device) -> list[int]:
 
 
 def check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
-    if why := triton.unfit(head, kernel) or triton.argument_misfit(head, kernel, part):
+    if why := triton.why_not_launched(head, kernel) or triton.why_not_for_group(head, kernel, part):
         raise BadCompiled(why)
 
 
 def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
-    """Return `grouped` of what a compiler handed over, whose Triton kernels fit their groups. Raises BadCompiled."""
+    """Return `grouped` of a Compiled, after a check of its Triton kernels. Raises BadCompiled."""
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
         if head in compiled.kernels:
@@ -361,9 +361,9 @@ def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
 
 
 def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | None = None) -> Plan | None:
-    """Return the plan, checked, or one by first fit; None where sizes depend on numbers. Raises BadCompiled.
+    """Return the plan, checked, or one by first fit; None if sizes depend on numbers. Raises BadCompiled.
 
-    steps: what `steps_of` returns, where it is there already.
+    steps: the result of `steps_of`, if known.
     """
     gm = steps_of(compiled, inputs) if steps is None else steps
     try:
@@ -382,16 +382,16 @@ def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | N
 def _place(
     gm: fx.GraphModule, steps: fx.GraphModule, plan: Plan | None, inputs: Sequence[Any], device: torch.device
 ) -> None:
-    """Give each kernel its places in one arena, unless the caller gets what it makes."""
+    """Give each kernel whose results the caller does not get its places in one arena."""
     if plan is None:
         return
-    kept = {s.name for s in storages(steps, *inputs) if s.is_output}
+    returned = {s.name for s in storages(steps, *inputs) if s.is_output}
     memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8, device=device)
     memory = memory[-memory.data_ptr() % ALIGNMENT :][: plan.arena]
     for node in gm.graph.find_nodes(op="call_module"):
         step = gm.get_submodule(node.target)
         value = node.meta.get("val")
-        if not isinstance(step, _Step) or not isinstance(value, torch.Tensor) or node.name in kept:
+        if not isinstance(step, _Step) or not isinstance(value, torch.Tensor) or node.name in returned:
             continue
         at = plan.offsets.get(node.name)
         if at is not None and value.untyped_storage().nbytes() == value.nbytes and at % value.element_size() == 0:
@@ -400,9 +400,9 @@ def _place(
 
 
 def _images_last(gm: fx.GraphModule, layouts: Mapping[str, list[int]]) -> None:
-    """Lay out images as convolutions take them, once, at the entrance: oneDNN would do it at every convolution.
+    """Convert input images to the layout of convolutions once: oneDNN would do it at every convolution.
 
-    Those that have a layout keep it.
+    Inputs with a layout of their own keep it.
     """
     for node in gm.graph.find_nodes(op="placeholder"):
         if node.name in layouts:
@@ -418,21 +418,21 @@ def _images_last(gm: fx.GraphModule, layouts: Mapping[str, list[int]]) -> None:
 
 def _reorder(gm: fx.GraphModule, plan: Plan) -> fx.GraphModule:
     """Return the graph with its nodes in the order of the plan."""
-    graph, new = fx.Graph(), {}
+    graph, copies = fx.Graph(), {}
     nodes = {node.name: node for node in gm.graph.nodes}
     inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     entrance = [node.name for node in gm.graph.nodes if node.name not in plan.order]
     for name in (*inputs, *entrance, *(n for n in plan.order if n not in inputs)):
-        new[nodes[name]] = graph.node_copy(nodes[name], new.__getitem__)
+        copies[nodes[name]] = graph.node_copy(nodes[name], copies.__getitem__)
     after = fx.GraphModule(gm, graph)
     after.training = gm.training
     return after
 
 
-def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
-    """Give each output the strides that it has in the graph, where a library chose others."""
+def _restore_outputs(gm: fx.GraphModule, outputs: Any) -> None:
+    """Restore the strides that outputs have in the graph, if a library chose others."""
     (output,) = gm.graph.find_nodes(op="output")
-    values = iter(tree_leaves(made))
+    values = iter(tree_leaves(outputs))
 
     def restore(node: fx.Node) -> fx.Node:
         value, like = next(values, None), node.meta.get("val")
@@ -452,19 +452,19 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
 
 
 def straight(gm: fx.GraphModule) -> Callable:
-    """Return the graph as one Python function: a line per step, that calls what the step calls, and nothing else.
+    """Return the graph as one Python function with a line per step that makes only the step's own call.
 
-    Modules are called by their `forward` (they have no hooks), kernels without a module around them. A value is given
-    up after its last use.
+    Modules are called by their `forward` (they have no hooks), kernels without a module around them. A value is freed
+    after its last use.
     """
-    known: dict[str, Any] = {}
+    scope: dict[str, Any] = {}
     names = {node: f"v{at}" for at, node in enumerate(gm.graph.nodes)}
     last = {operand: node for node in gm.graph.nodes for operand in node.all_input_nodes}
     lines = []
 
     def bind(value: Any) -> str:
-        name = f"c{len(known)}"
-        known[name] = value
+        name = f"c{len(scope)}"
+        scope[name] = value
         return name
 
     def text(value: Any) -> str:
@@ -483,7 +483,7 @@ def straight(gm: fx.GraphModule) -> Callable:
         if node.op == "placeholder":
             continue
         if node.op == "get_attr":
-            known[names[node]] = attribute(gm, node.target)
+            scope[names[node]] = attribute(gm, node.target)
             continue
         if node.op == "output":
             lines.append(f"return {text(node.args[0])}")
@@ -491,14 +491,14 @@ def straight(gm: fx.GraphModule) -> Callable:
         args = [*map(text, node.args), *(f"{name}={text(value)}" for name, value in node.kwargs.items())]
         called = f"{args.pop(0)}.{node.target}" if node.op == "call_method" else bind(_function(gm, node))
         lines.append(f"{names[node]} = {called}({', '.join(args)})")
-        gone = [names[a] for a in (*node.all_input_nodes, node) if last.get(a, a) is node and a.op != "get_attr"]
-        lines += [f"{name} = None" for name in gone]
+        dead = [names[a] for a in (*node.all_input_nodes, node) if last.get(a, a) is node and a.op != "get_attr"]
+        lines += [f"{name} = None" for name in dead]
     inputs = ", ".join(names[node] for node in gm.graph.find_nodes(op="placeholder"))
-    exec("\n    ".join([f"def run({inputs}):", *lines]), known)
-    return known["run"]
+    exec("\n    ".join([f"def run({inputs}):", *lines]), scope)
+    return scope["run"]
 
 
-#: Functions in Python → the ones that they end in, with the same operands.
+#: Functions in Python → the ones that they call with the same operands.
 _ENDS = {F.relu: torch.relu}
 
 

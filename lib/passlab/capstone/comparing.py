@@ -1,11 +1,11 @@
-"""Whether what a compiler handed over computes what its graph does, and how fast.
+"""Compare a compiled model with its graph: its results, and its speed.
 
     print(differing(compiled, inputs) or "the same")
     seconds_by_turns(compiled, before, inputs, rounds)
 
-A kernel, a program with layouts and a built program give outputs, each in a process of its own where it may not run
-here (`passlab.fx.elsewhere`). That process holds what the compiler handed over and inputs, and nothing to compare with:
-the comparison, and the clock, are on this side.
+A kernel, a program with layouts and a built program each run in a process of their own if they may not run here
+(`passlab.fx.elsewhere`). That process has the compiler's data and the inputs, but no expected results: the comparison,
+and the clock, are on this side.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from passlab.equivalence.values import EXACT, Tolerance, compare
 from passlab.fx.elsewhere import Lost, Process, confined, process_for, stateful
 from passlab.fx.programs import copy_inputs, to_device
 
-#: What a kernel gets besides the values of a run. Of infinities, torch's own operators are of several minds.
+#: Inputs of a kernel besides the values of a run. Without infinities, on which torch's own operators disagree.
 _SPECIAL = (1.0, math.nan, -2.0, 0.0, 0.5)
-#: How far a program on a GPU may be from its graph: torch lets convolutions round to ten bits there.
+#: Tolerance for a program on a GPU, where torch lets convolutions round to ten bits.
 _ON_GPU = Tolerance(2**-10)
 #: Settings of glibc's mallopt, from <malloc.h>.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -45,48 +45,48 @@ _ROUND = 0.03
 
 
 def differing(compiled: Compiled, inputs: Sequence[Any], device: str = "cpu") -> str:
-    """Return how kernels and layouts compute something else than the graph, or "". Raises BadCompiled, Lost.
+    """Return how kernels and layouts differ from the graph, or "". Raises BadCompiled, Lost.
 
-    Each group with a kernel runs both ways, on what it gets in a run and with NaN in it, where Triton can run it: on a
-    GPU, or by its interpreter. On a GPU the program is built and compared, too. device: where to run all this, unless
-    the inputs are on a GPU already.
+    Each group with a kernel that Triton can run, on a GPU or by its interpreter, runs both ways, on its inputs in a run
+    and with NaN in them. On a GPU the program is built and compared, too. device: where all this runs, unless the
+    inputs are on a GPU already.
     """
     device = str(device_of(inputs)) if device_of(inputs).type != "cpu" else device
     if compiled.kernels:
         groups = _reply(group_results(compiled, inputs, device), "groups", dict)
         kernels = _reply(kernel_results(compiled, inputs, groups, device), "kernels", dict)
         for head, runs in groups.items():
-            if told := _kernel_differs(head, runs, kernels.get(head)):
-                return told
+            if reason := _kernel_differs(head, runs, kernels.get(head)):
+                return reason
     on_gpu = torch.device(device).type == "cuda"
     if not compiled.layouts and not on_gpu:
         return ""
     expected = _reply(results(compiled, inputs, device, "graph"), "output")
     exact = _ON_GPU if on_gpu else Tolerance.of(torch.float32, len(compiled.graph.graph.nodes))
-    for how, where in (("stored", "With its layouts"), ("built", f"On {device}")):
-        if (how == "stored" and not compiled.layouts) or (how == "built" and not on_gpu):
+    for variant, place in (("stored", "With its layouts"), ("built", f"On {device}")):
+        if (variant == "stored" and not compiled.layouts) or (variant == "built" and not on_gpu):
             continue
-        if differences := compare(expected, _reply(results(compiled, inputs, device, how), "output"), exact):
-            return f"{where} the program returns something else than its graph: {differences[0].sentence}."
+        if differences := compare(expected, _reply(results(compiled, inputs, device, variant), "output"), exact):
+            return f"{place} the program returns something else than its graph: {differences[0].sentence}."
     return ""
 
 
 def _kernel_differs(head: str, groups: list, kernels: object) -> str:
-    """Return how the runs of a kernel differ from those of its group, or "". Untrusted: both come from elsewhere."""
+    """Return how the runs of a kernel differ from those of its group, or "". Untrusted: other processes' data."""
     if type(kernels) is not list or len(kernels) != len(groups):
         raise Lost(f"the kernel of {head} gave no results")
-    for (inputs, expected, nodes), (after, found) in zip(groups, kernels, strict=True):
+    for (inputs, expected, nodes), (after, outputs) in zip(groups, kernels, strict=True):
         if compare(inputs, after, EXACT):
             return f"The Triton kernel of {head} writes into a tensor that it only reads."
         dtype = next((t.dtype for t in tree_leaves(expected) if t.is_floating_point()), torch.float32)
-        if differences := compare(expected, found, Tolerance.of(dtype, nodes), "its result"):
+        if differences := compare(expected, outputs, Tolerance.of(dtype, nodes), "its result"):
             text = differences[0].sentence.replace(" before and ", " by torch and ").replace(" after", " by the kernel")
             return f"The Triton kernel of {head} computes something else than its group: {text}."
     return ""
 
 
 def _reply(reply: Mapping[str, Any], field: str, kind: type = object) -> Any:
-    """Return a field of a reply. Raises BadCompiled for what the reply says is broken, Lost where there is no field."""
+    """Return a field of a reply. Raises BadCompiled for a reply that is "broken", Lost for a missing field."""
     if broken := reply.get("broken"):
         raise BadCompiled(str(broken))
     if field not in reply or not isinstance(reply[field], kind):
@@ -95,7 +95,7 @@ def _reply(reply: Mapping[str, Any], field: str, kind: type = object) -> Any:
 
 
 def _there(compiled: Compiled, inputs: Sequence[Any], device: str) -> tuple[Compiled, tuple]:
-    """Return copies of both on a device: a run may write into them."""
+    """Return copies of both on a device, since a run may write into them."""
     graph = copy.deepcopy(compiled.graph)
     if device_of(inputs).type == torch.device(device).type:
         return replace(compiled, graph=graph), copy_inputs(tuple(inputs), device)
@@ -108,13 +108,13 @@ def _back(value: Any) -> Any:
 
 
 @confined
-def results(compiled: Compiled, inputs: Sequence[Any], device: str, how: str) -> dict:
-    """Return the "output" of one run: of the "graph", of it "stored" as the layouts say, or of the program "built"."""
+def results(compiled: Compiled, inputs: Sequence[Any], device: str, variant: str) -> dict:
+    """Return the "output" of one run of the "graph", of it "stored" by its layouts, or of the program "built"."""
     compiled, inputs = _there(compiled, inputs, device)
     try:
-        if how == "built":
+        if variant == "built":
             program = build(compiled, inputs)
-        elif how == "stored":
+        elif variant == "stored":
             program = lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
         else:
             program = compiled.graph
@@ -125,34 +125,33 @@ def results(compiled: Compiled, inputs: Sequence[Any], device: str, how: str) ->
 
 @confined
 def group_results(compiled: Compiled, inputs: Sequence[Any], device: str) -> dict:
-    """Return as "groups" what each group with a kernel gets in a run and makes of it, by torch.
+    """Return as "groups" the inputs and results, by torch, of each group with a kernel that Triton can run there.
 
-    Name of its first node → [inputs, results, number of nodes] twice, the second time with NaN among the numbers. Left
-    out is what Triton cannot run on the device.
+    Name of its first node → [inputs, results, number of nodes] twice, the second time with NaN among the numbers.
     """
     compiled, inputs = _there(compiled, inputs, device)
-    seen: dict[str, list] = {}
+    runs: dict[str, list] = {}
     try:
         _seed_and_call(
-            lower(compiled, inputs, _choose(compiled, device, lambda *group: _Witness(seen, *group))), inputs
+            lower(compiled, inputs, _choose(compiled, device, lambda *group: _Witness(runs, *group))), inputs
         )
     except BadCompiled as error:
         return {"broken": str(error)}
-    return {"groups": _back(seen)}
+    return {"groups": _back(runs)}
 
 
 @confined
 def kernel_results(compiled: Compiled, inputs: Sequence[Any], groups: Mapping[str, list], device: str) -> dict:
-    """Return as "kernels" what each kernel makes of the inputs in `groups`, and these afterwards: [inputs, results]."""
+    """Return as "kernels" each kernel's results on the inputs in `groups`, and these afterwards: [inputs, results]."""
     compiled, inputs = _there(compiled, inputs, device)
     ran: dict[str, list] = {}
 
     def run(part: fx.GraphModule, name: str, head: str, kernel: Triton) -> nn.Module:
         step = TritonStep(part, name, head, kernel)
-        for given, _, _ in groups.get(head, ()):
-            given = to_device(copy_inputs(given), device)
-            made = step(*given)
-            ran.setdefault(head, []).append([given, made])
+        for arguments, _, _ in groups.get(head, ()):
+            arguments = to_device(copy_inputs(arguments), device)
+            outputs = step(*arguments)
+            ran.setdefault(head, []).append([arguments, outputs])
         return Group(part, name)
 
     try:
@@ -164,27 +163,27 @@ def kernel_results(compiled: Compiled, inputs: Sequence[Any], groups: Mapping[st
 
 
 def _choose(compiled: Compiled, device: str, make: Callable[[fx.GraphModule, str, str, Triton], nn.Module]) -> Callable:
-    """Return what makes the steps for `lower`: `make` those with a kernel that Triton can run on the device."""
-    there, left = torch.device(device), triton.MOST_PROGRAMS
+    """Return a factory of steps for `lower`: it uses `make` for kernels that Triton can run on the device."""
+    target, budget = torch.device(device), triton.MOST_PROGRAMS
 
     def step(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
-        nonlocal left
+        nonlocal budget
         name, kernel = nodes[-1].name, compiled.kernels.get(head)
-        if kernel is None or not triton.runs_on(there):
+        if kernel is None or not triton.runs_on(target):
             return Group(part, name)
         check_kernel(part, head, kernel)
-        if there.type == "cpu":
+        if target.type == "cpu":
             values = [node.meta.get("val") for node in part.graph.nodes]
-            if kernel.programs > left or any(getattr(value, "dtype", None) == torch.bfloat16 for value in values):
+            if kernel.programs > budget or any(getattr(value, "dtype", None) == torch.bfloat16 for value in values):
                 return Group(part, name)
-            left -= kernel.programs
+            budget -= kernel.programs
         return make(part, name, head, kernel)
 
     return step
 
 
 class _Witness(Group):
-    """A group that notes what it gets and makes."""
+    """A group that records its inputs and results."""
 
     def __init__(self, seen: dict[str, list], part: fx.GraphModule, name: str, head: str, kernel: Triton):
         super().__init__(part, name)
@@ -192,9 +191,9 @@ class _Witness(Group):
 
     def forward(self, *inputs: Any) -> Any:
         if not any(isinstance(x, FakeTensor) for x in inputs):
-            for given in (inputs, tree_map_only(torch.Tensor, _special, inputs)):
-                given = list(tree_map_only(torch.Tensor, torch.clone, given))
-                self.runs.append([given, self.gm(*given), len(self.gm.graph.nodes)])
+            for arguments in (inputs, tree_map_only(torch.Tensor, _special, inputs)):
+                arguments = list(tree_map_only(torch.Tensor, torch.clone, arguments))
+                self.runs.append([arguments, self.gm(*arguments), len(self.gm.graph.nodes)])
         return super().forward(*inputs)
 
 
@@ -217,9 +216,8 @@ def _seed_and_call(call: Callable, inputs: Sequence[Any]) -> Any:
 def seconds_by_turns(compiled: Compiled, before: fx.GraphModule, inputs: Sequence[Any], rounds: int) -> dict[str, Any]:
     """Return the seconds of CPU time of a call of the graph, "eager", and of the program, "mine": one for each round.
 
-    Each side has a process of its own, whose time the kernel counts. In a round each gets the same inputs, which it has
-    not seen before, and has to return what it makes of them: "differs" says where the program's is something else than
-    the graph's, or "". Raises BadCompiled, Lost.
+    Each side has a process of its own, whose time the kernel counts. In a round both get the same new inputs, and must
+    return their outputs: "differs" is where the program's differ from the graph's, or "". Raises BadCompiled, Lost.
     """
     times: dict[str, list[float]] = {"eager": [], "mine": []}
     tolerance = Tolerance.of(torch.float32, len(compiled.graph.graph.nodes))
@@ -231,10 +229,10 @@ def seconds_by_turns(compiled: Compiled, before: fx.GraphModule, inputs: Sequenc
             name: max(1, int(_ROUND / max(_timed(side, inputs, 10)[0] / 10, 1e-6))) for name, side in sides.items()
         }
         for _ in range(rounds):
-            given = tree_map_only(torch.Tensor, _shuffled, tuple(inputs))
+            shuffled = tree_map_only(torch.Tensor, _shuffled, tuple(inputs))
             outputs = {}
             for name, side in sides.items():
-                took, outputs[name] = _timed(side, given, counts[name])
+                took, outputs[name] = _timed(side, shuffled, counts[name])
                 times[name].append(took / counts[name])
             if differences := compare(outputs["eager"], outputs["mine"], tolerance):
                 differs = f"While it is timed, the program returns something else: {differences[0].sentence}."
@@ -243,7 +241,7 @@ def seconds_by_turns(compiled: Compiled, before: fx.GraphModule, inputs: Sequenc
 
 
 def _timed(process: Process, inputs: Sequence[Any], count: int) -> tuple[float, Any]:
-    """Return the seconds that `count` calls took, with all that the process did for them, and the last one's output."""
+    """Return the seconds of `count` calls, including all other work of the process, and the last call's output."""
     start = process.seconds()
     output = _reply(process.call(repeat, inputs, count), "output")
     return process.seconds() - start, output
@@ -257,7 +255,7 @@ def _shuffled(x: torch.Tensor) -> torch.Tensor:
 
 @stateful
 def prepare(state: dict, compiled: Compiled, inputs: Sequence[Any], as_it_is: bool) -> dict:
-    """Build a program, for `repeat`; as_it_is: take the graph itself. Return why it cannot be built as "broken"."""
+    """Build a program for `repeat`, or take the graph `as_it_is`. Return why it cannot be built as "broken"."""
     keep_memory()
     inputs = tuple(inputs)
     try:
@@ -280,9 +278,9 @@ def repeat(state: dict, inputs: Sequence[Any], count: int) -> dict:
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that it frees, where its C library can.
+    """Keep the memory that this process frees, if its C library can.
 
-    Otherwise glibc gives the memory of large tensors back, or not, depending on what was freed earlier, and eager's
+    Otherwise glibc returns the memory of large tensors to the system, or not, depending on earlier frees, and eager's
     time varies threefold with the faults of new pages.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -292,7 +290,7 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def one_thread():
-    """Let torch use one thread: several wait for each other on a busy machine, and waiting costs CPU time."""
+    """Limit torch to one thread: several wait for each other on a busy machine, and waiting costs CPU time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""What a compiled model costs, counted: the same on every machine."""
+"""Count the cost of a compiled model: the same on every machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from passlab.memory.buffers import lower_bound, peak_step
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan
 
-#: A compiled model's peak may be so much of the model's own, and so many bytes more.
+#: A compiled model's peak may be this multiple of the model's own, and this many bytes more.
 SHARE_OF_PEAK, ROOM = 1.1, 4096
 
 
@@ -40,12 +40,11 @@ class Counts:
 
 
 def counts(compiled: Compiled, inputs: Sequence[Any], may_run: bool = True) -> Counts:
-    """Return what a compiled model costs on such inputs. Nothing is built; a group is one launch. Raises BadCompiled.
+    """Return the cost of a compiled model on such inputs; a group is one launch. Raises BadCompiled.
 
-    Nothing runs, either: the graph is followed with tensors that have a shape and no data. Only where a size depends on
-    numbers does it run, if it `may_run`. A model that was not compiled is `Compiled(gm)`. One that is on a GPU is
-    counted in a copy on the CPU: a group is one launch there, too, though a library may start several kernels in its
-    call.
+    Nothing is built, and nothing runs: tensors without data pass through the graph. Only if a size depends on numbers
+    does it run, if it `may_run`. A model that was not compiled is `Compiled(gm)`. A model on a GPU is counted in a copy
+    on the CPU: a group is one launch there, too, though a library may start several kernels in its call.
     """
     if device_of(inputs).type != "cpu":
         compiled, inputs = on("cpu", compiled), to_device(tuple(inputs), "cpu")
@@ -55,10 +54,10 @@ def counts(compiled: Compiled, inputs: Sequence[Any], may_run: bool = True) -> C
     try:
         shapes = tree_map_only(torch.Tensor, mode.from_tensor, tuple(inputs))
         return _counts(_without_data(copy.deepcopy(gm), mode.from_tensor), plan, lambda: shapes)
-    except Exception as error:  # whatever an operation asks of data that there is none of
+    except Exception as error:  # an operation needed data, and there is none
         if not may_run:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-            raise BadCompiled(f"What the graph costs depends on numbers, and cannot be counted: {said}") from error
+            message = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise BadCompiled(f"What the graph costs depends on numbers, and cannot be counted: {message}") from error
     return _counts(copy.deepcopy(gm), plan, lambda: copy_inputs(tuple(inputs)))  # a run may write into its buffers
 
 
@@ -72,10 +71,10 @@ def _counts(gm: fx.GraphModule, plan: Plan | None, inputs: Callable[[], tuple]) 
 
 def _without_data(gm: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tensor]) -> fx.GraphModule:
     """Replace every parameter, buffer and constant of a graph by a tensor without data."""
-    made: dict[int, torch.Tensor] = {}  # a tensor in two places stays one
+    copies: dict[int, torch.Tensor] = {}  # a tensor in two places stays one
 
     def replaced(t: torch.Tensor) -> torch.Tensor:
-        return made.setdefault(id(t), fake(t.detach()))
+        return copies.setdefault(id(t), fake(t.detach()))
 
     for module in gm.modules():
         for home in (module._parameters, module._buffers, vars(module)):
@@ -88,7 +87,7 @@ def _without_data(gm: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tenso
 
 
 def peak_sentence(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
-    """Return where a plan's memory is needed, as a sentence: the step of its peak, and the largest buffer there."""
+    """Return the peak of a plan's memory as a sentence: its step, and the largest buffer there."""
     buffers = liveness(gm, *inputs, order=plan.order)
     step = peak_step(buffers)
     live = [buffer for buffer in buffers if buffer.lower <= step < buffer.upper]
@@ -100,13 +99,13 @@ def peak_sentence(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
 
 
 def allowed(before: fx.GraphModule, inputs: Sequence[Any]) -> tuple[int, int] | None:
-    """Return what a model needs as it is, and what it may need compiled, in bytes; None where it can have no plan."""
+    """Return the bytes that a model needs as it is, and may need compiled, or None if it cannot have a plan."""
     own = plan_of(Compiled(before), inputs)
     return None if own is None else (own.arena, int(SHARE_OF_PEAK * own.arena) + ROOM)
 
 
 def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, most: int) -> str | None:
-    """Return why a compiled model with this peak needs more than the `most` of a model that needs `own`, or None."""
+    """Return why a peak is more than `most`, for a model that needs `own` as it is, or None."""
     if peak <= most:
         return None
     told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
@@ -124,44 +123,44 @@ def examined(
     memory: tuple[int, int] | None = None,
     device: str = "cpu",
 ) -> dict:
-    """Return what there is to know of a compiled model whose form is right (`wrong`), as data.
+    """Return all figures of a compiled model that passed `why_not_compiled`, as data. Raises Lost.
 
-    "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts compute something
-    else than its graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: what the model needs, and may
-    need (`allowed`). With `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are
-    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless the
+    "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts differ from its
+    graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: the bytes that the model needs, and may need
+    (`allowed`). With `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are then
+    seconds per call, one number for each round. device: where it is built and compared with its graph, unless the
     inputs are on a GPU already.
 
-    What is counted is counted where nothing of it ran; see `passlab.capstone.comparing` for the rest. Raises Lost.
+    Counting happens in a process where nothing of it has run; see `passlab.capstone.comparing` for the rest.
     """
-    found = counted(compiled, inputs, output_types(before, inputs) if before is not None else None, memory)
-    if found.get("broken") != "":
-        return found
+    figures = counted(compiled, inputs, output_types(before, inputs) if before is not None else None, memory)
+    if figures.get("broken") != "":
+        return figures
     if device != "cpu" and Program(compiled.graph).run(tuple(inputs), device=device).error is not None:
         device = "cpu"
     try:
-        found |= {"differs": differing(compiled, inputs, device)}
-        if rounds and not found["differs"]:
-            found |= seconds_by_turns(compiled, before, inputs, rounds)
+        figures |= {"differs": differing(compiled, inputs, device)}
+        if rounds and not figures["differs"]:
+            figures |= seconds_by_turns(compiled, before, inputs, rounds)
     except BadCompiled as error:
         return {"broken": str(error)}
-    return found
+    return figures
 
 
 @confined
 def counted(
     compiled: Compiled, inputs: Sequence[Any], types: list | None = None, memory: tuple[int, int] | None = None
 ) -> dict:
-    """Return "broken" or the counts of `examined`. The graph is followed with tensors without data; nothing runs.
+    """Return "broken" or the counts of `examined`, by tensors without data; nothing runs.
 
     types: those of the outputs of the model's own graph (`output_types`).
     """
     try:
         if why := other_outputs(compiled, inputs, types) if types is not None else None:
             return {"broken": why}
-        found = counts(compiled, inputs, may_run=False)
-        if memory is not None and (why := too_much(compiled, found.peak, inputs, *memory)):
+        cost = counts(compiled, inputs, may_run=False)
+        if memory is not None and (why := too_much(compiled, cost.peak, inputs, *memory)):
             return {"broken": why}
     except BadCompiled as error:
         return {"broken": str(error)}
-    return {"broken": "", **found.to_json()}
+    return {"broken": "", **cost.to_json()}

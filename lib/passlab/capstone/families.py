@@ -23,7 +23,7 @@ from passlab.fx.reader import trace
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model: `make()` returns it anew, the same each time; `inputs` are examples for it."""
+    """A model: `make()` returns a new instance, the same each time; `inputs` are examples for it."""
 
     name: str
     make: Callable[[], nn.Module]
@@ -31,8 +31,8 @@ class Drawn:
 
     def graph(self) -> fx.GraphModule:
         """Return the model as a torch.fx graph with shapes."""
-        made = self.make()
-        return made if isinstance(made, fx.GraphModule) else trace(made, *self.inputs)
+        model = self.make()
+        return model if isinstance(model, fx.GraphModule) else trace(model, *self.inputs)
 
 
 def _x(*shape: int, seed: int) -> tuple[torch.Tensor, ...]:
@@ -112,7 +112,7 @@ FAMILIES: dict[str, Callable[[random.Random, int], Drawn]] = {
 def drawn(family: str, seed: int) -> Drawn:
     """Return a model of a family, with sizes and weights drawn from a seed. Raises ValueError for an unknown family."""
     if family not in FAMILIES:
-        raise ValueError(f"There is no family {family!r}; there are {', '.join(FAMILIES)}.")
+        raise ValueError(f"There is no family {family!r}; the families are {', '.join(FAMILIES)}.")
     return FAMILIES[family](random.Random(f"{family} {seed}"), seed % 2**31)
 
 
@@ -124,5 +124,5 @@ def generated(seed: int, size: int = 25, **features: bool) -> Drawn:
 
 def hidden(seed: int, graphs: int = 2) -> list[Drawn]:
     """Return one model of each family, and random graphs, as a seed draws them."""
-    found = [drawn(family, seed) for family in FAMILIES]
-    return found + [generated(seed * 100 + at) for at in range(graphs)]
+    models = [drawn(family, seed) for family in FAMILIES]
+    return models + [generated(seed * 100 + at) for at in range(graphs)]

@@ -29,7 +29,7 @@ class OutOfBounds(IndexError):
 
 
 class _Memory:
-    """Stands for the interpreter's functions in C++. `areas`: first and last address of each argument."""
+    """A wrapper of the interpreter's functions in C++. `areas`: first and last address of each argument."""
 
     def __init__(self, native: Any):
         self._native = native
@@ -63,17 +63,17 @@ class _Memory:
         if any(array.size != pointers.size for array in (mask, *operands)):
             raise OutOfBounds(f"it {verb} {operands[0].size} numbers at {pointers.size} places")
         size = max(array.itemsize for array in operands)
-        inside = ~mask
+        valid = ~mask
         for first, last in self.areas:
             if last - first + 1 >= size:
-                inside = inside | ((pointers >= first) & (pointers <= last + 1 - size))
-        if not inside.all():
-            count = int((~inside).sum())
+                valid = valid | ((pointers >= first) & (pointers <= last + 1 - size))
+        if not valid.all():
+            count = int((~valid).sum())
             raise OutOfBounds(f"it {verb} outside of its arguments, {count} of {pointers.size} numbers at once")
 
 
 def _area(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the first and the last address of a tensor's numbers: a last one before the first if it has none."""
+    """Return the first and the last address of a tensor's numbers; the last is before the first for an empty one."""
     start = tensor.data_ptr()
     if not tensor.numel():
         return start, start - 1

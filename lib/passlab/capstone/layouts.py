@@ -3,8 +3,8 @@
     Compiled(gm, layouts={"x": [0, 2, 3, 1], "conv.weight": [0, 2, 3, 1]})      # channels last
 
 A value is converted by a step of its own, after the one that makes it, for all that read it later. The step is one
-launch, reads the value and writes it, and costs nothing where the value lies like that already. A parameter is
-converted when the program is built. What the caller gets lies as it did in the model.
+launch, reads the value and writes it, and costs nothing if the value has that layout already. A parameter is
+converted when the program is built. Outputs keep the layout that they have in the model.
 
 On a CPU it seldom pays, and the course's own compiler names no layout: oneDNN keeps weights and images as it likes, and
 the one conversion that helps it, of images that a convolution reads first, `build` makes by rule, where nothing else is
@@ -14,7 +14,6 @@ said. Kernels that read down a column, and a GPU's convolutions, are other cases
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from passlab.fx.effects import effects, written
 from passlab.fx.nodes import attribute
+from passlab.graph.names import did_you_mean
 
 Layouts = Mapping[str, Sequence[int]]
 
@@ -35,28 +35,28 @@ def with_strides(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def strides_of(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor whose dimensions lie in memory in this order, the last one side by side."""
+    """Return the strides of a tensor whose dimensions are in memory in this order, the last one contiguous."""
     strides, step = [0] * len(shape), 1
     for dim in reversed(order):
         strides[dim], step = step, step * max(shape[dim], 1)
     return tuple(strides)
 
 
-def malformed(gm: fx.GraphModule, layouts: object) -> str | None:
-    """Return what is wrong with layouts as far as a graph without shapes tells, or None."""
+def why_not_layouts(gm: fx.GraphModule, layouts: object) -> str:
+    """Return why these are not layouts, as far as a graph without shapes tells, or ""."""
     if not isinstance(layouts, dict):
         return f"Compiled.layouts must be a dict from names to orders of dimensions; got {str(layouts)[:60]}."
-    known = {node.name for node in gm.graph.nodes if node.op != "output"} | _parameters(gm)
+    names = {node.name for node in gm.graph.nodes if node.op != "output"} | _parameters(gm)
     for name, order in layouts.items():
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 2, 0.5)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            return f"There is a layout for {str(name)[:60]!r}, which is no value and no parameter of the graph.{hint}"
+        if name not in names:
+            hint = did_you_mean(str(name), names)
+            why = f"which is neither a value nor a parameter of the graph.{hint}"
+            return f"There is a layout for {str(name)[:60]!r}, {why}"
         fits = isinstance(order, list) and all(type(dim) is int for dim in order)
         if not fits or sorted(order) != list(range(len(order))):
             wants = "list each of its dimensions once, the outermost first"
             return f"The layout of {name} is {str(order)[:60]}; it must {wants}, such as [0, 2, 3, 1]."
-    return None
+    return ""
 
 
 def _parameters(gm: fx.GraphModule) -> set[str]:
@@ -65,8 +65,8 @@ def _parameters(gm: fx.GraphModule) -> set[str]:
     return {f"{path}.{name}" for path, module in called.items() for name in (*module._parameters, *module._buffers)}
 
 
-def unfit(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts) -> str | None:
-    """Return why values cannot be stored like this, or None. gm: with shapes; layouts: well-formed."""
+def why_not_stored(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts) -> str:
+    """Return why values cannot be stored like this, or "". gm: with shapes; layouts: well-formed."""
     nodes = {node.name: node for node in gm.graph.nodes}
     home = {name: group for group in groups for name in group}
     draws = next((node.name for node in gm.graph.nodes if "draws" in effects(node)), None)
@@ -84,11 +84,11 @@ def unfit(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts)
             return f"Node {name} is written: a copy in another layout would not change with it. Leave its layout out."
         if node is not None and name in home and node.users and all(u.name in home[name] for u in node.users):
             return f"Node {name} is only read inside its group, whose kernel never stores it. Leave its layout out."
-    return None
+    return ""
 
 
 def apply(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts) -> None:
-    """Store values of a graph with shapes, and parameters, as layouts say. The modules that hold them are replaced."""
+    """Store values of a graph with shapes, and parameters, by `layouts`. Modules with such parameters are replaced."""
     nodes = {node.name: node for node in gm.graph.nodes}
     home = {name: group for group in groups for name in group}
     for name, order in layouts.items():
@@ -96,23 +96,23 @@ def apply(gm: fx.GraphModule, groups: Sequence[Sequence[str]], layouts: Layouts)
         if node is None or node.op == "get_attr":
             _hold(gm, name if node is None else node.target, order)
             continue
-        not_for = {nodes[other] for other in home.get(name, ())}
+        not_for = {nodes[member] for member in home.get(name, ())}
         readers = [user for user in node.users if user not in not_for and user.op != "output"]
         _insert(node, strides_of(node.meta["val"].shape, order), readers)
 
 
 def returned_as(gm: fx.GraphModule, before: fx.GraphModule) -> bool:
-    """Give what a graph returns the strides that it has in the graph before. Return whether any node was needed."""
+    """Give the outputs of a graph their strides in the graph before. Return whether that needed a node."""
     (output,), (old,) = (g.graph.find_nodes(op="output") for g in (gm, before))
     pairs = zip(tree_leaves(output.args[0]), tree_leaves(old.args[0]), strict=True)
-    changed = {}
+    strides_of_node = {}
     for node, like in pairs:
-        value, wanted = (getattr(n, "meta", {}).get("val") for n in (node, like))
-        if isinstance(value, torch.Tensor) and value.stride() != wanted.stride():
-            changed[node] = wanted.stride()
-    for node, strides in changed.items():
+        value, expected = (getattr(n, "meta", {}).get("val") for n in (node, like))
+        if isinstance(value, torch.Tensor) and value.stride() != expected.stride():
+            strides_of_node[node] = expected.stride()
+    for node, strides in strides_of_node.items():
         _insert(node, strides, [output])
-    return bool(changed)
+    return bool(strides_of_node)
 
 
 def _insert(node: fx.Node, strides: tuple[int, ...], readers: Sequence[fx.Node]) -> None:
@@ -124,13 +124,13 @@ def _insert(node: fx.Node, strides: tuple[int, ...], readers: Sequence[fx.Node])
 
 
 def _hold(gm: fx.GraphModule, path: str, order: Sequence[int]) -> None:
-    """Give a graph a parameter that is stored in this order, in a copy of the module that holds it."""
-    where, _, name = path.rpartition(".")
+    """Store a parameter of a graph in this order, in a copy of the module that holds it."""
+    owner_path, _, name = path.rpartition(".")
     owner = gm
-    if where:
-        owner, (parent, _, leaf) = copy.copy(gm.get_submodule(where)), where.rpartition(".")
+    if owner_path:
+        owner, (parent, _, leaf) = copy.copy(gm.get_submodule(owner_path)), owner_path.rpartition(".")
         owner._parameters, owner._buffers = dict(owner._parameters), dict(owner._buffers)
         gm.get_submodule(parent)._modules[leaf] = owner
-    held = owner._parameters if name in owner._parameters else owner._buffers
-    value = held[name].detach()
-    held[name] = with_strides(value, strides_of(value.shape, order))
+    tensors = owner._parameters if name in owner._parameters else owner._buffers
+    value = tensors[name].detach()
+    tensors[name] = with_strides(value, strides_of(value.shape, order))

@@ -60,7 +60,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A head, the value that is added to its result (or None), and the name of the activation at the end."""
+    """A head, the value added to its result (or None), and the name of the final activation."""
 
     head: Head
     addend: fx.Node | None
@@ -68,27 +68,27 @@ class Epilogue:
 
 
 def match(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Epilogue | None:
-    """Return what a group computes in one call, or None. `nodes`: in graph order, with `meta["val"]`."""
-    first, *rest = nodes
+    """Return the single call that computes a group, or None. `nodes`: in graph order, with `meta["val"]`."""
+    first, *others = nodes
     head = _head(gm, first)
     if head is None or _float32(first) is None:
         return None
-    inside, at, addend, activation = set(nodes), first, None, head.activation
-    for node in rest:
-        if activation or list(at.users) != [node]:
+    members, last, addend, activation = set(nodes), first, None, head.activation
+    for node in others:
+        if activation or list(last.users) != [node]:
             return None
         if canonical(node, gm) == "add" and addend is None and set(node.kwargs) <= set():
-            others = [a for a in node.args if a is not at]
-            if len(node.args) != 2 or len(others) != 1 or not isinstance(others[0], fx.Node) or others[0] in inside:
+            addends = [a for a in node.args if a is not last]
+            if len(node.args) != 2 or len(addends) != 1 or not isinstance(addends[0], fx.Node) or addends[0] in members:
                 return None
-            if others[0].op == "get_attr" or _float32(others[0]) != _float32(first):
+            if addends[0].op == "get_attr" or _float32(addends[0]) != _float32(first):
                 return None
-            addend = others[0]
+            addend = addends[0]
         else:
-            activation = _activation(gm, node, at)
+            activation = _activation(gm, node, last)
             if activation is None:
                 return None
-        at = node
+        last = node
     if addend is not None and ((head.kind == "linear" and activation) or activation not in ("", "relu")):
         return None  # oneDNN has no such epilogue here
     return Epilogue(head, addend, activation)
@@ -119,42 +119,42 @@ def _head(gm: fx.GraphModule, node: fx.Node) -> Head | None:
         part = attribute(gm, node.target)
         if type(part) in (nn.Conv2d, ConvReLU2d) and part.padding_mode == "zeros" and part.padding not in ("same",):
             pad = (0, 0) if part.padding == "valid" else part.padding
-            how = (list(pad), list(part.stride), list(part.dilation), part.groups)
-            return _of("conv", node.args[0], part.weight, part.bias, how, "relu" * (type(part) is ConvReLU2d))
+            settings = (list(pad), list(part.stride), list(part.dilation), part.groups)
+            return _of("conv", node.args[0], part.weight, part.bias, settings, "relu" * (type(part) is ConvReLU2d))
         if type(part) is nn.Linear:
             return _of("linear", node.args[0], part.weight, part.bias)
     if node.op != "call_function":
         return None
     if node.target in (F.conv2d, torch.conv2d, conv2d_relu):
-        given = dict(zip(_CONV_ARGS, node.args, strict=False)) | dict(node.kwargs)
-        pairs = [_pair(given.get(k, d)) for k, d in (("padding", 0), ("stride", 1), ("dilation", 1))]
-        if None in pairs or len(given) > len(_CONV_ARGS):
+        arguments = dict(zip(_CONV_ARGS, node.args, strict=False)) | dict(node.kwargs)
+        pairs = [_pair(arguments.get(k, d)) for k, d in (("padding", 0), ("stride", 1), ("dilation", 1))]
+        if None in pairs or len(arguments) > len(_CONV_ARGS):
             return None
-        how = (*pairs, given.get("groups", 1))
-        weight, bias = (_constant(gm, given.get(k)) for k in ("weight", "bias"))
-        if weight is None or (given.get("bias") is not None and bias is None):
+        settings = (*pairs, arguments.get("groups", 1))
+        weight, bias = (_constant(gm, arguments.get(k)) for k in ("weight", "bias"))
+        if weight is None or (arguments.get("bias") is not None and bias is None):
             return None
-        return _of("conv", given["input"], weight, bias, how, "relu" * (node.target is conv2d_relu))
+        return _of("conv", arguments["input"], weight, bias, settings, "relu" * (node.target is conv2d_relu))
     if node.target in (F.linear, linear_act):
-        given = dict(zip(_LINEAR_ARGS, node.args, strict=False)) | dict(node.kwargs)
-        weight, bias = (_constant(gm, given.get(k)) for k in ("weight", "bias"))
-        if weight is None or (given.get("bias") is not None and bias is None):
+        arguments = dict(zip(_LINEAR_ARGS, node.args, strict=False)) | dict(node.kwargs)
+        weight, bias = (_constant(gm, arguments.get(k)) for k in ("weight", "bias"))
+        if weight is None or (arguments.get("bias") is not None and bias is None):
             return None
-        fused = given.get("activation", "relu") if node.target is linear_act else ""
-        return _of("linear", given["input"], weight, bias, (), fused) if fused in ACTIVATIONS else None
+        fused = arguments.get("activation", "relu") if node.target is linear_act else ""
+        return _of("linear", arguments["input"], weight, bias, (), fused) if fused in ACTIVATIONS else None
     return None
 
 
-def _of(kind: str, operand: Any, weight: Any, bias: Any, how: tuple = (), activation: str = "") -> Head | None:
+def _of(kind: str, operand: Any, weight: Any, bias: Any, settings: tuple = (), activation: str = "") -> Head | None:
     value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
     fits = isinstance(value, torch.Tensor) and value.dtype == weight.dtype == torch.float32
     fits = fits and value.ndim == (4 if kind == "conv" else value.ndim) and value.ndim >= 2 and value.numel()
-    return Head(kind, operand, weight, bias, how, activation) if fits else None
+    return Head(kind, operand, weight, bias, settings, activation) if fits else None
 
 
 def _constant(gm: fx.GraphModule, value: Any) -> torch.Tensor | None:
-    found = attribute(gm, value.target) if isinstance(value, fx.Node) and value.op == "get_attr" else None
-    return found if isinstance(found, torch.Tensor) else None
+    tensor = attribute(gm, value.target) if isinstance(value, fx.Node) and value.op == "get_attr" else None
+    return tensor if isinstance(tensor, torch.Tensor) else None
 
 
 def _pair(value: Any) -> list[int] | None:
@@ -164,22 +164,22 @@ def _pair(value: Any) -> list[int] | None:
     return (list(value) * 2)[:2] if fits else None
 
 
-def call(found: Epilogue) -> tuple[Callable, bool] | None:
-    """Return a function (input[, added]) → result that computes a group, and whether it takes images with channels
-    last. None on a CPU without oneDNN."""
-    on_cpu = found.head.weight.device.type == "cpu"
-    run = _by_onednn(found) if on_cpu else plain(found)
+def call(epilogue: Epilogue) -> tuple[Callable, bool] | None:
+    """Return a function (input[, addend]) → result that computes a group, and whether it prefers channels-last images,
+    or None on a CPU without oneDNN."""
+    on_cpu = epilogue.head.weight.device.type == "cpu"
+    run = _by_onednn(epilogue) if on_cpu else plain(epilogue)
     if run is None:
         return None
-    images = on_cpu and found.head.kind == "conv"
-    if found.addend is found.head.input:  # conv(x) + x: the group reads one value
+    images = on_cpu and epilogue.head.kind == "conv"
+    if epilogue.addend is epilogue.head.input:  # conv(x) + x: the group reads one value
         return (lambda x: run(x, x)), images
     return run, images
 
 
-def plain(found: Epilogue) -> Callable:
-    """Return a function (input[, added]) → result of torch's own operators, all after the first in its memory."""
-    head, then = found.head, _IN_PLACE.get(found.activation)
+def plain(epilogue: Epilogue) -> Callable:
+    """Return a function (input[, addend]) → result of torch's own operators; all but the first are in place."""
+    head, then = epilogue.head, _IN_PLACE.get(epilogue.activation)
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
     if head.kind == "conv":
         padding, stride, dilation, groups = head.how
@@ -192,33 +192,33 @@ def plain(found: Epilogue) -> Callable:
         def first(x: torch.Tensor) -> torch.Tensor:
             return linear(x, weight, bias)
 
-    if found.addend is None:
+    if epilogue.addend is None:
         return first if then is None else lambda x: then(first(x))
     return (lambda x, y: first(x).add_(y)) if then is None else lambda x, y: then(first(x).add_(y))
 
 
-def _by_onednn(found: Epilogue) -> Callable | None:
+def _by_onednn(epilogue: Epilogue) -> Callable | None:
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
         return None
-    head, onednn = found.head, torch.ops.mkldnn
+    head, onednn = epilogue.head, torch.ops.mkldnn
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
-    name, scalars, algorithm = ACTIVATIONS[found.activation]
+    name, scalars, algorithm = ACTIVATIONS[epilogue.activation]
     shape = list(head.input.meta["val"].shape)
     if head.kind == "conv":
         packed = onednn._reorder_convolution_weight(weight, *head.how, shape)
-        if found.addend is None:
+        if epilogue.addend is None:
             convolution = onednn._convolution_pointwise.default
             return lambda x: convolution(x, packed, bias, *head.how, name, scalars, algorithm)
-        both = onednn._convolution_pointwise.binary
+        binary = onednn._convolution_pointwise.binary
         unary = None if name == "none" else name
-        return lambda x, other: both(x, other, packed, bias, *head.how, "add", 1.0, unary, [], "")
+        return lambda x, addend: binary(x, addend, packed, bias, *head.how, "add", 1.0, unary, [], "")
     rows = torch.Size(shape[:-1]).numel()
     if rows * weight.numel() < WORTH_PACKING:
-        return plain(found)
-    if found.addend is None:
+        return plain(epilogue)
+    if epilogue.addend is None:
         packed = onednn._reorder_linear_weight(weight, rows)
         linear = onednn._linear_pointwise.default
         return lambda x: linear(x, packed, bias, name, scalars, algorithm)
     packed = onednn._reorder_linear_weight(weight, rows)
     binary = onednn._linear_pointwise.binary
-    return lambda x, other: binary(x, other, packed, bias, "add")
+    return lambda x, addend: binary(x, addend, packed, bias, "add")

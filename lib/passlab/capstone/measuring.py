@@ -1,4 +1,4 @@
-"""Measure a compiled model beside the baselines, all in turns, and keep the result as data.
+"""Measure a compiled model against the baselines, all in turns, and keep the result as data.
 
 entry = measure(gm, compiled, inputs, name="resnet18")
 print(entry)
@@ -16,7 +16,7 @@ from torch import fx
 from passlab.capstone.baselines import BASELINES, Missing
 from passlab.capstone.building import build
 from passlab.capstone.comparing import differing
-from passlab.capstone.compiled import BadCompiled, Compiled, on, other_outputs, output_types, wrong
+from passlab.capstone.compiled import BadCompiled, Compiled, on, other_outputs, output_types, why_not_compiled
 from passlab.capstone.counting import counts
 from passlab.equivalence import equivalent
 from passlab.fx.programs import copy_inputs
@@ -28,7 +28,7 @@ MINE = "mine"
 
 @dataclass(frozen=True)
 class Row:
-    """One competitor on one model. What is not known is None; `missing` says why a competitor did not run.
+    """One competitor on one model. Unknown values are None; `missing`: why a competitor did not run.
 
     `launches`, `bytes`, `peak`: see `Counts`; None for a compiler that hands over a finished program. `seconds`: the
     median of interleaved calls; `spread`: third minus first quartile; `ratio`: to eager's time, the median over the
@@ -90,30 +90,30 @@ def measure(
     repeats: int = 25,
     device: str = "cpu",
 ) -> Entry:
-    """Return how a compiled model does beside the baselines, on these inputs.
+    """Return the measurements of a compiled model and the baselines on these inputs.
 
-    Equivalence comes first: a model that computes something else is not built, and has no numbers. All competitors are
-    timed in turns (`passlab.measure.timed`), eager first if it is there. Graph and inputs are on the CPU; device: where
+    Equivalence is checked first: a model that computes something else is not built, and has no numbers. All competitors
+    are timed in turns (`passlab.measure.timed`), eager first if present. Graph and inputs are on the CPU; device: where
     copies of them run.
     """
     inputs = tuple(inputs)
-    reason = wrong(gm, compiled) or other_outputs(compiled, inputs, output_types(gm, inputs))
+    reason = why_not_compiled(gm, compiled) or other_outputs(compiled, inputs, output_types(gm, inputs))
     if not reason:
-        found = equivalent(gm, compiled.graph, inputs)
-        reason = "" if found.ok else found.reason
+        equivalence = equivalent(gm, compiled.graph, inputs)
+        reason = "" if equivalence.ok else equivalence.reason
 
-    def mine(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+    def build_model(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         if reason:
             raise Missing(reason)
         try:
-            there = on(device, compiled)
-            if differs := differing(there, inputs):
+            model = on(device, compiled)
+            if differs := differing(model, inputs):
                 raise Missing(differs)
-            return build(there, inputs)
+            return build(model, inputs)
         except BadCompiled as error:
             raise Missing(str(error)) from error
 
-    rows = compare(gm, inputs, {**baselines, MINE: mine}, {MINE: compiled}, repeats, device)
+    rows = compare(gm, inputs, {**baselines, MINE: build_model}, {MINE: compiled}, repeats, device)
     lost = rows[MINE].missing
     return Entry(name, not lost, lost, tuple(rows.values()))
 
@@ -126,29 +126,29 @@ def compare(
     repeats: int = 25,
     device: str = "cpu",
 ) -> dict[str, Row]:
-    """Return name → row of competitors, each a function like a baseline: one that raises Missing has no numbers.
+    """Return name → row of competitors, each a function like a baseline; one that raises Missing has no numbers.
 
     They are made for copies of graph and inputs on the device, and timed there in turns; ratios are to the first.
-    `compiled`: what is behind a competitor, for its counts; what is behind "eager" and "reference" is known.
+    `compiled`: name → a competitor's Compiled, for its counts ("eager" and "reference" are known).
     """
     rows: dict[str, Row] = {}
     ready: dict[str, Callable] = {}
-    there = on(device, Compiled(gm)).graph if device != "cpu" else gm
+    graph = on(device, Compiled(gm)).graph if device != "cpu" else gm
     for name, make in competitors.items():
         try:
-            ready[name] = make(there, copy_inputs(inputs, device))
+            ready[name] = make(graph, copy_inputs(inputs, device))
         except Missing as missing:
             rows[name] = Row(name, missing=str(missing))
     timing = timed(ready, *copy_inputs(inputs, device), repeats=repeats) if ready else {}
     for name in ready:
-        made = compiled.get(name) or _baseline_program(name, gm, inputs)
-        cost = counts(made, inputs).to_json() if made is not None else {}
+        program = compiled.get(name) or _baseline_program(name, gm, inputs)
+        cost = counts(program, inputs).to_json() if program is not None else {}
         rows[name] = Row(name, **cost, seconds=timing[name].median, spread=timing[name].iqr, ratio=timing[name].ratio)
     return {name: rows[name] for name in competitors}
 
 
 def _baseline_program(baseline: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled | None:
-    """Return what is behind a baseline; None for a compiler that hands over no such data."""
+    """Return the Compiled of a baseline, or None for a compiler without one."""
     from passlab.capstone.reference import compile
 
     if baseline == "eager":

@@ -53,20 +53,20 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
             name += "_"
         gm.add_submodule(name, fuse_conv_bn_eval(layer, norm).requires_grad_(False))
         with gm.graph.inserting_before(conv):
-            new = gm.graph.call_module(name, conv.args, conv.kwargs)
-        bn.replace_all_uses_with(new)
+            folded = gm.graph.call_module(name, conv.args, conv.kwargs)
+        bn.replace_all_uses_with(folded)
         gm.graph.erase_node(bn)
         gm.graph.erase_node(conv)
     return gm
 
 
 def fold_constants(gm: fx.GraphModule) -> fx.GraphModule:
-    """Compute what depends on constants alone, if it is no larger than what it is made of."""
+    """Compute nodes that depend on constants alone, unless the result is larger than its operands."""
     memory, values = written(gm.graph), {}
     for node in gm.graph.nodes:
-        if node.op == "get_attr" and isinstance(held := attribute(gm, node.target), torch.Tensor):
+        if node.op == "get_attr" and isinstance(constant := attribute(gm, node.target), torch.Tensor):
             if node not in memory:
-                values[node] = held
+                values[node] = constant
         elif (
             node.op in ("call_function", "call_method")
             and node.all_input_nodes
@@ -75,10 +75,11 @@ def fold_constants(gm: fx.GraphModule) -> fx.GraphModule:
             and node not in memory
         ):
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-            made = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else None
-            made = node.target(*args, **kwargs) if made is None else made
-            if isinstance(made, torch.Tensor) and made.numel() <= sum(values[a].numel() for a in node.all_input_nodes):
-                values[node] = made.detach()
+            result = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else None
+            result = node.target(*args, **kwargs) if result is None else result
+            size = sum(values[a].numel() for a in node.all_input_nodes)
+            if isinstance(result, torch.Tensor) and result.numel() <= size:
+                values[node] = result.detach()
     for node in reversed([n for n in values if n.op != "get_attr"]):
         if any(user not in values for user in node.users):
             name = f"folded_{node.name}"
@@ -97,9 +98,9 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
         if any(a in memory for a in node.all_input_nodes):
             continue
         key = (node.op, node.target, _key(node.args), _key(node.kwargs))
-        one = first.setdefault(key, node)
-        if one is not node:
-            node.replace_all_uses_with(one)
+        leader = first.setdefault(key, node)
+        if leader is not node:
+            node.replace_all_uses_with(leader)
             gm.graph.erase_node(node)
     return gm
 
@@ -128,8 +129,8 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
 def _graph_stage(*passes: Callable[[fx.GraphModule], fx.GraphModule]) -> Callable:
     def run(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
         gm = rebuild(compiled.graph)
-        for one in passes:
-            gm = one(gm)
+        for pass_ in passes:
+            gm = pass_(gm)
         gm.graph.lint()
         gm.recompile()
         return replace(compiled, graph=gm)
@@ -142,43 +143,31 @@ def _graph_stage(*passes: Callable[[fx.GraphModule], fx.GraphModule]) -> Callabl
 
 #: Operations that move no element, or only choose some; a group may hold them between others, not at its end.
 _VIEWS = frozenset(
-    [
-        "transpose",
-        "permute",
-        "t",
-        "reshape",
-        "view",
-        "flatten",
-        "unflatten",
-        "squeeze",
-        "unsqueeze",
-        "chunk",
-        "split",
-        "getitem",
-        "select",
-        "narrow",
-    ]
+    """transpose permute t reshape view flatten unflatten squeeze unsqueeze chunk split getitem select narrow""".split()  # noqa: SIM905
 )
-#: Reductions along a row, and what is made of them.
+#: Reductions along a row, and operators that contain them.
 _ROWS = frozenset(["softmax", "layer_norm", "rms_norm", "layernorm", "add_layer_norm", "mean", "sum", "amax"])
 
 
 def library_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     """Group a convolution or linear layer with the sum and the activation after it: one call of a library."""
     gm = with_shapes(compiled.graph, inputs)
-    memory, taken, groups = written(gm.graph), {n for group in compiled.groups for n in group}, []
+    memory, grouped_names, groups = written(gm.graph), {n for group in compiled.groups for n in group}, []
     for node in gm.graph.nodes:
-        if node.name in taken or effects(node) or node in memory or library.match(gm, [node]) is None:
+        if node.name in grouped_names or effects(node) or node in memory or library.match(gm, [node]) is None:
             continue
         group = [node]
-        while len(users := list(group[-1].users)) == 1 and users[0].name not in taken and users[0] not in memory:
-            longer = [*group, users[0]]
-            if library.match(gm, longer) is None or effects(users[0]) or illegal(gm, [_names(longer)], lambda g: True):
+        while len(group[-1].users) == 1:
+            (user,) = group[-1].users
+            longer = [*group, user]
+            if user.name in grouped_names or user in memory or effects(user) or library.match(gm, longer) is None:
+                break
+            if illegal(gm, [_names(longer)], lambda g: True):
                 break
             group = longer
         if len(group) > 1 and not _cyclic(gm, [*compiled.groups, *groups, _names(group)]):
             groups.append(_names(group))
-            taken |= set(groups[-1])
+            grouped_names |= set(groups[-1])
     return replace(compiled, groups=[*compiled.groups, *groups])
 
 
@@ -196,15 +185,15 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     A node joins the group that made its latest operand, as long as the group stays convex and can be a kernel.
     """
     gm = with_shapes(compiled.graph, inputs)
-    memory, taken = written(gm.graph), {n for group in compiled.groups for n in group}
-    found: list[list[fx.Node]] = []
+    memory, grouped_names = written(gm.graph), {n for group in compiled.groups for n in group}
+    candidates: list[list[fx.Node]] = []
     home: dict[fx.Node, list[fx.Node]] = {}
     place = {node: at for at, node in enumerate(gm.graph.nodes)}
     for node in gm.graph.nodes:
-        if node.name in taken or node in memory or not _fusable(gm, node):
+        if node.name in grouped_names or node in memory or not _fusable(gm, node):
             continue
-        made = [a for a in node.all_input_nodes if a in home]
-        for operand in sorted(made, key=place.__getitem__, reverse=True):
+        producers = [a for a in node.all_input_nodes if a in home]
+        for operand in sorted(producers, key=place.__getitem__, reverse=True):
             group = home[operand]
             if _joins(gm, group, node) and not _reenters(group, node):
                 group.append(node)
@@ -212,9 +201,9 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
                 break
         else:
             home[node] = group = [node]
-            found.append(group)
+            candidates.append(group)
     groups = list(compiled.groups)
-    for group in map(_trim, found):
+    for group in map(_trim, candidates):
         names = _names(group)
         work = [name for node in group if (name := canonical(node, gm)) not in _VIEWS]
         if len(work) < 2 and work != ["add_layer_norm"]:
@@ -240,7 +229,7 @@ def _fusable(gm: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def _joins(gm: fx.GraphModule, group: list[fx.Node], node: fx.Node) -> bool:
-    """Return whether the loops of a group and of a node go well together: over one shape, or row by row."""
+    """Return whether a group and a node share their loops: over one shape, or row by row."""
     name = canonical(node, gm)
     if name in _VIEWS:
         return True
@@ -254,31 +243,31 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def _reenters(group: list[fx.Node], node: fx.Node) -> bool:
-    """Return whether a path leaves the group and comes back at `node`."""
-    inside, seen = set(group), set()
-    todo = [a for a in node.all_input_nodes if a not in inside]
+    """Return whether a path leaves the group and re-enters it at `node`."""
+    members, visited = set(group), set()
+    todo = [a for a in node.all_input_nodes if a not in members]
     while todo:
         at = todo.pop()
-        if at in inside:
+        if at in members:
             return True
-        if at not in seen:
-            seen.add(at)
+        if at not in visited:
+            visited.add(at)
             todo += at.all_input_nodes
     return False
 
 
 def _trim(group: list[fx.Node]) -> list[fx.Node]:
     """Leave out views at the end, whose elements a kernel would copy, and views at the front that others read, too."""
-    inside = set(group)
+    members = set(group)
 
     def loose() -> Iterator[fx.Node]:
         for node in group:
-            if node in inside and canonical(node) in _VIEWS and any(user not in inside for user in node.users):
+            if node in members and canonical(node) in _VIEWS and any(user not in members for user in node.users):
                 yield node
 
-    while gone := set(loose()):
-        inside -= gone
-    return [node for node in group if node in inside]
+    while dropped := set(loose()):
+        members -= dropped
+    return [node for node in group if node in members]
 
 
 # ------------------------------------------------------------------------------------------------ day 5: order and plan

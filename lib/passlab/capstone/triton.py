@@ -65,12 +65,12 @@ _SYNTAX = (
 class Triton:
     """A group's kernel.
 
-    `source`: Python text, of which the function `name` is started, on `grid` programs along one to three axes.
-    `arguments`: what its parameters are, in order: names of values that the group reads, paths of the parameters that
-    it holds, and names of the nodes of the group that are read elsewhere, into which it writes. `meta`: its other
+    `source`: Python text with the function `name`, which is started on `grid` programs along one to three axes.
+    `arguments`: the values of its parameters, in order: names of values that the group reads, paths of the parameters
+    that it holds, and names of the nodes of the group that other nodes read, into which it writes. `meta`: its other
     parameters, by name, such as {"BLOCK": 1024}.
 
-    Each tensor lies in memory as its node's does in the graph (`node.meta["val"].stride()`), new ones without gaps.
+    Each tensor has its node's strides in the graph (`node.meta["val"].stride()`), new ones are contiguous.
     """
 
     source: str
@@ -84,8 +84,8 @@ class Triton:
         return math.prod(self.grid)
 
 
-def malformed(head: str, kernel: object) -> str | None:
-    """Return why this is not a kernel of the group that begins with `head`, or None. The text is not looked at."""
+def why_not_a_kernel(head: str, kernel: object) -> str:
+    """Return why this is not a kernel of the group that begins with `head`, or "". Its text is not checked here."""
     if type(kernel) is not Triton:
         return f"The kernel of {head} must be a Triton (passlab.capstone); got {type(kernel).__name__}."
     if type(kernel.source) is not str or len(kernel.source) > MOST_TEXT:
@@ -102,35 +102,35 @@ def malformed(head: str, kernel: object) -> str | None:
         return (
             f"The meta of the kernel of {head} must be a dict from parameters to numbers; got {str(kernel.meta)[:60]}."
         )
-    return None
+    return ""
 
 
-def unfit(head: str, kernel: Triton) -> str | None:
-    """Return why a kernel's text cannot be compiled or started, or None. It is read, and not executed."""
+def why_not_launched(head: str, kernel: Triton) -> str:
+    """Return why a kernel's text cannot be compiled or started, or "". The text is parsed, and not executed."""
     try:
-        return _unfit(head, kernel, ast.parse(kernel.source))
+        return _why_not_triton(head, kernel, ast.parse(kernel.source))
     except SyntaxError as error:
         return f"The kernel of {head} has a syntax error in line {error.lineno or 1}: {error.msg}."
     except (ValueError, RecursionError, MemoryError) as error:
         return f"The kernel of {head} is not Python text: {str(error)[:100] or type(error).__name__}."
 
 
-def _unfit(head: str, kernel: Triton, tree: ast.Module) -> str | None:
+def _why_not_triton(head: str, kernel: Triton, tree: ast.Module) -> str:
     functions = {}
-    for one in tree.body:
-        if isinstance(one, ast.FunctionDef) and [ast.unparse(d) for d in one.decorator_list] == ["triton.jit"]:
-            functions[one.name] = one
-        elif ast.unparse(one) not in _IMPORTS and not _says_nothing(one):
-            told = f"{ast.unparse(one).splitlines()[0][:60]!r} in line {one.lineno}"
-            may = f"{' and '.join(map(repr, _IMPORTS))}, and functions with @triton.jit"
-            return f"The kernel of {head} has {told}: its text may hold {may}."
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and [ast.unparse(d) for d in node.decorator_list] == ["triton.jit"]:
+            functions[node.name] = node
+        elif ast.unparse(node) not in _IMPORTS and not _says_nothing(node):
+            problem = f"{ast.unparse(node).splitlines()[0][:60]!r} in line {node.lineno}"
+            allowed = f"{' and '.join(map(repr, _IMPORTS))}, and functions with @triton.jit"
+            return f"The kernel of {head} has {problem}: its text may hold {allowed}."
     for function in functions.values():
-        if told := _beyond_triton(function, functions.keys()):
-            return f"The kernel of {head} uses {told}, which is neither Triton's nor its own."
+        if problem := _beyond_triton(function, functions.keys()):
+            return f"The kernel of {head} uses {problem}, which is neither Triton's nor its own."
     if kernel.name not in functions:
         has = ", ".join(functions) or "none"
         return f"The source of the kernel of {head} has no function {kernel.name!r}; it has {has}."
-    return _call_misfit(head, kernel, functions[kernel.name].args)
+    return _why_not_called(head, kernel, functions[kernel.name].args)
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
@@ -138,7 +138,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 
 def _beyond_triton(function: ast.FunctionDef, functions: Collection[str]) -> str | None:
-    """Return what in a function is not of Triton's language, with its line, or None.
+    """Return the first part of a function that is not Triton's language, with its line, or None.
 
     functions: the names of all in the text. The interpreter puts names of its own beside them, so a name must be one of
     these, of the function's own or of `_PYTHON`.
@@ -148,21 +148,21 @@ def _beyond_triton(function: ast.FunctionDef, functions: Collection[str]) -> str
     before_a_dot = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
     own = {part.arg for part in parts if isinstance(part, ast.arg)}
     own |= {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
-    known = {*own, *functions, *_PYTHON, "tl", "triton"}
+    names = {*own, *functions, *_PYTHON, "tl", "triton"}
     for part in parts:
-        told = ""
+        problem = ""
         if not isinstance(part, _SYNTAX):
-            told = type(part).__name__
-        elif isinstance(part, ast.Name) and (part.id.startswith("_") or _python(part.id) or part.id not in known):
-            told = part.id
+            problem = type(part).__name__
+        elif isinstance(part, ast.Name) and (part.id.startswith("_") or _python(part.id) or part.id not in names):
+            problem = part.id
         elif isinstance(part, ast.Name) and part.id in ("tl", "triton") and id(part) not in before_a_dot:
-            told = f"{part.id} by itself"
+            problem = f"{part.id} by itself"
         elif isinstance(part, ast.Attribute) and not _is_known(part, id(part) in before_a_dot):
-            told = ast.unparse(part)[:60]
+            problem = ast.unparse(part)[:60]
         elif isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
-            told = f"an assignment to {ast.unparse(part)[:60]}"
-        if told:
-            return f"{told} (line {getattr(part, 'lineno', function.lineno)})"
+            problem = f"an assignment to {ast.unparse(part)[:60]}"
+        if problem:
+            return f"{problem} (line {getattr(part, 'lineno', function.lineno)})"
     return None
 
 
@@ -186,33 +186,36 @@ def _is_known(part: ast.Attribute, inner: bool) -> bool:
     return part.attr in _OF_VALUES
 
 
-def _call_misfit(head: str, kernel: Triton, parameters: ast.arguments) -> str | None:
-    """Return how arguments and meta do not fit the parameters of the function, or None."""
+def _why_not_called(head: str, kernel: Triton, parameters: ast.arguments) -> str:
+    """Return why arguments and meta do not fit the parameters of the function, or ""."""
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs or parameters.defaults:
         return f"The parameters of {kernel.name}, the kernel of {head}, must be plain: without *, / and defaults."
     names = [a.arg for a in parameters.args]
     if extra := [name for name in kernel.meta if name not in names]:
         return f"The kernel of {head} has meta for {extra[0]!r}; {kernel.name} has the parameters {', '.join(names)}."
-    left = [name for name in names if name not in kernel.meta]
-    if len(left) != len(kernel.arguments):
+    others = [name for name in names if name not in kernel.meta]
+    if len(others) != len(kernel.arguments):
         return (
-            f"{kernel.name}, the kernel of {head}, has the parameters {', '.join(left) or 'none'} besides its meta; "
+            f"{kernel.name}, the kernel of {head}, has the parameters {', '.join(others) or 'none'} besides its meta; "
             f"the arguments are {', '.join(kernel.arguments) or 'none'}."
         )
-    return None
+    return ""
 
 
-def argument_misfit(head: str, kernel: Triton, part: fx.GraphModule) -> str | None:
-    """Return how a kernel's arguments do not fit its group, or None. part: the group, by `passlab.kernels.cut`."""
-    reads, made, held = part.meta["inputs_of"], part.meta["outputs_of"], list(state(part))
+def why_not_for_group(head: str, kernel: Triton, part: fx.GraphModule) -> str:
+    """Return why a kernel's arguments do not fit its group, or "".
+
+    part: the group, by `passlab.kernels.extract_group`.
+    """
+    reads, outputs, constants = part.meta["inputs_of"], part.meta["outputs_of"], list(state(part))
     for name in kernel.arguments:
-        if name not in (*reads, *made, *held):
-            read, hold = (", ".join(names) or "nothing" for names in (reads, held))
-            has = f"reads {read}, holds {hold} and makes {', '.join(made)}"
+        if name not in (*reads, *outputs, *constants):
+            read, hold = (", ".join(names) or "nothing" for names in (reads, constants))
+            has = f"reads {read}, holds {hold} and makes {', '.join(outputs)}"
             return f"The kernel of {head} has the argument {name!r}; the group {has}."
-    if missing := [name for name in made if name not in kernel.arguments]:
+    if missing := [name for name in outputs if name not in kernel.arguments]:
         return f"The kernel of {head} does not get {missing[0]}, which the group makes: name it among the arguments."
-    return None
+    return ""
 
 
 def generated(part: fx.GraphModule) -> Triton:
@@ -238,7 +241,7 @@ def runs_on(device: torch.device) -> bool:
 def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
     """Return a function that starts a kernel on its tensors: compiled on a GPU, interpreted on a CPU.
 
-    It executes the text, which `unfit` must have passed.
+    It executes the text: check it by `why_not_launched` first.
     """
     grid = tuple(kernel.grid)
     if device.type == "cuda":

@@ -5,12 +5,12 @@
     solution.before["loop"]                     # the fact at the start of a block
     flow(program, solution)                     # passlab.drawing: the blocks, and the facts on the edges
 
-Reading order: `cfg` (blocks, edges, what a program must not be), `text` (its text form), `order` (reverse post-order,
-loops), `interpret` (what a program computes), `solver` (one solver for all analyses), `analyses` (each a table of
-direction, boundary, initial value, merge, transfer), `equations` (value numbering). `random_programs` draws programs,
-`paths` merges over paths by brute force; `torchscript` and `stablehlo` read real programs. On graphs of torch.fx:
-`ranges` (intervals), `precision` (a safe float16 plan), `shapes` (symbolic sizes, and the constraints on them), and
-`predict` (how long an operator takes).
+Reading order: `cfg` (blocks, edges, well-formedness), `text` (the text form), `order` (reverse post-order, loops),
+`interpret` (an interpreter), `solver` (one solver for all analyses), `analyses` (each a table of direction, boundary,
+initial value, merge, transfer), `equations` (value numbering). `random_programs` generates programs, `paths` merges
+over paths by brute force; `torchscript` and `stablehlo` import real programs. On graphs of torch.fx: `ranges`
+(intervals), `precision` (a safe float16 plan), `shapes` (symbolic sizes, and the constraints on them), and `predict`
+(run times of operators).
 """
 
 from passlab.dataflow.analyses import (

@@ -3,14 +3,14 @@
 | analysis | direction | at the boundary | initial | merge | question |
 |---|---|---|---|---|---|
 | LIVENESS | backward | nothing | nothing | union | may this value still be read? |
-| REACHING | forward | the parameters | nothing | union | which assignments may have made this value? |
-| AVAILABLE | forward | nothing | everything | intersection | has this been computed on every way here? |
-| ANTICIPATED | backward | nothing | everything | intersection | will this be computed on every way from here? |
-| DOMINATORS | forward | nothing | all blocks | intersection | which blocks does every way here run through? |
-| CONSTANTS | forward | nothing known | unreached | what both know | which value does it have on every way here? |
-| INTERVALS | forward | nothing known | unreached | the hull | between which numbers does it stay? |
+| REACHING | forward | the parameters | nothing | union | which assignments may this value come from? |
+| AVAILABLE | forward | nothing | everything | intersection | is this computed on every path to here? |
+| ANTICIPATED | backward | nothing | everything | intersection | is this computed on every path from here? |
+| DOMINATORS | forward | nothing | all blocks | intersection | which blocks are on every path to here? |
+| CONSTANTS | forward | nothing known | unreached | common constants | which value does it have on every path to here? |
+| INTERVALS | forward | nothing known | unreached | the hull | within which bounds is it on every path to here? |
 
-Facts are sets, or dictionaries from variables to what is known; None stands for "no run gets here".
+Facts are sets, or dictionaries from variables to values or intervals; None means unreached.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from passlab.dataflow.solver import Analysis
 
 
 def live_before(block: Block, after: frozenset[str]) -> frozenset[str]:
-    """Return what is live at the start of a block: from its end upwards, an assignment ends a life, a read begins one.
+    """Return the variables that are live at the start of a block.
 
-    x = add x 1 does both, in this order: x is live before it.
+    Upwards from its end, an assignment removes a variable and a read adds one. x = add x 1 does both, in this order: x
+    is live before it.
     """
     live = set(after) | set(block.terminator.args)
-    for line in reversed(block.instructions):
-        live.discard(line.dest)
-        live.update(line.args)
+    for instr in reversed(block.instructions):
+        live.discard(instr.dest)
+        live.update(instr.args)
     return frozenset(live)
 
 
-#: Which variables are read after here, before they are assigned again.
+#: Variables that may be read from here on before they are assigned again.
 LIVENESS = Analysis(
     "liveness",
     "backward",
@@ -49,7 +50,7 @@ LIVENESS = Analysis(
 
 def reaching_after(block: Block, before: frozenset[str]) -> frozenset[str]:
     """Return the definitions that reach the end of a block, as "variable@block:line"; parameters are "x@"."""
-    last = {line.dest: f"{line.dest}@{block.name}:{i}" for i, line in enumerate(block.instructions) if line.dest}
+    last = {it.dest: f"{it.dest}@{block.name}:{i}" for i, it in enumerate(block.instructions) if it.dest}
     return frozenset(d for d in before if d.split("@")[0] not in last) | frozenset(last.values())
 
 
@@ -63,29 +64,29 @@ REACHING = Analysis(
 )
 
 
-def expression(line: Instruction) -> tuple[str, ...] | None:
-    """Return what an instruction computes, (op, operands), or None for a constant, a copy or an effect."""
-    op = meaning(line.op)
-    if not line.dest or op in ("const", "copy", "print"):
+def expression(instr: Instruction) -> tuple[str, ...] | None:
+    """Return the expression (op, operands) of an instruction, or None for a constant, a copy or an effect."""
+    op = meaning(instr.op)
+    if not instr.dest or op in ("const", "copy", "print"):
         return None
-    return (op, *(sorted(line.args) if op in COMMUTATIVE else line.args))
+    return (op, *(sorted(instr.args) if op in COMMUTATIVE else instr.args))
 
 
 def available_after(block: Block, before: frozenset[tuple]) -> frozenset[tuple]:
-    """Return the expressions whose value is up to date: computed, and no operand assigned since."""
-    there = set(before)
-    for line in block.instructions:
-        if made := expression(line):
-            there.add(made)
-        there = {it for it in there if line.dest not in it[1:]}
-    return frozenset(there)
+    """Return the expressions that are computed in or before a block, with no operand assigned since."""
+    available = set(before)
+    for instr in block.instructions:
+        if expr := expression(instr):
+            available.add(expr)
+        available = {e for e in available if instr.dest not in e[1:]}
+    return frozenset(available)
 
 
 def _every_expression(program: Program) -> frozenset[tuple]:
-    return frozenset(made for block in program.blocks for line in block.instructions if (made := expression(line)))
+    return frozenset(expr for block in program.blocks for instr in block.instructions if (expr := expression(instr)))
 
 
-#: Which expressions have been computed on every path to here, with operands that have not changed since.
+#: Expressions that are computed on every path to here, with operands that have not changed since.
 AVAILABLE = Analysis(
     "available expressions",
     "forward",
@@ -97,13 +98,13 @@ AVAILABLE = Analysis(
 
 
 def anticipated_before(block: Block, after: frozenset[tuple]) -> frozenset[tuple]:
-    """Return the expressions that are computed from here on, whatever happens, with the operands of now."""
-    there = set(after)
-    for line in reversed(block.instructions):
-        there = {it for it in there if line.dest not in it[1:]}
-        if made := expression(line):
-            there.add(made)
-    return frozenset(there)
+    """Return the expressions that are computed on every path from here before an operand is assigned ("very busy")."""
+    anticipated = set(after)
+    for instr in reversed(block.instructions):
+        anticipated = {e for e in anticipated if instr.dest not in e[1:]}
+        if expr := expression(instr):
+            anticipated.add(expr)
+    return frozenset(anticipated)
 
 
 ANTICIPATED = Analysis(
@@ -126,35 +127,35 @@ DOMINATORS = Analysis(
 
 # ---------------------------------------------------------------------------------------------------- constants
 
-Known = dict[str, Any]
+Constants = dict[str, Any]
 
 
-def same_constants(one: Known | None, other: Known | None) -> Known | None:
-    """Return what both know. A place that is not reached has no say."""
-    if one is None or other is None:
-        return other if one is None else one
-    return {name: value for name, value in one.items() if name in other and other[name] == value}
+def common_constants(a: Constants | None, b: Constants | None) -> Constants | None:
+    """Return the constants of both facts. An unreached fact changes nothing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return {name: value for name, value in a.items() if name in b and b[name] == value}
 
 
-def constants_after(block: Block, before: Known | None) -> Known | None:
-    """Return the variables whose value is known at the end of a block: a result is, if all operands are."""
+def constants_after(block: Block, before: Constants | None) -> Constants | None:
+    """Return the constants at the end of a block: the result of an operation is known if all operands are."""
     if before is None:
         return None
     known = dict(before)
-    for line in block.instructions:
-        if line.op == "const":
-            known[line.dest] = line.value
-        elif line.dest and meaning(line.op) in OPS and all(arg in known for arg in line.args):
-            known[line.dest] = evaluate(line.op, [known[arg] for arg in line.args])
-            if known[line.dest] != known[line.dest]:  # NaN: nothing is equal to it, so no two paths agree on it
-                del known[line.dest]
+    for instr in block.instructions:
+        if instr.op == "const":
+            known[instr.dest] = instr.value
+        elif instr.dest and meaning(instr.op) in OPS and all(arg in known for arg in instr.args):
+            known[instr.dest] = evaluate(instr.op, [known[arg] for arg in instr.args])
+            if known[instr.dest] != known[instr.dest]:  # NaN is not equal to itself, so facts would never be equal
+                del known[instr.dest]
         else:
-            known.pop(line.dest, None)
+            known.pop(instr.dest, None)
     return known
 
 
-def taken(block: Block, target: str, after: Known | None) -> Known | None:
-    """Return the fact on an edge: None if the branch is known to go the other way.
+def constants_on_edge(block: Block, target: str, after: Constants | None) -> Constants | None:
+    """Return the fact on an edge: None if the branch condition is known and selects the other target.
 
     M. N. Wegman, F. K. Zadeck, "Constant Propagation with Conditional Branches", TOPLAS 1991.
     """
@@ -164,15 +165,15 @@ def taken(block: Block, target: str, after: Known | None) -> Known | None:
     return after if target == end.targets[0 if after[end.args[0]] else 1] else None
 
 
-#: Which variables have the same number on every path that can be taken to here.
+#: Variables with the same value on every executable path to here.
 CONSTANTS = Analysis(
     "constants",
     "forward",
     boundary=lambda program: {},
     initial=lambda program: None,
-    merge=same_constants,
+    merge=common_constants,
     transfer=constants_after,
-    edge=taken,
+    edge=constants_on_edge,
 )
 
 # ---------------------------------------------------------------------------------------------------- intervals
@@ -181,78 +182,76 @@ Interval = tuple[int, int]
 Ranges = dict[str, Interval]
 
 
-def hull(one: Ranges | None, other: Ranges | None) -> Ranges | None:
-    """Return the least intervals around both; a variable without one may be any number."""
-    if one is None or other is None:
-        return other if one is None else one
-    both = {name: (min(one[name][0], other[name][0]), max(one[name][1], other[name][1])) for name in one.keys() & other}
-    return both
+def hull(a: Ranges | None, b: Ranges | None) -> Ranges | None:
+    """Return the smallest intervals around both; a variable without one may be any number."""
+    if a is None or b is None:
+        return b if a is None else a
+    return {name: (min(a[name][0], b[name][0]), max(a[name][1], b[name][1])) for name in a.keys() & b}
 
 
 def intervals_after(block: Block, before: Ranges | None) -> Ranges | None:
-    """Return the intervals at the end of a block. What may overflow can be anything."""
+    """Return the intervals at the end of a block. A result that may overflow has none."""
     if before is None:
         return None
     known = dict(before)
-    for line in block.instructions:
-        found = _interval(line, known)
-        if found and found[0] >= LOW and found[1] <= HIGH:
-            known[line.dest] = found
+    for instr in block.instructions:
+        interval = _interval(instr, known)
+        if interval and interval[0] >= LOW and interval[1] <= HIGH:
+            known[instr.dest] = interval
         else:
-            known.pop(line.dest, None)
+            known.pop(instr.dest, None)
     return known
 
 
-def _interval(line: Instruction, known: Ranges) -> Interval | None:
-    op = meaning(line.op)
+def _interval(instr: Instruction, known: Ranges) -> Interval | None:
+    op = meaning(instr.op)
     if op == "const":
-        return (line.value, line.value) if isinstance(line.value, int) else None
+        return (instr.value, instr.value) if isinstance(instr.value, int) else None
     if op in ("lt", "le", "gt", "ge", "eq", "ne", "not", "and", "or"):
         return 0, 1
-    if not all(arg in known for arg in line.args):
+    if not all(arg in known for arg in instr.args):
         return None
-    args = [known[arg] for arg in line.args]
+    args = [known[arg] for arg in instr.args]
     if op == "copy":
         return args[0]
-    if op in ("add", "sub", "mul", "min", "max"):  # monotone in each operand, up or down: the corners are enough
+    if op in ("add", "sub", "mul", "min", "max"):  # monotone in each operand, so the extremes are at the corners
         corners = [OPS[op](a, b) for a in args[0] for b in args[1]]
         return min(corners), max(corners)
     return None
 
 
-def narrowed(block: Block, target: str, after: Ranges | None) -> Ranges | None:
-    """Return the intervals on an edge: on the way on which i < n holds, i is at most the largest n, less 1."""
+def intervals_on_edge(block: Block, target: str, after: Ranges | None) -> Ranges | None:
+    """Return the intervals on an edge. If i < n holds on it, i is below the upper bound of n."""
     end = block.terminator
     if after is None or end.kind != "branch":
         return after
-    where = [i for i, line in enumerate(block.instructions) if line.dest == end.args[0]]
-    if not where or meaning(block.instructions[where[-1]].op) != "lt":
+    definitions = [i for i, instr in enumerate(block.instructions) if instr.dest == end.args[0]]
+    if not definitions or meaning(block.instructions[definitions[-1]].op) != "lt":
         return after
-    less, more = block.instructions[where[-1]].args
-    if {less, more} & {line.dest for line in block.instructions[where[-1] :]}:
-        return after  # assigned after the comparison
-    known, yes = dict(after), target == end.targets[0]
-    (a, b), (c, d) = known.get(less, (LOW, HIGH)), known.get(more, (LOW, HIGH))
-    known[less] = (a, min(b, d - 1)) if yes else (max(a, c), b)
-    known[more] = (max(c, a + 1), d) if yes else (c, min(d, b))
+    left, right = block.instructions[definitions[-1]].args
+    if {left, right} & {instr.dest for instr in block.instructions[definitions[-1] :]}:
+        return after  # an operand is assigned after the comparison
+    known, holds = dict(after), target == end.targets[0]
+    (a, b), (c, d) = known.get(left, (LOW, HIGH)), known.get(right, (LOW, HIGH))
+    known[left] = (a, min(b, d - 1)) if holds else (max(a, c), b)
+    known[right] = (max(c, a + 1), d) if holds else (c, min(d, b))
     return None if any(low > high for low, high in known.values()) else known
 
 
-def widened(old: Ranges | None, new: Ranges | None) -> Ranges | None:
-    """Return the new intervals, with each bound that still moves put to the end of the numbers.
+def widen_intervals(old: Ranges | None, new: Ranges | None) -> Ranges | None:
+    """Return the new intervals, with each bound that moved set to the least or greatest number.
 
     P. Cousot, R. Cousot, "Abstract Interpretation", POPL 1977.
     """
     if old is None or new is None:
         return new
-    both = hull(old, new) or {}
     return {
         name: (low if low == old[name][0] else LOW, high if high == old[name][1] else HIGH)
-        for name, (low, high) in both.items()
+        for name, (low, high) in (hull(old, new) or {}).items()
     }
 
 
-#: Between which bounds each variable lies here, on every path that can be taken.
+#: Bounds of each variable on every executable path to here.
 INTERVALS = Analysis(
     "intervals",
     "forward",
@@ -260,8 +259,8 @@ INTERVALS = Analysis(
     initial=lambda program: None,
     merge=hull,
     transfer=intervals_after,
-    edge=narrowed,
-    widen=widened,
+    edge=intervals_on_edge,
+    widen=widen_intervals,
 )
 
 ANALYSES = {a.name: a for a in (LIVENESS, REACHING, AVAILABLE, ANTICIPATED, DOMINATORS, CONSTANTS, INTERVALS)}

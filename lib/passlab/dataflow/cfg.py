@@ -1,7 +1,7 @@
 """A program as a control-flow graph: blocks of assignments, each of which ends in a jump, a branch or a return.
 
-It is not in SSA form: a variable may be assigned in several places. So "which value does x hold here?" is a question,
-and the analyses of day 6 answer such questions.
+It is not in SSA form: a variable may be assigned in several places. The analyses of day 6 determine which values it may
+hold at a point.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from passlab.judge import record
 
-#: Kind of terminator → how many blocks it goes to.
+#: Kind of terminator → number of its targets.
 TARGETS = {"jump": 1, "branch": 2, "return": 0}
 
 
 @record
 @dataclass(frozen=True)
 class Instruction:
-    """`dest = op args`. A constant has `op` "const" and a `value`; an instruction for its effect has `dest` ""."""
+    """`dest = op args`. A constant has `op` "const" and a `value`; an instruction without a result has `dest` ""."""
 
     dest: str
     op: str
@@ -25,8 +25,8 @@ class Instruction:
     value: int | float | bool | str | None = None
 
     def __str__(self) -> str:
-        words = [self.op, *self.args] + ([] if self.value is None else [repr(self.value)])
-        return f"{self.dest} = {' '.join(words)}" if self.dest else " ".join(words)
+        text = " ".join([self.op, *self.args] + ([] if self.value is None else [repr(self.value)]))
+        return f"{self.dest} = {text}" if self.dest else text
 
 
 @record
@@ -45,20 +45,20 @@ class Terminator:
 @record
 @dataclass(frozen=True)
 class Block:
-    """Instructions that run one after the other, and where to go from there."""
+    """A sequence of instructions and its terminator."""
 
     name: str
     instructions: tuple[Instruction, ...]
     terminator: Terminator
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name}:", *(f"  {line}" for line in (*self.instructions, self.terminator))])
+        return "\n".join([f"{self.name}:", *(f"  {instr}" for instr in (*self.instructions, self.terminator))])
 
 
 @record
 @dataclass(frozen=True)
 class Program:
-    """A function: its parameters, and its blocks, of which it enters the first."""
+    """A function: its parameters and its blocks, with the entry first."""
 
     name: str
     parameters: tuple[str, ...]
@@ -68,7 +68,7 @@ class Program:
         return "\n".join([f"program {self.name}({', '.join(self.parameters)})", *map(str, self.blocks)])
 
     def __getitem__(self, name: str) -> Block:
-        """Return the block of a name. Raise KeyError for an unknown one."""
+        """Return a block by its name. Raise KeyError for an unknown one."""
         for block in self.blocks:
             if block.name == name:
                 return block
@@ -80,46 +80,46 @@ class Program:
 
     @property
     def variables(self) -> list[str]:
-        """The parameters and all that is assigned, in the order of the text."""
-        assigned = (line.dest for block in self.blocks for line in block.instructions if line.dest)
-        return list(dict.fromkeys([*self.parameters, *assigned]))
+        """The parameters and all assigned variables, in the order of the text."""
+        dests = (instr.dest for block in self.blocks for instr in block.instructions if instr.dest)
+        return list(dict.fromkeys([*self.parameters, *dests]))
 
 
 def successors(program: Program) -> dict[str, list[str]]:
-    """Return, for each block, the blocks that may run next: of a branch first the one for true."""
+    """Return, for each block, the blocks that may run next; for a branch, the target for true first."""
     return {block.name: list(block.terminator.targets) for block in program.blocks}
 
 
 def predecessors(program: Program) -> dict[str, list[str]]:
-    """Return, for each block, the blocks that may have run just before."""
-    found: dict[str, list[str]] = {block.name: [] for block in program.blocks}
+    """Return, for each block, the blocks that may run just before it."""
+    sources: dict[str, list[str]] = {block.name: [] for block in program.blocks}
     for block in program.blocks:
         for target in block.terminator.targets:
-            found[target].append(block.name)
-    return found
+            sources[target].append(block.name)
+    return sources
 
 
 def invalid(program: Program) -> str | None:
-    """Return what makes a program not well-formed, as a sentence that names the block, or None."""
+    """Return why a program is not well-formed, as a sentence that names the block, or None."""
     if not program.blocks:
         return f"{program.name} has no block. A program needs at least one, which ends in a return."
     names = [block.name for block in program.blocks]
     known = set(names)
     if len(known) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        return f"Two blocks are called {twice}. Rename one of them."
+        name = next(name for i, name in enumerate(names) if name in names[:i])
+        return f"Two blocks are called {name}. Rename one of them."
     variables = set(program.variables)
     for block in program.blocks:
-        if broken := _broken(block, known, variables):
-            return broken
+        if reason := _invalid_block(block, known, variables):
+            return reason
     return None
 
 
-def _broken(block: Block, names: set[str], variables: set[str]) -> str | None:
-    for line in block.instructions:
-        for arg in line.args:
+def _invalid_block(block: Block, names: set[str], variables: set[str]) -> str | None:
+    for instr in block.instructions:
+        for arg in instr.args:
             if arg not in variables:
-                return f"Block {block.name}: `{line}` reads {arg}, which is neither a parameter nor ever assigned."
+                return f"Block {block.name}: `{instr}` reads {arg}, which is neither a parameter nor ever assigned."
     end = block.terminator
     if end.kind not in TARGETS:
         return f"Block {block.name} ends in `{end.kind}`. A block ends in {_listed(TARGETS)}."
@@ -131,8 +131,8 @@ def _broken(block: Block, names: set[str], variables: set[str]) -> str | None:
         return f"Block {block.name} goes to {unknown[0]}, and there is no block of that name."
     if len(set(end.targets)) < len(end.targets):
         return f"Block {block.name} branches to {end.targets[0]} either way. Write `jump {end.targets[0]}`."
-    if unread := [arg for arg in end.args if arg not in variables]:
-        return f"Block {block.name}: `{end}` reads {unread[0]}, which is neither a parameter nor ever assigned."
+    if unknown := [arg for arg in end.args if arg not in variables]:
+        return f"Block {block.name}: `{end}` reads {unknown[0]}, which is neither a parameter nor ever assigned."
     return None
 
 

@@ -1,9 +1,9 @@
-"""Value numbering over a whole program: facts are equations between variables, and merging keeps what both know.
+"""Value numbering over a whole program: a fact is a set of equations between variables, and merging is intersection.
 
 This is the first global value numbering (G. A. Kildall, POPL 1973), which classed expressions by their value. A fact is
-a set of equations `x = y` and `x = op y z`, and it holds *all* that follow from one another, so that merging is plain
-intersection. It finds that x and y are equal behind a branch that sets both to 1 on one side and both to 2 on the
-other, though neither is a constant.
+a set of equations `x = y` and `x = op y z` that contains *all* their consequences, so that plain intersection loses
+none. It finds that x and y are equal after a branch that sets both to 1 on one side and both to 2 on the other, though
+neither is a constant.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from passlab.dataflow.cfg import Block, Instruction, Program
 from passlab.dataflow.interpret import COMMUTATIVE, meaning
 from passlab.dataflow.solver import Analysis, solve
 
-#: (variable, its value): ("copy", y), ("const", 3), or (op, y, z) in terms of variables that hold the operands.
+#: (variable, its value): ("copy", y), ("const", 3), or (op, y, z) with variables as operands.
 Equation = tuple[str, tuple]
 Equations = frozenset[Equation]
 
 
-def merged(one: Equations | None, other: Equations | None) -> Equations | None:
-    """Return the equations of both. A place that is not reached has no say."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+def common_equations(a: Equations | None, b: Equations | None) -> Equations | None:
+    """Return the equations of both facts. An unreached fact changes nothing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
 
 
-def assigned(known: Equations, line: Instruction) -> Equations:
+def equations_after_instruction(known: Equations, instr: Instruction) -> Equations:
     """Return the equations after an instruction."""
-    value = right_side(line)
+    value = right_side(instr)
     if value is None:
-        return frozenset(it for it in known if line.dest not in _names(it)) if line.dest else known
-    # The new value is called "" until the old one is forgotten: x = add x y is told in terms of the old x.
-    kept = [it for it in _complete(known | {("", value)}) if line.dest not in _names(it)]
-    return frozenset((name or line.dest, _put(it, "", line.dest)) for name, it in kept)
+        return frozenset(e for e in known if instr.dest not in _names(e)) if instr.dest else known
+    # "" stands for the new value until the old one is removed: x = add x y refers to the old x.
+    rest = [e for e in _closure(known | {("", value)}) if instr.dest not in _names(e)]
+    return frozenset((name or instr.dest, _substitute(value, "", instr.dest)) for name, value in rest)
 
 
-def right_side(line: Instruction) -> tuple | None:
-    """Return what an instruction computes: ("const", 3), ("copy", "y") or (op, operands); None for an effect."""
-    if line.op == "const":
-        return ("const", line.value)
-    return ("copy", *line.args) if meaning(line.op) == "copy" else expression(line)
+def right_side(instr: Instruction) -> tuple | None:
+    """Return the value of an instruction: ("const", 3), ("copy", "y") or (op, operands); None for an effect."""
+    if instr.op == "const":
+        return ("const", instr.value)
+    return ("copy", *instr.args) if meaning(instr.op) == "copy" else expression(instr)
 
 
 def _names(equation: Equation) -> tuple:
@@ -47,8 +47,8 @@ def _names(equation: Equation) -> tuple:
     return (name,) if value[0] == "const" else (name, *value[1:])
 
 
-def _put(value: tuple, old: str, new: str) -> tuple:
-    """Return a right side with one variable in place of another; operands that may change places are sorted."""
+def _substitute(value: tuple, old: str, new: str) -> tuple:
+    """Return a right side with `new` in place of the variable `old`; commutative operands are sorted."""
     op, *args = value
     if op == "const":
         return value
@@ -56,13 +56,13 @@ def _put(value: tuple, old: str, new: str) -> tuple:
     return (op, *(sorted(args) if op in COMMUTATIVE else args))
 
 
-def _complete(equations: Equations) -> Equations:
-    """Return the equations with all that follow: equals stand for equals, and equal right sides make equals."""
+def _closure(equations: Equations) -> Equations:
+    """Return the equations with all their consequences: equals replace equals, and equal right sides are equal."""
     while True:
         equal = {(name, value[1]) for name, value in equations if value[0] == "copy"}
         more = {(b, ("copy", a)) for a, b in equal}
         more |= {(a, value) for a, b in equal for name, value in equations if name == b}
-        more |= {(name, _put(value, b, a)) for a, b in equal for name, value in equations if b in value[1:]}
+        more |= {(name, _substitute(value, b, a)) for a, b in equal for name, value in equations if b in value[1:]}
         by_value: dict[tuple, list[str]] = {}
         for name, value in equations:
             by_value.setdefault(value, []).append(name)
@@ -74,11 +74,11 @@ def _complete(equations: Equations) -> Equations:
 
 
 def equations_after(block: Block, before: Equations | None) -> Equations | None:
-    """Return the equations that hold at the end of a block."""
+    """Return the equations at the end of a block."""
     if before is None:
         return None
-    for line in block.instructions:
-        before = assigned(before, line)
+    for instr in block.instructions:
+        before = equations_after_instruction(before, instr)
     return before
 
 
@@ -87,18 +87,21 @@ VALUES = Analysis(
     "forward",
     boundary=lambda program: frozenset(),
     initial=lambda program: None,
-    merge=merged,
+    merge=common_equations,
     transfer=equations_after,
 )
 
 
 def redundant(program: Program) -> dict[str, dict[int, list[str]]]:
-    """Return, by block and number of the instruction, the variables that already hold what it computes."""
-    facts, found = solve(program, VALUES).before, {}
+    """Return block → number of an instruction → variables that already hold its value."""
+    facts = solve(program, VALUES).before
+    holders: dict[str, dict[int, list[str]]] = {block.name: {} for block in program.blocks}
     for block in program.blocks:
-        known, found[block.name] = facts[block.name], {}
-        for i, line in enumerate(block.instructions if known is not None else ()):
-            if (value := expression(line)) and (holding := sorted(n for n, it in known if it == value)):
-                found[block.name][i] = holding
-            known = assigned(known, line)
-    return found
+        if (known := facts[block.name]) is None:
+            continue
+        for i, instr in enumerate(block.instructions):
+            value = expression(instr)
+            if value and (names := sorted(name for name, right in known if right == value)):
+                holders[block.name][i] = names
+            known = equations_after_instruction(known, instr)
+    return holders

@@ -1,6 +1,6 @@
-"""What a program computes: the meaning that every analysis is checked against.
+"""An interpreter for programs: the reference for every analysis.
 
-Numbers are whole and of 32 bits: what overflows wraps around. Comparisons give 1 or 0.
+Numbers are 32-bit integers that wrap around. Comparisons give 1 or 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from passlab.dataflow.cfg import Program
 
 LOW, HIGH = -(2**31), 2**31 - 1
 
-#: Operation → its meaning on numbers. All of them are pure; `print` is the only one with an effect.
+#: Operation → a function on numbers. All of them are pure; only `print` has an effect.
 OPS: dict[str, Callable[..., Any]] = {
     "copy": lambda a: a,
     "add": lambda a, b: a + b,
@@ -35,11 +35,11 @@ OPS: dict[str, Callable[..., Any]] = {
     "clamp": lambda low, a, high: min(max(low, a), high),
 }
 
-#: Operations whose operands may change places.
+#: Commutative operations.
 COMMUTATIVE = {"add", "mul", "min", "max", "and", "or", "eq", "ne"}
 
-#: Other IRs' names for the same.
-ALSO = {
+#: Other IRs' names of operations → ours.
+ALIASES = {
     "subtract": "sub",
     "multiply": "mul",
     "negate": "neg",
@@ -61,21 +61,21 @@ ALSO = {
 def meaning(op: str) -> str:
     """Return the plain name of an operation: "aten::mul" and "stablehlo.multiply" are "mul"."""
     plain = op.removeprefix("aten::").removeprefix("prim::").removeprefix("stablehlo.")
-    return ALSO.get(plain, plain)
+    return ALIASES.get(plain, plain)
 
 
 def evaluate(op: str, values: Sequence[Any]) -> Any:
-    """Return the result of an operation on numbers, wrapped to 32 bits. Raise ValueError for one without a meaning."""
+    """Return the result of an operation on numbers, wrapped to 32 bits. Raise ValueError for an unknown operation."""
     if (name := meaning(op)) not in OPS:
-        raise ValueError(f"The interpreter has no meaning for {op!r}; it knows {', '.join(OPS)}.")
+        raise ValueError(f"The interpreter does not know {op!r}; it knows {', '.join(OPS)}.")
     result = OPS[name](*values)
     return result if isinstance(result, float) else (int(result) - LOW) % 2**32 + LOW
 
 
 @dataclass
 class Run:
-    """What happened: the returned values (None if the fuel was used up), what was printed, and `trace`, the state of
-    the variables at the start of each block that ran."""
+    """A run: the returned values (None if the fuel was used up), the printed values, and `trace`, the values of the
+    variables at the start of each block that ran."""
 
     returned: tuple | None = None
     printed: list[Any] = field(default_factory=list)
@@ -85,12 +85,12 @@ class Run:
 def run(program: Program, *arguments: Any, fuel: int = 1000) -> Run:
     """Run a program on its arguments, for at most `fuel` blocks.
 
-    Raise ValueError for a wrong number of arguments, a variable that is read before it is assigned, or an operation
-    without a meaning here.
+    Raise ValueError for a wrong number of arguments, a variable that is read before it is assigned, or an unknown
+    operation.
     """
     if len(arguments) != len(program.parameters):
-        wanted = ", ".join(program.parameters) or "no arguments"
-        raise ValueError(f"{program.name} takes {wanted}; it was given {len(arguments)} argument(s).")
+        parameters = ", ".join(program.parameters) or "no arguments"
+        raise ValueError(f"{program.name} takes {parameters}; it was given {len(arguments)} argument(s).")
     state = dict(zip(program.parameters, arguments, strict=True))
     blocks = {block.name: block for block in program.blocks}
     result, block = Run(), program.entry
@@ -103,13 +103,13 @@ def run(program: Program, *arguments: Any, fuel: int = 1000) -> Run:
 
     for _ in range(fuel):
         result.trace.append((block.name, dict(state)))
-        for line in block.instructions:
-            if line.op == "print":
-                result.printed.extend(read(line.args))
-            elif line.op == "const":
-                state[line.dest] = line.value
+        for instr in block.instructions:
+            if instr.op == "print":
+                result.printed.extend(read(instr.args))
+            elif instr.op == "const":
+                state[instr.dest] = instr.value
             else:
-                state[line.dest] = evaluate(line.op, read(line.args))
+                state[instr.dest] = evaluate(instr.op, read(instr.args))
         end = block.terminator
         values = read(end.args)
         if end.kind == "return":

@@ -1,4 +1,4 @@
-"""The order in which to visit blocks, and loops."""
+"""Orders of blocks, loops and dominators."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from passlab.dataflow.cfg import Program, predecessors, successors
 
 
 def depth_first_order(edges: Mapping[str, Sequence[str]], starts: Iterable[str]) -> list[str]:
-    """Return the nodes reached from `starts` in reverse post-order: each before those that it leads to, but for loops.
+    """Return the nodes that `starts` reach in reverse post-order: each before its successors, except along back edges.
 
-    Written without recursion, since a path may have thousands of blocks.
+    Not recursive, since a path may have thousands of blocks.
     """
-    done: list[str] = []
+    postorder: list[str] = []
     seen: set[str] = set()
     for start in starts:
         if start in seen:
@@ -27,36 +27,36 @@ def depth_first_order(edges: Mapping[str, Sequence[str]], starts: Iterable[str])
                     path.append((other, iter(edges[other])))
                     break
             else:
-                done.append(node)
+                postorder.append(node)
                 path.pop()
-    return done[::-1]
+    return postorder[::-1]
 
 
 def reverse_postorder(program: Program, direction: str = "forward") -> list[str]:
     """Return the names of the blocks in the order in which facts flow.
 
-    Forward, from the entry: blocks that cannot be reached are left out. Backward, from the returns and then from blocks
-    that lead to no return: all blocks are there.
+    Forward, from the entry, without unreachable blocks. Backward, from the returns and then from blocks without a path
+    to a return, so all blocks are in it.
     """
     if direction == "forward":
         return depth_first_order(successors(program), [program.entry.name])
-    into = predecessors(program)
-    order = depth_first_order(into, [block.name for block in program.blocks if block.terminator.kind == "return"])
+    sources = predecessors(program)
+    order = depth_first_order(sources, [block.name for block in program.blocks if block.terminator.kind == "return"])
     if len(order) == len(program.blocks):
         return order
-    leads_out = set(order)
-    rest = depth_first_order(successors(program), [block.name for block in program.blocks])
-    # A later start comes out first, so the blocks without a way to a return are started in reverse.
-    stuck = [name for name in reversed(rest) if name not in leads_out]
-    inside = {name: [other for other in into[name] if other not in leads_out] for name in stuck}
-    return order + depth_first_order(inside, stuck)
+    returning = set(order)
+    forward = depth_first_order(successors(program), [block.name for block in program.blocks])
+    # The result begins with the last start, so the blocks without a path to a return are started in reverse.
+    stuck = [name for name in reversed(forward) if name not in returning]
+    edges = {name: [other for other in sources[name] if other not in returning] for name in stuck}
+    return order + depth_first_order(edges, stuck)
 
 
 def loop_heads(program: Program, direction: str = "forward") -> set[str]:
-    """Return the blocks that an edge leads back to: every cycle runs through at least one of them."""
+    """Return the targets of back edges: every cycle contains at least one of them."""
     order = {name: i for i, name in enumerate(reverse_postorder(program, direction))}
     edges = successors(program) if direction == "forward" else predecessors(program)
-    return {there for here in order for there in edges[here] if there in order and order[there] <= order[here]}
+    return {target for block in order for target in edges[block] if target in order and order[target] <= order[block]}
 
 
 def dominators(program: Program) -> dict[str, str | None]:
@@ -66,37 +66,35 @@ def dominators(program: Program) -> dict[str, str | None]:
     """
     order = reverse_postorder(program)
     number = {name: i for i, name in enumerate(order)}
-    into = predecessors(program)
+    sources = predecessors(program)
     above = {order[0]: order[0]}
     changed = True
     while changed:
         changed = False
         for name in order[1:]:
-            known = [other for other in into[name] if other in above]
-            best = known[0]
-            for other in known[1:]:
-                while best != other:
-                    if number[best] > number[other]:
-                        best = above[best]
+            parent, *others = (source for source in sources[name] if source in above)
+            for other in others:
+                while parent != other:
+                    if number[parent] > number[other]:
+                        parent = above[parent]
                     else:
                         other = above[other]
-            changed |= above.get(name) != best
-            above[name] = best
+            changed |= above.get(name) != parent
+            above[name] = parent
     return {name: None if name == order[0] else above[name] for name in order}
 
 
 def reducible(program: Program) -> bool:
-    """Return whether every edge that goes back in reverse post-order leads to a block that dominates its source.
+    """Return whether the target of every back edge dominates its source.
 
-    Programs made of `if` and `while` are; a jump into the middle of a loop makes one that is not.
+    Programs of `if` and `while` are reducible; a jump into the middle of a loop is not.
     """
     order = {name: i for i, name in enumerate(reverse_postorder(program))}
     above, edges = dominators(program), successors(program)
-    for here in order:
-        for there in edges[here]:
-            at: str | None = here
-            while order[there] <= order[here] and at != there:
-                at = above[at]  # type: ignore[index]
-                if at is None:
-                    return False
-    return True
+
+    def dominates(target: str, block: str | None) -> bool:
+        while block not in (target, None):
+            block = above[block]
+        return block == target
+
+    return all(dominates(t, block) for block in order for t in edges[block] if order[t] <= order[block])

@@ -1,12 +1,12 @@
 """A safe mixed-precision plan: which nodes may run in float16 without overflow, and a search for inputs that break one.
 
-    found = plan(gm, {"x": (-1.0, 1.0)})         # node → torch.float16 or torch.float32
-    run(gm, found, x)                            # executes it: casts where two precisions meet
-    overflow(gm, dict.fromkeys(found, torch.float16), {"x": (-1.0, 1.0)})  # inputs on which all-half overflows, or None
+    safe = plan(gm, {"x": (-1.0, 1.0)})          # node → torch.float16 or torch.float32
+    run(gm, safe, x)                             # run it, with casts between precisions
+    overflow(gm, dict.fromkeys(safe, torch.float16), {"x": (-1.0, 1.0)})   # inputs on which all-half overflows, or None
 
-float16 ends at 65504, so a node is safe in it if its range stays below that, and the partial sums of its products,
-too: hardware that accumulates in float16 holds them (P. Micikevicius et al., Mixed Precision Training, ICLR 2018).
-bfloat16 has float32's exponents and cannot overflow where float32 does not; what it lacks is digits.
+The largest float16 is 65504, so a node is safe in it if its range and the partial sums of its products stay below that:
+hardware may accumulate in float16 (P. Micikevicius et al., Mixed Precision Training, ICLR 2018). bfloat16 has the
+exponents of float32 and overflows only where float32 does, but it has fewer digits.
 
 Reading order: the plan, running it, the search.
 """
@@ -28,14 +28,14 @@ HALF = torch.float16
 
 
 def plan(gm: fx.GraphModule, inputs: Mapping[str, tuple[float, float]], half: torch.dtype = HALF) -> Plan:
-    """Return the precision of every call: `half` where no input in the ranges can overflow it, else float32.
+    """Return the precision of every call: `half` if no input in the ranges overflows it, else float32.
 
-    The ranges allow for every result being rounded to `half`, so the plan is safe whatever runs in half before a node.
-    A node is safe if its operands fit, too: they are cast to half.
+    The ranges include the rounding of every result to `half`, so the plan is safe for any precision of earlier nodes.
+    The operands of a safe node fit, too, since they are cast to half.
     """
-    found, most = ranges(gm, inputs, UNIT[half]), torch.finfo(half).max
-    fits = {name: max(r.largest, r.partial) <= most for name, r in found.items()}
-    calls = [n for n in gm.graph.nodes if n.op.startswith("call_") and n.name in found]
+    bounds, limit = ranges(gm, inputs, UNIT[half]), torch.finfo(half).max
+    fits = {name: max(r.largest, r.partial) <= limit for name, r in bounds.items()}
+    calls = [n for n in gm.graph.nodes if n.op.startswith("call_") and n.name in bounds]
     return {
         n.name: half if fits[n.name] and all(fits.get(o.name, True) for o in n.all_input_nodes) else torch.float32
         for n in calls
@@ -47,7 +47,7 @@ class _Mixed(fx.Interpreter):
 
     def __init__(self, gm: fx.GraphModule, precision: Plan):
         super().__init__(gm)
-        self.precision, self.seen = precision, {}
+        self.precision, self.values = precision, {}
 
     def run_node(self, n: fx.Node) -> Any:
         dtype = self.precision.get(n.name, torch.float32)
@@ -66,15 +66,15 @@ class _Mixed(fx.Interpreter):
                 result = torch.func.functional_call(module, weights, args, kwargs)
             else:
                 result = getattr(self, n.op)(n.target, args, kwargs)
-        self.seen[n.name] = result
+        self.values[n.name] = result
         return result
 
 
 def values(gm: fx.GraphModule, precision: Plan, *inputs: Tensor) -> dict[str, Any]:
-    """Run a graph with each call in its precision and return every node's value, as it came."""
-    mixed = _Mixed(gm, precision)
-    mixed.run(*inputs)
-    return mixed.seen
+    """Run a graph with each call in its precision and return every node's value in it."""
+    interpreter = _Mixed(gm, precision)
+    interpreter.run(*inputs)
+    return interpreter.values
 
 
 def run(gm: fx.GraphModule, precision: Plan, *inputs: Tensor) -> Any:
@@ -88,7 +88,7 @@ def run(gm: fx.GraphModule, precision: Plan, *inputs: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Overflow:
-    """Inputs in the stated ranges with which a node's result is infinite or not a number."""
+    """Inputs within their ranges for which the result of `node` is infinite or NaN."""
 
     node: str
     inputs: tuple[Tensor, ...]
@@ -105,53 +105,50 @@ def extremes(
     steps: int = 12,
     up: bool = True,
 ) -> tuple[Tensor, ...]:
-    """Return inputs in their ranges that make an element of a node as large (or as small) as a search finds.
+    """Return inputs within their ranges that make an element of a node large (or small, unless `up`).
 
-    From random corners, each step moves to the corner to which the gradient's signs point (as in I. Goodfellow et al.,
-    Explaining and Harnessing Adversarial Examples, ICLR 2015). It is a search: it can miss the extreme.
+    From random points, each step moves to the corner that the signs of the gradient select (as in I. Goodfellow et al.,
+    Explaining and Harnessing Adversarial Examples, ICLR 2015). This is a search: it can miss the extreme.
     """
     rng = torch.Generator().manual_seed(seed % 2**64)
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
     ends = [inputs[n.target] for n in places]
-    shapes = [tuple(n.meta["tensor_meta"].shape) for n in places]
 
-    def corner() -> list[Tensor]:
-        return [
-            torch.where(torch.rand(s, generator=rng) < 0.5, low, high)
-            for s, (low, high) in zip(shapes, ends, strict=True)
-        ]
+    def random_point(corner: bool) -> list[Tensor]:
+        point = []
+        for n, (low, high) in zip(places, ends, strict=True):
+            share = torch.rand(tuple(n.meta["tensor_meta"].shape), generator=rng)
+            point.append(torch.where(share < 0.5, low, high) if corner else low + (high - low) * share)
+        return point
 
-    def middle() -> list[Tensor]:
-        return [low + (high - low) * torch.rand(s, generator=rng) for s, (low, high) in zip(shapes, ends, strict=True)]
-
-    best, reached = corner(), -float("inf")
+    best, best_goal = random_point(corner=True), -float("inf")
     for attempt in range(4):
-        at = corner() if attempt % 2 else middle()
+        point = random_point(corner=attempt % 2 == 1)
         for _ in range(steps):
-            at = [x.detach().clamp(low, high).requires_grad_() for x, (low, high) in zip(at, ends, strict=True)]
-            seen = _value(gm, node, at)
-            goal = seen.max() if up else -seen.min()
+            point = [x.detach().clamp(low, high).requires_grad_() for x, (low, high) in zip(point, ends, strict=True)]
+            value = _value(gm, node, point)
+            goal = value.max() if up else -value.min()
             if not goal.isfinite():
-                return tuple(x.detach() for x in at)
-            if goal.item() > reached:
-                best, reached = at, goal.item()
+                return tuple(x.detach() for x in point)
+            if goal.item() > best_goal:
+                best, best_goal = point, goal.item()
             if not goal.requires_grad:
                 break
-            pulls = torch.autograd.grad(goal, at, allow_unused=True)
-            at = [
+            gradients = torch.autograd.grad(goal, point, allow_unused=True)
+            point = [
                 x if g is None else torch.where(g > 0, high, torch.where(g < 0, low, x))
-                for x, g, (low, high) in zip(at, pulls, ends, strict=True)
+                for x, g, (low, high) in zip(point, gradients, ends, strict=True)
             ]
     return tuple(x.detach() for x in best)
 
 
-def _value(gm: fx.GraphModule, name: str, at: list[Tensor]) -> Tensor:
-    """Return a node's value, without running what comes after it."""
+def _value(gm: fx.GraphModule, name: str, point: list[Tensor]) -> Tensor:
+    """Return a node's value, without running the nodes after it."""
     env: dict[fx.Node, Any] = {}
     interpreter = fx.Interpreter(gm)
-    interpreter.env, given = env, iter(at)
+    interpreter.env, inputs = env, iter(point)
     for n in gm.graph.nodes:
-        env[n] = next(given) if n.op == "placeholder" else interpreter.run_node(n)
+        env[n] = next(inputs) if n.op == "placeholder" else interpreter.run_node(n)
         if n.name == name:
             return env[n]
     raise ValueError(f"The graph has no node {name!r}.")
@@ -160,20 +157,20 @@ def _value(gm: fx.GraphModule, name: str, at: list[Tensor]) -> Tensor:
 def overflow(
     gm: fx.GraphModule, precision: Plan, inputs: Mapping[str, tuple[float, float]], seed: int = 0
 ) -> Overflow | None:
-    """Search for inputs in their ranges with which a node overflows as planned; None if the search finds none.
+    """Search for inputs within their ranges on which a node overflows in its precision; None if the search fails.
 
-    It drives each node, from the first on, up and down as far as it can. None does not prove that there are none.
+    The search maximizes and minimizes each node in turn. None is not a proof.
     """
     for node in gm.graph.nodes:
         if node.op.startswith("call_") and precision.get(node.name, torch.float32) != torch.float32:
             for up in (True, False):
                 try:
-                    found = extremes(gm, inputs, node.name, seed, up=up)
-                except (AttributeError, RuntimeError):  # a node whose value is no tensor
+                    point = extremes(gm, inputs, node.name, seed, up=up)
+                except (AttributeError, RuntimeError):  # the node's value is not a tensor
                     continue
                 with torch.no_grad():
-                    seen = values(gm, precision, *found)
-                for name, value in seen.items():
+                    results = values(gm, precision, *point)
+                for name, value in results.items():
                     if name in precision and isinstance(value, Tensor) and not value.isfinite().all():
-                        return Overflow(name, found)
+                        return Overflow(name, point)
     return None

@@ -1,13 +1,13 @@
-"""Predict how long an operator takes: the roofline, then a model fitted to measurements.
+"""Predict the run time of operators: the roofline, and a model fitted to measurements.
 
-    rows = load()                            # operators of the zoo, measured once; see `Row`
+    rows = load()                            # measured operators of the zoo; see `Row`
     machine, others = load_machine(), [r for r in rows if r.model != "vit"]
     predict = fit(others, machine)           # a fitted model that has not seen the ViT
     score(predict(unseen), [r.seconds for r in unseen])
 
     python -m passlab.dataflow.predict FILE  # measure this machine and write its table
 
-Reading order: a row and its features, measuring, the two predictions, how they are judged. The measured times are in
+Reading order: a row and its features, measurements, the two predictions, their scores. The measured times are in
 `operators.csv` beside this file, with the machine in its first lines.
 """
 
@@ -35,7 +35,7 @@ from passlab.models import ZOO
 
 DATA = Path(__file__).with_name("operators.csv")
 
-#: What a node does → its kind; nodes of other operations, views among them, are not predicted.
+#: Operation → kind. Other operations, such as views, are not predicted.
 KINDS = {
     "Linear": "linear", "Conv2d": "conv", "ConvTranspose2d": "conv_transpose", "matmul": "matmul",
     "add": "add", "mul": "mul", "relu": "relu", "ReLU": "relu", "ReLU6": "relu6", "tanh": "tanh", "Tanh": "tanh",
@@ -45,7 +45,7 @@ KINDS = {
 }  # fmt: skip
 ADDS = ("linear", "conv", "conv_transpose", "depthwise", "matmul")
 
-#: Model → the shapes of the inputs on which its operators are measured, batch first.
+#: Model → shapes of the inputs for measuring its operators, batch first.
 SIZES = {
     "mlp": [(b, 16) for b in (1, 16, 256, 2048)],
     "convnet": [(b, 3, s, s) for b in (1, 4, 16) for s in (16, 32, 64)],
@@ -60,9 +60,9 @@ SIZES = {
     "vit": [(b, 3, 32, 32) for b in (1, 2, 8, 32)],
     "lstm": [(b, 6, 16) for b in (1, 8, 64, 512)],
 }
-#: How many small networks of drawn sizes are measured beside the zoo.
-DRAWN = 300
-#: The most numbers in an activation of theirs.
+#: Number of small random networks that are measured in addition to the zoo.
+RANDOM_NETWORKS = 300
+#: Their largest number of elements in an activation.
 LARGEST = 2**18
 
 
@@ -71,12 +71,12 @@ LARGEST = 2**18
 
 @dataclass(frozen=True)
 class Row:
-    """One operator call: what it is, how much it does, and how long it took.
+    """One operator call: its kind, its features, and its measured time.
 
-    flops: arithmetic operations. nbytes: operands, weights and result, each moved once. inner: the products that are
-    added for one number of the result (1 if it adds none). outputs: numbers in the result. width: channels of the
-    result. window: points of a convolution's or pooling's window. copied: 1 if an operand does not lie in memory in the
-    order of its indices. module: 1 if the node calls a module, which costs Python a little more than a function.
+    flops: arithmetic operations. nbytes: bytes of operands, weights and result. inner: products per element of the
+    result (1 without a sum). outputs: elements of the result. width: channels of the result. window: points of a
+    convolution's or pooling's window. copied: 1 if an operand is not contiguous. module: 1 for a call of a module,
+    which costs Python a little more than a function.
     """
 
     model: str
@@ -95,7 +95,7 @@ class Row:
 
 
 def describe(node: fx.Node, gm: fx.GraphModule, operands: Sequence[torch.Tensor], result: torch.Tensor) -> dict | None:
-    """Return the features of a call, without model, sizes and seconds, or None for a node whose kind is not known."""
+    """Return the features of a call, without model, sizes and seconds, or None for an unknown kind."""
     name = op_name(node, gm)
     if name not in KINDS:
         return None
@@ -135,7 +135,7 @@ def _pair(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Stopwatch(fx.Interpreter):
-    """Run a graph and keep the least time and the features of each call."""
+    """Run a graph and record the minimum time and the features of each call."""
 
     def __init__(self, gm: fx.GraphModule):
         super().__init__(gm)
@@ -149,19 +149,18 @@ class _Stopwatch(fx.Interpreter):
         call = getattr(self, n.op)
         start = time.perf_counter()
         result = call(n.target, args, kwargs)
-        spent = time.perf_counter() - start
-        self.least[n.name] = min(spent, self.least.get(n.name, math.inf))
-        if n.name not in self.features and isinstance(result, torch.Tensor):
-            found = describe(n, self.module, tensors((args, kwargs)), result)
-            if found:
-                self.features[n.name] = found
+        seconds = time.perf_counter() - start
+        self.least[n.name] = min(seconds, self.least.get(n.name, math.inf))
+        new = n.name not in self.features and isinstance(result, torch.Tensor)
+        if new and (row := describe(n, self.module, tensors((args, kwargs)), result)):
+            self.features[n.name] = row
         return result
 
 
 def measure(name: str, model: nn.Module, shape: tuple[int, ...], rounds: int = 30) -> Iterator[Row]:
-    """Yield a row for each operator of a model: the least time of `rounds` runs of the whole graph, on one thread.
+    """Yield a row for each operator of a model, with the minimum time of `rounds` runs of the graph on one thread.
 
-    The operators take turns, as they do in use, so that each finds its operands where the one before left them.
+    Each round runs all operators, so the caches hold the operands that they hold in use.
     """
     gm = fx.symbolic_trace(model)
     watch = _Stopwatch(gm)
@@ -175,12 +174,12 @@ def measure(name: str, model: nn.Module, shape: tuple[int, ...], rounds: int = 3
     finally:
         torch.set_num_threads(threads)
     sizes = "x".join(map(str, shape))
-    for node, found in watch.features.items():
-        yield Row(model=name, sizes=sizes, seconds=watch.least[node], **found)
+    for node, row in watch.features.items():
+        yield Row(model=name, sizes=sizes, seconds=watch.least[node], **row)
 
 
 class Images(nn.Module):
-    """Convolutions, norms, activations and poolings of drawn sizes, with ways around."""
+    """Convolutions, norms, activations and poolings of random sizes, with skip connections."""
 
     def __init__(self, rng: random.Random, channels: int, wide: int, stride: int):
         super().__init__()
@@ -205,7 +204,7 @@ class Images(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Matrix products, norms, gates and functions of drawn sizes on (batch, tokens, width)."""
+    """Matrix products, norms, gates and functions of random sizes on (batch, tokens, width)."""
 
     def __init__(self, rng: random.Random, tokens: int, width: int):
         super().__init__()
@@ -224,8 +223,8 @@ class Tokens(nn.Module):
         return torch.stack([(scores @ k).transpose(1, 2).flatten(2), x], 1)
 
 
-def drawn(number: int) -> tuple[nn.Module, tuple[int, ...]]:
-    """Return a small network of drawn sizes, and the shape of its input: operators to learn from beside the zoo's."""
+def random_network(number: int) -> tuple[nn.Module, tuple[int, ...]]:
+    """Return a small random network and the shape of its input: training data in addition to the zoo's."""
     rng = random.Random(number)
     if number % 2:
         tokens, width = rng.choice((1, 4, 8, 16, 17, 33, 64, 128)), rng.choice((4, 8, 16, 32, 64, 128, 256))
@@ -240,7 +239,7 @@ def drawn(number: int) -> tuple[nn.Module, tuple[int, ...]]:
 
 
 def load(path: Path = DATA) -> list[Row]:
-    """Return the measured rows of a table. Raise ValueError for a line that is not a row, with its number."""
+    """Return the measured rows of a table. Raise ValueError with the number of an invalid line."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     types = {f.name: str if f.type == "str" else float for f in fields(Row)}
     rows = []
@@ -248,16 +247,14 @@ def load(path: Path = DATA) -> list[Row]:
         try:
             rows.append(Row(**{name: types[name](value) for name, value in line.items()}))
         except (TypeError, ValueError, KeyError) as error:
-            raise ValueError(
-                f"Row {number} of {path.name} is not an operator ({error}): measure the table anew."
-            ) from None
+            raise ValueError(f"Row {number} of {path.name} is invalid ({error}): measure the table again.") from None
     return rows
 
 
 def load_machine(path: Path = DATA) -> Machine:
-    """Return the machine on which a table was measured, from its first lines."""
-    said = _facts(path)
-    return Machine(float(said["bandwidth"]), float(said["flops"]), float(said["launch"]), said["name"])
+    """Return the machine of a table, from its first lines."""
+    facts = _facts(path)
+    return Machine(*(float(facts[name]) for name in ("bandwidth", "flops", "launch")), facts["name"])
 
 
 def load_noise(path: Path = DATA) -> float:
@@ -267,24 +264,24 @@ def load_noise(path: Path = DATA) -> float:
 
 def _facts(path: Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    said = dict(line[1:].split("=", 1) for line in lines if line.startswith("#"))
-    return {name.strip(): value.strip() for name, value in said.items()}
+    pairs = (line[1:].split("=", 1) for line in lines if line.startswith("#"))
+    return {name.strip(): value.strip() for name, value in pairs}
 
 
 def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
-    """Measure all of `SIZES`, the drawn networks and the machine, and write the table.
+    """Measure all of `SIZES`, the random networks and the machine, and write the table.
 
-    All networks are visited many times, minutes apart, a few rounds at a time, and the least time counts: what else the
-    machine does slows a visit, and seldom all of them. How far the least times of two halves of the visits are apart
-    says how well the table repeats (`noise`: the median of their relative differences).
+    Each network is measured in many visits, minutes apart, of a few rounds each, and the minimum counts: other load on
+    the machine slows a visit, and seldom all of them. `noise` is the median relative difference between the minima of
+    two halves of the visits.
     """
     torch.set_num_threads(1)
     machines = []
     zoo = [(name, ZOO[name].build(), shape) for name, shapes in SIZES.items() for shape in shapes]
-    networks = [*zoo, *((f"drawn{number}", *drawn(number)) for number in range(DRAWN))]
+    networks = [*zoo, *((f"drawn{number}", *random_network(number)) for number in range(RANDOM_NETWORKS))]
     halves: tuple[dict[tuple[str, str, str], Row], ...] = ({}, {})
     for visit in range(visits):
-        machines.append(measure_machine.__wrapped__())  # measured anew, not what it has cached
+        machines.append(measure_machine.__wrapped__())  # not its cached result
         least = halves[visit % 2]
         for name, model, shape in networks:
             for row in measure(name, model, shape, rounds):
@@ -297,7 +294,7 @@ def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
         "flops": max(m.flops for m in machines),
         "launch": min(m.launch for m in machines),
         "runs of each": visits * rounds,
-        "noise": statistics.median(abs(one.seconds / other.seconds - 1) for one, other in pairs),
+        "noise": statistics.median(abs(a.seconds / b.seconds - 1) for a, b in pairs),
     }
     with path.open("w", encoding="utf-8", newline="") as out:
         out.writelines(f"# {name} = {value}\n" for name, value in facts.items())
@@ -323,32 +320,25 @@ Predict = Callable[[Sequence[Row]], list[float]]
 
 
 def roofline(rows: Iterable[Row], machine: Machine) -> list[float]:
-    """Return the seconds that the roofline model gives each operator: a launch, and the slower of moving and computing
+    """Return the roofline bound of each operator in seconds: a launch, and the maximum of moving and computing
     (S. Williams, A. Waterman, D. Patterson, CACM 52(4), 2009)."""
     return [machine.bound(row.flops, row.nbytes, 1) for row in rows]
 
 
 def features(row: Row, machine: Machine) -> list[float]:
-    """Return numbers for a regression: logarithms of sizes, and the kind as zeros and a one."""
+    """Return numbers for a regression: logarithms of sizes, and the kind as a one-hot vector."""
     amounts = [row.flops, row.nbytes, row.inner, row.outputs, row.width, row.window, row.flops / row.nbytes]
     amounts.append(row.outputs / row.width)
-    kinds = sorted({*KINDS.values(), "depthwise"})
-    shape = [math.log(max(amount, 1e-3)) for amount in amounts]
-    return [
-        *shape,
-        math.log(machine.bound(row.flops, row.nbytes, 1)),
-        row.copied,
-        row.module,
-        *(float(row.kind == k) for k in kinds),
-    ]
+    logs = [*(math.log(max(amount, 1e-3)) for amount in amounts), math.log(machine.bound(row.flops, row.nbytes, 1))]
+    return [*logs, row.copied, row.module, *(float(row.kind == k) for k in sorted({*KINDS.values(), "depthwise"}))]
 
 
 def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
     """Return a predictor fitted to measured rows: boosted trees for log(seconds / roofline).
 
-    What the trees learn is how far off the roofline is. Their parameters were chosen by cross-validation over the drawn
-    networks alone. (Gradient boosting: J. Friedman, Annals of Statistics 29(5), 2001. Learned cost models of this kind:
-    T. Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
+    The trees learn the error of the roofline. Their parameters were chosen by cross-validation over the random networks
+    alone. (Gradient boosting: J. Friedman, Annals of Statistics 29(5), 2001. Learned cost models of this kind: T. Chen
+    et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
     Raise ValueError for fewer than two rows.
     """
     import numpy as np
@@ -356,25 +346,25 @@ def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
 
     if len(rows) < 2:
         raise ValueError(f"fit needs at least 2 measured operators; got {len(rows)}.")
-    off = [math.log(row.seconds / bound) for row, bound in zip(rows, roofline(rows, machine), strict=True)]
+    errors = [math.log(row.seconds / bound) for row, bound in zip(rows, roofline(rows, machine), strict=True)]
     trees = HistGradientBoostingRegressor(
         max_iter=400, learning_rate=0.06, min_samples_leaf=5, loss="absolute_error", random_state=seed
     )
-    trees.fit(np.array([features(row, machine) for row in rows]), np.array(off))
+    trees.fit(np.array([features(row, machine) for row in rows]), np.array(errors))
 
     def predict(unseen: Sequence[Row]) -> list[float]:
-        found = trees.predict(np.array([features(row, machine) for row in unseen])) if unseen else []
-        return [bound * math.exp(by) for bound, by in zip(roofline(unseen, machine), found, strict=True)]
+        logs = trees.predict(np.array([features(row, machine) for row in unseen])) if unseen else []
+        return [bound * math.exp(log) for bound, log in zip(roofline(unseen, machine), logs, strict=True)]
 
     return predict
 
 
-# ---------------------------------------------------------------------------------------------------- judging
+# ---------------------------------------------------------------------------------------------------- scores
 
 
 @dataclass(frozen=True)
 class Score:
-    """How good predictions are. error: median of |predicted - measured| / measured. rank: Spearman's correlation."""
+    """The quality of predictions. error: median of |predicted - measured| / measured. rank: Spearman's correlation."""
 
     error: float
     rank: float
@@ -384,21 +374,21 @@ class Score:
 
 
 def score(predicted: Sequence[float], measured: Sequence[float]) -> Score:
-    """Compare predicted with measured seconds. Raise ValueError if there are not as many of both, or fewer than two."""
+    """Compare predicted with measured seconds. Raise ValueError for different numbers of both, or fewer than two."""
     import numpy as np
 
     if len(predicted) != len(measured) or len(measured) < 2:
         raise ValueError(f"score got {len(predicted)} predictions for {len(measured)} times: give as many, at least 2.")
     guess, true = np.asarray(predicted, float), np.asarray(measured, float)
     ranks = [_ranks(values) for values in (guess, true)]
-    level = min(np.ptp(r) for r in ranks) == 0  # a constant has no order
-    rank = 0.0 if level else float(np.corrcoef(*ranks)[0, 1])
+    constant = min(np.ptp(r) for r in ranks) == 0  # all ranks are equal
+    rank = 0.0 if constant else float(np.corrcoef(*ranks)[0, 1])
     return Score(float(np.median(np.abs(guess - true) / true)), rank)
 
 
 def _ranks(values: Any) -> Any:
-    """Return the rank of each number of an array, from 1; equal ones share the mean of theirs. This is SciPy's
-    `rankdata`, whose import takes longer than all the rest."""
+    """Return the rank of each number of an array, from 1, with the mean rank for equal ones, as SciPy's `rankdata`
+    does (whose import takes longer than all else here)."""
     import numpy as np
 
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -406,10 +396,9 @@ def _ranks(values: Any) -> Any:
 
 
 def without(rows: Iterable[Row], unseen: Sequence[Row]) -> list[Row]:
-    """Return the rows that are neither of a network in `unseen` nor equal to one of its rows in all features.
+    """Return the rows that neither belong to a network in `unseen` nor have the features of one of its rows.
 
-    Networks share operators (a ResNet's first convolution is that of every ResNet), and a row whose twin was fitted is
-    not unseen.
+    Networks share operators (every ResNet has the same first convolution), and a row with a fitted twin is not unseen.
     """
     models, seen = {row.model for row in unseen}, {astuple(row)[3:-1] for row in unseen}
     return [row for row in rows if row.model not in models and astuple(row)[3:-1] not in seen]
@@ -417,11 +406,11 @@ def without(rows: Iterable[Row], unseen: Sequence[Row]) -> list[Row]:
 
 def unseen(rows: Sequence[Row], machine: Machine) -> dict[Row, float]:
     """Return each zoo operator's prediction by a model that was fitted `without` the operator's network."""
-    found: dict[Row, float] = {}
-    for model in [name for name in SIZES if any(row.model == name for row in rows)]:
-        mine = [row for row in rows if row.model == model]
-        found |= dict(zip(mine, fit(without(rows, mine), machine)(mine), strict=True))
-    return found
+    predictions: dict[Row, float] = {}
+    for model in SIZES:
+        if network := [row for row in rows if row.model == model]:
+            predictions |= dict(zip(network, fit(without(rows, network), machine)(network), strict=True))
+    return predictions
 
 
 if __name__ == "__main__":

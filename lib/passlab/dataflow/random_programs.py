@@ -1,9 +1,10 @@
-"""Programs drawn at random: structured ones (reducible), and ones with jumps into loops."""
+"""Random programs: structured ones (reducible), and ones with jumps into loops."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from passlab.dataflow.cfg import Block, Instruction, Program, Terminator
 from passlab.dataflow.order import reverse_postorder
@@ -14,8 +15,8 @@ _BINARY = ("add", "sub", "mul", "min", "max", "lt", "eq")
 def random_program(seed: int, size: int = 8, variables: int = 4, jumps: bool = False, shuffle: bool = False) -> Program:
     """Return a program of about `size` blocks with two parameters; the same for the same seed.
 
-    All variables are assigned in the entry, so no run reads one without a value; a run may go on for ever.
-    jumps: blocks jump anywhere, also into loops. shuffle: blocks stand in any order behind the entry.
+    All variables are assigned in the entry, so no run reads one without a value; a run may not end.
+    jumps: blocks jump anywhere, also into loops. shuffle: the blocks after the entry are in random order.
     """
     rng = random.Random(seed)
     names = [f"v{i}" for i in range(variables)]
@@ -23,27 +24,25 @@ def random_program(seed: int, size: int = 8, variables: int = 4, jumps: bool = F
     edges = _jumps(rng, size) if jumps else _structured(rng, size)
     blocks = []
     for i, targets in enumerate(edges):
-        lines = (start if i == 0 else []) + [_line(rng, names) for _ in range(rng.randint(0, 3))]
+        body = (start if i == 0 else []) + [_instruction(rng, names) for _ in range(rng.randint(0, 3))]
         if not targets:
             end = Terminator("return", tuple(rng.sample(names, min(2, variables))))
         elif len(set(targets)) == 1:
             end = Terminator("jump", (), (f"b{targets[0]}",))
         else:
-            # Half of the conditions come from outside: constants that decide a branch cut off all behind it.
+            # Half of the conditions are parameters: a constant condition makes one target unreachable.
             condition = rng.choice(names if rng.random() < 0.5 else ("p", "q"))
             end = Terminator("branch", (condition,), tuple(f"b{t}" for t in targets))
-        blocks.append(Block(f"b{i}", tuple(lines), end))
+        blocks.append(Block(f"b{i}", tuple(body), end))
     program = Program(f"drawn{seed % 1000}", ("p", "q"), tuple(blocks))
-    there = set(reverse_postorder(program))
-    kept = [block for block in blocks if block.name in there]
+    reachable = set(reverse_postorder(program))
+    entry, *rest = (block for block in blocks if block.name in reachable)
     if shuffle:
-        rest = kept[1:]
         rng.shuffle(rest)
-        kept[1:] = rest
-    return Program(program.name, program.parameters, tuple(kept))
+    return replace(program, blocks=(entry, *rest))
 
 
-def _line(rng: random.Random, names: Sequence[str]) -> Instruction:
+def _instruction(rng: random.Random, names: Sequence[str]) -> Instruction:
     dest, kind = rng.choice(names), rng.random()
     if kind < 0.2:
         return Instruction(dest, "const", (), rng.randint(-3, 3))
@@ -68,7 +67,7 @@ def _structured(rng: random.Random, size: int) -> list[list[int]]:
         return len(edges) - 1
 
     def body(at: int, budget: int, depth: int) -> int:
-        """Write about `budget` blocks from block `at` on; return the block that is open then."""
+        """Add about `budget` blocks from block `at` on; return the last one, which has no targets yet."""
         while budget >= 3:
             part = rng.randint(1, budget - 2) if depth < 3 else 1
             kind = rng.random()

@@ -1,13 +1,13 @@
-"""Ranges: between which numbers does every value of a network lie, if its inputs lie between two given ones?
+"""Ranges: bounds on every value of a network, for bounds on its inputs.
 
-    found = ranges(gm, {"x": (-1.0, 1.0)})
-    found["relu"]                       # Range(0.0 … 3.71): no input between -1 and 1 leaves it
-    found["linear"].partial             # the largest sum that can occur on the way to a result
+    bounds = ranges(gm, {"x": (-1.0, 1.0)})
+    bounds["relu"]                      # Range(0.0 … 3.71): no input between -1 and 1 leaves it
+    bounds["linear"].partial            # the largest magnitude of a partial sum
 
 Interval arithmetic (R. E. Moore, Interval Analysis, 1966) over tensors: each element has its own interval, as in
-interval bound propagation (S. Gowal et al., arXiv 1810.12715). The graph is straight-line, so one pass from first to
-last is the whole analysis; each operation's transfer function is a row of `TRANSFER`. Everything is computed in float64
-and then widened, so that it also holds for values that were rounded on the way (`unit`).
+interval bound propagation (S. Gowal et al., arXiv 1810.12715). The graph is straight-line, so the analysis is one pass;
+each operation's transfer function is a row of `TRANSFER`. Intervals are computed in float64 and then widened, so that
+they also hold for rounded values (`unit`).
 
 Reading order: an interval of a tensor, transfer functions from simple to hard, the table, the pass.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-
 
 @dataclass(frozen=True)
 class Range:
-    """Every element of a value lies between low and high. partial: the most that a partial sum on the way can reach."""
+    """The bounds of all elements of a value. partial: the largest magnitude of a partial sum."""
 
     low: float
     high: float
@@ -52,33 +52,33 @@ class Range:
 class Unsupported(ValueError):
     """Raised for an operation without a transfer function; `node` is its name."""
 
-    def __init__(self, node: str, what: str):
+    def __init__(self, node: str, call: str):
         super().__init__(
-            f"Node {node} calls {what}, which has no transfer function: add one to passlab.dataflow.ranges.TRANSFER."
+            f"Node {node} calls {call}, which has no transfer function: add one to passlab.dataflow.ranges.TRANSFER."
         )
         self.node = node
 
 
 @dataclass
 class Interval:
-    """The intervals of a tensor's elements, in float64. partial: the most that a partial sum on the way can reach."""
+    """The intervals of a tensor's elements, in float64. partial: the largest magnitude of a partial sum."""
 
     low: Tensor
     high: Tensor
     partial: float = 0.0
 
     def __post_init__(self):
-        # A bound that is not a number (∞ - ∞, 0 · ∞) says nothing: everything is possible.
+        # A bound that is NaN (∞ - ∞, 0 · ∞) is unknown.
         self.low = torch.where(self.low.isnan(), -INF, self.low)
         self.high = torch.where(self.high.isnan(), INF, self.high)
 
     def widened(self, by: float | Tensor) -> Interval:
-        """Return the interval that holds everything within `by` of this one."""
+        """Return the interval with both ends moved outwards by `by`."""
         return Interval(self.low - by, self.high + by, self.partial)
 
     def rounded(self, unit: float) -> Interval:
-        """Return what the interval becomes if each number in it is rounded once, by at most the relative error unit."""
-        tiny = 2.0**-24  # what float16 rounds to zero
+        """Return the interval of the numbers in it after one rounding, with a relative error of at most `unit`."""
+        tiny = 2.0**-24  # float16 rounds smaller numbers to zero
         return Interval(
             self.low - self.low.abs() * 2 * unit - tiny * unit, self.high + self.high.abs() * 2 * unit + tiny * unit,
             self.partial,
@@ -89,8 +89,8 @@ class Interval:
         return torch.maximum(self.low.abs(), self.high.abs())
 
 
-def exactly(value: Any) -> Any:
-    """Return the interval of a constant; an interval stays what it is."""
+def constant(value: Any) -> Any:
+    """Return the interval of a constant, or an interval as it is."""
     if isinstance(value, Interval):
         return value
     tensor = torch.as_tensor(value, dtype=torch.float64)
@@ -101,11 +101,11 @@ def exactly(value: Any) -> Any:
 
 
 def moving(op: Callable) -> Callable:
-    """Make the rule of an operation that only moves elements, or takes the largest: it does so with both ends."""
+    """Return the rule of an operation that moves or selects elements: it applies to both ends."""
 
     def transfer(x: Any, *args: Any, **kwargs: Any) -> Any:
         parts = x if isinstance(x, list | tuple) else [x]
-        parts = [exactly(part) for part in parts]
+        parts = [constant(part) for part in parts]
         ends = [[getattr(part, end) for part in parts] for end in ("low", "high")]
         low, high = (op(end if isinstance(x, list | tuple) else end[0], *args, **kwargs) for end in ends)
         if isinstance(low, Tensor):
@@ -116,14 +116,11 @@ def moving(op: Callable) -> Callable:
 
 
 def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
-    """Make the rule of an increasing function: its ends are the images of the ends.
-
-    It never leaves least … most, rounding included.
-    """
+    """Return the rule of an increasing function: the ends are the images of the ends, within least … most."""
 
     def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
         low, high = op(x.low), op(x.high)
-        # A library's function may be off in its last digits.
+        # the last digits of a library function may be wrong
         low, high = low - low.abs() * 1e-6 - 1e-30, high + high.abs() * 1e-6 + 1e-30
         return Interval(low.clamp(least, most), high.clamp(least, most))
 
@@ -131,17 +128,17 @@ def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
 
 
 def rising_in_both(op: Callable) -> Callable:
-    """Make the rule of a function that grows with each of its two operands."""
+    """Return the rule of a function that increases in each of its two operands."""
 
     def transfer(x: Any, y: Any) -> Interval:
-        x, y = exactly(x), exactly(y)
+        x, y = constant(x), constant(y)
         return Interval(op(x.low, y.low), op(x.high, y.high))
 
     return transfer
 
 
 def add(x: Any, y: Any, alpha: float = 1) -> Interval:
-    x, y = exactly(x), scale(exactly(y), alpha)
+    x, y = constant(x), scale(constant(y), alpha)
     return Interval(x.low + y.low, x.high + y.high)
 
 
@@ -150,23 +147,22 @@ def sub(x: Any, y: Any, alpha: float = 1) -> Interval:
 
 
 def scale(x: Interval, by: float) -> Interval:
-    ends = (x.low * by, x.high * by) if by >= 0 else (x.high * by, x.low * by)
-    return Interval(*ends)
+    return Interval(x.low * by, x.high * by) if by >= 0 else Interval(x.high * by, x.low * by)
 
 
 def mul(x: Any, y: Any) -> Interval:
-    if x is y:  # both operands are one value: its square is not negative
+    if x is y:  # a square is not negative
         return power(x, 2)
-    x, y = exactly(x), exactly(y)
+    x, y = constant(x), constant(y)
     corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
     corners = torch.stack([torch.where(c.isnan(), 0.0, c) for c in torch.broadcast_tensors(*corners)])  # 0 · ∞ = 0
     return Interval(corners.amin(0), corners.amax(0))
 
 
 def divide(x: Any, y: Any) -> Interval:
-    y = exactly(y)
-    apart = (y.low > 0) | (y.high < 0)
-    inverse = Interval(torch.where(apart, 1 / y.high, -INF), torch.where(apart, 1 / y.low, INF))
+    y = constant(y)
+    nonzero = (y.low > 0) | (y.high < 0)
+    inverse = Interval(torch.where(nonzero, 1 / y.high, -INF), torch.where(nonzero, 1 / y.low, INF))
     return mul(x, inverse)
 
 
@@ -175,7 +171,7 @@ def power(x: Any, exponent: float) -> Interval:
         raise ValueError("an exponent that is not a constant")
     if exponent != int(exponent) or exponent < 1:
         raise ValueError(f"the exponent {exponent}")
-    x = exactly(x)
+    x = constant(x)
     low, high = x.low**exponent, x.high**exponent
     if exponent % 2:
         return Interval(low, high)
@@ -186,99 +182,92 @@ def power(x: Any, exponent: float) -> Interval:
 def weighted(x: Interval, weight: Tensor, bias: Tensor | None, op: Callable) -> Interval:
     """Bound a sum of operands times known weights.
 
-    Positive weights pull the low end down by low ends, negative ones by high ends. Without that, each
-    product by itself: that costs nothing here, since the weights are constants. partial bounds the sum in whatever
-    order it is added: all magnitudes together.
+    Weights are split by sign, so that each bound uses the matching end of the operand. `partial` is the sum of all
+    magnitudes, which bounds every partial sum in any order.
     """
-    up, down = weight.double().clamp(min=0), weight.double().clamp(max=0)
+    positive, negative = weight.double().clamp(min=0), weight.double().clamp(max=0)
     if not (x.low.isfinite().all() and x.high.isfinite().all()):
-        nothing = op(torch.zeros_like(x.low), up)
-        return Interval(nothing - INF, nothing + INF, INF)
-    low, high = op(x.low, up) + op(x.high, down), op(x.high, up) + op(x.low, down)
-    magnitude = op(x.largest, up - down)
+        return _unbounded(op(torch.zeros_like(x.low), positive))
+    low, high = op(x.low, positive) + op(x.high, negative), op(x.high, positive) + op(x.low, negative)
+    magnitude = op(x.largest, positive - negative)
     if bias is not None:
         low, high, magnitude = low + bias.double(), high + bias.double(), magnitude + bias.double().abs()
-    terms = weight[0].numel() + 8  # Higham, Accuracy and Stability of Numerical Algorithms, section 3.1
-    found = Interval(low, high, float(magnitude.max()))
-    return found.widened(2 * terms * UNIT[torch.float32] * magnitude)
+    return _sum(low, high, magnitude, weight[0].numel())
+
+
+def _unbounded(like: Tensor) -> Interval:
+    return Interval(torch.full_like(like, -INF), torch.full_like(like, INF), INF)
+
+
+def _sum(low: Tensor, high: Tensor, magnitude: Tensor, terms: int) -> Interval:
+    """Return the interval of a float32 sum, with the error bound of N. Higham, Accuracy and Stability of Numerical
+    Algorithms, section 3.1. magnitude: the sum of the terms' magnitudes."""
+    return Interval(low, high, float(magnitude.max())).widened(2 * (terms + 8) * UNIT[torch.float32] * magnitude)
 
 
 def matmul(x: Any, y: Any) -> Interval:
     """Bound a product of two unknown matrices: centre and radius of each (S. Rump, BIT 39, 1999)."""
-    x, y = exactly(x), exactly(y)
+    x, y = constant(x), constant(y)
     if not all(end.isfinite().all() for end in (x.low, x.high, y.low, y.high)):
-        nothing = torch.zeros_like(x.low) @ torch.zeros_like(y.low)
-        return Interval(nothing - INF, nothing + INF, INF)
+        return _unbounded(torch.zeros_like(x.low) @ torch.zeros_like(y.low))
     (cx, rx), (cy, ry) = (((v.low + v.high) / 2, (v.high - v.low) / 2) for v in (x, y))
     centre, radius = cx @ cy, cx.abs() @ ry + rx @ (cy.abs() + ry)
-    magnitude = x.largest @ y.largest
-    error = 2 * (x.low.shape[-1] + 8) * UNIT[torch.float32] * magnitude
-    return Interval(centre - radius - error, centre + radius + error, float(magnitude.max()))
+    return _sum(centre - radius, centre + radius, x.largest @ y.largest, x.low.shape[-1])
 
 
 def total(x: Interval, *args: Any, **kwargs: Any) -> Interval:
-    low, high = torch.sum(x.low, *args, **kwargs), torch.sum(x.high, *args, **kwargs)
-    magnitude = torch.sum(x.largest, *args, **kwargs)
-    error = 2 * (x.low.numel() // max(low.numel(), 1) + 8) * UNIT[torch.float32] * magnitude
-    return Interval(low - error, high + error, float(magnitude.max()))
+    low, high, magnitude = (torch.sum(end, *args, **kwargs) for end in (x.low, x.high, x.largest))
+    return _sum(low, high, magnitude, x.low.numel() // max(low.numel(), 1))
 
 
 def mean(x: Interval, *args: Any, **kwargs: Any) -> Interval:
-    summed = total(x, *args, **kwargs)
-    count = x.low.numel() // max(summed.low.numel(), 1)
-    found = scale(summed, 1 / count)
-    return Interval(found.low, found.high, summed.partial)
+    interval = total(x, *args, **kwargs)
+    count = x.low.numel() // max(interval.low.numel(), 1)
+    return replace(scale(interval, 1 / count), partial=interval.partial)
 
 
 def softmax(x: Interval, dim: int | None, **kwargs: Any) -> Interval:
-    """Bound a softmax: an element is smallest where it is at its low end and all others are at their high ends."""
+    """Bound a softmax: an element is smallest if it is at its low end and all others are at their high ends."""
     if dim is None:
         raise ValueError("no dim")
     top = x.high.amax(dim, keepdim=True)
     low, high = (x.low - top).exp(), (x.high - top).exp()
 
-    def share(mine: Tensor, others: Tensor) -> Tensor:
-        return mine / (mine + (others.sum(dim, keepdim=True) - others).clamp(min=0))
+    def share(element: Tensor, others: Tensor) -> Tensor:
+        return element / (element + (others.sum(dim, keepdim=True) - others).clamp(min=0))
 
-    return Interval(
-        (share(low, high) - 1e-6).clamp(0, 1).nan_to_num(0), (share(high, low) + 1e-6).clamp(0, 1).nan_to_num(1)
-    )
+    least, most = (share(low, high) - 1e-6).clamp(0, 1), (share(high, low) + 1e-6).clamp(0, 1)
+    return Interval(least.nan_to_num(0), most.nan_to_num(1))
 
 
 def layer_norm(module: nn.LayerNorm, x: Interval) -> Interval:
-    """n numbers less their mean, divided by their standard deviation, lie within √(n - 1), whatever they are."""
-    far = math.sqrt(max(math.prod(module.normalized_shape) - 1, 0)) * (1 + 1e-5)
-    inside = Interval(torch.full_like(x.low, -far), torch.full_like(x.high, far), float(x.largest.sum(-1).max()))
-    found = inside if module.weight is None else mul(inside, module.weight)
-    found = found if module.bias is None else add(found, module.bias)
-    return Interval(found.low, found.high, inside.partial)
+    """Bound a layer norm: n normalized numbers have a magnitude of at most √(n - 1)."""
+    most = math.sqrt(max(math.prod(module.normalized_shape) - 1, 0)) * (1 + 1e-5)
+    result = Interval(torch.full_like(x.low, -most), torch.full_like(x.high, most))
+    result = result if module.weight is None else mul(result, module.weight)
+    result = result if module.bias is None else add(result, module.bias)
+    return replace(result, partial=float(x.largest.sum(-1).max()))
 
 
 def batch_norm(module: nn.BatchNorm2d, x: Interval) -> Interval:
     if module.training or module.running_var is None:
-        raise ValueError("a batch norm that is training, whose factors depend on the batch")
+        raise ValueError("a batch norm in training mode, whose factors depend on the batch")
     factor = (module.running_var.double() + module.eps).rsqrt()
     factor = factor if module.weight is None else factor * module.weight.double()
     offset = (0 if module.bias is None else module.bias.double()) - module.running_mean.double() * factor
-    by = [1, -1, *[1] * (x.low.dim() - 2)]
-    found = add(mul(x, factor.reshape(by)), offset.reshape(by))
-    return found.widened(8 * UNIT[torch.float32] * (x.largest * factor.abs().reshape(by) + offset.abs().reshape(by)))
+    factor, offset = (v.reshape(1, -1, *[1] * (x.low.dim() - 2)) for v in (factor, offset))
+    error = 8 * UNIT[torch.float32] * (x.largest * factor.abs() + offset.abs())
+    return add(mul(x, factor), offset).widened(error)
 
 
 def convolution(module: nn.Conv2d | nn.ConvTranspose2d, x: Interval) -> Interval:
+    m = module
+
     def op(values: Tensor, weight: Tensor) -> Tensor:
-        if isinstance(module, nn.ConvTranspose2d):
-            return F.conv_transpose2d(
-                values,
-                weight,
-                None,
-                module.stride,
-                module.padding,
-                module.output_padding,
-                module.groups,
-                module.dilation,
-            )
-        return F.conv2d(values, weight, None, module.stride, module.padding, module.dilation, module.groups)
+        if isinstance(m, nn.ConvTranspose2d):
+            sizes = (m.stride, m.padding, m.output_padding, m.groups, m.dilation)
+            return F.conv_transpose2d(values, weight, None, *sizes)
+        return F.conv2d(values, weight, None, m.stride, m.padding, m.dilation, m.groups)
 
     if module.padding_mode != "zeros":
         raise ValueError(f"the padding {module.padding_mode}")
@@ -290,12 +279,12 @@ def linear(module: nn.Linear, x: Interval) -> Interval:
 
 
 def valley(op: Callable, at: float, least: float) -> Callable:
-    """Make the rule of a function that falls to its least, which it has at `at`, and rises from there."""
+    """Return the rule of a function that decreases to its minimum `least` at `at`, and increases from there."""
 
     def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
         low, high = op(x.low), op(x.high)
         across = (x.low <= at) & (x.high >= at)
-        # A library's function may be off in its last digits.
+        # the last digits of a library function may be wrong
         least_end = torch.where(across, least, torch.minimum(low, high)) - 1e-6
         return Interval(least_end, torch.maximum(low, high) + high.abs() * 1e-6 + 1e-7)
 
@@ -319,35 +308,34 @@ def leaky_relu(x: Interval, negative_slope: float = 0.01, inplace: bool = False)
 
 
 def wave(x: Interval) -> Interval:
-    """Sine and cosine lie between -1 and 1, wherever their operand is."""
+    """Bound a sine or cosine, for any operand."""
     return Interval(torch.full_like(x.low, -1.0), torch.full_like(x.high, 1.0))
 
 
 def averaging(op: Callable) -> Callable:
-    """Make the rule of an operation whose elements are averages of operands: they grow with each of them."""
+    """Return the rule of an operation that averages: its elements increase in each operand."""
 
     def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
         low, high, magnitude = (op(end, *args, **kwargs) for end in (x.low, x.high, x.largest))
         terms = x.low.shape[-1] * x.low.shape[-2]
-        found = Interval(low, high, float(magnitude.max()) * terms)
-        return found.widened(2 * (terms + 8) * UNIT[torch.float32] * magnitude)
+        return replace(_sum(low, high, magnitude, terms), partial=float(magnitude.max()) * terms)
 
     return transfer
 
 
 def interpolate(x: Any, *args: Any, **kwargs: Any) -> Interval:
-    """Interpolation averages, but for that by cubic curves, which leaves the range of its operands."""
+    """Bound an interpolation. Only cubic curves leave the range of their operands."""
     if "bicubic" in (*args, *kwargs.values()):
         raise ValueError("the mode bicubic")
     return moving(F.interpolate)(x, *args, **kwargs)
 
 
 def dropout(x: Interval, p: float = 0.5, training: bool = True, inplace: bool = False) -> Interval:
-    """What is dropped is 0, and what stays is divided by the share that stays."""
+    """Bound a dropout: an element is 0, or divided by 1 - p."""
     if not training or not p:
         return x
-    kept = scale(x, 1 / (1 - p)) if p < 1 else x
-    return Interval(kept.low.clamp(max=0), kept.high.clamp(min=0))
+    x = scale(x, 1 / (1 - p)) if p < 1 else x
+    return Interval(x.low.clamp(max=0), x.high.clamp(min=0))
 
 
 def item(x: Any, index: Any) -> Any:
@@ -355,7 +343,7 @@ def item(x: Any, index: Any) -> Any:
 
 
 def of_module(transfer: Callable) -> Callable:
-    """Make a function's transfer function one of the module that calls it."""
+    """Return the rule of a module that calls a function, for the function's rule."""
     return lambda module, x: transfer(x)
 
 
@@ -364,28 +352,10 @@ def of_module(transfer: Callable) -> Callable:
 relu, sigmoid, tanh = rising(torch.relu, 0), rising(torch.sigmoid, 0, 1), rising(torch.tanh, -1, 1)
 relu6 = rising(lambda x: x.clamp(0, 6), 0, 6)
 silu = valley(F.silu, -1.2784645, -0.2784646)
-_MOVES = (
-    "flatten",
-    "reshape",
-    "view",
-    "transpose",
-    "permute",
-    "t",
-    "chunk",
-    "unflatten",
-    "expand",
-    "squeeze",
-    "unsqueeze",
-    "split",
-    "select",
-    "flip",
-    "clamp",
-    "clone",
-    "contiguous",
-    "detach",
-)
+_MOVES = """flatten reshape view transpose permute t chunk unflatten expand squeeze unsqueeze split select flip clamp
+    clone contiguous detach"""
 
-#: What a node does, in one word → how its operands' intervals become its own.
+#: Operation → its transfer function.
 TRANSFER: dict[str, Callable] = {
     "add": add, "iadd": add, "sub": sub, "mul": mul, "truediv": divide, "div": divide, "pow": power,
     "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "abs": absolute,
@@ -398,9 +368,9 @@ TRANSFER: dict[str, Callable] = {
     "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "amin": moving(torch.amin), "pad": moving(F.pad),
     "interpolate": interpolate,
     "cat": moving(torch.cat), "stack": moving(torch.stack), "getitem": item, "dropout": dropout,
-} | {name: moving(getattr(torch.Tensor, name)) for name in _MOVES}  # fmt: skip
+} | {name: moving(getattr(torch.Tensor, name)) for name in _MOVES.split()}  # fmt: skip
 
-#: A module's class → how it treats the interval of its operand.
+#: Class of a module → its transfer function.
 MODULES: dict[type, Callable] = {
     nn.Linear: linear, nn.Conv2d: convolution, nn.ConvTranspose2d: convolution, nn.BatchNorm2d: batch_norm,
     nn.LayerNorm: layer_norm, nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid),
@@ -420,14 +390,14 @@ MODULES: dict[type, Callable] = {
 def ranges(
     gm: fx.GraphModule, inputs: Mapping[str, tuple[float, float]], unit: float = UNIT[torch.float32]
 ) -> dict[str, Range]:
-    """Return the range of every value of a graph whose inputs lie in the given ranges, by the name of its node.
+    """Return name of a node → range of its value, for ranges of the inputs.
 
         ranges(gm, {"x": (-1.0, 1.0)})
         ranges(gm, {"x": (-1.0, 1.0)}, unit=UNIT[torch.float16])    # also if each result is rounded to float16
 
-    The nodes of `gm` need shapes (`passlab.trace(model, x)` notes them). `unit`: the relative error of rounding a
-    result; sums are taken to be added in float32. Raise Unsupported for an operation without a transfer function, and
-    ValueError for an input without a range, a range that ends before it starts, and an input without a shape.
+    The nodes of `gm` need shapes (see `passlab.trace(model, x)`). `unit`: the relative rounding error of a result; sums
+    are assumed to be in float32. Raise Unsupported for an operation without a transfer function, and ValueError for an
+    input without a range or shape, or with a range whose low end exceeds its high end.
     """
     missing = [n.name for n in gm.graph.nodes if n.op == "placeholder" and n.target not in inputs]
     if missing:
@@ -437,33 +407,29 @@ def ranges(
         if node.op == "output":
             continue
         with torch.no_grad():
-            found = _transfer(gm, node, values, inputs)
+            value = _transfer(gm, node, values, inputs)
         if node.op.startswith("call_"):
-            found = tree_map(lambda v: v.rounded(unit) if isinstance(v, Interval) else v, found)
-        values[node] = found
-    return {node.name: _range(found) for node, found in values.items() if _range(found)}
+            value = tree_map(lambda v: v.rounded(unit) if isinstance(v, Interval) else v, value)
+        values[node] = value
+    return {node.name: bounds for node, value in values.items() if (bounds := _range(value))}
 
 
 def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[str, tuple[float, float]]) -> Any:
     if node.op == "placeholder":
-        low, high = inputs[node.target]
+        (low, high), name = inputs[node.target], node.name
         if not low <= high:
-            raise ValueError(
-                f"The range of input {node.name} is {low} … {high}: its low end must not exceed its high end."
-            )
+            raise ValueError(f"The range of input {name} is {low} … {high}: its low end must not exceed its high end.")
         if shape(node) is None:
-            raise ValueError(
-                f"Input {node.name} has no shape: trace the model with an example, passlab.trace(model, x)."
-            )
+            raise ValueError(f"Input {name} has no shape: trace the model with an example, passlab.trace(model, x).")
         return Interval(*(torch.full(shape(node), float(end), dtype=torch.float64) for end in (low, high)))
     if node.op == "get_attr":
-        return exactly(attribute(gm, node.target).detach())
+        return constant(attribute(gm, node.target).detach())
     args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[n])
     name = op_name(node, gm)
-    if name in ("getattr", "size"):  # sizes are not rounded, and are the same for both ends
+    if name in ("getattr", "size"):  # sizes are exact
         return args[0].low.shape if name == "getattr" and args[1] == "shape" else args[0].low.size(*args[1:])
     if name == "new_zeros":
-        return exactly(torch.zeros(args[1:]))
+        return constant(torch.zeros(args[1:]))
     if name == "getitem" and isinstance(args[0], torch.Size):
         return args[0][args[1]]
     try:
@@ -479,9 +445,9 @@ def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[s
         raise Unsupported(node.name, f"{name} in an unknown form") from error
 
 
-def _range(found: Any) -> Range | None:
-    parts = [v for v in (found if isinstance(found, list | tuple) else [found]) if isinstance(v, Interval)]
-    parts = [v for v in parts if v.low.numel()]
+def _range(value: Any) -> Range | None:
+    parts = value if isinstance(value, list | tuple) else [value]
+    parts = [v for v in parts if isinstance(v, Interval) and v.low.numel()]
     if not parts:
         return None
     ends = min(float(v.low.min()) for v in parts), max(float(v.high.max()) for v in parts)

@@ -1,16 +1,16 @@
-"""Symbolic shapes: the shape of every value as a formula in the sizes of the inputs, and what these sizes must obey.
+"""Symbolic shapes: the shape of every value as a formula in the sizes of the inputs, and constraints on these sizes.
 
-    found = shapes(gm, {"x": ("b", 3, "h", "w")})
-    found["conv"]                 # (b, 8, h, w)
-    found.constraints             # [Constraint(h % 2 == 0, node cat), …]
-    found.accepts({"b": 2, "h": 16, "w": 16})
+    result = shapes(gm, {"x": ("b", 3, "h", "w")})
+    result["conv"]                # (b, 8, h, w)
+    result.constraints            # [Constraint(h % 2 == 0, node cat), …]
+    result.accepts({"b": 2, "h": 16, "w": 16})
 
-Every operation has a rule: what its result's shape is, and which sizes it refuses. A rule that meets a symbol cannot
-refuse; it notes a constraint, with the node that it comes from. A symbol stands for a size of 2 or more, as in
-torch.export, so that it is never broadcast. Formulas are SymPy's (A. Meurer et al., PeerJ CS, 2017).
+Every operation has a rule that returns the shape of its result and refuses invalid sizes. For a symbol it adds a
+constraint instead, with the node that requires it. A symbol stands for a size of 2 or more, as in torch.export, so that
+it is never broadcast. Formulas are SymPy's (A. Meurer et al., PeerJ CS, 2017).
 
-Reading order: what is found, arithmetic on sizes, the rules from simple to hard, the table, the pass, torch.export's
-answer to the same question.
+Reading order: the result, arithmetic on sizes, the rules from simple to hard, the table, the pass, the same with
+torch.export.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Shape = tuple[Size, ...]
 
 @dataclass(frozen=True)
 class Constraint:
-    """Something that the inputs' sizes must obey, and the node that asks for it."""
+    """A condition on the inputs' sizes, and the node that requires it."""
 
     law: sympy.Basic
     node: str
 
     def __repr__(self) -> str:
-        return f"{told(self.law)}  ({self.node})"
+        return f"{spell(self.law)}  ({self.node})"
 
 
 class Mismatch(ValueError):
-    """Raised where a graph cannot run, whatever its inputs' sizes are."""
+    """Raised for a graph that cannot run for any sizes of its inputs."""
 
 
 class Unsupported(ValueError):
@@ -64,14 +64,14 @@ class Shapes:
         return self.refusing(sizes) is None
 
     def refusing(self, sizes: Mapping[str, int]) -> Constraint | None:
-        """Return the first constraint that these sizes break, or None."""
-        given = {symbol(name): size for name, size in sizes.items()}
-        return next((c for c in self.constraints if not bool(c.law.subs(given))), None)
+        """Return the first constraint that these sizes violate, or None."""
+        values = {symbol(name): size for name, size in sizes.items()}
+        return next((c for c in self.constraints if not bool(c.law.subs(values))), None)
 
     def at(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape of a node for given sizes."""
-        given = {symbol(key): size for key, size in sizes.items()}
-        return tuple(int(sympy.sympify(size).subs(given)) for size in self.of[name])
+        """Return the shape of a node for these sizes."""
+        values = {symbol(key): size for key, size in sizes.items()}
+        return tuple(int(sympy.sympify(size).subs(values)) for size in self.of[name])
 
 
 # ---------------------------------------------------------------------------------------------------- sizes
@@ -82,8 +82,8 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
-def told(law: sympy.Basic) -> str:
-    """Return a constraint as Python would write it."""
+def spell(law: sympy.Basic) -> str:
+    """Return a constraint in Python's syntax."""
     if isinstance(law, sympy.Eq):
         return f"{_text(law.lhs)} == {_text(law.rhs)}"
     if isinstance(law, sympy.GreaterThan):
@@ -95,17 +95,17 @@ def _text(size: Size) -> str:
     if isinstance(size, sympy.Mod):
         return f"{_text(size.args[0])} % {size.args[1]}"
     if isinstance(size, sympy.floor):
-        above, below = size.args[0].as_numer_denom()
-        return f"({above}) // {below}" if above.is_Add else f"{above} // {below}"
+        numerator, denominator = size.args[0].as_numer_denom()
+        return f"({numerator}) // {denominator}" if numerator.is_Add else f"{numerator} // {denominator}"
     return str(size)
 
 
-def divided(size: Size, by: int) -> Size:
-    """Return size // by. Two divisions become one: (n // 2 + 1) // 2 is (n + 2) // 4."""
-    more, rest = sympy.sympify(size).as_coeff_Add()
+def quotient(size: Size, divisor: int) -> Size:
+    """Return size // divisor. Two divisions become one: (n // 2 + 1) // 2 is (n + 2) // 4."""
+    constant, rest = sympy.sympify(size).as_coeff_Add()
     if isinstance(rest, sympy.floor):
         rest = rest.args[0]
-    return sympy.floor(sympy.expand((rest + more) / by))
+    return sympy.floor(sympy.expand((rest + constant) / divisor))
 
 
 def _pair(value: Any) -> tuple:
@@ -114,7 +114,7 @@ def _pair(value: Any) -> tuple:
 
 
 def _dims(x: Shape, dim: Any) -> Sequence[int]:
-    """Return dimensions, given as a number, some numbers, or None for all, counted from 0."""
+    """Return dimensions counted from 0, for one number, a list of numbers, or None for all."""
     return range(len(x)) if dim is None else [d % len(x) for d in (dim if isinstance(dim, list | tuple) else [dim])]
 
 
@@ -123,7 +123,7 @@ def product(sizes: Sequence[Size]) -> Size:
 
 
 class _Rules:
-    """What the rules of one run share: where they are, and the constraints so far."""
+    """The rules and the state that they share: the current node and the constraints so far."""
 
     def __init__(self, gm: fx.GraphModule):
         self.gm, self.node = gm, ""
@@ -132,12 +132,12 @@ class _Rules:
         self.least: dict[sympy.Symbol, int] = {}
 
     def need(self, law: Any) -> None:
-        """Note a constraint. Raise Mismatch if it holds for no sizes at all."""
+        """Add a constraint. Raise Mismatch if it is false for all sizes."""
         law = self._simpler(sympy.sympify(law).subs(self.fixed))
         if law == sympy.true:
             return
         if law == sympy.false:
-            raise Mismatch(f"Node {self.node} cannot run: its operands' sizes do not fit, whatever the inputs' are.")
+            raise Mismatch(f"Node {self.node} cannot run: the sizes of its operands do not fit for any inputs.")
         if isinstance(law, sympy.Eq) and law.lhs.is_Symbol and law.rhs.is_Integer:
             self.fixed[law.lhs] = law.rhs
         if isinstance(law, sympy.GreaterThan) and law.lhs.is_Symbol:
@@ -149,37 +149,37 @@ class _Rules:
             self.constraints.append(Constraint(law, self.node))
 
     def _simpler(self, law: sympy.Basic) -> sympy.Basic:
-        """Write a bound on a size that grows with one symbol as a bound on the symbol: (s - 1) // 2 >= 1 is s >= 3."""
+        """Turn a bound on a size that increases in one symbol into a bound on it: (s - 1) // 2 >= 1 is s >= 3."""
         if isinstance(law, sympy.Eq) and law.lhs.is_Integer:
             return sympy.Eq(law.rhs, law.lhs)
         if isinstance(law, sympy.GreaterThan) and len(law.free_symbols) == 1:
-            (only,) = law.free_symbols
-            least = next((n for n in range(1, 1025) if law.subs(only, n) == sympy.true), None)
-            return law if least is None else sympy.GreaterThan(only, least)
+            (name,) = law.free_symbols
+            least = next((n for n in range(1, 1025) if law.subs(name, n) == sympy.true), None)
+            return law if least is None else sympy.GreaterThan(name, least)
         return law
 
-    def equal(self, one: Size, other: Size) -> Size:
-        """Note that two sizes are equal, and return the simpler one."""
-        one, other = sympy.sympify(one), sympy.sympify(other)
-        whole = _whole(one, other) or _whole(other, one)
-        self.need(whole if whole is not None else sympy.Eq(one, other))
-        return min(one, other, key=lambda size: (not size.is_Integer, sympy.count_ops(size)))
+    def equal(self, a: Size, b: Size) -> Size:
+        """Require two sizes to be equal, and return the simpler one."""
+        a, b = sympy.sympify(a), sympy.sympify(b)
+        law = _divisibility(a, b) or _divisibility(b, a)
+        self.need(law if law is not None else sympy.Eq(a, b))
+        return min(a, b, key=lambda size: (not size.is_Integer, sympy.count_ops(size)))
 
     def multiple(self, size: Size, of: Size) -> Size:
-        """Note that a size is a multiple of another, and return the quotient."""
+        """Require a size to be a multiple of another, and return the ratio."""
         size, of = sympy.sympify(size), sympy.sympify(of)
-        quotient = sympy.cancel(size / of)
-        if quotient.is_integer:
-            return quotient
+        ratio = sympy.cancel(size / of)
+        if ratio.is_integer:
+            return ratio
         self.need(sympy.Eq(sympy.Mod(size, of), 0))
-        return sympy.floor(quotient) if of.is_Integer else quotient
+        return sympy.floor(ratio) if of.is_Integer else ratio
 
     # --------------------------------------------------------------------------------------------- element by element
 
     def broadcast(self, x: Any, y: Any, **kwargs: Any) -> Shape:
-        one, other = (v if isinstance(v, tuple) else () for v in (x, y))
-        long = max(len(one), len(other))
-        pairs = zip((1,) * (long - len(one)) + one, (1,) * (long - len(other)) + other, strict=True)
+        shapes = [v if isinstance(v, tuple) else () for v in (x, y)]
+        rank = max(map(len, shapes))
+        pairs = zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True)
         return tuple(b if a == 1 else a if b == 1 else self.equal(a, b) for a, b in pairs)
 
     def same(self, x: Shape, *args: Any, **kwargs: Any) -> Shape:
@@ -190,8 +190,8 @@ class _Rules:
         return x
 
     def layer_norm(self, module: nn.LayerNorm, x: Shape) -> Shape:
-        for mine, wanted in zip(x[-len(module.normalized_shape) :], module.normalized_shape, strict=True):
-            self.equal(mine, wanted)
+        for a, b in zip(x[-len(module.normalized_shape) :], module.normalized_shape, strict=True):
+            self.equal(a, b)
         return x
 
     # --------------------------------------------------------------------------------------------- products, windows
@@ -207,77 +207,61 @@ class _Rules:
         return (*self.broadcast(x[:-2], y[:-2]), x[-2], y[-1])
 
     def window(self, size: Size, kernel: int, stride: int, padding: int, dilation: int = 1, up: bool = False) -> Size:
-        """Return in how many places a window fits. up: the last one may reach over the end, if it begins inside."""
-        reach, more = dilation * (kernel - 1) + 1, stride - 1 if up else 0
-        self.need(sympy.sympify(size) >= reach - 2 * padding - more)
-        found = divided(size + 2 * padding - reach + more, stride) + 1
-        over = up and padding + stride > reach
-        return sympy.Min(found, divided(size + padding - 1, stride) + 1) if over else found
+        """Return the number of places for a window. up: the last one may extend beyond the end, but starts inside."""
+        extent, extra = dilation * (kernel - 1) + 1, stride - 1 if up else 0
+        self.need(sympy.sympify(size) >= extent - 2 * padding - extra)
+        count = quotient(size + 2 * padding - extent + extra, stride) + 1
+        outside = up and padding + stride > extent
+        return sympy.Min(count, quotient(size + padding - 1, stride) + 1) if outside else count
 
     def convolution(self, module: nn.Conv2d, x: Shape) -> Shape:
         self.equal(x[1], module.in_channels)
-        around = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
         if module.padding == "same":
-            sizes, most = x[2:], [reach - reach // 2 for reach in around]
+            extents = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+            sizes, paddings = x[2:], [extent - extent // 2 for extent in extents]
         else:
-            most = [0] * len(around) if module.padding == "valid" else module.padding
-            each = zip(x[2:], module.kernel_size, module.stride, most, module.dilation, strict=True)
-            sizes = [self.window(*one) for one in each]
+            paddings = (0, 0) if module.padding == "valid" else module.padding
+            dims = zip(x[2:], module.kernel_size, module.stride, paddings, module.dilation, strict=True)
+            sizes = [self.window(*dim) for dim in dims]
         border = {"reflect": 1, "circular": 0}.get(module.padding_mode)
-        for size, padding in zip(x[2:], most, strict=True):
-            if border is not None and padding:  # what is padded is taken from the image
+        for size, padding in zip(x[2:], paddings, strict=True):
+            if border is not None and padding:  # the padding is a copy of the image
                 self.need(sympy.sympify(size) >= padding + border)
         return (x[0], module.out_channels, *sizes)
 
     def transposed(self, module: nn.ConvTranspose2d, x: Shape) -> Shape:
         self.equal(x[1], module.in_channels)
-        reaches = [d * (k - 1) + 1 for d, k in zip(module.dilation, module.kernel_size, strict=True)]
-        each = zip(x[2:], reaches, module.stride, module.padding, module.output_padding, strict=True)
-        sizes = [(d - 1) * s - 2 * p + reach + more for d, reach, s, p, more in each]
+        m = module
+        dims = zip(x[2:], m.kernel_size, m.dilation, m.stride, m.padding, m.output_padding, strict=True)
+        sizes = [(size - 1) * s - 2 * p + d * (k - 1) + 1 + extra for size, k, d, s, p, extra in dims]
         for size in sizes:
             self.need(sympy.sympify(size) >= 1)
         return (x[0], module.out_channels, *sizes)
 
-    def pool(
-        self,
-        x: Shape,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Shape:
+    def pool(self, x: Shape, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+             ceil_mode: bool = False, return_indices: bool = False) -> Shape:  # fmt: skip
         if return_indices:
             raise Unsupported(f"Node {self.node} returns indices, which has no rule.")
         kernels, paddings = _pair(kernel_size), _pair(padding)
-        for kernel, around in zip(kernels, paddings, strict=True):
-            self.need(kernel >= 2 * around)
-        each = zip(x[-2:], kernels, _pair(stride or kernel_size), paddings, _pair(dilation), strict=True)
-        return (*x[:-2], *(self.window(*one, up=ceil_mode) for one in each))
+        for kernel, p in zip(kernels, paddings, strict=True):
+            self.need(kernel >= 2 * p)
+        dims = zip(x[-2:], kernels, _pair(stride or kernel_size), paddings, _pair(dilation), strict=True)
+        return (*x[:-2], *(self.window(*dim, up=ceil_mode) for dim in dims))
 
-    def average_pool(
-        self,
-        x: Shape,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        *_: Any,
-        **__: Any,
-    ) -> Shape:
+    def average_pool(self, x: Shape, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                     ceil_mode: bool = False, *_: Any, **__: Any) -> Shape:  # fmt: skip
         return self.pool(x, kernel_size, stride, padding, 1, ceil_mode)
 
     # --------------------------------------------------------------------------------------------- moving elements
 
-    def reshape(self, x: Shape, *wanted: Any) -> Shape:
-        wanted = tuple(wanted[0]) if len(wanted) == 1 and isinstance(wanted[0], list | tuple) else wanted
-        known = product([size for size in wanted if size != -1])
-        if -1 not in wanted:
+    def reshape(self, x: Shape, *sizes: Any) -> Shape:
+        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
+        known = product([size for size in sizes if size != -1])
+        if -1 not in sizes:
             self.equal(product(x), known)
-            return tuple(map(sympy.sympify, wanted))
+            return tuple(map(sympy.sympify, sizes))
         rest = self.multiple(product(x), known)
-        return tuple(rest if size == -1 else sympy.sympify(size) for size in wanted)
+        return tuple(rest if size == -1 else sympy.sympify(size) for size in sizes)
 
     def flatten(self, x: Shape, start_dim: int = 0, end_dim: int = -1) -> Shape:
         start, end = start_dim % len(x), end_dim % len(x)
@@ -296,7 +280,7 @@ class _Rules:
         dims = dims[0] if len(dims) == 1 and isinstance(dims[0], list | tuple) else dims
         return tuple(x[d] for d in dims)
 
-    def turned(self, x: Shape) -> Shape:
+    def reverse(self, x: Shape) -> Shape:
         return x[::-1]
 
     def expand(self, x: Shape, *sizes: Size) -> Shape:
@@ -308,15 +292,15 @@ class _Rules:
         first, *others = parts
         dim %= len(first)
         for other in others:
-            for k, (one, two) in enumerate(zip(first, other, strict=True)):
+            for k, (a, b) in enumerate(zip(first, other, strict=True)):
                 if k != dim:
-                    first = (*first[:k], self.equal(one, two), *first[k + 1 :])
+                    first = (*first[:k], self.equal(a, b), *first[k + 1 :])
         return (*first[:dim], sum(part[dim] for part in parts), *first[dim + 1 :])
 
     def stack(self, parts: Sequence[Shape], dim: int = 0) -> Shape:
         first = parts[0]
         for other in parts[1:]:
-            first = tuple(self.equal(one, two) for one, two in zip(first, other, strict=True))
+            first = tuple(self.equal(a, b) for a, b in zip(first, other, strict=True))
         dim %= len(first) + 1
         return (*first[:dim], sympy.Integer(len(parts)), *first[dim:])
 
@@ -331,17 +315,17 @@ class _Rules:
                 raise Unsupported(f"Node {self.node}: squeeze of the symbolic size {x[d]} has no rule.")
         return tuple(size for d, size in enumerate(x) if d not in dims or size != 1)
 
-    def fixed_size(self, what: str, size: Size) -> int:
+    def fixed_size(self, name: str, size: Size) -> int:
         """Return a size as a number. Raise Unsupported if it depends on the inputs."""
         if not sympy.sympify(size).is_Integer:
-            raise Unsupported(f"Node {self.node}: {what} of the symbolic size {size} has no rule.")
+            raise Unsupported(f"Node {self.node}: {name} of the symbolic size {size} has no rule.")
         return int(size)
 
     def split(self, x: Shape, sizes: Any, dim: int = 0) -> list[Shape]:
         dim %= len(x)
         if isinstance(sizes, int):
-            whole = self.fixed_size("split", x[dim])
-            sizes = [min(sizes, whole - start) for start in range(0, whole, sizes)]
+            total = self.fixed_size("split", x[dim])
+            sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
         self.equal(x[dim], sum(sizes))
         return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
 
@@ -349,41 +333,41 @@ class _Rules:
         return self.split(x, -(-self.fixed_size("chunk", x[dim]) // chunks), dim)
 
     def item(self, x: Any, index: Any) -> Any:
-        if isinstance(x, list):  # parts, or the sizes that x.shape is
+        if isinstance(x, list):  # parts, or x.shape
             return x[index]
         index = index if isinstance(index, tuple) else (index,)
         if Ellipsis in index:
-            at, used = index.index(Ellipsis), sum(one is not None and one is not Ellipsis for one in index)
-            index = (*index[:at], *[slice(None)] * (len(x) - used), *index[at + 1 :])
-        rest, left = [], list(x)
-        for at in index:
-            if at is None:
-                rest.append(sympy.Integer(1))
+            k, used = index.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in index)
+            index = (*index[:k], *[slice(None)] * (len(x) - used), *index[k + 1 :])
+        result, rest = [], list(x)
+        for i in index:
+            if i is None:
+                result.append(sympy.Integer(1))
                 continue
-            size = sympy.sympify(left.pop(0))
-            if isinstance(at, int):
-                self.need(size >= (at + 1 if at >= 0 else -at))
-            elif at == slice(None):
-                rest.append(size)
-            elif isinstance(at, slice) and size.is_Integer:
-                rest.append(sympy.Integer(len(range(*at.indices(int(size))))))
+            size = sympy.sympify(rest.pop(0))
+            if isinstance(i, int):
+                self.need(size >= (i + 1 if i >= 0 else -i))
+            elif i == slice(None):
+                result.append(size)
+            elif isinstance(i, slice) and size.is_Integer:
+                result.append(sympy.Integer(len(range(*i.indices(int(size))))))
             else:
-                raise Unsupported(f"Node {self.node}: the index {at} has no rule.")
-        return (*rest, *left)
+                raise Unsupported(f"Node {self.node}: the index {i} has no rule.")
+        return (*result, *rest)
 
     def reduce(self, x: Shape, dim: Any = None, keepdim: bool = False) -> Shape:
-        over = _dims(x, dim)
-        return tuple(1 if k in over else size for k, size in enumerate(x) if keepdim or k not in over)
+        dims = _dims(x, dim)
+        return tuple(1 if k in dims else size for k, size in enumerate(x) if keepdim or k not in dims)
 
     def pooled(self, x: Shape, size: Any) -> Shape:
-        each = zip(x[-2:], _pair(size), strict=True)
-        return (*x[:-2], *(old if new is None else sympy.Integer(new) for old, new in each))
+        pairs = zip(x[-2:], _pair(size), strict=True)
+        return (*x[:-2], *(old if new is None else sympy.Integer(new) for old, new in pairs))
 
     def interpolate(self, x: Shape, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Shape:
         if size is not None:
             return (*x[:2], *map(sympy.Integer, _pair(size)))
         scales = [sympy.Rational(str(scale)) for scale in _pair(scale_factor)]
-        sizes = [divided(old * scale.p, scale.q) for old, scale in zip(x[2:], scales, strict=True)]
+        sizes = [quotient(old * scale.p, scale.q) for old, scale in zip(x[2:], scales, strict=True)]
         for new in sizes:
             self.need(new >= 1)
         return (*x[:2], *sizes)
@@ -400,24 +384,24 @@ class _Rules:
         return tuple(map(sympy.sympify, sizes))
 
 
-def _whole(one: sympy.Expr, other: sympy.Expr) -> sympy.Basic | None:
-    """Return the law k · (n // m) == n // (m / k) as (n // (m / k)) % k == 0; None if it is another."""
-    factor, part = one.as_coeff_Mul()
+def _divisibility(a: sympy.Expr, b: sympy.Expr) -> sympy.Basic | None:
+    """Return the law k · (n // m) == n // (m / k) as (n // (m / k)) % k == 0; None for another law."""
+    factor, part = a.as_coeff_Mul()
     if not isinstance(part, sympy.floor) or not factor.is_Integer or factor <= 1:
         return None
-    wider = sympy.floor(sympy.expand(part.args[0] * factor))
-    return sympy.Eq(sympy.Mod(other, factor), 0) if sympy.expand(wider - other) == 0 else None
+    multiple = sympy.floor(sympy.expand(part.args[0] * factor))
+    return sympy.Eq(sympy.Mod(b, factor), 0) if sympy.expand(multiple - b) == 0 else None
 
 
 _BROADCAST = "add sub mul truediv div pow maximum minimum iadd isub imul"
 _EACH = """abs clamp clone contiguous cos detach dropout elu erf exp gelu hardswish leaky_relu log log_softmax neg relu
     relu6 rsqrt sigmoid silu sin softmax softplus sqrt square tanh"""
-#: What a node does, in one word → the rule for it. Rules of modules take the module first.
+#: Operation → name of its rule. Rules of modules take the module first.
 RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.split(), "same") | {
     "matmul": "matmul", "max_pool2d": "pool", "avg_pool2d": "average_pool", "adaptive_avg_pool2d": "pooled",
     "interpolate": "interpolate",
     "reshape": "reshape", "view": "reshape", "flatten": "flatten", "unflatten": "unflatten", "transpose": "transpose",
-    "permute": "permute", "t": "turned", "expand": "expand", "cat": "cat", "stack": "stack", "chunk": "chunk",
+    "permute": "permute", "t": "reverse", "expand": "expand", "cat": "cat", "stack": "stack", "chunk": "chunk",
     "split": "split", "squeeze": "squeeze", "unsqueeze": "unsqueeze", "getitem": "item",
     "mean": "reduce", "sum": "reduce", "amax": "reduce", "amin": "reduce",
     "getattr": "getattr", "size": "size", "new_zeros": "new_zeros",
@@ -441,10 +425,10 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
 
         shapes(gm, {"x": ("b", 3, "h", "w")})
 
-    inputs: for each input its sizes, a number or the name of a symbol each. Sizes of one name are equal. Raise
-    Unsupported for an operation without a rule, Mismatch where no sizes fit, ValueError for an input without sizes.
+    inputs: for each input its sizes, each a number or the name of a symbol. Sizes with the same name are equal. Raise
+    Unsupported for an operation without a rule, Mismatch if no sizes fit, ValueError for an input without sizes.
     """
-    rules, values, found = _Rules(gm), {}, Shapes()
+    rules, values, result = _Rules(gm), {}, Shapes()
     for node in gm.graph.nodes:
         rules.node = node.name
         if node.op == "output":
@@ -470,18 +454,18 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
                 raise
             except (AttributeError, IndexError, TypeError, ValueError) as error:
                 raise Unsupported(f"Node {node.name} calls {name} in a form that has no rule.") from error
-        values[node] = found.of[node.name] = value
-    found.constraints = rules.constraints
-    return found
+        values[node] = result.of[node.name] = value
+    result.constraints = rules.constraints
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------- torch.export
 
 
 def exported(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """Return what torch.export makes of a model if every size of its inputs may vary (`Dim.AUTO`).
+    """Return torch.export's program for a model, with every size of its inputs dynamic (`Dim.AUTO`).
 
-    A size that it finds it must fix is a number in the program that results.
+    A size that torch.export has to fix is a number in the program.
     """
     dims = tuple({k: torch.export.Dim.AUTO for k in range(x.dim())} for x in inputs)
     return torch.export.export(model, inputs, dynamic_shapes=dims)

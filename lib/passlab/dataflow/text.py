@@ -9,7 +9,7 @@
     ...
       return result
 
-What follows a `#` is a comment. `parse(show(program))` is the same program.
+`#` starts a comment. `parse(show(program))` is the same program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from passlab.dataflow.cfg import TARGETS, Block, Instruction, Program, Terminato
 
 _HEAD = re.compile(r"program\s+([\w.]+)\s*\((.*)\)$")
 _LABEL = re.compile(r"([\w.]+):$")
-_ASSIGNED = re.compile(r"(\S+)\s*=\s*(\S.*)$")
+_ASSIGNMENT = re.compile(r"(\S+)\s*=\s*(\S.*)$")
 
 
 def show(program: Program) -> str:
@@ -30,7 +30,7 @@ def show(program: Program) -> str:
 
 
 def parse(text: str) -> Program:
-    """Return the program of a text. Raise ValueError with the number of the line that cannot be read."""
+    """Return the program of a text. Raise ValueError with the number of the invalid line."""
     name, parameters = "", ()
     blocks: list[Block] = []
     label, lines = "", []
@@ -43,12 +43,12 @@ def parse(text: str) -> Program:
             if not (head := _HEAD.match(line)):
                 raise ValueError(f"{where}: a program begins with `program name(parameter, …)`.")
             name, parameters = head[1], tuple(filter(None, re.split(r"[,\s]+", head[2].strip())))
-        elif found := _LABEL.match(line):
+        elif match := _LABEL.match(line):
             if label:
                 raise ValueError(f"{where}: block {label} has no end. Close it with a jump, a branch or a return.")
-            label, lines = found[1], []
+            label, lines = match[1], []
         elif not label:
-            raise ValueError(f"{where}: this stands in no block. Put a label such as `entry:` before it.")
+            raise ValueError(f"{where}: this is outside of all blocks. Put a label such as `entry:` before it.")
         elif line.split()[0] in TARGETS:
             blocks.append(Block(label, tuple(lines), _terminator(line.split(), where)))
             label = ""
@@ -59,8 +59,8 @@ def parse(text: str) -> Program:
     if label:
         raise ValueError(f"The text ends inside block {label}. Close it with a jump, a branch or a return.")
     program = Program(name, parameters, tuple(blocks))
-    if broken := invalid(program):
-        raise ValueError(broken)
+    if reason := invalid(program):
+        raise ValueError(reason)
     return program
 
 
@@ -74,8 +74,8 @@ def _terminator(words: list[str], where: str) -> Terminator:
 
 
 def _instruction(line: str, where: str) -> Instruction:
-    assigned = _ASSIGNED.match(line)
-    dest, rest = (assigned[1], assigned[2]) if assigned else ("", line)
+    assignment = _ASSIGNMENT.match(line)
+    dest, rest = assignment.groups() if assignment else ("", line)
     op, *words = rest.split(None, 1)
     if op != "const":
         return Instruction(dest, op, tuple(words[0].split()) if words else ())

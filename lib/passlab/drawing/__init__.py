@@ -4,24 +4,24 @@
     diff(before, after)                       # kept, added, removed, rewired, altered
     steps((gm, [node.name], "match") for …)   # a pass, match by match
     chart("bytes moved", {"before": 4096, "after": 1024}, "B")
-    waterfall("kernels", {"as traced": 71, "folded": 51, "fused": 18})    # what each step takes away, or adds
+    waterfall("kernels", {"as traced": 71, "folded": 51, "fused": 18})    # the change of each step
     roofline({"eager": (flops, nbytes, seconds)}, machine)       # programs under the roofs of a machine
     traffic({"eager": {"mul": 8e6, "add": 8e6}, "fused": {"mul_add": 8e6}})
     lattice(program, schedule, {"N": 6})      # iterations coloured by time; plot(…) does it for plain data
     slider(program, schedule, {"N": 6})       # the same, step by step
-    gantt(buffers)                            # what lives when; arena(buffers, offsets) and arenas(…): where it lies
-    heat(cores, links)                        # a mesh: what cores and links carry; placements(…): who lies where
-    playback(rows, columns, frames)           # a mesh in time, frame by frame
+    gantt(buffers)                            # live ranges; arena(buffers, offsets) and arenas(…): offsets
+    heat(cores, links)                        # the load of a mesh; placements(…): operations on cores
+    playback(rows, columns, frames)           # a mesh over time, frame by frame
     flow(program, solution)                   # blocks of a control-flow graph, and the facts on its edges
     flow_steps(program, solution)             # a dataflow solver, visit by visit
 
-Reading order: `picture` (what all of these return), `boxes` (the text on a node, and how boxes become DOT), `graphs`
-(draw, diff), `player` (one of several states), `stepping` (steps), `axes` (pictures by matplotlib), `charts` (chart),
-`waterfall` (waterfall), `roofline` (roofline, traffic), `lattice` (plot, lattice), `timeline` (slider), `memory`
-(gantt, arena, arenas), `usage` (memory over time), `cachelines` (what a warp and a loop touch), `mesh` (heat,
-placements, playback), `flow` (flow, flow_steps). `matching` pairs the nodes of two graphs, `grouping` draws a big graph
-in few boxes. The layout of graphs is Graphviz's: E. R. Gansner, E. Koutsofios, S. C. North, K.-P. Vo, "A Technique for
-Drawing Directed Graphs", IEEE TSE 1993.
+Reading order: `picture` (the result of all of these, and elements of SVG), `boxes` (the text on a node, and boxes as
+DOT), `graphs` (draw, diff), `player` (one of several states), `stepping` (steps), `axes` (pictures by matplotlib),
+`charts` (chart), `waterfall` (waterfall), `roofline` (roofline, traffic), `lattice` (plot, lattice), `timeline`
+(slider), `memory` (gantt, arena, arenas), `usage` (memory over time), `cachelines` (accesses of a warp and of a loop),
+`mesh` (heat, placements, playback), `flow` (flow, flow_steps). `matching` pairs the nodes of two graphs, `grouping`
+draws a big graph in few boxes. Graphviz lays out the graphs: E. R. Gansner, E. Koutsofios, S. C. North, K.-P. Vo, "A
+Technique for Drawing Directed Graphs", IEEE TSE 1993.
 """
 
 from passlab.drawing.charts import chart

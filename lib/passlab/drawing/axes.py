@@ -1,4 +1,4 @@
-"""Pictures drawn by matplotlib: SVG with text as text, the same at every run; and bars, which several share."""
+"""Pictures by matplotlib: reproducible SVG with text as text; and bars, which several pictures share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from passlab.drawing.picture import BLUE, FONT, INK, PALE, Picture, cut, printab
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours, which colour-blind readers tell apart.
+#: Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LIGHT = "#E6E6E6"
 _LOOK = {
-    "svg.fonttype": "none",  # letters stay letters: they can be searched, selected and read aloud
-    "svg.hashsalt": "passlab",  # the names inside do not change from run to run
+    "svg.fonttype": "none",  # text that can be searched, selected and read aloud
+    "svg.hashsalt": "passlab",  # the same ids in every run
     "text.parse_math": False,
     "font.family": "sans-serif",
     "font.sans-serif": [*FONT.split(","), "DejaVu Sans"],
@@ -33,8 +33,8 @@ _LOOK = {
 
 
 class Plot(Picture):
-    """A picture that needs no Graphviz. `figure` makes it when it is first shown; `tips` belong to the artists whose
-    gid is tip0, tip1, …; `pad` is the white around it, in inches."""
+    """A picture that needs no Graphviz. `figure` is called when it is first shown; `tips` are the tooltips of artists
+    whose gid is tip0, tip1, …; `pad` is the margin in inches."""
 
     suffixes = (".svg", ".png", ".html", ".txt")
 
@@ -49,13 +49,13 @@ class Plot(Picture):
 
         out = io.BytesIO()
         with style.context(["default", _LOOK]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a letter that the font here lacks: whoever looks may have it
+            warnings.simplefilter("ignore")  # the reader may have a letter that the font here lacks
             self._figure().savefig(out, format=form, pad_inches=self._pad)
         return out.getvalue(), ""
 
 
 class Part(NamedTuple):
-    """A piece of a bar: its length as a share of the longest bar, and what stands in it."""
+    """A piece of a bar: its length as a share of the longest bar, its colour and its text."""
 
     share: float
     colour: str
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A bar with its label, its figure and a paler word after that."""
+    """A bar with its label, its figure and a paler remark."""
 
     label: str
     parts: Sequence[Part]
@@ -73,13 +73,13 @@ class Bar(NamedTuple):
 
 
 def bars(title: str, rows: Sequence[Bar], wide: float = 270) -> Figure:
-    """Draw bars from top to bottom, the longest `wide` points long. Part number i of all has the gid tip{i}."""
+    """Draw bars from top to bottom, the longest `wide` points long. Part i of all bars has the gid tip{i}."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     high, step, count = 15, 22, 0
-    made = Figure(figsize=(wide / 72, step * len(rows) / 72))
-    axes = made.add_axes((0, 0, 1, 1), xlim=(0, wide), ylim=(step * len(rows), 0))
+    fig = Figure(figsize=(wide / 72, step * len(rows) / 72))
+    axes = fig.add_axes((0, 0, 1, 1), xlim=(0, wide), ylim=(step * len(rows), 0))
     axes.set_axis_off()
     for row, bar in enumerate(rows):
         x, top, middle = 0.0, step * row + (step - high) / 2, step * (row + 0.5)
@@ -95,4 +95,4 @@ def bars(title: str, rows: Sequence[Bar], wide: float = 270) -> Figure:
         label = axes.text(x + 5, middle, bar.figure, weight="bold", va="center_baseline")
         axes.annotate(bar.more, (1, 0), (6, 0), label, "offset points", color=PALE, va="bottom")
     axes.set_title(printable(cut(title, 90)), loc="left", x=0, weight="bold", fontsize=9.5)
-    return made
+    return fig

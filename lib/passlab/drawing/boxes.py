@@ -15,11 +15,11 @@ from passlab.drawing.matching import attributes
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, bold, cut, escape, rows, size, small
 from passlab.graph import KINDS, Graph, Node
 
-#: More boxes than this are grouped: beyond it a picture is neither quick nor legible.
+#: More boxes than this are grouped: a larger picture is slow and illegible.
 LIMIT = 200
-#: More lines than this are cut from a text form.
+#: Maximum number of lines of a text form.
 LINES = 400
-#: In a picture of more boxes than this, weights and constants used once stand inside the box that uses them.
+#: In a picture of more boxes than this, a weight or constant with one use is drawn inside the box that uses it.
 ROOMY = 60
 
 #: Kind → (line, fill), after Okabe and Ito's palette for all kinds of colour vision; the lines dark enough on white.
@@ -35,7 +35,7 @@ RED = "#C24E00"
 
 @dataclass(frozen=True)
 class Change:
-    """How a changed node is drawn: the sign and the line style repeat what the colour tells."""
+    """The look of a changed node: the sign and the line style repeat the meaning of the colour."""
 
     sign: str
     line: str
@@ -54,16 +54,16 @@ CHANGES = {
     "altered": Change("≠", "#B0558A", "#FAEDF4"),
 }
 
-#: Attributes not worth a line: defaults, those that the shape implies, and our own.
+#: Hidden attributes: defaults, those that the shape implies, and our own.
 DEFAULTS = {
     *("stride=(1, 1)", "strides=(1, 1)", "padding=(0, 0)", "padding=(0, 0, 0, 0)", "output_padding=(0, 0)"),
     *("dilation=(1, 1)", "groups=1", "padding_mode='zeros'", "inplace=False", "affine=True", "elementwise_affine=True"),
     *("track_running_stats=True", "data_layout='NCHW'", "kernel_layout='OIHW'", "out_layout='NCHW'"),
 }
-UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
-UNSAID |= {"channels", "dataflow", "primfunc", "by", "bits"}
+HIDDEN = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
+HIDDEN |= {"channels", "dataflow", "primfunc", "by", "bits"}
 
-#: The order of operands does not matter to these, so their edges are not numbered.
+#: Commutative operations: their edges are not numbered.
 COMMUTATIVE = {"add", "mul", "multiply", "iadd", "imul", "add_", "mul_", "max", "min", "maximum", "minimum", "eq", "ne"}
 COMMUTATIVE |= {"and", "or", "xor", "and_", "or_", "xor_"}
 
@@ -73,7 +73,7 @@ _short.maxtuple = _short.maxlist = _short.maxdict = 6
 
 
 def short(value: Any) -> str:
-    """Shorten an attribute to a few characters; a weight is never written out."""
+    """Shorten an attribute to a few characters; a weight becomes its shape."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"tensor{list(value.shape)}"
     try:
@@ -83,12 +83,12 @@ def short(value: Any) -> str:
 
 
 def shown_attributes(node: Node) -> list[str]:
-    """Return the attributes worth showing, as `name=value`."""
+    """Return the attributes to show, as `name=value`."""
     shown = []
     for name, value in sorted(node.attrs.items(), key=lambda item: item[0] != "kernel_size"):
         repeats = name == "target" and str(value).replace(".", "_") in node.id
         text = f"{name}={short(value)}"
-        if name not in UNSAID and not repeats and text not in DEFAULTS:
+        if name not in HIDDEN and not repeats and text not in DEFAULTS:
             shown.append(text)
     return shown
 
@@ -100,9 +100,9 @@ def name(node: Node) -> str:
 
 def kind_of_value(node: Node) -> str:
     """Return `float32[4, 8] · 128 B`, or `3 × float32[4, 8] · 384 B` for three alike."""
-    text, alike = node.type, set(node.shape or ())
-    if len(alike) == 1 and isinstance(one := alike.pop(), tuple) and "," not in (node.dtype or ""):
-        text = f"{len(node.shape)} × {replace(node, shape=one).type}"
+    text, shapes = node.type, set(node.shape or ())
+    if len(shapes) == 1 and isinstance(shape := shapes.pop(), tuple) and "," not in (node.dtype or ""):
+        text = f"{len(node.shape)} × {replace(node, shape=shape).type}"
     return " · ".join(filter(None, (cut(text, 44), size(node.bytes))))
 
 
@@ -113,13 +113,13 @@ def line(node: Node) -> str:
 
 
 def fit(lines: list[str]) -> list[str]:
-    """Cut `lines` to the length of a text form."""
+    """Cut `lines` to the maximum length of a text form."""
     return lines if len(lines) <= LINES else [*lines[:LINES], f"… {len(lines) - LINES:,} more lines"]
 
 
 def heading(graph: Graph) -> str:
-    known = f", {size(graph.bytes)} of values" if graph.bytes is not None else ""
-    return f"{graph.ir}: {len(graph)} node{'s' * (len(graph) != 1)}{known}"
+    values = f", {size(graph.bytes)} of values" if graph.bytes is not None else ""
+    return f"{graph.ir}: {len(graph)} node{'s' * (len(graph) != 1)}{values}"
 
 
 def legend(entries: list[tuple[str, str, str]]) -> str:
@@ -162,8 +162,8 @@ class Box:
             return ""
         old, new = self.was, self.nodes[0]
         before, after = attributes(old), attributes(new)
-        differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        changes = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in differ]
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        changes = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in names]
         if self.change == "rewired" or not changes:
             was = old.text if old.text != new.text else old.type
             changes = [f"was {was}"] if was else []
@@ -187,27 +187,27 @@ class Box:
 
     def _node_label(self, sign: str) -> str:
         node = self.nodes[0]
-        called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
+        label = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
         leaf = node.kind == "data" and not node.inputs
         detail = self.what_changed or cut("  ".join(shown_attributes(node)), 56)
         if leaf or self.change == "kept":
             detail = ""
-        elif self.change in ("added", "removed"):  # only the source tells relu(x) from x.relu()
+        elif self.change in ("added", "removed"):  # the source distinguishes relu(x) from x.relu()
             detail = cut(node.text, 56)
-        head = bold(sign + cut(node.op, 40)) + (f"  {called}" if called else "")
+        head = bold(sign + cut(node.op, 40)) + (f"  {label}" if label else "")
         return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(detail)), self._with())
 
     def _with(self) -> str:
-        held = ", ".join(node.type or name(node) for node in self.inside)
-        return small(escape(cut(f"with {held}", 56))) if held else ""
+        names = ", ".join(node.type or name(node) for node in self.inside)
+        return small(escape(cut(f"with {names}", 56))) if names else ""
 
     def _group_label(self, sign: str) -> str:
         """Return the caption, a count of each op, and the bytes."""
-        most = Counter(node.op for node in self.nodes).most_common()
-        ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in most[:4])
-        more = f" · {len(most) - 4} more ops" if len(most) > 4 else ""
-        known = [node.bytes for node in self.nodes if node.bytes is not None]
-        values = f"{size(sum(known))} of values" if known else ""
+        counts = Counter(node.op for node in self.nodes).most_common()
+        ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in counts[:4])
+        more = f" · {len(counts) - 4} more ops" if len(counts) > 4 else ""
+        sizes = [node.bytes for node in self.nodes if node.bytes is not None]
+        values = f"{size(sum(sizes))} of values" if sizes else ""
         return rows(bold(sign + self.caption), small(escape(ops + more)), small(values))
 
     @property
@@ -225,7 +225,7 @@ Arcs = dict[tuple[Key, Key], str]  # (from, to) → attributes of DOT
 
 
 class Dot(NamedTuple):
-    """A graph in DOT, the tooltips of its boxes in order, and a note on what was grouped."""
+    """A graph in DOT, the tooltips of its boxes in order, and a note on groups."""
 
     source: str
     tips: list[str]
@@ -249,12 +249,12 @@ def to_dot(
         boxes, arcs = _weights_inside(boxes, arcs)
         if inside := total - len(boxes):
             note += f" {inside:,} weights and constants are drawn inside the boxes that use them."
-        boxes = _unused_together(boxes, arcs)
+        boxes = _merge_unused(boxes, arcs)
     if len(boxes) > limit or len(arcs) > 4 * limit:
         boxes, arcs, frames = _groups(boxes, arcs, limit)
-        ways = ["what repeats is drawn once, in a dashed frame"] * bool(frames)
-        ways += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
-        note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)} (limit=N allows N boxes)."
+        rules = ["a repeated part is drawn once, in a dashed frame"] * bool(frames)
+        rules += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
+        note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(rules)} (limit=N allows N boxes)."
     note = note.strip()
     top = [f'<font point-size="12">{bold(cut(title, 90))}</font>' if title else ""]
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
@@ -286,30 +286,30 @@ def _weights_inside(boxes: dict[Key, Box], arcs: Arcs) -> tuple[dict[Key, Box], 
     """Move weights and constants into the box that uses them: calm leaves that are not a consumer's first operand."""
     changed = (CHANGES["added"].edge, CHANGES["removed"].edge)
     users: dict[Key, list[Key]] = {}
-    stay = set()
+    separate = set()
     for (a, b), look in arcs.items():
         users.setdefault(a, []).append(b)
         node = boxes[a].nodes[0]
         leaf = node.kind == "data" and not node.inputs and boxes[a].calm
         if not leaf or boxes[b].nodes[0].inputs[0] == node.id or look in changed or "some" in look:
-            stay.add(a)
-    into = {a: bs for a, bs in users.items() if a not in stay and (len(bs) == 1 or boxes[a].nodes[0].shape is None)}
+            separate.add(a)
+    into = {a: bs for a, bs in users.items() if a not in separate and (len(bs) == 1 or boxes[a].nodes[0].shape is None)}
     inside: dict[Key, tuple[Node, ...]] = {}
     for a, bs in into.items():
         for b in bs:
             inside[b] = (*inside.get(b, ()), boxes[a].nodes[0])
-    kept = {key: replace(box, inside=inside.get(key, ())) for key, box in boxes.items() if key not in into}
-    return kept, {arc: look for arc, look in arcs.items() if arc[0] not in into}
+    rest = {key: replace(box, inside=inside.get(key, ())) for key, box in boxes.items() if key not in into}
+    return rest, {arc: look for arc, look in arcs.items() if arc[0] not in into}
 
 
-def _unused_together(boxes: dict[Key, Box], arcs: Arcs) -> dict[Key, Box]:
-    """Draw many unused leaves as one box."""
+def _merge_unused(boxes: dict[Key, Box], arcs: Arcs) -> dict[Key, Box]:
+    """Merge many unused leaves into one box."""
     used = {key for arc in arcs for key in arc}
     unused = [key for key, box in boxes.items() if key not in used and box.calm and box.nodes[0].kind == "data"]
     if len(unused) < 5:
         return boxes
-    together = _as_one([boxes[key] for key in unused], f"{len(unused):,} unused leaves")
-    return {unused[0]: together} | {key: box for key, box in boxes.items() if key not in set(unused)}
+    merged = _merge([boxes[key] for key in unused], f"{len(unused):,} unused leaves")
+    return {unused[0]: merged} | {key: box for key, box in boxes.items() if key not in set(unused)}
 
 
 class _Groups(NamedTuple):
@@ -343,8 +343,8 @@ def _groups(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> _Groups:
             look = f'style="rounded,dashed" color="{GREY}" margin=10 labeljust=l'
             return f"subgraph cluster_{next(number)} {{ graph [label={label} {look}]; {inside} }}"
         home.update(dict.fromkeys(it.keys, it.keys[0]))
-        together = [boxes[key] for key in it.keys]
-        fewer[it.keys[0]] = together[0] if len(together) == 1 else _as_one(together, it.caption)
+        members = [boxes[key] for key in it.keys]
+        fewer[it.keys[0]] = members[0] if len(members) == 1 else _merge(members, it.caption)
         return f"n{len(fewer) - 1}"
 
     for it in group(names, looks, arcs, keep, limit):
@@ -364,13 +364,13 @@ def _groups(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> _Groups:
     return _Groups(fewer, merged, frames)
 
 
-def _as_one(together: list[Box], caption: str) -> Box:
+def _merge(members: list[Box], caption: str) -> Box:
     """Merge several boxes; if their changes differ, the caption counts them."""
-    changes = Counter(box.change for box in together)
+    changes = Counter(box.change for box in members)
     counted = [f"{CHANGES[how].sign}{number}" for how, number in changes.items() if how not in ("", "kept")]
     return Box(
-        tuple(node for box in together for node in box.nodes),
+        tuple(node for box in members for node in box.nodes),
         next(iter(changes)) if len(changes) == 1 else "",
-        marked=any(box.marked for box in together),
+        marked=any(box.marked for box in members),
         caption="  ".join([caption, *counted]) if len(changes) > 1 else caption,
     )

@@ -1,6 +1,6 @@
-"""Draw how memory is touched: the sectors of a warp's load, and the hits and misses of a loop over a matrix.
+"""Draw memory accesses: the sectors of a warp's load, and the hits and misses of a loop over a matrix.
 
-warp([4 * lane for lane in range(32)])           # 32 lanes, the memory that they ask for, and how it is moved
+warp([4 * lane for lane in range(32)])           # 32 lanes and the sectors that they load
 sweep([(i, j) for j in range(8) for i in range(8)], hit, (8, 8), per_line=4)
 """
 
@@ -17,41 +17,45 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Bytes of a sector and of a line of a GPU; sectors in a row of the picture, and rows that are drawn.
+#: Bytes of a sector and of a line of a GPU; sectors per row of the picture, and maximum number of rows.
 SECTOR, LINE = 32, 128
 PER_ROW, ROWS = 8, 4
 HIT, MISS = COLOURS[0], COLOURS[1]
 
 
 def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plot:
-    """Draw the load of a warp: lanes above, and below the sectors of 32 bytes that hold what they ask for.
+    """Draw the load of a warp: lanes above, and below the sectors of 32 bytes that they load.
 
-    addresses: in bytes, one for each lane; None: the lane is switched off. size: bytes that each lane wants. A sector
-    is outlined, its wanted bytes are filled, and sectors that lie in one line of 128 bytes stand together. Only sectors
-    that are moved are drawn. Raises ValueError if all lanes are off.
+    addresses: in bytes, one for each lane, None for an inactive lane. size: bytes that each lane loads. A sector is
+    outlined, its loaded bytes are filled, and the sectors of one line of 128 bytes are close together. Raises
+    ValueError if all lanes are inactive.
     """
     if not any(at is not None for at in addresses):
-        raise ValueError("No lane asks for anything: give at least one address.")
-    wanted = {byte for at in addresses if at is not None for byte in range(at, at + size)}
-    sectors = sorted({byte // SECTOR for byte in wanted})
-    lines = sorted({sector * SECTOR // LINE for sector in sectors})
-    share = len(wanted) / (SECTOR * len(sectors))
-    summary = f"{len(sectors)} sectors in {len(lines)} lines, {share:.0%} of the bytes wanted"
-    summary = summary.replace("1 sectors", "1 sector") if len(sectors) == 1 else summary
-    summary = summary.replace("1 lines", "1 line") if len(lines) == 1 else summary
+        raise ValueError("No lane is active: give at least one address.")
+    loaded = {byte for at in addresses if at is not None for byte in range(at, at + size)}
+    sectors = sorted({byte // SECTOR for byte in loaded})
+    lines = {sector * SECTOR // LINE for sector in sectors}
+    share = len(loaded) / (SECTOR * len(sectors))
+    count = f"{len(sectors)} sector{'s' * (len(sectors) != 1)} in {len(lines)} line{'s' * (len(lines) != 1)}"
+    summary = f"{count}, {share:.0%} of the bytes in use"
     text = [f"{title}: {summary}" if title else summary]
     for sector in sectors[: PER_ROW * ROWS]:
-        filled = (range(sector * SECTOR + 4 * k, sector * SECTOR + 4 * k + 4) for k in range(8))
-        cells = "".join("█" if any(byte in wanted for byte in word) else "·" for word in filled)
+        cells = "".join("█" if used else "·" for used in _words(sector, loaded))
         lanes = [n for n, at in enumerate(addresses) if at is not None and _in(at, size, sector)]
         text.append(f"  byte {sector * SECTOR:>6}  {cells}  lanes {_ranges(lanes)}")
     if len(sectors) > PER_ROW * ROWS:
         text.append(f"  and {len(sectors) - PER_ROW * ROWS} more sectors")
 
     def figure() -> Figure:
-        return _warp_figure(addresses, size, wanted, sectors, f"{title} · {summary}" if title else summary)
+        return _warp_figure(addresses, size, loaded, sectors, f"{title} · {summary}" if title else summary)
 
     return Plot("\n".join(text), figure, title or "A warp's load")
+
+
+def _words(sector: int, loaded: set[int]) -> list[int]:
+    """Return the number of loaded bytes in each word of 4 bytes of a sector."""
+    starts = range(sector * SECTOR, (sector + 1) * SECTOR, 4)
+    return [sum(byte in loaded for byte in range(start, start + 4)) for start in starts]
 
 
 def _in(at: int, size: int, sector: int) -> bool:
@@ -69,7 +73,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join("–".join(map(str, run)) for run in runs)
 
 
-def _warp_figure(addresses: Sequence, size: int, wanted: set[int], sectors: list[int], title: str) -> Figure:
+def _warp_figure(addresses: Sequence, size: int, loaded: set[int], sectors: list[int], title: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
@@ -87,8 +91,8 @@ def _warp_figure(addresses: Sequence, size: int, wanted: set[int], sectors: list
     wide = max(62.0, max(x + 8 for x, _ in places.values()))
     rows = row + 1
     high = 15 + 7 * (rows - 1)
-    made = Figure(figsize=(8.4, 8.4 * (high + 3) / (wide + 4)))
-    axes = made.add_axes((0, 0, 1, 1), xlim=(-2, wide + 2), ylim=(high + 1.5, -1.5), aspect="equal")
+    fig = Figure(figsize=(8.4, 8.4 * (high + 3) / (wide + 4)))
+    axes = fig.add_axes((0, 0, 1, 1), xlim=(-2, wide + 2), ylim=(high + 1.5, -1.5), aspect="equal")
     axes.set_axis_off()
     colour = {s: COLOURS[(s * SECTOR // LINE - shown[0] * SECTOR // LINE) % len(COLOURS)] for s in shown}
     step = wide / 32
@@ -109,10 +113,9 @@ def _warp_figure(addresses: Sequence, size: int, wanted: set[int], sectors: list
     for sector, (x, r) in places.items():
         x, top = x + middle[sector], 10 + 7 * r
         axes.add_patch(Rectangle((x, top), 8, 2.4, facecolor="white", edgecolor=colour[sector], linewidth=1.1))
-        for word in range(8):
-            share = sum(byte in wanted for byte in range(sector * SECTOR + 4 * word, sector * SECTOR + 4 * word + 4))
-            if share:
-                look = {"facecolor": colour[sector], "alpha": 0.25 + 0.75 * share / 4, "edgecolor": "white"}
+        for word, count in enumerate(_words(sector, loaded)):
+            if count:
+                look = {"facecolor": colour[sector], "alpha": 0.25 + 0.75 * count / 4, "edgecolor": "white"}
                 axes.add_patch(Rectangle((x + word, top), 1, 2.4, linewidth=0.5, **look))
         if len(shown) <= 8 or sector * SECTOR % LINE == 0 or places[sector][0] == 0:
             axes.text(x + 0.1, top + 3.5, f"{sector * SECTOR}", fontsize=6, color=PALE, ha="left", va="center")
@@ -120,7 +123,7 @@ def _warp_figure(addresses: Sequence, size: int, wanted: set[int], sectors: list
     axes.text(-0.6, 11.2, "memory", color=PALE, ha="right", va="center", fontsize=7.5)
     more = f" · {len(sectors) - len(shown)} sectors are not drawn" if len(sectors) > len(shown) else ""
     axes.set_title(cut(title + more, 110), loc="left", x=0, weight="bold", fontsize=9.5, color=INK)
-    return made
+    return fig
 
 
 _CENTRE = {"ha": "center", "va": "center"}
@@ -139,8 +142,8 @@ def sweep(
 ) -> Plot:
     """Draw a loop over a matrix: the order of its accesses as a path, and each cell by its first access, hit or miss.
 
-    order: (row, column) of each access; hit: whether it found its line in the cache; per_line: elements in a line.
-    Rows lie one behind the other in memory, from the top left. Raises ValueError for an access outside of the matrix.
+    order: (row, column) of each access; hit: whether it hits in the cache; per_line: elements in a line. The matrix is
+    in row-major order. Raises ValueError for an access outside of the matrix.
     """
     if len(order) != len(hit):
         raise ValueError(f"There are {len(order)} accesses and {len(hit)} hits or misses: one for each is needed.")
@@ -169,20 +172,20 @@ def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line
 
     rows, columns = shape
     cell = min(0.3, 5.2 / columns, 4.6 / rows)
-    made = Figure(figsize=(cell * columns + 0.1, cell * rows + 0.1))
-    axes = made.add_axes((0, 0, 1, 1), xlim=(-0.15, columns + 0.15), ylim=(rows + 0.15, -0.15), aspect="equal")
+    fig = Figure(figsize=(cell * columns + 0.1, cell * rows + 0.1))
+    axes = fig.add_axes((0, 0, 1, 1), xlim=(-0.15, columns + 0.15), ylim=(rows + 0.15, -0.15), aspect="equal")
     axes.set_axis_off()
     for (i, j), was in first.items():
         axes.add_patch(
             Rectangle((j, i), 1, 1, facecolor=HIT if was else MISS, alpha=0.55 if was else 0.95, linewidth=0)
         )
-    for start in range(0, rows * columns, per_line):  # a line may run on in the next row
+    for start in range(0, rows * columns, per_line):  # a line may continue in the next row
         at = start
         while at < min(start + per_line, rows * columns):
             row, column = divmod(at, columns)
-            long = min(columns - column, start + per_line - at)
-            axes.add_patch(Rectangle((column, row), long, 1, facecolor="none", edgecolor="white", linewidth=1.6))
-            at += long
+            length = min(columns - column, start + per_line - at)
+            axes.add_patch(Rectangle((column, row), length, 1, facecolor="none", edgecolor="white", linewidth=1.6))
+            at += length
     points = [(j + 0.5, i + 0.5) for i, j in order]
     steps = list(pairwise(points))
     fade = [0.25 + 0.65 * n / max(len(steps), 1) for n in range(len(steps))]
@@ -192,4 +195,4 @@ def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line
     axes.set_title(cut(title, 90), loc="left", x=0, weight="bold", fontsize=9.5)
     keys = [Rectangle((0, 0), 1, 1, color=colour) for colour in (MISS, HIT)]
     axes.legend(keys, ["miss", "hit"], loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, borderaxespad=0)
-    return made
+    return fig

@@ -16,7 +16,7 @@ def chart(title: str, values: Mapping[str, float], unit: str = "") -> Plot:
     Figures with the unit "B" are shown in KiB, MiB and so on. Raises ValueError without values.
     """
     if not values:
-        raise ValueError(f"chart {title!r} got no values: hand it {{label: number}}.")
+        raise ValueError(f"chart {title!r} got no values: pass {{label: number}}.")
     first, most = next(iter(values.values())), max(0, *values.values()) or 1
     column = max(len(cut(label, 40)) for label in values)
     rows, lines = [], [title]

@@ -2,7 +2,7 @@
 
     flow(program)                         # blocks and edges
     flow(program, solution)               # each edge with its fact
-    flow_steps(program, solution)         # visit by visit: facts in the blocks, what has changed in orange
+    flow_steps(program, solution)         # visit by visit: facts in the blocks, changes in orange
 
 Program and solution are those of `passlab.dataflow`, or anything with the same fields: `name` and `blocks` (with
 `name`, `instructions`, `terminator`), and `before`, `after`, `edges`, `log`.
@@ -17,9 +17,9 @@ from typing import Any
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape
 from passlab.drawing.player import State, player
 
-#: At most this many blocks are drawn, and this many visits; the text form has all of them.
+#: Maximum number of blocks and of visits in a drawing; the text form has all of them.
 BLOCKS, VISITS = 80, 100
-#: At most this many characters of an instruction or a fact.
+#: Maximum number of characters of an instruction or a fact.
 WIDE = 44
 
 _MONO = "DejaVu Sans Mono,Menlo,Consolas,monospace"
@@ -28,8 +28,8 @@ _LOOP, _HEAD, _FACT = "#E69F00", "#DCE9F5", "#F4F8FB"
 _CSS = "#ID pre,#ID text.fact{display:none}"
 
 
-def fact_text(fact: Any, most: int = WIDE) -> str:
-    """Return a fact as text of at most `most` characters: sets and dictionaries sorted, "unreached" for None."""
+def fact_text(fact: Any, limit: int = WIDE) -> str:
+    """Return a fact as text of at most `limit` characters: sets and dictionaries sorted, "unreached" for None."""
     if fact is None:
         return "unreached"
     if isinstance(fact, set | frozenset):
@@ -37,8 +37,8 @@ def fact_text(fact: Any, most: int = WIDE) -> str:
     elif isinstance(fact, dict):
         words = [f"{key}={_value(value)}" for key, value in sorted(fact.items())]
     else:
-        return cut(str(fact), most)
-    return cut(f"{{{', '.join(words)}}}", most)
+        return cut(str(fact), limit)
+    return cut(f"{{{', '.join(words)}}}", limit)
 
 
 def _words(it: Any) -> str:
@@ -54,7 +54,7 @@ def _value(value: Any) -> str:
 
 
 def flow(program: Any, solution: Any = None, title: str = "") -> Picture:
-    """Draw the blocks of a program, and on each edge the fact of a solution. Edges that lead back are orange."""
+    """Draw the blocks of a program, and on each edge the fact of a solution. Back edges are orange."""
     labels = {edge: fact_text(fact) for edge, fact in solution.edges.items()} if solution else {}
     lines = [program_head(program)]
     for block in program.blocks:
@@ -71,26 +71,26 @@ def program_head(program: Any) -> str:
 
 
 class FlowSteps(Picture):
-    """What `flow_steps` returns: one drawing that holds the facts after every visit, of which CSS shows one."""
+    """The result of `flow_steps`: one drawing with the facts after every visit, of which CSS shows one."""
 
     suffixes = (".html", ".txt")
 
     def __init__(self, program: Any, solution: Any, title: str):
         self.log = solution.log[:VISITS]
         self.names = [block.name for block in program.blocks]
-        more = len(solution.log) - len(self.log)
-        note = f"Only the first {VISITS} of {VISITS + more} visits are shown." if more else ""
-        self.at = self._facts()
+        total = len(solution.log)
+        note = f"Only the first {VISITS} of {total} visits are shown." if total > VISITS else ""
+        self.facts = self._facts()
         super().__init__("\n".join(self._lines()), self._drawing(program, title), title, note)
 
     def _facts(self) -> list[dict[str, tuple[str, str]]]:
         """Return, after each visit, the facts of the blocks visited so far, as text."""
-        now: dict[str, tuple[str, str]] = {}
-        found = []
+        facts: dict[str, tuple[str, str]] = {}
+        states = []
         for visit in self.log:
-            now = {**now, visit.block: (fact_text(visit.before), fact_text(visit.after))}
-            found.append(now)
-        return found
+            facts = {**facts, visit.block: (fact_text(visit.before), fact_text(visit.after))}
+            states.append(facts)
+        return states
 
     def _lines(self) -> list[str]:
         wide = max(map(len, self.names))
@@ -101,54 +101,51 @@ class FlowSteps(Picture):
         ]
 
     def _drawing(self, program: Any, title: str) -> str:
-        widest = {
-            name: tuple(max((now[name][k] for now in self.at if name in now), key=len, default="") for k in (0, 1))
-            for name in self.names
-        }
+        widest = {}
+        for name in self.names:
+            rows = [facts[name] for facts in self.facts if name in facts] or [("", "")]
+            widest[name] = tuple(max(column, key=len) for column in zip(*rows, strict=True))
         marks = {name: [f"mark{i}" for i, v in enumerate(self.log) if v.block == name] for name in self.names}
         return _dot(program, {}, title or program_head(program), widest, marks)
 
     @property
     def svg(self) -> str:
         """The drawing, with each fact as one text for each visit."""
-        drawn = super().svg
-        for number, name in enumerate(self.names):
-            for k in (0, 1):
-                drawn = re.sub(
-                    rf'<text ([^>]*?) fill="{_slot(number, k)}">[^<]*</text>',
-                    lambda found, name=name, k=k: self._texts(found[1], name, k),
-                    drawn,
-                )
-        return drawn
+        slots = {_slot(number, k): (name, k) for number, name in enumerate(self.names) for k in (0, 1)}
+
+        def texts(match: re.Match) -> str:
+            return self._texts(match[1], *slots[match[2]]) if match[2] in slots else match[0]
+
+        return re.sub(r'<text ([^>]*?) fill="(#fe\w+)">[^<]*</text>', texts, super().svg)
 
     def _texts(self, place: str, name: str, k: int) -> str:
-        found, last = [], ""
-        for i, now in enumerate(self.at):
-            text = now[name][k] if name in now else ""
+        texts, last = [], ""
+        for i, facts in enumerate(self.facts):
+            text = facts.get(name, ("", ""))[k]
             colour = _ORANGE if text != last else PALE
-            found.append(f'<text class="fact at{i}" {place} fill="{colour}">{escape(text)}</text>')
+            texts.append(f'<text class="fact at{i}" {place} fill="{colour}">{escape(text)}</text>')
             last = text
-        return "".join(found)
+        return "".join(texts)
 
     @property
     def html(self) -> str:
-        states, drawn, count = [], self.svg, len(self.log)
+        states, count = [], len(self.log)
         for i, visit in enumerate(self.log):
             rules = (
                 f"ON.card pre.at{i}{{display:block}}ON.card text.at{i}{{display:inline}}"
                 f"ON.card .mark{i} polygon[fill=none]{{stroke:{INK};stroke-width:2.6}}"
             )
-            when, what = f"visit {i + 1} of {count}", "its fact has changed" if visit.changed else "nothing new"
-            caption = f"<b>{when}</b>: {escape(visit.block)}, {what}"
-            states.append(State(f"{when}: {visit.block}, {what}", caption, rules))
-        body = drawn or f"<pre style='display:block'>{html.escape(self.text)}</pre><p>{html.escape(self.note)}</p>"
+            when, change = f"visit {i + 1} of {count}", "its fact has changed" if visit.changed else "no change"
+            caption = f"<b>{when}</b>: {escape(visit.block)}, {change}"
+            states.append(State(f"{when}: {visit.block}, {change}", caption, rules))
+        body = self.svg or f"<pre style='display:block'>{html.escape(self.text)}</pre><p>{html.escape(self.note)}</p>"
         return player(states, body, _CSS)
 
 
 def flow_steps(program: Any, solution: Any, title: str = "") -> FlowSteps:
     """Step through the visits of a solver with buttons or the arrow keys, without a kernel.
 
-    Each block shows the facts at its start and its end. What the visit changed is orange. Raises ValueError for a
+    Each block shows the facts at its start and its end; changes of the visit are orange. Raises ValueError for a
     solution without visits, or a program of too many blocks to draw.
     """
     if not solution.log:
@@ -159,7 +156,7 @@ def flow_steps(program: Any, solution: Any, title: str = "") -> FlowSteps:
 
 
 def _slot(number: int, k: int) -> str:
-    """Return a placeholder colour: it marks the place of a fact in the drawing."""
+    """Return a colour as a placeholder: it marks the position of a fact in the drawing."""
     return f"#fe{number:02x}{0xD0 + k:02x}"
 
 
@@ -177,8 +174,8 @@ def _dot(program: Any, labels: dict, title: str, facts: dict | None = None, mark
     back = set(_back_edges(program))
     for block in program.blocks:
         for i, target in enumerate(block.terminator.targets):
-            way = ("yes ", "no ")[i] if len(block.terminator.targets) == 2 else ""
-            label = f"{way}{labels.get((block.name, target), '')}".strip()
+            branch = ("yes ", "no ")[i] if len(block.terminator.targets) == 2 else ""
+            label = f"{branch}{labels.get((block.name, target), '')}".strip()
             colour = f', color="{_LOOP}", penwidth=2' if (block.name, target) in back else ""
             lines.append(f'  {ids[block.name]} -> {ids[target]} [label="  {_quoted(label)}  "{colour}];')
     return "\n".join([*lines, "}"])
@@ -207,22 +204,18 @@ def _quoted(text: str) -> str:
 
 
 def _back_edges(program: Any) -> list[tuple[str, str]]:
-    """Return the edges to a block that a depth-first walk from the entry is still inside of."""
+    """Return the edges to a block on the current path of a depth-first walk from the entry."""
     targets = {block.name: block.terminator.targets for block in program.blocks}
-    found, seen, path = [], set(), []
-    inside: set[str] = set()
-    path.append((program.blocks[0].name, iter(targets[program.blocks[0].name])))
-    inside.add(program.blocks[0].name)
+    entry = program.blocks[0].name
+    edges, visited, path = [], {entry}, {entry: iter(targets[entry])}
     while path:
-        here, rest = path[-1]
-        there = next(rest, None)
-        if there is None:
-            path.pop()
-            inside.discard(here)
-            seen.add(here)
-        elif there in inside:
-            found.append((here, there))
-        elif there not in seen:
-            inside.add(there)
-            path.append((there, iter(targets[there])))
-    return found
+        block, rest = next(reversed(path.items()))
+        target = next(rest, None)
+        if target is None:
+            del path[block]
+        elif target in path:
+            edges.append((block, target))
+        elif target not in visited:
+            visited.add(target)
+            path[target] = iter(targets[target])
+    return edges

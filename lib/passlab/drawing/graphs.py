@@ -28,16 +28,16 @@ def draw(
         draw(gm, mark=["relu", "add"])
         draw(gm, groups=[["mul", "add"], ["relu"]])      # a frame around each group
 
-    `mark`: names of nodes to point out. `groups`: names of nodes that share a kernel. More than `limit` nodes are drawn
+    `mark`: names of nodes to highlight. `groups`: names of nodes that share a kernel. More than `limit` nodes are drawn
     in few boxes, without frames, and the picture notes it. A control-flow graph is drawn by blocks, as `flow` does.
     """
-    if own := part(obj, "picture"):
-        return own.draw(obj, title=title or "")
+    if module := part(obj, "picture"):
+        return module.draw(obj, title=title or "")
     graph = view(obj, *inputs)
     mark, groups = ids(mark), [ids(group) for group in groups]
     boxes = {node.id: Box((node,), marked=node.id in mark) for node in graph}
-    foreign = sorted(map(str, mark.union(*groups) - set(boxes)))
-    note = f"Marked, and not in this graph: {cut(', '.join(foreign), 200)}." if foreign else ""
+    unknown = sorted(map(str, mark.union(*groups) - set(boxes)))
+    note = f"Marked, but not in this graph: {cut(', '.join(unknown), 200)}." if unknown else ""
     name = graph.name if title is None else title
     key = b.kinds_legend(graph.counts())
     dot, tips, note = b.to_dot(boxes, _numbered(graph), name, b.heading(graph), key, limit, note, groups)
@@ -48,8 +48,8 @@ def draw(
 
 def ids(mark: Any) -> set[str]:
     """Return the names of nodes given as one name, several names, or nodes."""
-    many = [mark] if isinstance(mark, str) or not isinstance(mark, Iterable) else mark
-    return {getattr(one, "id", getattr(one, "name", one)) for one in many}
+    nodes = [mark] if isinstance(mark, str) or not isinstance(mark, Iterable) else mark
+    return {getattr(node, "id", getattr(node, "name", node)) for node in nodes}
 
 
 def titled(title: str | None) -> list[str]:
@@ -57,9 +57,9 @@ def titled(title: str | None) -> list[str]:
 
 
 def node_lines(graph: Graph, mark: set[str]) -> list[str]:
-    """Return the nodes as lines, as many as fit, with ▸ before the marked ones."""
-    left = [f"… {len(graph) - LINES:,} more nodes"] if len(graph) > LINES else []
-    return [("▸ " if n.id in mark else "  ") + b.line(n) for n in islice(graph, LINES)] + left
+    """Return the nodes as lines, up to the maximum, with ▸ before the marked ones."""
+    rest = [f"… {len(graph) - LINES:,} more nodes"] if len(graph) > LINES else []
+    return [("▸ " if n.id in mark else "  ") + b.line(n) for n in islice(graph, LINES)] + rest
 
 
 def _numbered(graph: Graph) -> Arcs:
@@ -67,10 +67,10 @@ def _numbered(graph: Graph) -> Arcs:
     computed = {node.id for node in graph if node.inputs}
     arcs: Arcs = {}
     for node in graph:
-        matters = node.kind != "data" and b.COMMUTATIVE.isdisjoint(re.split(r"\W+", node.op.lower()))
-        tell = matters and 2 <= sum(id in computed for id in node.inputs) <= 4
+        ordered = node.kind != "data" and b.COMMUTATIVE.isdisjoint(re.split(r"\W+", node.op.lower()))
+        numbered = ordered and 2 <= sum(id in computed for id in node.inputs) <= 4
         for number, id in enumerate(node.inputs, 1):
-            arcs[id, node.id] = f'headlabel="{number}"' if tell else ""
+            arcs[id, node.id] = f'headlabel="{number}"' if numbered else ""
     return arcs
 
 
@@ -79,12 +79,12 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
 
     diff(before, after).text     # the same as lines, with the signs + - ~ ≠
     """
-    own = part(after, "picture")
-    if own is not None and own is part(before, "picture") and hasattr(own, "diff"):
-        return own.diff(before, after, title=title or "")
-    found = difference(view(before, *inputs), view(after, *inputs), title or "")
-    dot, tips, note = b.to_dot(found.boxes, found.arcs, title or "", found.subtitle, found.legend, limit)
-    return Picture(found.text, dot, found.name, note, tips)
+    module = part(after, "picture")
+    if module is not None and module is part(before, "picture") and hasattr(module, "diff"):
+        return module.diff(before, after, title=title or "")
+    it = difference(view(before, *inputs), view(after, *inputs), title or "")
+    dot, tips, note = b.to_dot(it.boxes, it.arcs, title or "", it.subtitle, it.legend, limit)
+    return Picture(it.text, dot, it.name, note, tips)
 
 
 class Difference(NamedTuple):

@@ -26,7 +26,7 @@ class Group:
 
     @property
     def boxes(self) -> int:
-        """How many boxes the group takes to draw."""
+        """The number of boxes in the drawing of the group."""
         return sum(part.boxes for part in self.body) or 1
 
 
@@ -39,15 +39,15 @@ def group(
 ) -> list[Group]:
     """Group the nodes in `names` (key → op, in topological order) into about `limit` boxes or fewer.
 
-    Nodes with equal `looks` count as alike in the search for runs. `keep`: nodes to show one by one with their
-    neighbours, as far as a third of the limit allows.
+    Nodes with equal `looks` are alike in the search for runs. `keep`: nodes to draw separately, with their neighbours,
+    up to a third of the limit.
     """
     alone = _with_neighbours(keep, edges, limit // 3)
     groups = [Group([key], names[key]) for key in _leaves_late(names, edges)]
     symbols: dict[Hashable, str] = {}
 
     def symbol(it: Group) -> str:
-        """Return one character per look, and a unique one for a node to be shown alone."""
+        """Return one character per look, and a unique one for a separate node."""
         key = it.keys[0] if it.keys[0] in alone else (tuple(looks[k] for k in it.keys), it.caption)
         return symbols.setdefault(key, chr(0x10000 + len(symbols)))
 
@@ -62,10 +62,10 @@ def group(
     return result
 
 
-def _with_neighbours(keep: Collection[Key], edges: Collection[tuple[Key, Key]], most: int) -> set[Key]:
-    alone = set(list(keep)[:most])
+def _with_neighbours(keep: Collection[Key], edges: Collection[tuple[Key, Key]], limit: int) -> set[Key]:
+    alone = set(list(keep)[:limit])
     for producer, consumer in edges:
-        if len(alone) >= most:
+        if len(alone) >= limit:
             break
         if (producer in keep) != (consumer in keep):
             alone |= {producer, consumer}
@@ -96,7 +96,7 @@ _RUN = re.compile(r"(.{1,64}?)\1{2,}", re.S)
 
 
 def _runs(groups: list[Group], text: str) -> list[Group]:
-    """Merge every run into one group; return [] if nothing repeats. Call it again for runs of runs."""
+    """Merge every run into one group; return [] without a run. A second call merges runs of runs."""
     result, end = [], 0
     for run in _RUN.finditer(text):
         body = groups[run.start() : run.start() + len(run[1])]
@@ -128,14 +128,13 @@ def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: s
         first = min(start + max(size // 2, 1), stop)
         end = min(range(first, stop + 1), key=lambda i: (crossing[i - 1], -i)) if stop - start > size else stop
         keys = [key for part in groups[start:end] for key in part.keys]
-        one = end - start == 1
-        result.append(groups[start] if one else Group(keys, f"{len(keys):,} nodes"))
+        result.append(groups[start] if end - start == 1 else Group(keys, f"{len(keys):,} nodes"))
         start = end
     return result
 
 
 def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> list[int]:
-    """Return, for each group, how many values produced in it or before are used after it."""
+    """Return, for each group, the number of values from it or earlier groups that later groups use."""
     place = {key: i for i, it in enumerate(groups) for key in it.keys}
     last: dict[Key, int] = {}
     for producer, consumer in edges:

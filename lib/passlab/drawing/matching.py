@@ -1,8 +1,8 @@
 """Match the nodes of two graphs, for `diff`.
 
-A node may keep its name and change its operands, keep its place and change its name, or both. No single rule handles
-all of these well, so several matchings are tried (names first, structure first, names last where they may have shifted)
-and the one that explains the second graph with the fewest changes is taken.
+A pass may change the operands of a node, its name, or both. No single rule handles all of these, so `match` tries
+several orders of rules (names first, structure first, shifted names last) and returns the matching with the fewest
+changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from passlab.graph import Graph, Node
 def match(before: Graph, after: Graph) -> dict[str, str]:
     """Return id in `before` → id in `after` for the nodes that are in both. Only nodes of the same op are matched."""
     keys = {"before": _keys(before), "after": _keys(after)}
-    readings = []
+    matchings = []
     for rules in (
         (_names, _structure, _neighbours),
         (_structure, _names, _neighbours),
@@ -26,8 +26,8 @@ def match(before: Graph, after: Graph) -> dict[str, str]:
         pairs: dict[str, str] = {}
         for rule in rules:
             rule(before, after, keys, pairs)
-        readings.append(pairs)
-    return min(readings, key=lambda pairs: _changes(before, after, pairs))
+        matchings.append(pairs)
+    return min(matchings, key=lambda pairs: _changes(before, after, pairs))
 
 
 def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
@@ -64,31 +64,31 @@ def _keys(graph: Graph) -> dict[str, tuple]:
 
 def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str], ops: Container[str] | None = None) -> None:
     """Match by the same name and op (one of `ops`, if given)."""
-    taken = set(pairs.values())
+    used = set(pairs.values())
     op_of = {node.id: node.op for node in after if ops is None or node.op in ops}
     for node in before:
-        if node.id not in pairs and node.id not in taken and op_of.get(node.id) == node.op:
+        if node.id not in pairs and node.id not in used and op_of.get(node.id) == node.op:
             pairs[node.id] = node.id
 
 
 def _steady_names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
-    """Match by name where the op is as frequent before as after: `relu_1` shifts only if a relu came or went."""
+    """Match by name if both graphs have equally many nodes of the op: only then names do not shift."""
     counts = [Counter(node.op for node in graph) for graph in (before, after)]
     _names(before, after, keys, pairs, {op for op in counts[0] if counts[0][op] == counts[1][op]})
 
 
 def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
     """Match by op, attributes and operands, all the way up; break ties by name, then by order."""
-    values, taken, same = _values(before, keys["before"]), set(pairs.values()), defaultdict(dict)
+    values, used, same = _values(before, keys["before"]), set(pairs.values()), defaultdict(dict)
     for id, value in _values(after, keys["after"]).items():
-        if id not in taken:
+        if id not in used:
             same[value][id] = None
-    left = [node.id for node in before if node.id not in pairs]
-    for id in left:
+    rest = [node.id for node in before if node.id not in pairs]
+    for id in rest:
         if id in same[values[id]]:
             del same[values[id]][id]
             pairs[id] = id
-    for id in left:
+    for id in rest:
         if id not in pairs and same[values[id]]:
             other = next(iter(same[values[id]]))
             del same[values[id]][other]
@@ -130,7 +130,7 @@ def _neighbours(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) 
 
 
 def _changes(before: Graph, after: Graph, pairs: dict[str, str]) -> int:
-    """Count the changes that explain `after` by `before` under this matching: a node that came or went counts twice."""
-    matched = [(before.node(old), after.node(new)) for old, new in pairs.items()]
-    differences = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in matched)
+    """Count the changes from `before` to `after` under a matching: an added or removed node counts twice."""
+    nodes = [(before.node(old), after.node(new)) for old, new in pairs.items()]
+    differences = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in nodes)
     return 2 * (len(before) + len(after) - 2 * len(pairs)) + differences

@@ -1,12 +1,12 @@
-"""Draw what lives when, and where it lies.
+"""Plot buffer lifetimes and offsets.
 
-    gantt(buffers)                                     # live ranges, and how many bytes live in each step
+    gantt(buffers)                                     # live ranges, and the live bytes in each step
     arena(buffers, offsets)                            # the arena as time × offset
     arenas(buffers, {"by size": …, "by search": …})    # several plans at one scale
 
-Buffers are anything with name, lower, upper, size; offsets are name → byte. Dark rectangles are large buffers, grey is
-memory that holds nothing, the dashed line is the lower bound. Two buffers that meet in time and place are drawn in red.
-Where a step is only one of many in which nothing changes, time is drawn by events: one unit from each to the next.
+Buffers are objects with name, lower, upper, size; offsets are name → byte. Dark rectangles are large buffers, grey is
+unused memory, the dashed line is the lower bound. An overlap of two live buffers is red. If few steps change the live
+buffers, time is drawn by events: one unit from each to the next.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: A Gantt chart shows this many buffers, the largest ones.
+#: Maximum number of buffers in a Gantt chart, which shows the largest.
 ROWS = 60
-#: Characters of a text form: columns and rows of an arena, and the letters that stand for buffers.
+#: Text form of an arena: its columns and rows, and the letters for buffers.
 COLUMNS, LINES = 72, 18
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 class Times(NamedTuple):
-    """The steps in which something begins or ends, and where a step is drawn."""
+    """The steps in which a buffer begins or ends, and the coordinates of steps."""
 
     events: list[int]
     by_events: bool
@@ -58,13 +58,13 @@ def _live(buffers: Sequence[Any], times: Times) -> list[int]:
 
 
 def _clashing(buffers: Sequence[Any], offsets: Mapping[str, int]) -> list[tuple[Any, Any]]:
-    found, live = [], []
-    for one in sorted((b for b in buffers if b.size), key=lambda b: b.lower):
-        live = [b for b in live if b.upper > one.lower]
-        start, end = offsets[one.name], offsets[one.name] + one.size
-        found += [(b, one) for b in live if offsets[b.name] < end and start < offsets[b.name] + b.size]
-        live.append(one)
-    return found
+    pairs, live = [], []
+    for buffer in sorted((b for b in buffers if b.size), key=lambda b: b.lower):
+        live = [b for b in live if b.upper > buffer.lower]
+        start, end = offsets[buffer.name], offsets[buffer.name] + buffer.size
+        pairs += [(b, buffer) for b in live if offsets[b.name] < end and start < offsets[b.name] + b.size]
+        live.append(buffer)
+    return pairs
 
 
 def _colour(nbytes: int, largest: int) -> tuple[str, str]:
@@ -76,17 +76,16 @@ def _colour(nbytes: int, largest: int) -> tuple[str, str]:
 # ---------------------------------------------------------------------------------------------------- Gantt
 
 
-def gantt(buffers: Sequence[Any], title: str = "What lives when") -> Plot:
-    """Draw the live range of each buffer, in the order in which they are made, above the bytes that are live."""
+def gantt(buffers: Sequence[Any], title: str = "Live ranges") -> Plot:
+    """Draw the live range of each buffer, in the order of allocation, above the live bytes."""
     times = _times(buffers)
     live = _live(buffers, times)
     peak = max(live, default=0)
     first = times.events[live.index(peak)] if live else times.events[0]
     shown = sorted(sorted(buffers, key=lambda b: -b.size)[:ROWS], key=lambda b: (b.lower, b.upper))
-    left_out = len(buffers) - len(shown)
     head = f"{title}: {len(buffers)} buffers, peak {size(peak)} in step {first}"
-    if left_out:
-        head += f" ({left_out} smaller not drawn)"
+    if len(shown) < len(buffers):
+        head += f" ({len(buffers) - len(shown)} smaller not drawn)"
     return Plot(_gantt_text(head, shown, times, first), lambda: _gantt(head, shown, times, live, first), title)
 
 
@@ -95,8 +94,8 @@ def _gantt(head: str, shown: Sequence[Any], times: Times, live: list[int], first
 
     row = 0.17 if len(shown) <= 30 else 0.11
     high = max(0.9, row * len(shown))
-    made = Figure(figsize=(7.6, high + 0.95))
-    above, below = made.subplots(2, 1, sharex=True, height_ratios=(high, 0.8))
+    fig = Figure(figsize=(7.6, high + 0.95))
+    above, below = fig.subplots(2, 1, sharex=True, height_ratios=(high, 0.8))
     largest = max((b.size for b in shown), default=0)
     start = times.at(first)
     wide = times.at(times.events[-1]) - times.at(times.events[0]) or 1
@@ -120,8 +119,8 @@ def _gantt(head: str, shown: Sequence[Any], times: Times, live: list[int], first
         axes.spines[["top", "right", "left"]].set_visible(False)
     above.tick_params(bottom=False)
     above.set_title(printable(head), loc="left", weight="bold", fontsize=9.5)
-    made.subplots_adjust(hspace=0.06)
-    return made
+    fig.subplots_adjust(hspace=0.06)
+    return fig
 
 
 def _bytes(axes: Axes, times: Times, live: list[int], first: int | None = None) -> None:
@@ -164,17 +163,15 @@ def arenas(buffers: Sequence[Any], plans: Mapping[str, Mapping[str, int]], title
     """
     if not plans:
         raise ValueError("There is no plan to draw: give {name: offsets}.")
-    times, drawn = _times(buffers), [b for b in buffers if b.size and b.upper > b.lower]
+    times, visible = _times(buffers), [b for b in buffers if b.size and b.upper > b.lower]
     for name, offsets in plans.items():
-        if missing := [b.name for b in drawn if b.name not in offsets]:
-            raise ValueError(
-                f"{missing[0]} has no offset{f' in {name!r}' if name else ''}: there is nowhere to draw it."
-            )
-    live = _live(drawn, times)
-    text = "\n\n".join(_arena_text(drawn, offsets, times, live, name or title) for name, offsets in plans.items())
+        if missing := [b.name for b in visible if b.name not in offsets]:
+            raise ValueError(f"{missing[0]} has no offset{f' in {name!r}' if name else ''}: give it one to draw it.")
+    live = _live(visible, times)
+    text = "\n\n".join(_arena_text(visible, offsets, times, live, name or title) for name, offsets in plans.items())
     if len(plans) > 1 or next(iter(plans)):
         text = f"{title}\n{text}"
-    return Plot(text, lambda: _arenas(drawn, plans, times, live, title), title)
+    return Plot(text, lambda: _arenas(visible, plans, times, live, title), title)
 
 
 def _top(buffers: Sequence[Any], offsets: Mapping[str, int]) -> int:
@@ -187,8 +184,8 @@ def _arenas(
     from matplotlib.figure import Figure
 
     most = max(*live, *(_top(buffers, offsets) for offsets in plans.values())) or 1
-    made = Figure(figsize=(7.6 if len(plans) == 1 else 4.3 * len(plans), 4.6))
-    grid = made.subplots(2, len(plans), squeeze=False, sharex=True, height_ratios=(5, 1))
+    fig = Figure(figsize=(7.6 if len(plans) == 1 else 4.3 * len(plans), 4.6))
+    grid = fig.subplots(2, len(plans), squeeze=False, sharex=True, height_ratios=(5, 1))
     for (name, offsets), above, below in zip(plans.items(), grid[0], grid[1], strict=True):
         _arena(above, buffers, offsets, times, live, most, len(plans))
         _bytes(below, times, live)
@@ -197,22 +194,13 @@ def _arenas(
         for axes in (above, below):
             axes.spines[["top", "right", "left"]].set_visible(False)
         above.tick_params(bottom=False)
-    made.subplots_adjust(hspace=0.06, wspace=0.08)
-    made.suptitle(
-        printable(title), x=0.125, ha="left", weight="bold", fontsize=9.5, y=0.985 if len(plans) > 1 else 0.94
-    )
-    return made
+    fig.subplots_adjust(hspace=0.06, wspace=0.08)
+    fig.suptitle(printable(title), x=0.125, ha="left", weight="bold", fontsize=9.5, y=0.985 if len(plans) > 1 else 0.94)
+    return fig
 
 
-def _arena(
-    axes: Axes,
-    buffers: Sequence[Any],
-    offsets: Mapping[str, int],
-    times: Times,
-    live: list[int],
-    most: int,
-    panels: int,
-) -> None:
+def _arena(axes: Axes, buffers: Sequence[Any], offsets: Mapping[str, int], times: Times, live: list[int], most: int,
+           panels: int) -> None:  # fmt: skip
     from matplotlib.patches import Rectangle
 
     top, bound = _top(buffers, offsets), max(live, default=0)
@@ -230,24 +218,24 @@ def _arena(
         if b.size > most / 28 and wide * letters > len(name) + 1:
             middle = offsets[b.name] + b.size / 2
             axes.text(x + wide / 2, middle, printable(name), ha="center", va="center", color=ink, fontsize=7)
-    for one, other in _clashing(buffers, offsets)[:20]:
-        start = max(offsets[one.name], offsets[other.name])
-        end = min(offsets[one.name] + one.size, offsets[other.name] + other.size)
-        x, until = times.at(other.lower), times.at(min(one.upper, other.upper))
+    for a, b in _clashing(buffers, offsets)[:20]:
+        start = max(offsets[a.name], offsets[b.name])
+        end = min(offsets[a.name] + a.size, offsets[b.name] + b.size)
+        x, until = times.at(b.lower), times.at(min(a.upper, b.upper))
         look = {"facecolor": RED, "edgecolor": "white", "hatch": "////", "linewidth": 1.2, "zorder": 5}
         axes.add_patch(Rectangle((x, start), until - x, end - start, **look))
         note = {"xytext": (0, 12), "textcoords": "offset points", "ha": "center", "va": "bottom", "zorder": 6}
         box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": RED}
-        text = printable(f"{cut(one.name, 16)} and {cut(other.name, 16)}, {size(end - start)}")
+        text = printable(f"{cut(a.name, 16)} and {cut(b.name, 16)}, {size(end - start)}")
         axes.annotate(text, ((x + until) / 2, end), fontsize=7.5, color=RED, bbox=box, **note)
     axes.axhline(top, color=INK, lw=1.2)
     axes.axhline(bound, color=COLOURS[1], lw=1.2, ls=(0, (4, 2)), zorder=4)
-    over = f"{top / bound:.3g} times the bound" if bound else ""
-    axes.text(left, top + most * 0.012, f" arena {size(top)}, {over}", va="bottom", fontsize=8, weight="bold")
+    ratio = f"{top / bound:.3g} times the bound" if bound else ""
+    axes.text(left, top + most * 0.012, f" arena {size(top)}, {ratio}", va="bottom", fontsize=8, weight="bold")
 
 
 def _arena_text(buffers: Sequence[Any], offsets: Mapping[str, int], times: Times, live: list[int], title: str) -> str:
-    """Return the arena in letters: one for each buffer, "." where nothing lives, "#" where two do."""
+    """Return the arena in letters: one for each buffer, "." for unused memory, "#" for an overlap."""
     top, bound = _top(buffers, offsets), max(live, default=0)
     steps = times.events[:-1] if times.by_events else list(range(times.events[0], times.events[-1]))
     steps = [steps[k * len(steps) // COLUMNS] for k in range(COLUMNS)] if len(steps) > COLUMNS else steps
@@ -257,15 +245,12 @@ def _arena_text(buffers: Sequence[Any], offsets: Mapping[str, int], times: Times
     for low, high in reversed(list(pairwise(edges))):
         line = ""
         for step in steps:
-            here = [
-                b.name
-                for b in buffers
-                if b.lower <= step < b.upper and offsets[b.name] <= (low + high) // 2 < offsets[b.name] + b.size
-            ]
-            line += "." if not here else names[here[0]] if len(here) == 1 else "#"
+            at = (b for b in buffers if b.lower <= step < b.upper)
+            at = [b.name for b in at if offsets[b.name] <= (low + high) // 2 < offsets[b.name] + b.size]
+            line += "." if not at else names[at[0]] if len(at) == 1 else "#"
         lines.append(line)
     if len(buffers) <= 24:
         lines.append("  ".join(f"{names[b.name]} {cut(b.name, 20)}" for b in buffers))
-    for one, other in _clashing(buffers, offsets)[:5]:
-        lines.append(f"{one.name} and {other.name} overlap in step {other.lower}")
+    for a, b in _clashing(buffers, offsets)[:5]:
+        lines.append(f"{a.name} and {b.name} overlap in step {b.lower}")
     return "\n".join(lines)

@@ -1,10 +1,10 @@
-"""Draw a grid of cores: what each core and each link carries, who lies where, and what happens when.
+"""Draw a mesh of cores: the load of cores and links, placements of operations, and activity over time.
 
     heat(cores, links, "words per example")            # arrays of rows × columns; links: direction → array
-    placements({"row by row": owners, "by search": …}) # owners: rows × columns, the number of an operation, -1: none
-    playback(rows, columns, frames)                    # what is busy, frame by frame, with a slider
+    placements({"row by row": owners, "by search": …}) # owners: rows × columns, the number of an operation or -1
+    playback(rows, columns, frames)                    # busy cores and links, frame by frame, with a slider
 
-Up to `LARGE` cores a link is drawn as two lines, one for each direction; beyond, core and links become one pixel each.
+Up to `LARGE` cores a link is drawn as two lines, one for each direction; in a larger mesh each is one pixel.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passlab.drawing.axes import COLOURS, LIGHT, Plot
-from passlab.drawing.picture import BLUE, FONT, INK, NAMELESS, PALE, Picture, cut, escape, printable
+from passlab.drawing.picture import BLUE, INK, PALE, Picture, canvas, cut, element, escape, printable
 from passlab.drawing.player import State, live, player
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: More cores than this are drawn as pixels.
+#: A mesh of more cores is drawn in pixels.
 LARGE = 500
-#: A playback has at most this many frames.
+#: Maximum number of frames of a playback.
 FRAMES = 120
-#: Direction → what it adds to (row, column).
+#: Direction → step of (row, column).
 WAYS = {"east": (0, 1), "west": (0, -1), "south": (1, 0), "north": (-1, 0)}
 _SHADES = " .:-=+*#%@"
 
@@ -39,13 +39,13 @@ _SHADES = " .:-=+*#%@"
 def heat(
     cores: np.ndarray, links: Mapping[str, np.ndarray] | None = None, unit: str = "", title: str = "Heat of the mesh"
 ) -> Plot:
-    """Draw how busy each core is (its square), and how much each link carries (the lines between squares).
+    """Draw the load of each core (its square) and the traffic of each link (the lines between squares).
 
-    cores: rows × columns. links: "east", "west", "south", "north" → rows × columns, of the link that leaves a core that
-    way. Dark is much; the two scales stand beside the picture.
+    cores: rows × columns. links: "east", "west", "south", "north" → rows × columns, for the link that leaves a core in
+    that direction. Dark is high; the two scales are beside the picture.
     """
     cores = np.asarray(cores, float)
-    links = {way: np.asarray(carried, float) for way, carried in (links or {}).items()}
+    links = {way: np.asarray(load, float) for way, load in (links or {}).items()}
     return Plot(_heat_text(cores, links, unit, title), lambda: _heat(cores, links, unit, title), title)
 
 
@@ -55,9 +55,9 @@ def _heat_text(cores: np.ndarray, links: Mapping[str, np.ndarray], unit: str, ti
     lines = [title, f"cores: {_SHADES!r} is 0 to {most:,.4g} {unit}"]
     for row in cores[::step, ::step]:
         lines.append("".join(_SHADES[min(9, int(9 * value / most + 0.5))] for value in row))
-    for way, carried in links.items():
-        row, column = np.unravel_index(int(carried.argmax()), carried.shape)
-        lines.append(f"busiest link {way}: {carried.max():,.4g} {unit}, from core ({row}, {column})")
+    for way, load in links.items():
+        row, column = np.unravel_index(int(load.argmax()), load.shape)
+        lines.append(f"busiest link {way}: {load.max():,.4g} {unit}, from core ({row}, {column})")
     return "\n".join(lines)
 
 
@@ -68,13 +68,12 @@ def _heat(cores: np.ndarray, links: Mapping[str, np.ndarray], unit: str, title: 
 
     rows, columns = cores.shape
     wide = 6.2
-    made = Figure(figsize=(wide + 1.3, max(1.2, wide * rows / columns)))
-    axes = made.add_axes((0, 0, wide / (wide + 1.3), 1))
+    figure = Figure(figsize=(wide + 1.3, max(1.2, wide * rows / columns)))
+    axes = figure.add_axes((0, 0, wide / (wide + 1.3), 1))
     greys = LinearSegmentedColormap.from_list("cores", ["#F4F4F4", "#BCD3E2", BLUE, "#08304F"])
     fire = LinearSegmentedColormap.from_list("links", ["#FAF6EC", "#FDC264", "#E8601C", "#8E0D3C", "#1A0B1E"])
     of_cores = Normalize(0, cores.max() or 1)
-    most = max((float(carried.max()) for carried in links.values()), default=0) or 1
-    of_links = Normalize(0, most)
+    of_links = Normalize(0, max((float(load.max()) for load in links.values()), default=0) or 1)
     if cores.size <= LARGE:
         _squares(axes, cores, greys, of_cores)
         _lines(axes, links, fire, of_links)
@@ -88,47 +87,39 @@ def _heat(cores: np.ndarray, links: Mapping[str, np.ndarray], unit: str, title: 
     _frame(axes, rows, columns)
     axes.set_title(printable(cut(title, 90)), loc="left", weight="bold", fontsize=9.5)
     scales = [(greys, of_cores, "a core")] + ([(fire, of_links, "a link")] if links else [])
-    for k, (colours, norm, what) in enumerate(scales):
-        beside = made.add_axes(((wide + 0.2) / (wide + 1.3), 0.54 - 0.48 * k if links else 0.3, 0.02, 0.4))
-        bar = made.colorbar(ScalarMappable(norm, colours), cax=beside)
+    for k, (colours, norm, name) in enumerate(scales):
+        beside = figure.add_axes(((wide + 0.2) / (wide + 1.3), 0.54 - 0.48 * k if links else 0.3, 0.02, 0.4))
+        bar = figure.colorbar(ScalarMappable(norm, colours), cax=beside)
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=2, labelsize=7)
-        bar.ax.set_title(f"{what}, {unit}".rstrip(", "), loc="left", fontsize=7.5, color=PALE)
-    return made
+        bar.ax.set_title(f"{name}, {unit}".rstrip(", "), loc="left", fontsize=7.5, color=PALE)
+    return figure
 
 
 def _squares(axes: Axes, values: np.ndarray, colours: Any, norm: Any) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import FancyBboxPatch
 
-    rows, columns = values.shape
-    side = 0.52
-    look = {"boxstyle": "round,pad=0,rounding_size=0.08"}
-    boxes = [
-        FancyBboxPatch((c - side / 2, r - side / 2), side, side, **look) for r in range(rows) for c in range(columns)
-    ]
-    axes.add_collection(
-        PatchCollection(boxes, facecolor=colours(norm(values.ravel())), edgecolor="#9A9A9A", linewidth=0.4)
-    )
+    side, style = 0.52, "round,pad=0,rounding_size=0.08"
+    corners = ((c - side / 2, r - side / 2) for r, c in np.ndindex(values.shape))
+    boxes = [FancyBboxPatch(corner, side, side, boxstyle=style) for corner in corners]
+    look = {"facecolor": colours(norm(values.ravel())), "edgecolor": "#9A9A9A", "linewidth": 0.4}
+    axes.add_collection(PatchCollection(boxes, **look))
 
 
 def _lines(axes: Axes, links: Mapping[str, np.ndarray], colours: Any, norm: Any) -> None:
     from matplotlib.collections import LineCollection
 
-    for way, carried in links.items():
+    for way, load in links.items():
         down, right = WAYS[way]
-        segments, shades, widths = [], [], []
-        for r, c in zip(*np.nonzero(carried), strict=True):
-            aside = 0.1 if way in ("east", "north") else -0.1  # two directions, two lines
-            x, y = c + aside * abs(down), r - aside * abs(right)
-            segments.append([(x + 0.28 * right, y + 0.28 * down), (x + 0.72 * right, y + 0.72 * down)])
-            shades.append(colours(norm(carried[r, c])))
-            widths.append(0.6 + 3.2 * norm(carried[r, c]))
-        columns = max(carried.shape)
-        scale = min(1.0, 16 / columns)
-        axes.add_collection(
-            LineCollection(segments, colors=shades, linewidths=[scale * w for w in widths], capstyle="butt")
-        )
+        shift = 0.1 if way in ("east", "north") else -0.1  # one line for each direction
+        busy = np.nonzero(load)
+        y, x = busy[0] - shift * abs(right), busy[1] + shift * abs(down)
+        starts, ends = ((x + share * right, y + share * down) for share in (0.28, 0.72))
+        shares = norm(load[busy])
+        widths = min(1.0, 16 / max(load.shape)) * (0.6 + 3.2 * shares)
+        segments = np.stack([np.stack(starts, -1), np.stack(ends, -1)], 1)
+        axes.add_collection(LineCollection(segments, colors=colours(shares), linewidths=widths, capstyle="butt"))
 
 
 def _frame(axes: Axes, rows: int, columns: int) -> None:
@@ -144,12 +135,12 @@ def _frame(axes: Axes, rows: int, columns: int) -> None:
 
 
 def placements(
-    plans: Mapping[str, np.ndarray], names: Sequence[str] = (), title: str = "Who lies where", labels: int = 12
+    plans: Mapping[str, np.ndarray], names: Sequence[str] = (), title: str = "Placement", labels: int = 12
 ) -> Plot:
     """Draw several placements side by side: a core has the colour of its operation, from first (dark) to last (pale).
 
-    plans: name → rows × columns, the number of the operation on each core, -1 for none. names: of the operations; the
-    `labels` largest are written on their middle. Raises ValueError without a plan.
+    plans: name → rows × columns, the number of the operation on each core, or -1. names: of the operations; the
+    `labels` largest are labelled. Raises ValueError without a plan.
     """
     if not plans:
         raise ValueError("There is no placement to draw: give {name: array of rows × columns}.")
@@ -172,10 +163,10 @@ def _placements(plans: Mapping[str, np.ndarray], names: Sequence[str], title: st
     most = max(int(owners.max()) for owners in plans.values()) + 1
     rows, columns = next(iter(plans.values())).shape
     side = 7.6 / len(plans)
-    made = Figure(figsize=(7.6, side * rows / columns + 0.5))
-    grid = made.subplots(1, len(plans), squeeze=False)[0]
+    figure = Figure(figsize=(7.6, side * rows / columns + 0.5))
+    grid = figure.subplots(1, len(plans), squeeze=False)[0]
     order = np.linspace(0.04, 0.97, most)
-    # every other one a little paler, so that neighbours in the pipeline can be told apart
+    # every second one is a little paler, which separates neighbours in the pipeline
     shades = colormaps["viridis"](order)
     shades[1::2, :3] = shades[1::2, :3] * 0.78 + 0.22
     for axes, (name, owners) in zip(grid, plans.items(), strict=True):
@@ -191,26 +182,32 @@ def _placements(plans: Mapping[str, np.ndarray], names: Sequence[str], title: st
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.set_title(printable(cut(name, 44)), loc="left", fontsize=8.5)
-        counts, taken = np.bincount(owners[owners >= 0], minlength=most), []
-        for one in np.argsort(-counts, kind="stable")[: labels if len(names) else 0]:
-            where = np.argwhere(owners == one)
-            if len(where) < 2:
-                continue
-            middle = where.mean(0)
-            y, x = where[abs(where - middle).sum(1).argmin()]  # on one of its own cores
-            wide, high = columns * len(names[one][:16]) / 70 * len(plans), rows / 18 * len(plans) / 2
-            if any(abs(x - u) < (wide + w) / 2 and abs(y - v) < high for u, v, w in taken):
-                continue  # it would lie on another name
-            taken.append((x, y, wide))
-            pale = most > 1 and order[one] > 0.55
+        for k, x, y in _label_places(owners, names, labels, len(plans)) if len(names) else ():
+            pale = most > 1 and order[k] > 0.55
             edge = patheffects.withStroke(linewidth=1.6, foreground="white" if pale else "#222222")
-            text = printable(cut(names[one], 16))
-            axes.text(
-                x, y, text, ha="center", va="center", fontsize=6.5, color=INK if pale else "white", path_effects=[edge]
-            )
-    made.subplots_adjust(0, 0, 1, 0.88, wspace=0.05)
-    made.suptitle(printable(title), x=0, ha="left", weight="bold", fontsize=9.5, y=0.99)
-    return made
+            look = {"ha": "center", "va": "center", "color": INK if pale else "white", "path_effects": [edge]}
+            axes.text(x, y, printable(cut(names[k], 16)), fontsize=6.5, **look)
+    figure.subplots_adjust(0, 0, 1, 0.88, wspace=0.05)
+    figure.suptitle(printable(title), x=0, ha="left", weight="bold", fontsize=9.5, y=0.99)
+    return figure
+
+
+def _label_places(owners: np.ndarray, names: Sequence[str], count: int, panels: int) -> list[tuple[int, int, int]]:
+    """Return (operation, x, y) for the labels of the largest operations, without those that overlap a larger one's."""
+    rows, columns = owners.shape
+    places: list[tuple[int, int, int]] = []
+    sizes = np.bincount(owners[owners >= 0], minlength=len(names))
+    for k in np.argsort(-sizes, kind="stable")[:count]:
+        cores = np.argwhere(owners == k)
+        if len(cores) < 2:
+            continue
+        y, x = cores[abs(cores - cores.mean(0)).sum(1).argmin()]  # the core nearest to the middle
+        letters = [len(names[k][:16]) + len(names[other][:16]) for other, *_ in places]
+        near = (abs(x - u) < columns * n / 140 * panels for n, (_, u, _) in zip(letters, places, strict=True))
+        level = (abs(y - v) < rows / 36 * panels for *_, v in places)
+        if not any(a and b for a, b in zip(near, level, strict=True)):
+            places.append((k, x, y))
+    return places
 
 
 # ---------------------------------------------------------------------------------------------------- playback
@@ -218,8 +215,8 @@ def _placements(plans: Mapping[str, np.ndarray], names: Sequence[str], title: st
 
 @dataclass(frozen=True)
 class Frame:
-    """What happens in one frame. `cores`: (row, column) → number of a colour. `links`: (from, to) → number of a colour.
-    `caption`: a sentence."""
+    """The busy cores and links of one frame. `cores`: (row, column) → number of a colour. `links`: (from, to) → number
+    of a colour. `caption`: a sentence."""
 
     cores: Mapping[tuple[int, int], int]
     links: Mapping[tuple[tuple[int, int], tuple[int, int]], int]
@@ -230,8 +227,8 @@ _CSS = "#ID .fr{display:none}"
 
 
 class Playback(Picture):
-    """A mesh in time. It displays as HTML that needs no kernel; `live()` returns a widget instead; `still(k)` is one
-    frame as SVG. Raises ValueError without frames, for too many, or for a start that is not one of them."""
+    """A mesh over time. It displays as HTML that needs no kernel; `live()` returns a widget; `still(k)` returns a frame
+    as SVG. Raises ValueError without frames, for too many, or for an invalid start."""
 
     suffixes = (".html", ".svg", ".txt")
 
@@ -239,9 +236,8 @@ class Playback(Picture):
         if not frames:
             raise ValueError("There is nothing to play: give at least one frame.")
         if len(frames) > FRAMES:
-            raise ValueError(
-                f"{len(frames)} frames are too many to play; at most {FRAMES}. Let each cover more cycles."
-            )
+            count = f"{len(frames)} frames are too many to play; at most {FRAMES}"
+            raise ValueError(f"{count}. Let each cover more cycles.")
         if not 0 <= start < len(frames):
             raise ValueError(f"There is no frame {start}; they are numbered 0 … {len(frames) - 1}.")
         self.rows, self.columns, self.frames, self.start = rows, columns, list(frames), start
@@ -249,59 +245,44 @@ class Playback(Picture):
         super().__init__("\n".join(filter(None, lines)), "", title)
         self.gap = max(16.0, min(54.0, 720 / columns))
 
-    def _at(self, core: tuple[int, int]) -> tuple[float, float]:
-        return 12 + (core[1] + 0.5) * self.gap, 12 + (core[0] + 0.5) * self.gap
+    def _at(self, core: tuple[int, int]) -> complex:
+        row, column = core
+        return complex(12, 12) + self.gap * complex(column + 0.5, row + 0.5)
 
     def _square(self, core: tuple[int, int], colour: str, edge: str = "none") -> str:
-        x, y = self._at(core)
         side = 0.56 * self.gap
-        return (
-            f'<rect x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}" '
-            f'rx="{side / 7:.1f}" fill="{colour}" stroke="{edge}"/>'
-        )
+        corner = self._at(core) - complex(side, side) / 2
+        place = {"x": corner.real, "y": corner.imag, "width": side, "height": side, "rx": side / 7}
+        return element("rect", **place, fill=colour, stroke=edge)
 
     def _line(self, link: tuple[tuple[int, int], tuple[int, int]], colour: str, thick: float) -> str:
-        (x, y), (u, v) = map(self._at, link)
-        aside = 0.09 * self.gap
-        dx, dy = (v - y) / self.gap * aside, (u - x) / self.gap * -aside  # the two directions lie side by side
-        x, u, y, v = x + dx, u + dx, y + dy, v + dy
-        a, b = 0.3, 0.7
-        ends = (x + a * (u - x), y + a * (v - y), x + b * (u - x), y + b * (v - y))
-        return '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" '.format(*ends) + (
-            f'stroke="{colour}" stroke-width="{thick:.1f}"/>'
-        )
+        a, b = map(self._at, link)
+        step = b - a
+        a -= 0.09j * step  # the lines of the two directions are side by side
+        start, end = a + 0.3 * step, a + 0.7 * step
+        ends = {"x1": start.real, "y1": start.imag, "x2": end.real, "y2": end.imag}
+        return element("line", **ends, stroke=colour, stroke_width=thick)
 
     @cached_property
-    def _floor(self) -> str:
-        """The grid at rest."""
-        places = [(r, c) for r in range(self.rows) for c in range(self.columns)]
-        squares = "".join(self._square(core, "#F4F4F4", "#C8C8C8") for core in places)
-        lines = "".join(
-            self._line(((r, c), (r + dr, c + dc)), LIGHT, 1.5)
-            for r, c in places
-            for dr, dc in WAYS.values()
-            if 0 <= r + dr < self.rows and 0 <= c + dc < self.columns
-        )
-        return lines + squares
+    def _background(self) -> str:
+        """The idle grid."""
+        cores = [(r, c) for r in range(self.rows) for c in range(self.columns)]
+        squares = (self._square(core, "#F4F4F4", "#C8C8C8") for core in cores)
+        targets = ((core, (core[0] + dr, core[1] + dc)) for core in cores for dr, dc in WAYS.values())
+        lines = (self._line(link, LIGHT, 1.5) for link in targets if link[1] in cores)
+        return "".join([*lines, *squares])
 
     def _frame(self, frame: Frame) -> str:
         thick = max(2.0, 0.09 * self.gap)
-        lines = "".join(self._line(link, COLOURS[k % len(COLOURS)], thick) for link, k in frame.links.items())
-        return lines + "".join(self._square(core, COLOURS[k % len(COLOURS)]) for core, k in frame.cores.items())
+        lines = (self._line(link, COLOURS[k % len(COLOURS)], thick) for link, k in frame.links.items())
+        return "".join([*lines, *(self._square(core, COLOURS[k % len(COLOURS)]) for core, k in frame.cores.items())])
 
-    def _svg_of(self, inner: str) -> str:
-        wide, high = 24 + self.columns * self.gap, 24 + self.rows * self.gap
-        name = escape(self.title or NAMELESS)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{name}" '
-            f'viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" height="{high:.0f}" font-family="{FONT}" '
-            f'style="width:100%;max-width:{wide:.0f}px;height:auto"><title>{name}</title>'
-            f'<rect width="100%" height="100%" fill="#fff"/>{inner}</svg>'
-        )
+    def _canvas(self, *content: str) -> str:
+        return canvas(24 + self.columns * self.gap, 24 + self.rows * self.gap, self.title, self._background, *content)
 
     def still(self, place: int) -> str:
         """Return one frame as SVG."""
-        return self._svg_of(self._floor + self._frame(self.frames[place]))
+        return self._canvas(self._frame(self.frames[place]))
 
     @cached_property
     def _drawn(self) -> tuple[str, str]:
@@ -309,9 +290,9 @@ class Playback(Picture):
 
     @cached_property
     def _all(self) -> str:
-        """The picture with all frames in it, of which CSS shows one."""
-        frames = (f'<g class="fr fr{k}">{self._frame(frame)}</g>' for k, frame in enumerate(self.frames))
-        return self._svg_of(self._floor + "".join(frames))
+        """The picture with all frames, of which CSS shows one."""
+        frames = (element("g", self._frame(frame), class_=f"fr fr{k}") for k, frame in enumerate(self.frames))
+        return self._canvas(*frames)
 
     @property
     def html(self) -> str:
@@ -331,7 +312,7 @@ class Playback(Picture):
 
 
 def playback(rows: int, columns: int, frames: Sequence[Frame], title: str = "", start: int = 0) -> Playback:
-    """Draw a mesh in time: in each frame, the cores and links that are busy have a colour.
+    """Draw a mesh over time: in each frame, busy cores and links have a colour.
 
     playback(1, 3, [Frame({(0, 0): 0}, {}, "core (0, 0) computes"), Frame({}, {((0, 0), (0, 1)): 0}, "it sends")])
     """

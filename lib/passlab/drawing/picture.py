@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 import shutil
 import subprocess
@@ -11,18 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-#: Seconds Graphviz may take. A picture within the limits of the drawing functions takes well under one.
-PATIENCE = 15
+#: Time limit for Graphviz. A picture within the limits of the drawing functions takes well under a second.
+WAIT_SECONDS = 15
 
 INK, PALE, BLUE, GREY = "#1A1A1A", "#5F5F5F", "#0072B2", "#8A8A8A"
-#: Graphviz measures with the first of these that it finds; Helvetica, Arial and Liberation Sans are equally wide.
+#: Graphviz measures with the first font that it finds; Helvetica, Arial and Liberation Sans have equal widths.
 FONT = "Helvetica,Arial,Liberation Sans,sans-serif"
 #: White in JupyterLab's light and dark theme alike.
 CARD = (
     f"background:#fff;color:{INK};border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
     "max-height:52rem;overflow:auto"
 )
-#: What those who hear the page are told of a picture without a title.
+#: For screen readers: the name of a picture without a title.
 NAMELESS = "A drawing"
 NO_DOT = (
     "Graphviz's `dot` was not found, so there is only text: install it (apt install graphviz, brew install graphviz, "
@@ -31,13 +32,13 @@ NO_DOT = (
 
 
 class Picture:
-    """A picture that shows itself in a notebook, and as text where there is no Graphviz.
+    """A picture for a notebook, with a text form for systems without Graphviz.
 
-    `text` is its text form, `svg` the drawing ("" if it cannot be made), `note` tells what was left out or is missing.
-    `tips` are the tooltips of the boxes n0, n1, … of `dot`.
+    `text` is its text form, `svg` the drawing ("" if Graphviz fails), `note` names omissions and problems. `tips` are
+    the tooltips of the boxes n0, n1, … of `dot`.
     """
 
-    #: Forms `save` can write.
+    #: Formats of `save`.
     suffixes = (".svg", ".png", ".html", ".txt", ".dot")
 
     def __init__(self, text: str, dot: str, title: str = "", note: str = "", tips: Sequence[str] = ()):
@@ -45,12 +46,12 @@ class Picture:
 
     @cached_property
     def _drawn(self) -> tuple[str, str]:
-        """Return (SVG, ""), or ("", the reason why there is none)."""
+        """Return (SVG, ""), or ("", the reason for its absence)."""
         svg, problem = self._render("svg")
         return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
 
     def _render(self, form: str) -> tuple[bytes, str]:
-        """Return (the picture as svg or png, "") or (b"", the reason why there is none)."""
+        """Return (the picture as svg or png, "") or (b"", the reason for its absence)."""
         return graphviz(self.dot, form)
 
     @property
@@ -70,7 +71,7 @@ class Picture:
         return f'<div tabindex="0" style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to `path`, as its suffix says.
+        """Write the picture to `path` in the format of its suffix.
 
         Raises ValueError for an unknown suffix, and RuntimeError if Graphviz is missing or fails.
         """
@@ -81,11 +82,10 @@ class Picture:
         if suffix == ".png":
             content, problem = self._render("png")
         else:
-            forms = {".svg": "svg", ".html": "html", ".txt": "plain", ".dot": "dot"}
-            content = (getattr(self, forms[suffix]) + "\n").encode()
-            problem = self._drawn[1] if suffix == ".svg" else ""
+            name = {".txt": "plain"}.get(suffix, suffix[1:])
+            content, problem = f"{getattr(self, name)}\n".encode(), self._drawn[1] if suffix == ".svg" else ""
         if problem:
-            raise RuntimeError(f"{path} was not written. {problem} As .txt it can be saved without.")
+            raise RuntimeError(f"{path} was not written. {problem} The .txt form needs no Graphviz.")
         path.write_bytes(content)
         return path
 
@@ -108,39 +108,57 @@ def graphviz(source: str, form: str) -> tuple[bytes, str]:
         return b"", NO_DOT
     command = [dot, f"-T{form}", *(["-Gdpi=192"] if form == "png" else [])]
     try:
-        done = subprocess.run(command, input=source.encode(), capture_output=True, timeout=PATIENCE)
+        process = subprocess.run(command, input=source.encode(), capture_output=True, timeout=WAIT_SECONDS)
     except subprocess.TimeoutExpired:
-        return (
-            b"",
-            f"`dot` was still working after {PATIENCE} s: a smaller limit, as in draw(g, limit=50), groups more.",
-        )
-    if done.returncode or not done.stdout:
-        message = done.stderr.decode(errors="replace").strip().split("\n")[0][:200]
-        return b"", f"`dot` failed ({message or f'exit status {done.returncode}'}), so there is only text."
-    return done.stdout, ""
+        reason = f"`dot` was still working after {WAIT_SECONDS} s"
+        return b"", f"{reason}: a smaller limit, as in draw(g, limit=50), groups more."
+    if process.returncode or not process.stdout:
+        message = process.stderr.decode(errors="replace").strip().split("\n")[0][:200]
+        return b"", f"`dot` failed ({message or f'exit status {process.returncode}'}), so there is only text."
+    return process.stdout, ""
 
 
 def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
-    """Make SVG of Graphviz or matplotlib fit for a page: no prolog, no style that reaches the page, no ids that could
-    clash, tooltips, a name, a size that adapts."""
+    """Adapt SVG to a page: without prolog, global style and ids, with tooltips, a name, and an adaptive size."""
     name = escape(title or NAMELESS)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\n?|<metadata>.*?</metadata>\n?|<defs>\s*<style.*?</defs>\n?", "", svg, flags=re.S)
 
-    def tip(found: re.Match) -> str:
-        return f"<title>{escape(tips[int(found[1])])}</title>" if found[1] else ""
+    def tip(match: re.Match) -> str:
+        return f"<title>{escape(tips[int(match[1])])}</title>" if match[1] else ""
 
     svg = re.sub(r"<title>(?:n(\d+)|[^<]*)</title>\n?", tip, svg)
-    svg = re.sub(r'<g id="(?:tip(\d+)">|[^"]*")', lambda found: f"<g>{tip(found)}" if found[1] else "<g", svg)
+    svg = re.sub(r'<g id="(?:tip(\d+)">|[^"]*")', lambda match: f"<g>{tip(match)}" if match[1] else "<g", svg)
 
-    def head(found: re.Match) -> str:
-        links, *points = found.groups()
+    def head(match: re.Match) -> str:
+        links, *points = match.groups()
         wide, high = (round(float(it) * 4 / 3) for it in points)
         style = f"width:100%;max-width:{wide}px;min-width:{min(wide, max(320, wide * 6 // 10))}px;height:auto"
         return f'<svg{links} role="img" aria-label="{name}" width="{wide}" height="{high}" style="{style}"'
 
     svg = re.sub(r'<svg( xmlns:xlink="[^"]*"|) width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
     return svg.replace(">", f"><title>{name}</title>", 1).strip()
+
+
+def element(tag: str, *content: str, **attributes: Any) -> str:
+    """Return an element of SVG, as in element("text", "x", font_size=9). Content is markup; None omits an attribute."""
+    words = [tag]
+    for name, value in attributes.items():
+        if value is not None:
+            text = f"{round(value, 2):g}" if isinstance(value, float) else escape(value)
+            words.append(f'{name.rstrip("_").replace("_", "-")}="{text}"')
+    return f"<{' '.join(words)}>{''.join(content)}</{tag}>" if content else f"<{' '.join(words)}/>"
+
+
+def canvas(width: float, height: float, title: str, *content: str, **attributes: Any) -> str:
+    """Return a drawing as SVG on white that adapts to the width of its page."""
+    width, height, name = math.ceil(width), math.ceil(height), title or NAMELESS
+    style = f"width:100%;max-width:{width}px;min-width:{min(width, 320)}px;height:auto"
+    attributes |= {"viewBox": f"0 0 {width} {height}", "width": width, "height": height, "font_family": FONT}
+    background = element("rect", width=width, height=height, fill="#fff")
+    content = (element("title", escape(name)), background, *content)
+    look = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": name, "style": style}
+    return element("svg", *content, **look, **attributes)
 
 
 def escape(text: Any) -> str:
@@ -152,9 +170,9 @@ def printable(text: Any) -> str:
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
-def cut(text: str, most: int) -> str:
-    """Cut text to at most `most` characters, with … in place of the rest."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def cut(text: str, limit: int) -> str:
+    """Cut text to `limit` characters, with … in place of the rest."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def size(count: float | None) -> str:

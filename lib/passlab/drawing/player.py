@@ -1,4 +1,4 @@
-"""A picture with several states, of which one is shown: buttons and arrow keys in plain HTML and CSS.
+"""A picture with several states, one at a time: buttons and arrow keys in plain HTML and CSS.
 
 player([State("one", "<b>1/2</b>", "ON .a{display:block}"), …], picture)     # no kernel, no scripts, nothing to load
 live(…)                                                                      # ipywidgets: drag it, or let it play
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from passlab.drawing.picture import BLUE, CARD, INK, PALE, escape
 
-#: How the picture is framed, also where it has no buttons.
+#: The frame of the picture, with or without buttons.
 _FRAME = f"#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}"
 _BUTTONS = f"""
 #ID>input{{margin:4px 3px;accent-color:{BLUE};cursor:pointer;vertical-align:middle}}
@@ -32,8 +32,8 @@ _TRACK = f"""
 
 
 class State(NamedTuple):
-    """A state of a picture. `name`: what a reader hears who does not see the page. `caption`: HTML beside the buttons.
-    `rules`: CSS that shows this state, in which ON is what selects the player while this state is chosen."""
+    """A state of a picture. `name`: for screen readers. `caption`: HTML beside the buttons. `rules`: CSS that shows it,
+    in which ON stands for the selector of the player in this state."""
 
     name: str
     caption: str
@@ -43,10 +43,10 @@ class State(NamedTuple):
 def player(
     states: Sequence[State], picture: str, style: str = "", title: str = "", start: int = 0, track: bool = False
 ) -> str:
-    """Return HTML of a picture of which one state is shown.
+    """Return HTML of a picture that shows one state at a time.
 
-    `style`: CSS of the picture, in which #ID is the player. `track`: a long bar with a place for each state, and a
-    button back to the first, in the place of round buttons. The picture lies in an element of the class "card".
+    `style`: CSS of the picture, in which #ID stands for the player. `track`: a bar with a segment for each state and a
+    button to the first, in place of radio buttons. The picture is in an element of the class "card".
     """
     one = f"pl{uuid.uuid4().hex[:8]}"  # new at every call, so that a player can stand on a page twice
     ways = [(0, "◂◂")] * track
@@ -55,7 +55,7 @@ def player(
         on, name = f"#{one}-{i}:checked~", escape(state.name or f"{i + 1} of {len(states)}")
         rules.append(f"{on}.bars .at{i}{{display:block}}{state.rules.replace('ON', on)}")
         start_here = " checked" if i == start else ""
-        keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab leaves the arrow keys to the player
+        keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab then passes the arrow keys to the player
         radios.append(
             f'<input type="radio" name="{one}" id="{one}-{i}" title="{name}" aria-label="{name}" {keys}{start_here}>'
         )
@@ -79,7 +79,7 @@ def player(
 def live(count: int, start: int, at: Callable[[int], tuple[str, str]], picture: str, style: str = "") -> Any:
     """Return a player as an ipywidgets widget that plays by itself; it needs a running kernel.
 
-    `at(i)`: the CSS that shows state i, with #ID as in `player`, and a sentence on it.
+    `at(i)`: CSS that shows state i, with #ID as in `player`, and its caption.
     """
     import ipywidgets as widgets
 

@@ -1,4 +1,4 @@
-"""Draw predicted against measured times, on logarithmic scales, with the band in which a prediction counts as near.
+"""Draw predicted against measured times, on logarithmic scales, with a band of small errors.
 
 scatter({"roofline": (predicted, measured), "fitted": (…)}, band=0.15)
 """
@@ -24,14 +24,14 @@ def scatter(series: Mapping[str, Pairs], band: float = 0.15, title: str = "Predi
     Raise ValueError unless there are as many predictions as times, all greater than 0.
     """
     if not series:
-        raise ValueError("scatter got no series: hand it {name: (predicted, measured)}.")
+        raise ValueError("scatter got no series: pass {name: (predicted, measured)}.")
     lines = [title, f"{'':24}  median error  within {band:.0%}"]
     for name, (guess, true) in series.items():
         if len(guess) != len(true) or not guess or min(*guess, *true) <= 0:
             raise ValueError(f"scatter: {name!r} needs as many predictions as times, all greater than 0.")
-        off = [abs(g - t) / t for g, t in zip(guess, true, strict=True)]
-        near = sum(o <= band for o in off) / len(off)
-        lines.append(f"{name:<24}  {statistics.median(off):>12.0%}  {near:>10.0%}")
+        errors = [abs(g - t) / t for g, t in zip(guess, true, strict=True)]
+        share = sum(error <= band for error in errors) / len(errors)
+        lines.append(f"{name:<24}  {statistics.median(errors):>12.0%}  {share:>10.0%}")
     return Plot("\n".join(lines), lambda: _figure(series, band, title), title)
 
 
@@ -41,9 +41,9 @@ def _figure(series: Mapping[str, Pairs], band: float, title: str) -> Figure:
 
     ends = [x * 1e6 for guess, true in series.values() for x in (*guess, *true)]
     low, high = min(ends) / 1.5, max(ends) * 1.5
-    made = Figure(figsize=(3.1 * len(series), 2.9))
+    fig = Figure(figsize=(3.1 * len(series), 2.9))
     for at, (name, (guess, true)) in enumerate(series.items()):
-        axes = made.add_subplot(1, len(series), at + 1, xlim=(low, high), ylim=(low, high), xscale="log", yscale="log")
+        axes = fig.add_subplot(1, len(series), at + 1, xlim=(low, high), ylim=(low, high), xscale="log", yscale="log")
         axes.fill_between([low, high], [low * (1 - band), high * (1 - band)], [low * (1 + band), high * (1 + band)],
                           color="#9A9A9A", alpha=0.45, linewidth=0, zorder=1)  # fmt: skip
         axes.plot([low, high], [low, high], color=INK, linewidth=0.8, zorder=2)
@@ -59,6 +59,6 @@ def _figure(series: Mapping[str, Pairs], band: float, title: str) -> Figure:
         axes.set_xlabel("measured, µs")
         axes.set_ylabel("" if at else "predicted, µs")
         axes.set_title(printable(name), loc="left", fontsize=8.5, color=PALE)
-    made.suptitle(printable(title), x=0.06, y=1.0, ha="left", weight="bold", fontsize=9.5)
-    made.subplots_adjust(wspace=0.22)
-    return made
+    fig.suptitle(printable(title), x=0.06, y=1.0, ha="left", weight="bold", fontsize=9.5)
+    fig.subplots_adjust(wspace=0.22)
+    return fig

@@ -1,9 +1,9 @@
-"""Draw programs under the roofline of a machine, and where their memory traffic goes.
+"""Draw programs under the roofline of a machine, and their memory traffic.
 
     roofline({"eager": (flops, nbytes, seconds), "fused": (flops, less, fewer)}, machine)
     traffic({"eager": bytes_moved(gm).detail, "fused": bytes_moved(fused).detail})
 
-Both are SVG that matplotlib draws, and text.
+Both are SVG by matplotlib, and text.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from passlab.measure.machine import Machine
 
-#: The shape of a mark says once more what its colour says.
+#: The shape of a mark repeats the meaning of its colour.
 MARKS = ("o", "s", "D", "^")
 PALER = ("#0072B2", "#56B4E9")
 
 
-class _Placed(NamedTuple):
+class _Point(NamedTuple):
     """A program under the roof: operations for each byte, operations/s, and whether it was timed."""
 
     intensity: float
@@ -42,17 +42,17 @@ def roofline(points: Mapping[str, Sequence[float]], machine: Machine, title: str
         roofline({"eager": (3e6, 2.4e7, 2e-3), "fused": (3e6, 8e6, 7e-4)}, machine)
 
     A program is (operations, bytes, seconds): its arithmetic intensity is operations/bytes, its speed
-    operations/seconds. (operations, bytes) alone was not timed, and is drawn on the roof itself as a hollow mark.
-    Raise ValueError unless all of these are positive.
+    operations/seconds. (operations, bytes) without a time is a hollow mark on the roof. Raise ValueError unless all
+    numbers are positive.
     """
-    placed = {name: _placed(name, point, machine) for name, point in points.items()}
-    if not placed:
-        raise ValueError("roofline got no programs: hand it {name: (operations, bytes, seconds)}.")
-    tips = [f"{name}: {it.intensity:.3g} flop/byte, {it.speed / 1e9:.3g} Gflop/s" for name, it in placed.items()]
-    return Plot(_table(placed, machine, title), lambda: _figure(placed, machine, title), title, tips)
+    marks = {name: _point(name, point, machine) for name, point in points.items()}
+    if not marks:
+        raise ValueError("roofline got no programs: pass {name: (operations, bytes, seconds)}.")
+    tips = [f"{name}: {it.intensity:.3g} flop/byte, {it.speed / 1e9:.3g} Gflop/s" for name, it in marks.items()]
+    return Plot(_table(marks, machine, title), lambda: _figure(marks, machine, title), title, tips)
 
 
-def _placed(name: str, point: Sequence[float], machine: Machine) -> _Placed:
+def _point(name: str, point: Sequence[float], machine: Machine) -> _Point:
     if len(point) not in (2, 3) or not all(math.isfinite(x) and x > 0 for x in point):
         raise ValueError(
             f"roofline: {name!r} must be (operations, bytes) or (operations, bytes, seconds), all greater than 0; "
@@ -60,13 +60,13 @@ def _placed(name: str, point: Sequence[float], machine: Machine) -> _Placed:
         )
     intensity = point[0] / point[1]
     speed = point[0] / point[2] if len(point) == 3 else machine.attainable(intensity)
-    return _Placed(intensity, speed, len(point) == 3)
+    return _Point(intensity, speed, len(point) == 3)
 
 
-def _table(placed: Mapping[str, _Placed], machine: Machine, title: str) -> str:
-    wide = max(7, *(len(cut(name, 40)) for name in placed))
+def _table(points: Mapping[str, _Point], machine: Machine, title: str) -> str:
+    wide = max(7, *(len(cut(name, 40)) for name in points))
     lines = [title, repr(machine), f"{'':<{wide}}  flop/byte  Gflop/s  of the roof  under"]
-    for name, (intensity, speed, measured) in placed.items():
+    for name, (intensity, speed, measured) in points.items():
         roof = machine.attainable(intensity)
         share = f"{speed / roof:.0%}" if measured else "not timed"
         under = "memory" if intensity < machine.ridge else "compute"
@@ -74,14 +74,14 @@ def _table(placed: Mapping[str, _Placed], machine: Machine, title: str) -> str:
     return "\n".join(lines)
 
 
-def _figure(placed: Mapping[str, _Placed], machine: Machine, title: str) -> Figure:
+def _figure(points: Mapping[str, _Point], machine: Machine, title: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    low, high = _range([*(it.intensity for it in placed.values()), machine.ridge], 4)
-    bottom, top = _range([*(it.speed for it in placed.values()), machine.flops, machine.attainable(low)], 1.5)
-    made = Figure(figsize=(5.9, 2.8))
-    axes = made.add_axes((0, 0, 1, 1), xlim=(low, high), ylim=(bottom, top))
+    low, high = _range([*(it.intensity for it in points.values()), machine.ridge], 4)
+    bottom, top = _range([*(it.speed for it in points.values()), machine.flops, machine.attainable(low)], 1.5)
+    fig = Figure(figsize=(5.9, 2.8))
+    axes = fig.add_axes((0, 0, 1, 1), xlim=(low, high), ylim=(bottom, top))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=10)
     axes.set_xlabel("arithmetic intensity, operations for each byte moved")
@@ -95,7 +95,7 @@ def _figure(placed: Mapping[str, _Placed], machine: Machine, title: str) -> Figu
     axes.tick_params(length=0)
     axes.grid(color=LIGHT, linewidth=0.75)
     axes.spines[:].set_visible(False)
-    # The roofs: up to the ridge the memory's, from there on the arithmetic's.
+    # The roof: memory up to the ridge, arithmetic beyond it.
     foot = max(low, bottom / machine.bandwidth)
     roof = [(foot, foot * machine.bandwidth), (machine.ridge, machine.flops), (high, machine.flops)]
     axes.plot(*zip(*roof, strict=True), color=INK)
@@ -105,7 +105,7 @@ def _figure(placed: Mapping[str, _Placed], machine: Machine, title: str) -> Figu
     slope = {"rotation": math.degrees(math.atan2(up - down, right - left)), "rotation_mode": "anchor", "ha": "center"}
     half = math.sqrt(foot * machine.ridge)
     axes.annotate(f"{machine.bandwidth / 1e9:.3g} GB/s", (half, half * machine.bandwidth), **over, **slope)
-    for at, (name, it) in enumerate(placed.items()):
+    for at, (name, it) in enumerate(points.items()):
         colour, mark = COLOURS[at % len(COLOURS)], MARKS[at % len(MARKS)]
         fill = colour if it.measured else "white"
         look = {"color": colour, "markerfacecolor": fill, "markeredgewidth": 1.5, "markersize": 7, "zorder": 3}
@@ -116,11 +116,11 @@ def _figure(placed: Mapping[str, _Placed], machine: Machine, title: str) -> Figu
         text = {"textcoords": "offset points", "color": colour, "weight": "bold"}
         axes.annotate(printable(cut(name, 30)), (it.intensity, it.speed), **place, **text)
     axes.set_title(printable(cut(title, 80)), loc="left", weight="bold", fontsize=9.5)
-    return made
+    return fig
 
 
 def _power(n: int) -> str:
-    """Return a power of two, written as a number or a fraction where that is short."""
+    """Format a power of two as a number or a fraction if it is short."""
     if abs(n) > 12:
         return "2" + str(n).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"1/{2**-n}" if n < 0 else str(2**n)
@@ -135,19 +135,18 @@ def _range(values: Sequence[float], room: float) -> tuple[float, float]:
 
 
 def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes moved") -> Plot:
-    """Draw one bar per program, made of the bytes that each of its kernels moves, and its ratio to the first bar.
+    """Draw one bar per program, with a part for the bytes of each kernel, and its ratio to the first bar.
 
         traffic({"eager": {"mul": 8e6, "add": 8e6, "relu": 8e6}, "fused": {"mul_add_relu": 8e6}})
 
     `bytes_moved(gm).detail` is such a program. Raises ValueError without a program, or for a negative number of bytes.
     """
     if not programs:
-        raise ValueError("traffic got no programs: hand it {name: {kernel: bytes}}.")
+        raise ValueError("traffic got no programs: pass {name: {kernel: bytes}}.")
     for name, kernels in programs.items():
         if wrong := next((kernel for kernel, count in kernels.items() if not count >= 0), None):
-            raise ValueError(
-                f"traffic: {wrong!r} of {name!r} moves {kernels[wrong]} bytes; give a number of 0 or more."
-            )
+            count = kernels[wrong]
+            raise ValueError(f"traffic: {wrong!r} of {name!r} moves {count} bytes; give a number of 0 or more.")
     sums = {name: sum(kernels.values()) for name, kernels in programs.items()}
     first, most = next(iter(sums.values())), max(*sums.values(), 1)
     column = max(len(cut(name, 24)) for name in programs)
@@ -161,15 +160,13 @@ def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes mov
         )
         lines.append(f"{'':<{column}}  {parts}")
         tips += [f"{kernel}: {size(count)}" for kernel, count in kernels.items()]
-        drawn = [
-            Part(n / most, PALER[at % 2], kernel, ("white", INK)[at % 2])
-            for at, (kernel, n) in enumerate(kernels.items())
-        ]
-        rows.append(Bar(name, drawn, amount, ratio))
+        looks = ((PALER[at % 2], kernel, ("white", INK)[at % 2]) for at, kernel in enumerate(kernels))
+        segments = [Part(n / most, *look) for n, look in zip(kernels.values(), looks, strict=True)]
+        rows.append(Bar(name, segments, amount, ratio))
     return Plot("\n".join(lines), lambda: bars(title, rows), title, tips)
 
 
 def _largest(kernels: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the eight that move most, in the order in which they run."""
-    kept = sorted(kernels, key=kernels.__getitem__, reverse=True)[:8]
-    return [(kernel, count) for kernel, count in kernels.items() if kernel in kept]
+    """Return the eight kernels that move most bytes, in the order in which they run."""
+    largest = sorted(kernels, key=kernels.__getitem__, reverse=True)[:8]
+    return [(kernel, count) for kernel, count in kernels.items() if kernel in largest]

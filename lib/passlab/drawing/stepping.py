@@ -14,7 +14,7 @@ from passlab.drawing.picture import INK, Picture, escape
 from passlab.drawing.player import State, player
 from passlab.graph import Graph, view
 
-#: More states than this are not shown.
+#: Maximum number of states.
 STATES = 100
 
 Frame = tuple[Graph, set[str], str]  # graph, marked nodes, caption
@@ -23,7 +23,7 @@ _CSS = "#ID pre{display:none}#ID .some{transition:opacity .25s}"
 
 
 class Steps(Picture):
-    """The picture that `steps` returns. `frames` are its states; the drawing holds all of them, and CSS shows one."""
+    """The result of `steps`. `frames` are its states; the drawing holds all of them, and CSS shows one."""
 
     suffixes = (".html", ".txt")
 
@@ -35,7 +35,7 @@ class Steps(Picture):
     def _lines(self, i: int) -> list[str]:
         """Return state `i` as lines: all nodes of the first state, only the changes of a later one."""
         graph, mark, caption = self.frames[i]
-        pointed = f"  ▸ {', '.join(sorted(mark))}" if mark and i else ""
+        marks = f"  ▸ {', '.join(sorted(mark))}" if mark and i else ""
         if i:
             ops = {node.id: node.op for node in graph}
             last = self.frames[i - 1][0]
@@ -45,7 +45,7 @@ class Steps(Picture):
             lines = b.fit(diff_lines(boxes, context=1, all_below=0)) if changed else []
         else:
             lines = node_lines(graph, mark)
-        return [f"{i + 1}/{len(self.frames)}  {caption}{pointed}".rstrip(), *(f"  {line}" for line in lines), ""]
+        return [f"{i + 1}/{len(self.frames)}  {caption}{marks}".rstrip(), *(f"  {line}" for line in lines), ""]
 
     @property
     def html(self) -> str:
@@ -66,21 +66,19 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
 
         steps([(gm, ["relu", "relu_1"], "two in a row"), (after, ["relu"], "one is left")])
 
-    Each graph is read as soon as `states` yields it, so a generator may yield one graph and go on changing it.
+    Each graph is read as soon as `states` yields it, so a generator may yield one graph and change it afterwards.
     A node keeps its place from state to state. Raises ValueError without a state.
     """
     frames: list[Frame] = []
-    more = 0
-    for state in states:
-        if len(frames) == STATES:
-            more += 1
-            continue
-        graph, mark, caption = (*state, (), "")[:3] if isinstance(state, tuple) else (state, (), "")
-        frames.append((view(graph), ids(mark or ()), str(caption)))
+    total = 0
+    for total, state in enumerate(states, 1):
+        if total <= STATES:
+            graph, mark, caption = (*state, (), "")[:3] if isinstance(state, tuple) else (state, (), "")
+            frames.append((view(graph), ids(mark or ()), str(caption)))
     if not frames:
-        raise ValueError("steps got no states: hand it (graph, marked nodes, caption) for at least one state.")
+        raise ValueError("steps got no states: pass (graph, marked nodes, caption) for at least one state.")
     boxes: dict[Key, Box] = {}
-    seen: dict[Any, list[int]] = {}  # a box's key, or an edge's two → the states it is in
+    seen: dict[Any, list[int]] = {}  # key of a box or an edge → its states
     marked: dict[Key, str] = {}
     for i, (graph, mark, _) in enumerate(frames):
         key = {node.id: (node.id, node.op) for node in graph}
@@ -94,12 +92,12 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
                 seen.setdefault(("edge", key[producer], key[consumer]), []).append(i)
 
     def css(it: Any) -> str:
-        """Return the classes of a box or edge that is not in every state."""
+        """Return the classes of a box or edge, "" if it is in every state."""
         return "" if len(seen[it]) == len(frames) else " ".join(["some", *(f"in{i}" for i in seen[it])])
 
     boxes = {key: replace(box, css=f"{marked.get(key, '')} {css(key)}".strip()) for key, box in boxes.items()}
     arcs = {it[1:]: f'class="{css(it)}"' for it in seen if it[0] == "edge" and len(it) == 3}
-    note = f"Only the first {STATES} of {STATES + more} states are shown." if more else ""
+    note = f"Only the first {STATES} of {total} states are shown." if total > STATES else ""
     subtitle = f"{frames[0][0].ir}: {len(frames)} state{'s' * (len(frames) != 1)}"
     key = b.kinds_legend(dict.fromkeys((box.nodes[0].kind for box in boxes.values()), ""))
     dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, key, limit, note)

@@ -1,9 +1,9 @@
-"""A slider through schedule time: which points have run, which run now. It works on a page without a kernel.
+"""A slider through schedule time: past and current points. It works on a page without a kernel.
 
     slider(program, schedule, {"N": 6})            # HTML and CSS alone
     slider(program, schedule, {"N": 6}).live()     # ipywidgets: drag it, or let it play
 
-Every point carries its step (`--t` in its style) and the picture the current one (`--now`): CSS compares them.
+The style of a point has its step (`--t`), that of the picture the current one (`--now`), and CSS compares them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from passlab.drawing.lattice import Lattice, Scene, scene_of, spell
 from passlab.drawing.picture import escape
 from passlab.drawing.player import State, live, player
 
-#: A slider has at most this many places; with more steps, each place covers several.
+#: Maximum number of places of a slider; with more steps, each place covers several.
 PLACES = 100
 
 _CSS = """
@@ -37,13 +37,13 @@ class Slider(Lattice):
         self.count = -(-(scene.last + 1) // self.by)
 
     def at(self, place: int) -> tuple[int, int, str]:
-        """Return the first and last step of a place, and a sentence on what runs there."""
+        """Return the first and last step of a place, and a sentence with its points."""
         first, last = place * self.by, min((place + 1) * self.by - 1, self.scene.last)
         now = [spell(it) for it, step in self.scene.step.items() if first <= step <= last]
-        done = sum(step <= last for step in self.scene.step.values())
+        count = sum(step <= last for step in self.scene.step.values())
         steps = f"Step {first}" if first == last else f"Steps {first} to {last}"
         more = f" and {len(now) - 6} more" if len(now) > 6 else ""
-        return first, last, f"{steps}: {', '.join(now[:6])}{more} ({done} of {len(self.scene.step)} have run)"
+        return first, last, f"{steps}: {', '.join(now[:6])}{more} ({count} of {len(self.scene.step)} have run)"
 
     @property
     def html(self) -> str:

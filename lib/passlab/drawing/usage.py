@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BARS = "▁▂▃▄▅▆▇█"
-_AT_RIGHT = ("axes fraction", "data")  # where a line across is named
+_AT_RIGHT = ("axes fraction", "data")  # the position of a line's label
 
 
 def over_time(
     curves: Mapping[str, Sequence[int]], marks: Mapping[str, int] | None = None, title: str = "Memory over time"
 ) -> Plot:
-    """Draw the bytes that there are in each step: one curve for each schedule, with its peak.
+    """Draw the live bytes in each step: one curve for each schedule, with its peak.
 
     marks: name → bytes, drawn as a line across: a budget, a bound. Raises ValueError without a curve.
     """
@@ -36,15 +36,15 @@ def over_time(
     lines, column = [title], max(len(cut(name, 24)) for name in [*curves, *marks])
     for name, used in curves.items():
         columns = min(len(used), 60)
-        drawn = [max(used[k * len(used) // columns : (k + 1) * len(used) // columns]) for k in range(columns)]
-        heights = "".join(_BARS[min(7, 8 * value // (most + 1))] for value in drawn)
+        peaks = [max(used[k * len(used) // columns : (k + 1) * len(used) // columns]) for k in range(columns)]
+        heights = "".join(_BARS[min(7, 8 * value // (most + 1))] for value in peaks)
         lines.append(f"{cut(name, 24):<{column}}  {heights}  peak {size(max(used))}")
     lines += [f"{cut(name, 24):<{column}}  {size(value)}" for name, value in marks.items()]
 
     def figure() -> Figure:
         from matplotlib.patheffects import withStroke
 
-        made, axes = _axes(title)
+        fig, axes = _axes(title)
         halo = [withStroke(linewidth=2.5, foreground="white", alpha=0.85)]
         for number, (name, used) in enumerate(curves.items()):
             colour = PALE if number == 0 and len(curves) > 1 else COLOURS[(number - 1) % len(COLOURS)]
@@ -62,7 +62,7 @@ def over_time(
             axes.annotate(f"{name}: {size(value)}", (1, value), (4, 0), _AT_RIGHT, "offset points", **look)
         axes.set(xlim=(0, max(len(used) for used in curves.values())), ylim=(0, most * 1.14), xlabel="step")
         _in_bytes(axes.yaxis, most)
-        return made
+        return fig
 
     return Plot("\n".join(lines), figure, title)
 
@@ -70,7 +70,7 @@ def over_time(
 def tradeoff(
     curves: Mapping[str, Sequence[tuple[int, float]]], least: float | None = None, title: str = "Memory against work"
 ) -> Plot:
-    """Draw the work that each budget costs: points (bytes, work), one curve for each way to schedule.
+    """Draw the work for each budget: points (bytes, work), one curve for each scheduler.
 
     least: the work without a budget, drawn as a line. Raises ValueError without a point.
     """
@@ -81,10 +81,10 @@ def tradeoff(
         lines.append(f"{name}: " + ", ".join(f"{size(budget)} → {cost:,.4g}" for budget, cost in sorted(points)))
 
     def figure() -> Figure:
-        made, axes = _axes(title)
+        fig, axes = _axes(title)
         for number, (name, points) in enumerate(curves.items()):
             colour, points = COLOURS[number % len(COLOURS)], sorted(points)
-            style = {"marker": "o", "markersize": 7, "linewidth": 2.4, "alpha": 0.45}  # the others are drawn over it
+            style = {"marker": "o", "markersize": 7, "linewidth": 2.4, "alpha": 0.45}  # below the others
             style = style if number == 0 else {"marker": "s", "markersize": 3, "linewidth": 1.2}
             axes.step([b for b, _ in points], [c for _, c in points], where="post", color=colour, label=name, **style)
         if least is not None:
@@ -94,13 +94,13 @@ def tradeoff(
         axes.set(xlabel="budget", ylabel="work")
         _in_bytes(axes.xaxis, max(budget for points in curves.values() for budget, _ in points))
         axes.legend(frameon=False)
-        return made
+        return fig
 
     return Plot("\n".join(lines), figure, title)
 
 
 def _in_bytes(axis: Axis, most: float) -> None:
-    """Put ticks at round numbers of bytes, or of KiB, MiB and so on."""
+    """Set ticks at round numbers of bytes, or of KiB, MiB and so on."""
     from matplotlib.ticker import MaxNLocator, MultipleLocator
 
     large = most >= 4096
@@ -113,9 +113,9 @@ def _in_bytes(axis: Axis, most: float) -> None:
 def _axes(title: str) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(6.4, 2.7))
-    axes = made.add_axes((0, 0, 1, 1))
+    fig = Figure(figsize=(6.4, 2.7))
+    axes = fig.add_axes((0, 0, 1, 1))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.set_title(cut(title, 90), loc="left", weight="bold", fontsize=9.5, color=INK, pad=12)
-    return made, axes
+    return fig, axes

@@ -1,4 +1,4 @@
-"""A waterfall: what each step of a series takes away from a figure, or adds to it."""
+"""A waterfall: the change of a figure in each step of a series."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from passlab.drawing.axes import LIGHT, Bar, Part, Plot, bars
 from passlab.drawing.picture import BLUE, cut, size
 
-#: What a step took away, and what it added: apart in any kind of colour vision, and said in words as well.
+#: Colours of a decrease and an increase, distinct for all kinds of colour vision; text repeats them.
 SAVED, ADDED = "#009E73", "#D55E00"
 
 
 def waterfall(
     title: str, figures: Mapping[str, float], unit: str = "", spreads: Mapping[str, float] | None = None
 ) -> Plot:
-    """Draw how a figure falls step by step. `figures`: label → the figure after that step, the start first.
+    """Draw the decrease of a figure step by step. `figures`: label → the figure after that step, the start first.
 
         waterfall("kernels", {"as traced": 71, "batch norms folded": 51, "fused": 18})
 
@@ -39,10 +39,10 @@ def waterfall(
             parts.append(Part(abs(value - before) / most, LIGHT if same else SAVED if value < before else ADDED))
         rows.append(Bar(label, parts, _amount(value, unit), more))
         tips += [f"{label}: {_amount(value, unit)} {more}".rstrip()] * len(parts)
-        there = "█" * round(40 * min(value, before) / most)
-        gone = ("░" if value < before else "▓") * round(40 * abs(value - before) / most) if at else ""
-        lines.append(f"{cut(label, 40):<{column}}  {there + gone:<40}  {_amount(value, unit)}  {more}".rstrip())
-    lines.append("█ what is left, ░ taken away by this step, ▓ added by it")
+        bar = "█" * round(40 * min(value, before) / most)
+        bar += ("░" if value < before else "▓") * round(40 * abs(value - before) / most) if at else ""
+        lines.append(f"{cut(label, 40):<{column}}  {bar:<40}  {_amount(value, unit)}  {more}".rstrip())
+    lines.append("█ rest, ░ removed by this step, ▓ added by it")
     return Plot("\n".join(lines), lambda: bars(title, rows, wide=330), title, tips)
 
 

@@ -27,7 +27,20 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 #: parts of the names of operations, torch's and TVM's, that sum several numbers
-SUMS = ("conv", "linear", "dense", "mm", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool")
+SUMS: tuple[str, ...] = (
+    "conv",
+    "linear",
+    "dense",
+    "mm",
+    "matmul",
+    "einsum",
+    "sum",
+    "mean",
+    "norm",
+    "softmax",
+    "attention",
+    "pool",
+)
 SUMS += ("var", "std", "lstm", "gru", "rnn", "dot", "interpolate", "loss", "addmv")
 
 
@@ -145,13 +158,13 @@ def compare(
         if b_shape != a_shape:
             return [Difference(f"{part} is {_outline(b)} before and {_outline(a)} after", part)]
         pairs = list(zip(left, right, strict=True))
-    found = []
+    differences = []
     for i, (x, y) in enumerate(pairs):
         difference = _compare_leaf(x, y, tolerance, part if len(pairs) == 1 else f"{part} {i}", errors)
         if difference:
             difference.part, difference.leaf = part, i
-            found.append(difference)
-    return found
+            differences.append(difference)
+    return differences
 
 
 def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Errors | None) -> Difference | None:
@@ -159,13 +172,13 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
         return (
             None if _same_object(b, a, tolerance) else Difference(f"{name} is {_brief(b)} before and {_brief(a)} after")
         )
-    for what, x, y in (
+    for what, before, after in (
         ("dtype", dtype_name(b), dtype_name(a)),
         ("shape", tuple(b.shape), tuple(a.shape)),
         ("device", b.device, a.device),
     ):
-        if x != y:
-            return Difference(f"the {what} of {name} is {x} before and {y} after")
+        if before != after:
+            return Difference(f"the {what} of {name} is {before} before and {after} after")
     if b is a or b.is_meta or (b.layout == torch.strided and not b.is_quantized and torch.equal(b, a)):
         return None
     x, y = wide(b), wide(a)
@@ -227,10 +240,17 @@ def beyond_rounding(found: list[Difference], old: list, new: list, moved: Iterab
     """
     for nudge in moved:
         for d in found:
-            x, y, z = (leaf[d.leaf] for leaf in (old, new, nudge)) if d.part == "output" else (None, None, None)
+            if d.part != "output":
+                continue
+            x, y, z = old[d.leaf], new[d.leaf], nudge[d.leaf]
             if isinstance(z, Tensor) and x.shape == z.shape:
-                d.bad = d.bad & steady(x, y, z)
-    return [d for d in found if d.bad.any()]
+                d.bad = _bad(d) & steady(x, y, z)
+    return [d for d in found if _bad(d).any()]
+
+
+def _bad(difference: Difference) -> Tensor:
+    assert difference.bad is not None, "the caller has left out the others"
+    return difference.bad
 
 
 def nan_or_inf(x: Tensor, y: Tensor) -> Tensor:

@@ -5,7 +5,9 @@ notebook to its flavour, and `EXERCISES`, in the order in which they are done; `
 questions that a person grades. Beside it stands one module for each exercise, "day03.channels-last" in
 `day03/channels_last.py`, imported when the exercise is first judged:
 
-    def cases() -> list[Case]: ...        # the visible cases
+    @case("two reads of one tensor", graph(..., (2, 3)), did=[…])
+    def reads(m, x): ...                  # a visible case above its program (see `passlab.judge.decorated`)
+    def cases() -> list[Case]: ...        # or all of them, where a function makes them
     def judge(case, value): ...           # yields findings on a returned value
     def smaller_cases() -> list[Case]: ...  # only where the exercise has a text `smaller`
 
@@ -19,13 +21,13 @@ import pkgutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
-from passlab import given, place
-from passlab.judge import Exercise, Written, call_answer
+from passlab import course_paths, given
+from passlab.judge import Case, Exercise, Written, call_answer, cases_in
 
-_OWN = place.parts("lib/passlab/exercises")
+_OWN = course_paths.package_dirs("lib/passlab/exercises")
 __path__ += _OWN
 
 
@@ -67,6 +69,12 @@ def _later(exercise_id: str, name: str) -> Callable:
     return lambda *args: getattr(module(exercise_id), name)(*args)
 
 
+def _visible(exercise_id: str) -> list[Case]:
+    """Return what the exercise's module has: `cases()`, or cases above their programs."""
+    home = module(exercise_id)
+    return home.cases() if hasattr(home, "cases") else cases_in(home.__name__)
+
+
 def _call(exercise_id: str) -> Callable:
     """Return how a case is put to an answer; what the exercise gives is imported at the first call."""
     return lambda *args: getattr(given.module(exercise_id), "call", call_answer)(*args)
@@ -84,7 +92,7 @@ def of_day(day: str) -> tuple[Exercise, ...]:
                 exercise,
                 notebook=notebook,
                 flavour=home.NOTEBOOKS[notebook],
-                cases=exercise.cases or _later(exercise.id, "cases"),
+                cases=exercise.cases or partial(_visible, exercise.id),
                 judge=exercise.judge or _later(exercise.id, "judge"),
                 call=exercise.call or _call(exercise.id),
                 smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),

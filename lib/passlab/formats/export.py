@@ -35,27 +35,27 @@ def _with_branches(nodes: tuple[Node, ...], module: fx.GraphModule) -> list[Node
     if not graphs:
         return list(nodes)
     by_name = {node.name: node for node in module.graph.nodes}
-    found: list[Node] = []
+    result: list[Node] = []
     for node in nodes:
         if node.id in graphs:
             continue
         inputs = [id for id in node.inputs if id not in graphs]
         for name in node.inputs:
             if name in graphs:
-                inputs += _block(f"{node.id}:{name}", graphs[name], _operands(by_name[node.id]), found)
-        found.append(replace(node, inputs=tuple(dict.fromkeys(inputs))))
-    return found
+                inputs += _block(f"{node.id}:{name}", graphs[name], _operands(by_name[node.id]), result)
+        result.append(replace(node, inputs=tuple(dict.fromkeys(inputs))))
+    return result
 
 
 def _operands(node: fx.Node) -> list[str]:
     """Return the node's operands for its graphs: those in tuples and lists. (The condition is separate.)"""
     operands: list[str] = []
-    given = [arg for arg in node.args if isinstance(arg, (tuple, list))]
-    fx.node.map_arg(given, lambda used: operands.append(used.name))
+    nested = [arg for arg in node.args if isinstance(arg, (tuple, list))]
+    fx.node.map_arg(nested, lambda operand: operands.append(operand.name))
     return operands
 
 
-def _block(name: str, module: fx.GraphModule, operands: list[str], found: list[Node]) -> list[str]:
+def _block(name: str, module: fx.GraphModule, operands: list[str], result: list[Node]) -> list[str]:
     """Append the nodes of a graph to `found` under new names; return the ids of its results."""
     inner = from_nodes(list(module.graph.nodes), "torch.export", name, module)
     starts = iter(operands)
@@ -68,5 +68,5 @@ def _block(name: str, module: fx.GraphModule, operands: list[str], found: list[N
         attrs = {"block": name, **node.attrs}
         if "block" in node.attrs:
             attrs["block"] = f"{name}/{node.attrs['block']}"
-        found.append(replace(node, id=f"{name}/{node.id}", inputs=tuple(inputs), attrs=attrs))
+        result.append(replace(node, id=f"{name}/{node.id}", inputs=tuple(inputs), attrs=attrs))
     return [f"{name}/{id}" for id in inner.outputs]

@@ -1,7 +1,7 @@
 """HLO text, XLA's own IR: `lowered.as_text(dialect="hlo")`, or `lowered.compile().as_text()`, where XLA has fused.
 
-A fusion is one node: one kernel. What it computes is in its attribute `fused`. Calls are inlined, loops and branches
-are nodes with their computations as blocks.
+A fusion is one node: one kernel. Its attribute `fused` lists its operations. Calls are inlined, loops and branches are
+nodes with their computations as blocks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def element(name: str) -> tuple[str, float | None]:
     """Return (dtype, bytes per element) for type names of HLO and MLIR: `s32`, `i32`, `pred`, `complex<f32>`."""
     if name in ("pred", "i1"):
         return "bool", 1
-    found = _ELEMENT.match(name)
-    if not found:
+    match = _ELEMENT.match(name)
+    if not match:
         return name, None
-    family, bits, rest = found[1], int(found[2]), found[3].lower()
+    family, bits, suffix = match[1], int(match[2]), match[3].lower()
     if family == "complex<f":
         family, bits = "c", 2 * bits
-    return f"{_FAMILY[family]}{bits}{f'_{rest}' if rest else ''}", bits / 8
+    return f"{_FAMILY[family]}{bits}{f'_{suffix}' if suffix else ''}", bits / 8
 
 
 @dataclass
@@ -42,6 +42,12 @@ class Instruction:
     text: str
     root: bool
 
+    @property
+    def parameter(self) -> int | None:
+        """The number of a parameter, None for another instruction."""
+        number = self.attrs.get("number", "")
+        return int(number) if self.op == "parameter" and number.isdigit() else None
+
 
 @dataclass
 class Computation:
@@ -54,7 +60,7 @@ class Computation:
         return next((i for i in self.instructions if i.root), self.instructions[-1] if self.instructions else None)
 
 
-#: Attributes that tell where an instruction came from or how a backend runs it, not what it computes.
+#: Attributes about an instruction's origin or a backend, not about its result.
 _ASIDE = {"metadata", "backend_config", "frontend_attributes", "sharding", "origin", "control-predecessors"}
 
 #: Calls are inlined up to this many nodes.
@@ -87,61 +93,60 @@ class _Reader:
         self.build.outputs = [root] if root else []
         return self.build.graph(self.text)
 
-    def _computation(self, computation: Computation, given: list[list[str]] | None, scope: str) -> str | None:
-        """Read the instructions; parameter i is a node made from `given[i]`. Return the id of the root."""
-        made: dict[str, str] = {}
-        for instruction in computation.instructions:
-            made[instruction.name] = self._instruction(instruction, made, given, scope)
+    def _computation(self, computation: Computation, sources: list[list[str]] | None, scope: str) -> str | None:
+        """Read the instructions; parameter i is a node with the inputs `sources[i]`. Return the id of the root."""
+        ids: dict[str, str] = {}
+        for instr in computation.instructions:
+            ids[instr.name] = self._instruction(instr, ids, sources, scope)
         root = computation.root
-        return made[root.name] if root else None
+        return ids[root.name] if root else None
 
-    def _instruction(self, it: Instruction, made: dict[str, str], given: list[list[str]] | None, scope: str) -> str:
-        inputs = [made.get(name) or self.build.missing(scope + name) for name in it.operands]
-        attrs: dict[str, Any] = dict(it.attrs)
+    def _instruction(self, instr: Instruction, ids: dict[str, str], sources: list[list[str]] | None, scope: str) -> str:
+        inputs = [ids.get(name) or self.build.missing(scope + name) for name in instr.operands]
+        attrs: dict[str, Any] = dict(instr.attrs)
         called = [self.computations[n] for key in _CALLED for n in _names(attrs.get(key)) if n in self.computations]
-        if it.op == "call" and called and len(self.build.nodes) < _MOST:
-            return self._call(called[0], inputs, scope) or self.build.missing(scope + it.name)
-        kind = kinds.HLO.get(it.op, "compute")
-        if it.op == "parameter" and given is not None and it.attrs.get("number", "").isdigit():
-            number = int(it.attrs["number"])
-            inputs = given[number] if number < len(given) else []
-        elif it.op == "fusion":
+        if instr.op == "call" and called and len(self.build.nodes) < _MOST:
+            return self._call(called[0], inputs, scope) or self.build.missing(scope + instr.name)
+        kind = kinds.HLO.get(instr.op, "compute")
+        if instr.parameter is not None and sources is not None:
+            inputs = sources[instr.parameter] if instr.parameter < len(sources) else []
+        elif instr.op == "fusion":
             ops = [inner.op for c in called for inner in c.instructions if inner.op != "parameter"]
             attrs["fused"] = ", ".join(ops)
-            found = {kinds.HLO.get(op, "compute") for op in ops}
-            kind = next((k for k in ("compute", "control", "memory", "shape") if k in found), "compute")
-        elif it.op in ("while", "conditional"):
+            op_kinds = {kinds.HLO.get(op, "compute") for op in ops}
+            kind = next((k for k in ("compute", "control", "memory", "shape") if k in op_kinds), "compute")
+        elif instr.op in ("while", "conditional"):
             for i, computation in enumerate(called):
-                inputs += self._inner(it, i, computation, inputs, scope)
+                inputs += self._inner(instr, i, computation, inputs, scope)
         elif called:
             attrs["applies"] = ", ".join(inner.op for inner in called[0].instructions if inner.op != "parameter")
-        label = attrs.get("value", "") if it.op == "constant" else attrs.get("fused", "")
-        return self.build.add(scope + it.name, it.op, kind, inputs, _type(it.type), it.text, attrs, label)
+        label = attrs.get("value", "") if instr.op == "constant" else attrs.get("fused", "")
+        return self.build.add(scope + instr.name, instr.op, kind, inputs, _type(instr.type), instr.text, attrs, label)
 
     def _call(self, computation: Computation, inputs: list[str], scope: str) -> str | None:
         """Inline a call: its parameters are the operands."""
-        made: dict[str, str] = {}
+        ids: dict[str, str] = {}
         scope = self._scope(computation, scope)
-        for it in computation.instructions:
-            if it.op == "parameter" and it.attrs.get("number", "").isdigit() and int(it.attrs["number"]) < len(inputs):
-                made[it.name] = inputs[int(it.attrs["number"])]
+        for instr in computation.instructions:
+            if instr.parameter is not None and instr.parameter < len(inputs):
+                ids[instr.name] = inputs[instr.parameter]
             else:
-                made[it.name] = self._instruction(it, made, None, scope)
-        return made[computation.root.name] if computation.root else None
+                ids[instr.name] = self._instruction(instr, ids, None, scope)
+        return ids[computation.root.name] if computation.root else None
 
     def _scope(self, computation: Computation, scope: str) -> str:
         name = scope + computation.name
         self.calls[name] = number = self.calls.get(name, -1) + 1
         return f"{name}{f'#{number}' if number else ''}/"
 
-    def _inner(self, it: Instruction, i: int, computation: Computation, inputs: list[str], scope: str) -> list[str]:
+    def _inner(self, instr: Instruction, i: int, computation: Computation, inputs: list[str], scope: str) -> list[str]:
         """Read a computation of a loop or branch as a block; return the id of its result, if it has one."""
         if len(self.build.nodes) >= _MOST:
             return []
         outer = self.build.block
-        name = ("condition", "body")[i] if it.op == "while" else f"branch{i}"
-        self.build.block = f"{scope}{it.name}:{name}"
-        operand = inputs[:1] if it.op == "while" else inputs[1 + i : 2 + i]
+        name = ("condition", "body")[i] if instr.op == "while" else f"branch{i}"
+        self.build.block = f"{scope}{instr.name}:{name}"
+        operand = inputs[:1] if instr.op == "while" else inputs[1 + i : 2 + i]
         root = self._computation(computation, [operand], self._scope(computation, scope))
         self.build.block = outer
         return [root] if root else []
@@ -156,7 +161,7 @@ def _names(value: str | None) -> list[str]:
 
 
 def parse(text: str) -> dict[str, Computation]:
-    """Parse the computations of an HLO module, by name; skip lines that belong to none."""
+    """Parse the computations of an HLO module, by name; skip other lines."""
     computations: dict[str, Computation] = {}
     current: Computation | None = None
     pending, depth = [], 0  # an instruction may span several lines
@@ -182,24 +187,24 @@ def _depth(text: str) -> int:
 
 def _instruction(line: str) -> Instruction:
     start = _NAME.match(line)
-    rest = re.sub(r"/\*.*?\*/", "", line[start.end() :])
-    end = _closing(rest, 0) if rest.startswith("(") else rest.find(" ")
-    type, rest = rest[:end], rest[end:].strip()
-    opened = rest.find("(")
-    op, closed = rest[:opened], _closing(rest, opened)
-    inside = rest[opened + 1 : closed - 1]
+    tail = re.sub(r"/\*.*?\*/", "", line[start.end() :])
+    end = _closing(tail, 0) if tail.startswith("(") else tail.find(" ")
+    type, tail = tail[:end], tail[end:].strip()
+    opened = tail.find("(")
+    op, closed = tail[:opened], _closing(tail, opened)
+    arguments = tail[opened + 1 : closed - 1]
     attrs = {}
-    for part in _split(rest[closed:]):
+    for part in _split(tail[closed:]):
         key, equals, value = part.partition("=")
         if equals and key not in _ASIDE:
             attrs[key] = value if key in _CALLED else cut(value)
     operands: list[str] = []
     if op == "parameter":
-        attrs = {"number": inside.strip(), **attrs}
+        attrs = {"number": arguments.strip(), **attrs}
     elif op == "constant":
-        attrs = {"value": cut(" ".join(inside.split())), **attrs}
+        attrs = {"value": cut(" ".join(arguments.split())), **attrs}
     else:
-        operands = [part.split()[-1].lstrip("%") for part in _split(inside)]
+        operands = [part.split()[-1].lstrip("%") for part in _split(arguments)]
     return Instruction(start[2], type, op, operands, attrs, line.split(", metadata=")[0], bool(start[1]))
 
 
@@ -235,8 +240,8 @@ def _type(text: str) -> Type:
     if text.startswith("("):
         parts = _split(text[1:-1])
         return several(map(_type, parts)) if parts else UNKNOWN
-    found = re.match(r"(\w+)\[(.*?)\]", text)
-    if not found:
+    match = re.match(r"(\w+)\[(.*?)\]", text)
+    if not match:
         return None, text, None
-    dims = [int(dim) if dim.strip().isdigit() else dim.strip() for dim in found[2].split(",") if dim.strip()]
-    return tensor_type(dims, *element(found[1]))
+    dims = [int(dim) if dim.strip().isdigit() else dim.strip() for dim in match[2].split(",") if dim.strip()]
+    return tensor_type(dims, *element(match[1]))

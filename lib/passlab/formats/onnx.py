@@ -33,12 +33,12 @@ class _Reader:
         self.made: dict[str, str] = {}  # value → id of its producer
         self.types: dict[str, Type] = {}
 
-    def graph(self, graph: onnx.GraphProto, given: list[str | None] = ()) -> list[str]:
+    def graph(self, graph: onnx.GraphProto, names: list[str | None] = ()) -> list[str]:
         """Read a graph or subgraph, whose inputs take the `given` values; return the ids of its outputs."""
         for info in [*graph.value_info, *graph.input, *graph.output]:
             self.types[info.name] = _type(info.type)
         weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-        starts = [*given, *[None] * len(graph.input)]
+        starts = [*names, *[None] * len(graph.input)]
         for info, start in zip(graph.input, starts, strict=False):
             if info.name not in weights:  # old models list their weights among the inputs too
                 self._define(info.name, "input", [start] if start else [])

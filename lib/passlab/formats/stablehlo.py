@@ -62,8 +62,8 @@ class _Reader:
         if not functions:
             raise ValueError("This MLIR module has no function (func.func), so there is no graph to view.")
         self.entry = self.functions.get("main", functions[0])
-        named = module if "sym_name" in module.operation.attributes else self.entry
-        self.build = Builder(_plain(named.operation.attributes["sym_name"]), "StableHLO")
+        owner = module if "sym_name" in module.operation.attributes else self.entry
+        self.build = Builder(_plain(owner.operation.attributes["sym_name"]), "StableHLO")
         # Value → id of its producer. The printer names values anew in each region: the names are "ours".
         self.made: dict[Any, str] = {}
         self.scope = ""

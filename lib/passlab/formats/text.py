@@ -1,4 +1,4 @@
-"""Text: HLO, StableHLO or other dialects of MLIR, told apart by what is in it."""
+"""Text: HLO, StableHLO or other dialects of MLIR, recognized by its content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from passlab.graph import Graph
 from passlab.graph.registry import load
 
-#: What all is in a text → the module that reads it; the first row that fits.
+#: Fragments that a text must contain → the module that reads it; the first row that fits.
 _READERS = (
     ((r"HloModule",), "formats.hlo"),
     ((r"func", r"stablehlo\."), "formats.stablehlo"),

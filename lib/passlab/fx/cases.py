@@ -1,9 +1,11 @@
-"""How cases over FX graphs are written down: a program, and what is expected of the graph that a pass makes of it.
+"""Write cases over FX graphs: a program, and the expectations of a pass over it.
 
-    Case("two equal products", graph(lambda m, x: …, x), expect=Expect(did=[most("matmul", 1, "…")]))
+    @case("two equal products", graph(..., (2, 3), w=(3, 4)), did=[most("matmul", 1, "…")])
+    def products(m, x):
+        return x @ m.w + x @ m.w
 
-Expectations count operations; they ask neither for names nor for the order of nodes, so that any right answer meets
-them. An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+An expectation is a function (before, after) → None, or a message that says what is wrong. It counts operations, and
+asks neither for names nor for the order of nodes, so that every right answer meets it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from passlab.fx.effects import effects
 from passlab.fx.judge import judge_pass
 from passlab.fx.nodes import attribute, op_name
 from passlab.fx.reader import trace
-from passlab.judge import Case, Expect, Finding, listed, plural
+from passlab.judge import Case, Expect, Finding, as_decorator, listed, plural
 from passlab.judge.expect import Expectation
 
 # ---------------------------------------------------------------------------------------------------- programs
@@ -39,6 +41,7 @@ def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
     return again
 
 
+@as_decorator
 def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) -> Callable[[], fx.GraphModule]:
     """Return a function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
 
@@ -147,6 +150,7 @@ def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]
     return judge.expecting(judge_pass, **equivalence)
 
 
+@as_decorator
 def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> Callable[[], fx.GraphModule]:
     """As `graph`, for a program that no machine has the memory to run: it is traced without data, which comes later."""
 
@@ -161,6 +165,7 @@ def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> C
     return seeded(build)
 
 
+@as_decorator
 def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
     """Return a case about exactly the verdicts that something is expected of, besides valid and same.
 

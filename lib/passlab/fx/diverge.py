@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from passlab.equivalence.trials import Trial
 from passlab.equivalence.values import Difference, Tolerance, compare, wide
 from passlab.fx.programs import Program, Run, Trace
-from passlab.fx.trials import Trial
 
 #: graphs with more nodes than this are not searched
 LARGEST = 20_000

@@ -60,14 +60,14 @@ def nodes_between(node: fx.Node, sink: fx.Node, most: int | None = None) -> list
 
     Return None if there are more than `most` (if given).
     """
-    found = {node: None}
+    between = {node: None}
     todo = [node]
     while todo:
         for reader in todo.pop().users:
-            if reader is sink or reader in found:
+            if reader is sink or reader in between:
                 continue
-            if most is not None and len(found) > most:
+            if most is not None and len(between) > most:
                 return None
-            found[reader] = None
+            between[reader] = None
             todo.append(reader)
-    return list(found)[1:]
+    return list(between)[1:]

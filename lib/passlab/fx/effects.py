@@ -79,8 +79,8 @@ def _overloads(target: Any, name: str) -> list:
     if isinstance(target, torch._ops.OpOverload):
         return [target]
     packet = target if isinstance(target, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
-    found = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
-    return [o for o in found if "out" not in o._overloadname.split("_") and "Tensor" in str(o._schema)]
+    operators = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
+    return [o for o in operators if "out" not in o._overloadname.split("_") and "Tensor" in str(o._schema)]
 
 
 @lru_cache(maxsize=4096)
@@ -117,12 +117,12 @@ def facts(target: Callable | str) -> Facts:
 
 def _written_operands(overloads: list) -> tuple[int | str, ...]:
     """Return the positions (names, for keyword-only ones) of the operands that any of the overloads writes."""
-    found: dict[int | str, None] = {}
+    positions: dict[int | str, None] = {}
     for overload in overloads:
         for place, argument in enumerate(overload._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                found[argument.name if argument.kwarg_only else place] = None
-    return tuple(found)
+                positions[argument.name if argument.kwarg_only else place] = None
+    return tuple(positions)
 
 
 def _option(node: fx.Node, known: Facts, name: str, default: Any = None) -> Any:
@@ -157,11 +157,11 @@ def writes(node: fx.Node) -> list[fx.Node]:
         places += [1, 2, "running_mean", "running_var"]
     if "out" in node.kwargs:
         places.append("out")
-    found: dict[fx.Node, None] = {}
+    nodes: dict[fx.Node, None] = {}
     for place in places:
         operand = node.kwargs.get(place) if isinstance(place, str) else _at(node.args, place)
-        fx.node.map_arg(operand, lambda n: found.setdefault(n))
-    return list(found)
+        fx.node.map_arg(operand, lambda n: nodes.setdefault(n))
+    return list(nodes)
 
 
 def _at(args: tuple, place: int) -> Any:
@@ -194,16 +194,16 @@ def effects(node: fx.Node) -> frozenset[str]:
     known = facts(node.target)
     if known.known and not (known.draws or known.writes or known.stops or known.signature or node.kwargs):
         return PURE
-    found = set()
+    kinds = set()
     if not known.known:
-        found.add("unknown")
+        kinds.add("unknown")
     if known.stops:
-        found.add("stops")
+        kinds.add("stops")
     if known.draws and not _draws_nothing(node, known):
-        found.add("draws")
+        kinds.add("draws")
     if known.known and writes(node):
-        found.add("writes")
-    return frozenset(found)
+        kinds.add("writes")
+    return frozenset(kinds)
 
 
 def has_effects(graph: fx.Graph) -> bool:
@@ -223,25 +223,25 @@ def _draws_nothing(node: fx.Node, known: Facts) -> bool:
 
 def module_effects(module: nn.Module) -> frozenset[str]:
     """Return the effects of calling a module, in its current mode."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:
-                found |= effects(node) - {"signature"}
+                kinds |= effects(node) - {"signature"}
             break
         home = type(part).__module__.split(".")[0]
         if home not in ("torch", "passlab"):
-            found |= {"unknown"} if getattr(part, "_is_impure", True) else set()
+            kinds |= {"unknown"} if getattr(part, "_is_impure", True) else set()
         elif part.training and isinstance(part, nn.modules.dropout._DropoutNd | nn.RReLU | nn.RNNBase):
             rate = getattr(part, "p", getattr(part, "dropout", 1))
-            found |= {"draws"} if rate else set()
+            kinds |= {"draws"} if rate else set()
         elif isinstance(part, nn.MultiheadAttention) and part.training and part.dropout:
-            found.add("draws")
+            kinds.add("draws")
         elif part.training and getattr(part, "track_running_stats", False):
-            found.add("writes")
+            kinds.add("writes")
         if getattr(part, "inplace", False):
-            found.add("writes")
-    return frozenset(found)
+            kinds.add("writes")
+    return frozenset(kinds)
 
 
 #: Modules whose result may be their operand, or a view of it.
@@ -324,11 +324,11 @@ def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     read_since: dict[Any, list[fx.Node]] = {}
     behind: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
-        found = effects(node)
+        kinds = effects(node)
         read = {find(at) for at in (*node.all_input_nodes, *_module_storage(node))} & changed
         wrote = {find(operand) for operand in writes(node)}
-        wrote |= {"the generator"} if "draws" in found else set()
-        wrote |= {node.target} if node.op == "call_module" and "writes" in found else set()
+        wrote |= {"the generator"} if "draws" in kinds else set()
+        wrote |= {node.target} if node.op == "call_module" and "writes" in kinds else set()
         before: dict[fx.Node, None] = {}
         for place in [*(read - wrote), *wrote]:
             if place in wrote_last:

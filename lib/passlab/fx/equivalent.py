@@ -29,7 +29,7 @@ import contextlib
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence import Equivalence, locating
+from passlab.equivalence.comparison import Comparison, not_a_program, tolerance
+from passlab.equivalence.result import Equivalence, Options, locating
+from passlab.equivalence.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.equivalence.values import (
     EXACT,
     SUMS,
@@ -56,42 +58,25 @@ from passlab.fx.diverge import LARGEST, locate, parting
 from passlab.fx.elsewhere import Lost
 from passlab.fx.nodes import op_name
 from passlab.fx.programs import Program, Run, preserve_state
-from passlab.fx.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 
 #: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
 LARGE = 500
 
 
-def equivalent(
-    before: Callable,
-    after: Callable,
-    inputs: Any = None,
-    *,
-    seed: int = 0,
-    atol: float | None = None,
-    rtol: float | None = None,
-    modes: Sequence[str] | None = None,
-    devices: Sequence[str] | None = None,
-    trials: Sequence[str] | None = None,
-    thorough: bool = False,
-    aliasing: bool | None = None,
-) -> Equivalence:
+def equivalent(before: Callable, after: Callable, inputs: Any, options: Options) -> Equivalence:
     """Search for a trial that tells two torch programs apart. All arguments are those of `passlab.equivalent`.
 
     Raises ValueError for anything else than programs, or an unknown mode or kind of trial.
     """
-    if not callable(before) and type(before).__name__ != "ExportedProgram":
+    if not _is_program(before):
         raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
-    for given, known in ((trials, tuple(TRIALS)), (modes, ("eval", "train"))):
-        for name in given or ():
+    for names, known in ((options.trials, tuple(TRIALS)), (options.modes, ("eval", "train"))):
+        for name in names or ():
             if name not in known:
                 raise ValueError(f"equivalent does not know {name!r}; it knows {', '.join(known)}.")
     examples = _examples(before, inputs)
-    if not callable(after) and type(after).__name__ != "ExportedProgram":
-        found = (
-            "None: does the pass end with a return?" if after is None else f"a {type(after).__name__}, not a program."
-        )
-        return Equivalence(False, f"after is {found}")
+    if not _is_program(after):
+        return Equivalence(False, f"after is {not_a_program(after)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         programs = [Program(before, largest=LARGE)]
@@ -100,19 +85,22 @@ def equivalent(
         except Exception as error:
             return Equivalence(False, f"after is not a program that can be run: {_summary(error)}")
         with preserve_state(*programs):
-            search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
-            return search.run(trials)
+            return _Comparison(*programs, examples, options).run()
+
+
+def _is_program(value: Any) -> bool:
+    return callable(value) or type(value).__name__ == "ExportedProgram"
 
 
 def _examples(before: Any, inputs: Any) -> list[tuple]:
     if inputs is None:
-        found = example_inputs(before)
-        if found is None:
+        example = example_inputs(before)
+        if example is None:
             raise ValueError(
                 "equivalent has no inputs to try: pass inputs=(tensor, ...), or make the graph with "
                 "passlab.trace(model, *inputs), which keeps them."
             )
-        return [found]
+        return [example]
     if isinstance(inputs, Tensor):
         return [(inputs,)]
     if isinstance(inputs, list) and inputs and all(isinstance(x, tuple) for x in inputs):
@@ -196,36 +184,20 @@ def _new_constants(before: Program, after: Program) -> int:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- the search
+# ---------------------------------------------------------------------------------------------------- the comparison
 
 
-class _Differs(Exception):
-    def __init__(self, trial: Trial, difference: Difference, errors: Errors | None = None):
-        super().__init__(difference.sentence)
-        self.trial, self.difference, self.errors = trial, difference, errors or Errors()
+class _Comparison(Comparison):
+    """Two torch programs on trials that follow from their example inputs."""
 
-
-class _Search:
-    """Goes through the trials until one tells the programs apart."""
-
-    def __init__(self, before, after, examples, seed, atol, rtol, modes, devices, thorough, aliasing):
+    def __init__(self, before: Program, after: Program, examples: list[tuple], options: Options):
+        super().__init__(options)
         self.before, self.after, self.examples = before, after, examples
-        self.seed, self.atol, self.rtol, self.thorough, self.aliasing = seed, atol, rtol, thorough, aliasing
         self.names = _names(before.fn, max(len(e) for e in examples))
-        self.modes = [None] if modes is None else list(modes)
+        self.modes = [None] if options.modes is None else list(options.modes)
         tensors = [t for t in pytree.tree_leaves(examples) if isinstance(t, Tensor)]
-        state = [t for *_, t in before.slots]
-        home = str(next((t.device for t in tensors + state), "cpu"))
-        moved = devices is None and home == "cpu" and elsewhere.device() != home
-        if devices is None:
-            devices = [home]
-            if moved:
-                devices = [elsewhere.device()]
-            elif torch.accelerator.is_available() and not (before.elsewhere or after.elsewhere):
-                present = torch.accelerator.current_accelerator().type
-                devices += [present] if not home.startswith(present) else []
-        self.devices = list(devices)
-        floats = [t.dtype for t in tensors + state if t.is_floating_point()]
+        tensors += [t for *_, t in before.slots]
+        floats = [t.dtype for t in tensors if t.is_floating_point()]
         self.native = max(set(floats), key=floats.count) if floats else None
         self.nodes = max(len(p.graph.nodes) if p.graph is not None else 0 for p in (before, after))
         self.depth = max(depth(before), depth(after))
@@ -233,73 +205,80 @@ class _Search:
         self.names_dtype = _names_dtype(before) or _names_dtype(after)
         self.constants = _new_constants(before, after)
         self.writes = self.draws = False
-        self.errors = Errors()
-        self.used_devices: dict[str, None] = {}
-        self.titles: list[str] = []
-        self.notes: dict[str, None] = {}
-        if moved and self._run(before, Trial("given", examples[0], device=self.devices[0])).error is not None:
-            self.notes[f"compared on {home}: before does not run on {self.devices[0]}"] = None
-            self.devices = [home]
+        self.accepted = False  # whether `before` took the last trial
+        self.places = self._devices(str(next((t.device for t in tensors), "cpu")))
 
-    def run(self, wanted: Sequence[str] | None) -> Equivalence:
-        try:
-            self._check_arity()
-            for mode in self.modes:
-                for device in self.devices:
-                    self._try_all(wanted, mode, device)
-        except _Differs as failure:
-            return self._explain(failure)
-        e = self.errors
-        return Equivalence(
-            True,
-            "",
-            e.mse,
-            e.max_abs,
-            e.max_ulp,
-            devices=tuple(self.used_devices),
-            trials=tuple(self.titles),
-            notes=tuple(self.notes),
-        )
+    def _devices(self, home: str) -> list[str]:
+        """Return where to compare programs whose tensors are on the device `home`."""
+        if self.options.devices is not None:
+            return list(self.options.devices)
+        if home == "cpu" and (device := elsewhere.device()) != home:
+            if self._run(self.before, Trial("given", self.examples[0], device=device)).error is None:
+                return [device]
+            self.notes[f"compared on {home}: before does not run on {device}"] = None
+        elif torch.accelerator.is_available() and not (self.before.elsewhere or self.after.elsewhere):
+            present = torch.accelerator.current_accelerator().type
+            return [home] if home.startswith(present) else [home, present]
+        return [home]
 
-    def _check_arity(self) -> None:
-        if self.before.graph is None or self.after.graph is None:
-            return
-        b, a = (len(p.graph.find_nodes(op="placeholder")) for p in (self.before, self.after))
-        if b != a:
-            trial = Trial("given", self.examples[0])
-            raise _Differs(
-                trial, Difference(f"before takes {b} input{'s' * (b != 1)} and after takes {a}", "signature")
-            )
+    def run(self) -> Equivalence:
+        """Compare how many inputs the programs take, then what they do."""
+        if self.before.graph is not None and self.after.graph is not None:
+            b, a = (len(p.graph.find_nodes(op="placeholder")) for p in (self.before, self.after))
+            if b != a:
+                difference = Difference(f"before takes {b} input{'s' * (b != 1)} and after takes {a}", "signature")
+                return self.failure(Trial("given", self.examples[0]), difference, Errors())
+        return super().run()
 
-    def _try_all(self, wanted: Sequence[str] | None, mode: str | None, device: str) -> None:
-        names = list(wanted or (TRIALS if self.thorough else DEFAULT))
-        if wanted is None and (self.before.compiled or self.after.compiled):
-            names = ["given"]
-            self.notes["compiled programs are tried on the example inputs only: others would compile them anew"] = None
-        if wanted is None and not self.thorough and self.nodes > LARGE and "half" in names:
-            names.remove("half")
-            self.notes[f"half: left out for graphs of more than {LARGE} nodes"] = None
-        if (mode, device) != (self.modes[0], self.devices[0]):
-            names = [n for n in names if n in ("given", "double", "structured")]
-        trials = Trials(self.examples, self.native, self.seed, self.thorough)
-        if self.before.specialised or self.after.specialised:
+    def batches(self) -> Iterator[list[Trial]]:
+        """Yield single trials: whether `before` takes one decides about those after it."""
+        for mode in self.modes:
+            for device in self.places:
+                names = self._kinds()
+                if (mode, device) != (self.modes[0], self.places[0]):
+                    names = [n for n in names if n in ("given", "double", "structured")]
+                for trial in self._trials(names):
+                    yield [replace(trial, mode=mode, device=device)]
+
+    def _kinds(self) -> list[str]:
+        """Return the kinds of trials to make, and note which are left out."""
+        names, thorough = list(self.options.trials or ()), self.options.thorough
+        if not names:
+            names = list(TRIALS if thorough else DEFAULT)
+            if self.before.compiled or self.after.compiled:
+                names = ["given"]
+                self.notes["compiled programs are tried on the example inputs only: others would compile them anew"] = (
+                    None
+                )
+            elif not thorough and self.nodes > LARGE:
+                names.remove("half")
+                self.notes[f"half: left out for graphs of more than {LARGE} nodes"] = None
+        if self._specialised():
             names = [n for n in names if n not in ("structured", "sizes", "half", "float16")]
-            trials.double = False
             self.notes["scripted and exported programs are tried in their own dtype, size and layout only"] = None
+        return names
+
+    def _specialised(self) -> bool:
+        return self.before.specialised or self.after.specialised
+
+    def _trials(self, names: list[str]) -> Iterator[Trial]:
+        trials = Trials(self.examples, self.native, self.options.seed, self.options.thorough)
+        trials.double &= not self._specialised()
         for name in names:
             if name == "same tensor" and not self.writes:
                 continue
             trials.spread = not self.draws
             for trial in trials.make(name):
-                accepted = self._try(replace(trial, mode=mode, device=device))
-                if name == "double" and not accepted:
+                yield trial
+                if name == "double" and not self.accepted:
                     trials.double = False
                 if name == "sizes":
-                    trials.resized = accepted
-                if accepted:
-                    self.used_devices[device] = None
+                    trials.resized = self.accepted
 
-    def _tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
+    def in_own_dtype(self, trial: Trial) -> bool:
+        return trial.dtype is None
+
+    def tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
         """Return the tolerance of a trial, and the dtype whose rounding it allows for."""
         dtype, steps = trial.dtype or self.native or torch.float32, self.depth
         if self.native is not None and torch.finfo(dtype).eps < torch.finfo(self.native).eps:  # rule 1
@@ -307,8 +286,7 @@ class _Search:
                 dtype = self.native
             elif self.constants:
                 dtype, steps = self.native, self.constants
-        derived = Tolerance.of(dtype, steps, self.sums)
-        return replace(derived, rtol=derived.rtol if self.rtol is None else self.rtol, atol=self.atol), dtype
+        return tolerance([dtype], steps, self.sums, self.options), dtype
 
     def _run(self, program: Program, trial: Trial, jitter: float = 0.0, traced: bool = False) -> Run:
         training = {"eval": False, "train": True}.get(trial.mode)
@@ -318,31 +296,27 @@ class _Search:
         how = {"dtype": trial.dtype, "device": trial.device, "jitter": jitter, "training": training, "traced": traced}
         return program.run(trial.args, trial.seed, **how)
 
-    def _try(self, trial: Trial) -> bool:
-        """Raise _Differs if the programs differ on this trial. False: `before` does not accept it."""
-        b = self._run(self.before, trial)
-        if b.error is not None:
-            if trial.name == "given" and not self.titles:
+    def outputs(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Run, Run]]:
+        for trial in trials:
+            b = self._run(self.before, trial)
+            self.accepted = b.error is None
+            if self.accepted:
+                yield trial, b, self._run(self.after, trial)
+            elif trial.name == "given" and not self.titles:
                 raise ValueError(f"`before` itself fails on its example inputs: {_summary(b.error)}") from b.error
-            self.notes[f"{trial.title}: left out, before does not accept it"] = None
-            return False
-        a = self._run(self.after, trial)
-        if a.error is not None:
-            raise _Differs(trial, Difference(f"after fails, which before does not: {_summary(a.error)}", "error"))
-        errors = Errors()
-        differences = self.differences(self.before, trial, b, a, errors)
-        if trial.dtype is None:
-            self.errors.include(errors.mse, errors.max_abs, errors.max_ulp)
-        if differences:
-            raise _Differs(trial, differences[0], errors)
-        self.titles.append(trial.title)
-        return True
+            else:
+                self.notes[f"{trial.title}: left out, before does not accept it"] = None
 
-    def differences(
+    def differences(self, trial: Trial, old: Run, new: Run, errors: Errors) -> list[Difference]:
+        return self.differences_from(self.before, trial, old, new, errors)
+
+    def differences_from(
         self, before: Program, trial: Trial, b: Run, a: Run, errors: Errors | None = None
     ) -> list[Difference]:
         """List the differences between run `b` of the program `before` and run `a` of another one, rounding excused."""
-        tolerance, dtype = self._tolerance(trial)
+        if a.error is not None:
+            return [Difference(f"after fails, which before does not: {_summary(a.error)}", "error")]
+        tolerance, dtype = self.tolerance(trial)
         found = compare(b.output, a.output, tolerance, "output", errors)
         found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
         found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
@@ -403,12 +377,12 @@ class _Search:
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
             return []
-        return [_op_name(after, n) for n in parting(before, after, trial, self._tolerance(trial)[0], self._run)]
+        return [_op_name(after, n) for n in parting(before, after, trial, self.tolerance(trial)[0], self._run)]
 
     def _aliases(self, b: Run, a: Run) -> list[Difference]:
         changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]
         changed += [(i, home, "after") for i, home in a.aliases if (i, home) not in b.aliases]
-        if not changed or self.aliasing is False:
+        if not changed or self.options.aliasing is False:
             return []
         i, home, who = changed[0]
         if home.startswith("input "):  # a part cut out of a graph may have more inputs than the program
@@ -416,7 +390,7 @@ class _Search:
             home = f"its input {self.names[at] if at < len(self.names) else at}"
         where = "output" if len(leaves(b.output)) == 1 else f"output {i}"
         sentence = f"{where} shares its memory with {home} only {who}"
-        if self.aliasing or self.writes:
+        if self.options.aliasing or self.writes:
             return [Difference(sentence, "alias", i)]
         self.notes[sentence] = None
         return []
@@ -435,25 +409,20 @@ class _Search:
             return Program(fx.GraphModule(nn.Module(), graph))
         return None
 
-    def _explain(self, failure: _Differs) -> Equivalence:
-        trial, difference, errors = failure.trial, failure.difference, failure.errors
-        result = Equivalence(
-            False, f"{trial.phrase}, {difference.sentence}.", errors.mse, errors.max_abs, errors.max_ulp
-        )
-        result.counterexample = dict(zip(self.names, trial.args, strict=False))
-        result.devices = tuple(self.used_devices or {trial.device: None})
-        result.trials = (*self.titles, trial.title)
-        result.notes = tuple(self.notes)
+    def sentence(self, trial: Trial, difference: Difference) -> str:
+        return f"{trial.phrase}, {difference.sentence}."
+
+    def locate(self, result: Equivalence, trial: Trial, difference: Difference) -> None:
         if not locating():
-            return result
+            return
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
-            tolerance, _ = self._tolerance(trial)
-            place = locate(before, after, trial, difference, tolerance, self._run, self.differences, self.native)
+            tolerance, _ = self.tolerance(trial)
+            run, differences = self._run, self.differences_from
+            place = locate(before, after, trial, difference, tolerance, run, differences, self.native)
             result.first_diverging, result.graph, result.graph_after = place.node, place.before, place.after
             if place.node:
                 result.reason += f" Look at node {place.node}."
-        return result
 
 
 def _jitter(trial: Trial, by: float) -> tuple:

@@ -35,16 +35,15 @@ def _signature(target: Callable) -> inspect.Signature | None:
         return None
 
 
-def _misfit(node: fx.Node) -> str | None:
+def _why_not_bound(node: fx.Node) -> str:
     """Return why the operands of a call_function do not fit its target, in Python's words."""
     signature = _signature(node.target)
-    if signature is None:
-        return None
-    try:
-        signature.bind(*node.args, **node.kwargs)
-    except TypeError as error:
-        return str(error)
-    return None
+    if signature is not None:
+        try:
+            signature.bind(*node.args, **node.kwargs)
+        except TypeError as error:
+            return str(error)
+    return ""
 
 
 def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
@@ -72,8 +71,8 @@ def _program(part: nn.Module) -> str | None:
     return "\n".join([repr(part), *(str(module.graph) for module in inside if isinstance(module, fx.GraphModule))])
 
 
-def _hiding_node(before: fx.GraphModule | None, after: fx.GraphModule) -> str | None:
-    """Return, in one sentence, which node hides others from the laws, which look at the nodes of one graph, or None.
+def _why_not_open(before: fx.GraphModule | None, after: fx.GraphModule) -> str:
+    """Return which node hides others from the laws, which look at the nodes of one graph.
 
     A node hides others if it calls a module that holds modules, or reads a module. Allowed are the layers that the
     program called before: the same class or, if it has programs inside, the same text.
@@ -92,7 +91,7 @@ def _hiding_node(before: fx.GraphModule | None, after: fx.GraphModule) -> str | 
                 f"Node {node.name} calls {node.target}, a module that holds operations of its own, where no law "
                 f"sees them. Write them as nodes of the graph."
             )
-    return None
+    return ""
 
 
 def validate(before: fx.GraphModule | None, after: object) -> str | None:
@@ -102,68 +101,102 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
     a use before its definition; modules and attributes that do not exist; operands that do not fit; nodes hidden in
     modules; a missing or misplaced output; placeholders other than those of `before`.
     """
-    if after is None:
-        return "The pass returned None. End it with `return gm`."
-    if isinstance(after, fx.Graph):
-        return "The pass returned a Graph. Return a GraphModule: `fx.GraphModule(gm, graph)`, or the gm you edited."
     if not isinstance(after, fx.GraphModule):
-        return f"The pass returned {type(after).__name__}, not a torch.fx.GraphModule."
-    graph = after.graph
+        return _why_not_a_graph_module(after)
+    why = (
+        _why_not_ordered(after.graph)
+        or _why_not_callable(after)
+        or _why_not_open(before, after)
+        or _why_not_one_output(after.graph)
+    )
+    if before is not None:
+        why = why or _why_not_the_signature(before.graph, after.graph)
+    return why or None
+
+
+def _why_not_a_graph_module(value: object) -> str:
+    if value is None:
+        return "The pass returned None. End it with `return gm`."
+    if isinstance(value, fx.Graph):
+        return "The pass returned a Graph. Return a GraphModule: `fx.GraphModule(gm, graph)`, or the gm you edited."
+    return f"The pass returned {type(value).__name__}, not a torch.fx.GraphModule."
+
+
+def _why_not_ordered(graph: fx.Graph) -> str:
+    """Return why the nodes are not a list in which each reads only nodes before it."""
     order: dict[fx.Node, int] = {}
     for place, node in enumerate(graph.nodes):
         if node in order:
             return f"The node list runs in a circle at {node.name}: it was linked into the graph twice."
         order[node] = place
-    for node, place in order.items():
+    for node in order:
         if not isinstance(node, fx.Node):
             return f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs."
         if node.graph is not graph:
             return f"Node {node.name} belongs to another graph. Copy it with `graph.node_copy(node, …)`."
-        for operand in node.all_input_nodes:
-            if operand in order:
-                continue
-            if operand.graph is not graph:
-                return (
-                    f"Node {node.name} uses {operand.name}, which belongs to another graph. "
-                    f"Map operands to their copies while you copy nodes."
-                )
+        if why := _why_not_before(node, order):
+            return why
+    return ""
+
+
+def _why_not_before(node: fx.Node, order: dict[fx.Node, int]) -> str:
+    """Return why the operands of a node are not all before it in its graph."""
+    for operand in node.all_input_nodes:
+        if operand not in order and operand.graph is not node.graph:
+            return (
+                f"Node {node.name} uses {operand.name}, which belongs to another graph. "
+                f"Map operands to their copies while you copy nodes."
+            )
+        if operand not in order:
             return (
                 f"Node {node.name} still uses {operand.name}, which is no longer in the graph. "
                 f"Call {operand.name}.replace_all_uses_with(…) before you erase it."
             )
-        for operand in node.all_input_nodes:
-            if order[operand] >= place:
-                if _on_cycle(node, order):
-                    return f"Node {node.name} depends on itself through {operand.name}: the graph has a cycle."
-                return (
-                    f"Node {node.name} uses {operand.name} before it is defined. "
-                    f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
-                )
-    for node in order:
-        if node.op in ("call_module", "get_attr") and attribute(after, node.target, _NOTHING) is _NOTHING:
+    for operand in node.all_input_nodes:
+        if order[operand] >= order[node]:
+            if _on_cycle(node, order):
+                return f"Node {node.name} depends on itself through {operand.name}: the graph has a cycle."
+            return (
+                f"Node {node.name} uses {operand.name} before it is defined. "
+                f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
+            )
+    return ""
+
+
+def _why_not_callable(gm: fx.GraphModule) -> str:
+    """Return which node calls or reads something that is missing, or does not fit its operands."""
+    for node in gm.graph.nodes:
+        if node.op in ("call_module", "get_attr") and attribute(gm, node.target, _NOTHING) is _NOTHING:
             return f"Node {node.name} refers to {node.target!r}, which the module does not have. Add it to gm first."
         if node.op == "call_function" and not callable(node.target):
             return f"Node {node.name} calls {node.target!r}, which is not callable."
-        if node.op == "call_function" and (misfit := _misfit(node)):
-            return f"The operands of node {node.name} do not fit {node.target.__name__}: {misfit}."
-    if hidden := _hiding_node(before, after):
-        return hidden
-    outputs = [n for n in order if n.op == "output"]
+        if node.op == "call_function" and (why := _why_not_bound(node)):
+            return f"The operands of node {node.name} do not fit {node.target.__name__}: {why}."
+    return ""
+
+
+def _why_not_one_output(graph: fx.Graph) -> str:
+    nodes = list(graph.nodes)
+    outputs = [n for n in nodes if n.op == "output"]
     if len(outputs) != 1:
         return f"A graph has exactly one output node; this one has {len(outputs)}."
-    if order[outputs[0]] != len(order) - 1:
+    if outputs[0] is not nodes[-1]:
         return f"Nodes come after the output node {outputs[0].name}: nothing there is ever run."
-    if before is not None:
-        old, new = _placeholders(before.graph), _placeholders(graph)
-        if old != new:
-            return (
-                f"The inputs changed: the program took ({', '.join(old)}) and now takes ({', '.join(new)}). "
-                f"Placeholders are the signature; keep them even when nothing uses them."
-            )
-        old_n, new_n = _arity(before.graph), _arity(graph)
-        if old_n is not None and new_n is not None and old_n != new_n:
-            return f"The program returned {_values(old_n)} and now returns {_values(new_n)}."
-    return None
+    return ""
+
+
+def _why_not_the_signature(before: fx.Graph, after: fx.Graph) -> str:
+    """Return how the inputs, or the number of outputs, have changed."""
+    old, new = _placeholders(before), _placeholders(after)
+    if old != new:
+        return (
+            f"The inputs changed: the program took ({', '.join(old)}) and now takes ({', '.join(new)}). "
+            f"Placeholders are the signature; keep them even when nothing uses them."
+        )
+    counts = _arity(before), _arity(after)
+    if None not in counts and counts[0] != counts[1]:
+        return f"The program returned {_values(counts[0])} and now returns {_values(counts[1])}."
+    return ""
 
 
 def _arity(graph: fx.Graph) -> int | None:

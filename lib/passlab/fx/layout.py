@@ -87,12 +87,12 @@ def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor) and value.dim() == 4}
     images = {n.name for n in gm.graph.nodes if n.op != "get_attr" and n.name in tensors}
     layout: dict[fx.Node, str] = {}
-    found = []
+    conflicts = []
     for node in gm.graph.nodes:
         operands = [n for n in node.all_input_nodes if n.name in images]
         first = layout[operands[0]] if operands else NCHW
         want = first if wants(node) == ANY else wants(node)
         if converts(node) is None:
-            found += [Clash(node, n, layout[n], want) for n in operands if layout[n] != want]
+            conflicts += [Clash(node, n, layout[n], want) for n in operands if layout[n] != want]
         layout[node] = converts(node) or (NCHW if wants(node) == NCHW else first)
-    return found
+    return conflicts

@@ -121,13 +121,13 @@ def pattern(node: fx.Node, gm: fx.GraphModule | None = None) -> Pattern:
     """
     if node.op not in ("call_function", "call_method", "call_module") or effects(node):
         return Pattern.OPAQUE
-    made = node.meta.get("type")
-    if isinstance(made, type) and not issubclass(made, torch.Tensor | tuple | list):
+    value = node.meta.get("type")
+    if isinstance(value, type) and not issubclass(value, torch.Tensor | tuple | list):
         return Pattern.OPAQUE
     name = canonical(node, gm)
     if name in ("max", "min") and any(isinstance(a, fx.Node) for a in [*node.args[1:], node.kwargs.get("other")]):
         return Pattern.BROADCAST
-    found = _PATTERNS.get(name, Pattern.OPAQUE)
+    kind = _PATTERNS.get(name, Pattern.OPAQUE)
     has_shapes = "tensor_meta" in next(iter(node.graph.nodes)).meta
     # x.size(0) * 2 in a graph with shapes: a product of numbers has none.
-    return Pattern.OPAQUE if found in POINTWISE and has_shapes and "tensor_meta" not in node.meta else found
+    return Pattern.OPAQUE if kind in POINTWISE and has_shapes and "tensor_meta" not in node.meta else kind

@@ -23,14 +23,14 @@ def read(obj: Any, *inputs: Any) -> Graph:
     """Return the view of a GraphModule, a Graph or an nn.Module; `inputs`, if given, serve shape inference."""
     if not isinstance(obj, (fx.Graph, fx.GraphModule)):
         gm = symbolic_trace(obj)
-        found = _need_shapes(gm, *inputs) if inputs else {}
-        return from_nodes(list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, found)
+        values = _need_shapes(gm, *inputs) if inputs else {}
+        return from_nodes(list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, values)
     graph, module = (obj, obj.owning_module) if isinstance(obj, fx.Graph) else (obj.graph, obj)
-    found, failed, why = {}, None, ""
+    values, failed, why = {}, None, ""
     if inputs and isinstance(module, fx.GraphModule):
-        found, failed, why = find_shapes(module, *inputs)
+        values, failed, why = find_shapes(module, *inputs)
     name = module._get_name() if module is not None else "graph"
-    view = from_nodes(list(_walk(graph)), "torch.fx", name, module, found)
+    view = from_nodes(list(_walk(graph)), "torch.fx", name, module, values)
     if failed is not None:
         view.node(failed.name).attrs["error"] = why
     return view
@@ -47,10 +47,10 @@ def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
 
 
 def from_nodes(
-    fx_nodes: list[fx.Node], ir: str, name: str, module: torch.nn.Module | None = None, found: dict | None = None
+    fx_nodes: list[fx.Node], ir: str, name: str, module: torch.nn.Module | None = None, values: dict | None = None
 ) -> Graph:
-    """Return the view of a list of FX nodes; `found` gives values by node where `node.meta` does not."""
-    found, modules = found or {}, {}
+    """Return the view of a list of FX nodes; `values` gives those of nodes where `node.meta` does not."""
+    values, modules = values or {}, {}
     listed = dict.fromkeys(fx_nodes)
     missing = dict.fromkeys(used for node in fx_nodes for used in node.all_input_nodes if used not in listed)
     ids: dict[fx.Node, str] = {}
@@ -64,17 +64,17 @@ def from_nodes(
     nodes = [Node(ids[node], "missing", "data", text=f"{ids[node]} is used but not in the graph") for node in missing]
     outputs: list[str] = []
     for node in fx_nodes:
-        nodes.append(_node(node, ids, module, modules, found))
+        nodes.append(_node(node, ids, module, modules, values))
         if node.op == "output":
             outputs += [ids[used] for used in node.all_input_nodes]
     return Graph(name, ir, tuple(nodes), tuple(outputs), "\n".join(node.text for node in nodes))
 
 
-def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dict, found: dict) -> Node:
+def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dict, values: dict) -> Node:
     leaf = _leaf(module, node.target, modules) if node.op == "call_module" else None
     op, label = _op(node, leaf)
     meta = node.meta or {}
-    value = found.get(node, meta.get("val", meta.get("tensor_meta", meta.get("example_value"))))
+    value = values.get(node, meta.get("val", meta.get("tensor_meta", meta.get("example_value"))))
     shape, dtype, size = describe(value)
     if dtype is None and meta.get("type") in (bool, int, float):
         dtype = meta["type"].__name__
@@ -307,9 +307,11 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
             return Inference({}, node, "it uses a value that is not defined before it")
         seen.add(node)
     inputs = gm.graph.process_inputs(*inputs)
-    wanted = [node for node in nodes if node.op == "placeholder"]
-    needed = sum(1 for node in wanted if not node.args)
-    if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    needed = sum(1 for node in placeholders if not node.args)
+    if not needed <= len(inputs) <= len(placeholders) and not any(
+        str(node.target).startswith("*") for node in placeholders
+    ):
         return Inference({}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}")
 
     dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
@@ -327,12 +329,12 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
     """Call `find_shapes`; raise ValueError with the node that does not accept these inputs."""
-    found, node, why = find_shapes(gm, *inputs)
+    values, node, why = find_shapes(gm, *inputs)
     if why:
-        given = ", ".join(_type_text(value) for value in inputs)
+        types = ", ".join(_type_text(value) for value in inputs)
         where = f" at node {node.name} ({_text(node, *_op(node, None)[:1], node.name)})" if node is not None else ""
-        raise ValueError(f"{gm._get_name()} does not run on the inputs ({given}){where}: {why}.")
-    return found
+        raise ValueError(f"{gm._get_name()} does not run on the inputs ({types}){where}: {why}.")
+    return values
 
 
 def _type_text(value: Any) -> str:

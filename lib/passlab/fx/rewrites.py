@@ -2,7 +2,8 @@
 
     gm = residual(layer_norm(gemm(trace(model, x))))
 
-Reading order: the shared questions (shapes, users, writes), then one rewrite after the other. They match by hand:
+Reading order: the shared questions (shapes, users, writes), the loop, then one rewrite after the other: what it matches
+and what replaces that. They match by hand:
 torch's own matcher (`torch.fx.subgraph_rewriter.replace_pattern`) finds a fixed tree of calls whose inner values have
 no other users. It ignores the other order of a sum, other spellings of a keyword, shapes, dtypes and writes, and knows
 a module only by its path: enough for a pattern that one program produced, too narrow and too unsafe here.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -49,19 +50,45 @@ def _dtype(node: Any) -> torch.dtype | None:
 
 def _one_float_dtype(*nodes: Any) -> bool:
     """Return whether these nodes are floating-point tensors of one dtype. None stands for an omitted operand."""
-    found = {_dtype(node) for node in nodes if node is not None}
-    return len(found) == 1 and None not in found and found.pop().is_floating_point
+    dtypes = {_dtype(node) for node in nodes if node is not None}
+    return len(dtypes) == 1 and None not in dtypes and dtypes.pop().is_floating_point
 
 
-def _replace(gm: fx.GraphModule, old: fx.Node, target: Callable, args: tuple, kwargs: dict, inner: Sequence) -> None:
-    """Replace `old` by a call; erase it and those of `inner` (users first) that are now unused."""
+# ---------------------------------------------------------------------------------------------------- the loop
+
+
+class Call(NamedTuple):
+    """A call that computes what a node does. `inner`: the nodes that it does the work of, users first."""
+
+    target: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    inner: Sequence[fx.Node]
+
+
+def _rewrite(
+    gm: fx.GraphModule, nodes: Iterable[fx.Node], match: Callable[[fx.Node], Iterator[Call]]
+) -> fx.GraphModule:
+    """Replace each node by the first call that `match` yields for it, unless the program writes into its operands."""
+    memory = written(gm.graph)
+    for node in nodes:
+        for call in match(node):
+            if not any(n in memory for n in call.args if isinstance(n, fx.Node)):
+                _replace(gm, node, call)
+                break
+    gm.recompile()
+    return gm
+
+
+def _replace(gm: fx.GraphModule, old: fx.Node, call: Call) -> None:
+    """Replace `old` by the call; erase it and those of the inner nodes that are now unused."""
     with gm.graph.inserting_before(old):
-        new = gm.graph.call_function(target, args, kwargs)
+        new = gm.graph.call_function(call.target, call.args, call.kwargs)
     new.meta = dict(old.meta)
     old.replace_all_uses_with(new)
-    for dead in (old, *inner):
-        if not dead.users:
-            gm.graph.erase_node(dead)
+    for node in (old, *call.inner):
+        if not node.users:
+            gm.graph.erase_node(node)
 
 
 # ---------------------------------------------------------------------------------------------------- GEMM
@@ -75,15 +102,13 @@ def gemm(gm: fx.GraphModule) -> fx.GraphModule:
     one floating-point dtype; C is no larger than the product; neither α nor β is 0 (the op then skips an operand, and
     0 · NaN is NaN); the values in between have no other users; and the program does not write into A, B or C.
     """
-    memory = written(gm.graph)
-    for node in list(gm.graph.nodes):
-        for left, right in _terms(node):
-            found = _gemm_of(node, left, right)
-            if found is not None and not any(n in memory for n in found.operands):
-                _replace(gm, node, *found)
-                break
-    gm.recompile()
-    return gm
+    return _rewrite(gm, list(gm.graph.nodes), _gemms)
+
+
+def _gemms(node: fx.Node) -> Iterator[Call]:
+    for left, right in _terms(node):
+        if (call := _gemm(node, left, right)) is not None:
+            yield call
 
 
 class Term(NamedTuple):
@@ -92,15 +117,6 @@ class Term(NamedTuple):
     node: fx.Node
     factor: float
     inner: tuple[fx.Node, ...] = ()
-
-
-class Gemm(NamedTuple):
-    """A call that replaces a sum, and the nodes inside the sum."""
-
-    op: Callable
-    operands: tuple[fx.Node, fx.Node, fx.Node]
-    options: dict[str, float]
-    inner: tuple[fx.Node, ...]
 
 
 def _terms(node: fx.Node) -> Iterator[tuple[Term, Term]]:
@@ -128,12 +144,12 @@ def _scaled(term: Term) -> Term:
     return Term(node, factor, inner)
 
 
-def _gemm_of(node: fx.Node, left: Term, right: Term) -> Gemm | None:
+def _gemm(node: fx.Node, left: Term, right: Term) -> Call | None:
     """Match a sum `node` whose left term is α·A·B and whose right term is β·C."""
-    product, alpha, own = _scaled(left)
+    product, alpha, factors = _scaled(left)
     if not calls(product, _PRODUCT) or product.kwargs or not _used_once(product) or not _used_once(left.node):
         return None
-    c, beta, more = _scaled(right)
+    c, beta, other_factors = _scaled(right)
     a, b = product.args
     ranks = [len(shape(n) or ()) for n in (a, b)]
     stacks = ranks == [3, 3] and shape(a)[0] == shape(b)[0]
@@ -142,7 +158,8 @@ def _gemm_of(node: fx.Node, left: Term, right: Term) -> Gemm | None:
     if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or shape(node) != shape(product):
         return None
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value != 1}
-    return Gemm(torch.baddbmm if stacks else torch.addmm, (c, a, b), options, (*own, product, *more))
+    inner = (*factors, product, *other_factors)
+    return Call(torch.baddbmm if stacks else torch.addmm, (c, a, b), options, inner)
 
 
 # ---------------------------------------------------------------------------------------------------- conv, bn, relu
@@ -155,36 +172,58 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
     be a function or a method); the two values in between have no other users; and the program does not write into x.
     The weights are folded into a copy, one for each call: the traced model shares the old ones, and keeps them.
     """
-
-    def module(node: Any, kind: type) -> nn.Module | None:
-        found = gm.get_submodule(node.target) if isinstance(node, fx.Node) and node.op == "call_module" else None
-        return found if type(found) is kind else None
-
     memory = written(gm.graph)
-    for relu in list(gm.graph.nodes):
-        plain = calls(relu, (torch.relu, F.relu, "relu")) or module(relu, nn.ReLU)
-        bn = relu.args[0] if plain and relu.args else None
-        norm = module(bn, nn.BatchNorm2d)
-        conv = bn.args[0] if norm is not None and bn.args else None
-        weights = module(conv, nn.Conv2d)
-        if weights is None or weights.training or norm.training or not norm.track_running_stats:
-            continue
-        if not (_used_once(conv) and _used_once(bn)) or any(n in memory for n in conv.all_input_nodes):
-            continue
-        fused = fuse_conv_bn_eval(weights, norm)  # copies the convolution
-        fused.__class__ = ConvReLU2d
-        name = f"{conv.name}_bn_relu"
-        while hasattr(gm, name):
-            name += "_"
-        gm.add_submodule(name, fused.requires_grad_(weights.weight.requires_grad))
-        with gm.graph.inserting_before(relu):
-            new = gm.graph.call_module(name, conv.args, conv.kwargs)
-        new.meta = dict(relu.meta)
-        relu.replace_all_uses_with(new)
-        for dead in (relu, bn, conv):
-            gm.graph.erase_node(dead)
+    for node in list(gm.graph.nodes):
+        match = _match_conv_bn_relu(gm, node)
+        if match is not None and not any(n in memory for n in match.conv.all_input_nodes):
+            _replace_conv_bn_relu(gm, match)
     gm.recompile()
     return gm
+
+
+class ConvBnRelu(NamedTuple):
+    """Three nodes in a row."""
+
+    conv: fx.Node
+    norm: fx.Node
+    relu: fx.Node
+
+
+def _module(gm: fx.GraphModule, node: Any, kind: type) -> Any:
+    """Return the module of exactly this type that a node calls, or None."""
+    module = gm.get_submodule(node.target) if isinstance(node, fx.Node) and node.op == "call_module" else None
+    return module if type(module) is kind else None
+
+
+def _match_conv_bn_relu(gm: fx.GraphModule, relu: fx.Node) -> ConvBnRelu | None:
+    if not (calls(relu, (torch.relu, F.relu, "relu")) or _module(gm, relu, nn.ReLU)) or not relu.args:
+        return None
+    norm = relu.args[0]
+    bn = _module(gm, norm, nn.BatchNorm2d)
+    if bn is None or not norm.args or bn.training or not bn.track_running_stats:
+        return None
+    conv = norm.args[0]
+    weights = _module(gm, conv, nn.Conv2d)
+    if weights is None or weights.training or not (_used_once(conv) and _used_once(norm)):
+        return None
+    return ConvBnRelu(conv, norm, relu)
+
+
+def _replace_conv_bn_relu(gm: fx.GraphModule, match: ConvBnRelu) -> None:
+    conv, norm, relu = match
+    weights = gm.get_submodule(conv.target)
+    fused = fuse_conv_bn_eval(weights, gm.get_submodule(norm.target))  # copies the convolution
+    fused.__class__ = ConvReLU2d
+    name = f"{conv.name}_bn_relu"
+    while hasattr(gm, name):
+        name += "_"
+    gm.add_submodule(name, fused.requires_grad_(weights.weight.requires_grad))
+    with gm.graph.inserting_before(relu):
+        new = gm.graph.call_module(name, conv.args, conv.kwargs)
+    new.meta = dict(relu.meta)
+    relu.replace_all_uses_with(new)
+    for node in (relu, norm, conv):
+        gm.graph.erase_node(node)
 
 
 # ---------------------------------------------------------------------------------------------------- norms
@@ -198,7 +237,8 @@ def layer_norm(gm: fx.GraphModule) -> fx.GraphModule:
     keepdim; ε is a positive number; w and b have exactly the shape of those dimensions and the floating-point dtype of
     x; the values in between have no other users; and the program does not write into x, w or b.
     """
-    return _norms(gm, _layer_normed, F.layer_norm)
+
+    return _rewrite(gm, _outermost_first(gm), lambda node: _norms(node, _layer_normed, F.layer_norm))
 
 
 def rms_norm(gm: fx.GraphModule) -> fx.GraphModule:
@@ -207,31 +247,37 @@ def rms_norm(gm: fx.GraphModule) -> fx.GraphModule:
     w may be missing; the rest as for `layer_norm`. LLaMA's form, which casts x to float32 and the quotient back, is not
     rewritten: the op rounds in other places. Run it after `layer_norm`, since x - mean would match as an x, too.
     """
-    return _norms(gm, _rms_normed, F.rms_norm)
+
+    return _rewrite(gm, _outermost_first(gm), lambda node: _norms(node, _rms_normed, F.rms_norm))
 
 
-def _norms(gm: fx.GraphModule, normed: Callable, op: Callable) -> fx.GraphModule:
-    memory = written(gm.graph)
-    for node in reversed(list(gm.graph.nodes)):  # the whole formula before its inner part, which matches without w, b
-        if not node.users:  # erased with a formula, or unused before
-            continue
-        for quotient, weight, bias, own in _affine(node, bias=op is F.layer_norm):
-            found = normed(quotient)
-            if found is None or (quotient is not node and not _used_once(quotient)):
-                continue
-            x, dims, eps, more = found
-            normalized = shape(x)[-dims:]
-            parts = [part for part in (weight, bias) if part is not None]
-            replaced = [*own, quotient, *more][1:] if own else more
-            if any(shape(part) != normalized for part in parts) or not _one_float_dtype(x, *parts):
-                continue
-            if any(n in memory for n in (x, *parts)) or not _private(node, replaced):
-                continue
-            args = (x, normalized, weight, bias, eps) if op is F.layer_norm else (x, normalized, weight, eps)
-            _replace(gm, node, op, args, {}, replaced)
-            break
-    gm.recompile()
-    return gm
+def _outermost_first(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    """Yield the nodes in reverse: the whole formula before its inner part, which matches without w and b."""
+    for node in reversed(list(gm.graph.nodes)):
+        if node.users:  # not erased with a formula
+            yield node
+
+
+def _norms(node: fx.Node, match: Callable[[fx.Node], Normed | None], op: Callable) -> Iterator[Call]:
+    for affine in _affine(node, bias=op is F.layer_norm):
+        if (call := _norm(node, affine, match, op)) is not None:
+            yield call
+
+
+def _norm(node: fx.Node, affine: Affine, match: Callable[[fx.Node], Normed | None], op: Callable) -> Call | None:
+    """Return the call of a norm for `node`, seen as quotient·w + b, if `match` matches the quotient."""
+    quotient, weight, bias, outer = affine
+    normed = match(quotient) if quotient is node or _used_once(quotient) else None
+    if normed is None:
+        return None
+    inner = [*outer[1:], quotient, *normed.inner] if outer else normed.inner
+    dims, parts = shape(normed.x)[-normed.dims :], [part for part in (weight, bias) if part is not None]
+    if any(shape(part) != dims for part in parts) or not _one_float_dtype(normed.x, *parts):
+        return None
+    if not _private(node, inner):
+        return None
+    operands = (weight, bias) if op is F.layer_norm else (weight,)
+    return Call(op, (normed.x, dims, *operands, normed.eps), {}, inner)
 
 
 def _private(node: fx.Node, inner: Sequence[fx.Node]) -> bool:
@@ -310,13 +356,13 @@ def _reduced(node: Any, name: str) -> Reduction | None:
     if not calls(node, (getattr(torch, name), name)):
         return None
     names = ("input", "dim", "keepdim") if name == "mean" else ("input", "dim")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    x, dims = given.pop("input", None), given.pop("dim", None)
-    if len(node.args) > len(names) or given.pop("keepdim", False) is not True or shape(x) is None or dims is None:
+    options = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    x, dims = options.pop("input", None), options.pop("dim", None)
+    if len(node.args) > len(names) or options.pop("keepdim", False) is not True or shape(x) is None or dims is None:
         return None
     rank = len(shape(x))
     dims = sorted(d % rank for d in (dims if isinstance(dims, tuple | list) else (dims,)))
-    return Reduction(x, len(dims), given) if dims == list(range(rank - len(dims), rank)) else None
+    return Reduction(x, len(dims), options) if dims == list(range(rank - len(dims), rank)) else None
 
 
 def _squared(node: Any) -> fx.Node | None:
@@ -330,40 +376,46 @@ def _squared(node: Any) -> fx.Node | None:
 
 def _layer_normed(node: fx.Node) -> Normed | None:
     """Match (x - mean) / √(var + ε)."""
-    for centred, variance, eps, own in _over_root(node):
+    for centred, variance, eps, root in _over_root(node):
         if not calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
             continue
         x, mean = centred.args
         of_mean = _reduced(mean, "mean")
         if of_mean is None or of_mean.x is not x or of_mean.options:
             continue
-        of_variance, more = _reduced(variance, "var"), []
-        biased = (
-            of_variance is not None
-            and of_variance.x is x
-            and of_variance.options in ({"unbiased": False}, {"correction": 0})
-        )
-        if not biased:  # the mean of the squares of x - mean
-            of_variance = _reduced(variance, "mean")
-            square = of_variance.x if of_variance and not of_variance.options else None
-            base = _squared(square)
-            if base is not centred:  # x - mean may be written twice
-                again = _reduced(base.args[1], "mean") if calls(base, _MINUS) and len(base.args) == 2 else None
-                if again != of_mean or base.args[0] is not x or base.kwargs:
-                    continue
-                more = [base, base.args[1]] if base.args[1] is not mean else [base]
-            more = [square, *more]
-        if of_variance.dims == of_mean.dims:
-            return Normed(x, of_mean.dims, eps, [*own, variance, *more, centred, mean])
+        squares = _variance(variance, centred, of_mean)
+        if squares is not None:
+            return Normed(x, of_mean.dims, eps, [*root, variance, *squares, centred, mean])
     return None
+
+
+def _variance(node: Any, centred: fx.Node, of_mean: Reduction) -> list[fx.Node] | None:
+    """Match the variance of x, given x - mean and the mean; return the nodes that compute it from these, or None."""
+    x, dims, _ = of_mean
+    biased = _reduced(node, "var")
+    if biased is not None and biased.x is x and biased.options in ({"unbiased": False}, {"correction": 0}):
+        return [] if biased.dims == dims else None
+    of_squares = _reduced(node, "mean")  # the mean of the squares of x - mean
+    if of_squares is None or of_squares.options or of_squares.dims != dims:
+        return None
+    square = of_squares.x
+    base = _squared(square)
+    if base is centred:
+        return [square]
+    if not calls(base, _MINUS) or len(base.args) != 2 or base.kwargs or base.args[0] is not x:
+        return None
+    mean = base.args[1]  # x - mean may be written twice, and so may the mean
+    if _reduced(mean, "mean") != of_mean:
+        return None
+    return [square, base] if mean is centred.args[1] else [square, base, mean]
 
 
 def _rms_normed(node: fx.Node) -> Normed | None:
     """Match x / √(mean(x²) + ε)."""
-    for x, mean, eps, own in _over_root(node):
-        found = _reduced(mean, "mean")
-        if found is not None and not found.options and _squared(found.x) is x:
-            return Normed(x, found.dims, eps, [*own, mean, found.x])
+    for x, mean, eps, root in _over_root(node):
+        of_squares = _reduced(mean, "mean")
+        if of_squares is not None and not of_squares.options and _squared(of_squares.x) is x:
+            return Normed(x, of_squares.dims, eps, [*root, mean, of_squares.x])
     return None
 
 
@@ -379,33 +431,49 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
     the first is taken.
     """
     memory = written(gm.graph)
-    for norm in list(gm.graph.nodes):
-        found = _norm_of(gm, norm)
-        total, *options = found or (None,)
-        if not calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
-            continue
-        x, y = total.args
-        if shape(x) is None or shape(x) != shape(y) or not _one_float_dtype(x, y):
-            continue
-        if any(n in memory for n in (x, y, total)):
-            continue
-        late = [n for n in options if isinstance(n, fx.Node) and not n < total]
-        if any(n.op != "get_attr" for n in late):
-            continue
-        with gm.graph.inserting_before(total):
-            # a parameter read after the sum is read again before it
-            paths = [n.target if isinstance(n, fx.Node) and n in late else n for n in options]
-            options = [gm.graph.get_attr(n) if isinstance(n, str) else n for n in paths]
-            both = gm.graph.call_function(add_layer_norm, (x, y, *options))
-            results = [gm.graph.call_function(operator.getitem, (both, i)) for i in range(2)]
-        for old, new in zip((total, norm), results, strict=True):
-            new.meta = dict(old.meta)
-            old.replace_all_uses_with(new)
-        for dead in (norm, total, *late):
-            if not dead.users:
-                gm.graph.erase_node(dead)
+    for node in list(gm.graph.nodes):
+        match = _match_residual(gm, node)
+        if match is not None and not any(n in memory for n in (*match.total.args, match.total)):
+            _replace_residual(gm, match)
     gm.recompile()
     return gm
+
+
+class Residual(NamedTuple):
+    """A layer norm of a sum. `options`: the other operands of the norm; those in `late` are computed after the sum."""
+
+    total: fx.Node
+    norm: fx.Node
+    options: list[Any]
+    late: list[fx.Node]
+
+
+def _match_residual(gm: fx.GraphModule, node: fx.Node) -> Residual | None:
+    norm = _norm_of(gm, node)
+    if norm is None or not calls(norm.operand, _PLUS) or norm.operand.kwargs or len(norm.operand.args) != 2:
+        return None
+    total, *options = norm
+    x, y = total.args
+    if shape(x) is None or shape(x) != shape(y) or not _one_float_dtype(x, y):
+        return None
+    late = [n for n in options if isinstance(n, fx.Node) and not n < total]
+    return Residual(total, node, options, late) if all(n.op == "get_attr" for n in late) else None
+
+
+def _replace_residual(gm: fx.GraphModule, match: Residual) -> None:
+    total, norm, options, late = match
+    with gm.graph.inserting_before(total):
+        # a parameter read after the sum is read again before it
+        paths = [n.target if isinstance(n, fx.Node) and n in late else n for n in options]
+        options = [gm.graph.get_attr(n) if isinstance(n, str) else n for n in paths]
+        both = gm.graph.call_function(add_layer_norm, (*total.args, *options))
+        results = [gm.graph.call_function(operator.getitem, (both, i)) for i in range(2)]
+    for old, new in zip((total, norm), results, strict=True):
+        new.meta = dict(old.meta)
+        old.replace_all_uses_with(new)
+    for node in (norm, total, *late):
+        if not node.users:
+            gm.graph.erase_node(node)
 
 
 class Norm(NamedTuple):
@@ -426,5 +494,5 @@ def _norm_of(gm: fx.GraphModule, node: fx.Node) -> Norm | None:
     if not calls(node, (F.layer_norm, torch.layer_norm)):
         return None
     names = {"input": None, "normalized_shape": None, "weight": None, "bias": None, "eps": 1e-5}
-    given = names | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return Norm(*(given[name] for name in names))
+    operands = names | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    return Norm(*(operands[name] for name in names))

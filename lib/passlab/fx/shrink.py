@@ -18,7 +18,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence import shrinking
-from passlab.fx.trials import example_inputs
+from passlab.equivalence.trials import example_inputs
 
 
 def shrink(gm: fx.GraphModule, fails: Callable[[fx.GraphModule], bool], budget: int = 500) -> fx.GraphModule:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from passlab import place
+from passlab import course_paths
 
-__path__ += place.parts("lib/passlab/given")
+__path__ += course_paths.package_dirs("lib/passlab/given")
 
 
 def module(exercise_id: str) -> ModuleType | None:

@@ -57,7 +57,7 @@ def several(types: Iterable[Type]) -> Type:
     if not known:
         return None, ", ".join(dict.fromkeys(dtype for _, dtype, _ in types if dtype)) or None, None
     shapes, dtypes, sizes = zip(*known, strict=True)
-    each = [dtype for shape, dtype, _ in known for dtype in _each(shape, dtype)]
+    each = [dtype for shape, dtype, _ in known for dtype in _each(shape or (), dtype)]
     return shapes, dtypes[0] if len(set(each)) == 1 else ", ".join(each), None if None in sizes else sum(sizes)
 
 
@@ -94,8 +94,8 @@ def walk(visit: Generator) -> Any:
 
 def strongest(kinds: Iterable[str]) -> str:
     """Return the kind of a node that stands for several: compute, where one of them computes."""
-    found = set(kinds)
-    return next((kind for kind in ("compute", "control", "memory", "shape") if kind in found), "compute")
+    present = set(kinds)
+    return next((kind for kind in ("compute", "control", "memory", "shape") if kind in present), "compute")
 
 
 class Builder:

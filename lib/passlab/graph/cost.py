@@ -12,7 +12,13 @@ class Measured(int):
     """A number that remembers what it counts (`unit`), where it was measured (`device`, None for what follows from
     shapes alone) and what it is made of (`detail`: name → number)."""
 
-    def __new__(cls, value: int, unit: str, device: str | None = None, detail: Mapping[str, int] | None = None):
+    unit: str
+    device: str | None
+    detail: dict[str, int]
+
+    def __new__(
+        cls, value: int, unit: str, device: str | None = None, detail: Mapping[str, int] | None = None
+    ) -> Measured:
         self = super().__new__(cls, value)
         self.unit, self.device, self.detail = unit, device, dict(detail or {})
         return self

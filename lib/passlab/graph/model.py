@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import repeat
 from typing import Any
 
+from passlab.graph.names import did_you_mean
+
 #: The role of a node. compute: arithmetic on elements. data: where values come from and go to (inputs, weights,
 #: constants, outputs). shape: the same elements in another shape or order, or a query of their shape.
 #: control: decides what runs. memory: writes into or copies storage that already exists.
@@ -86,10 +88,7 @@ class Graph:
         try:
             return self._by_id[id]
         except KeyError:
-            from difflib import get_close_matches
-
-            near = get_close_matches(str(id), self._by_id, n=3)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            hint = did_you_mean(str(id), self._by_id, 3, 0.6)
             raise KeyError(f"{self.ir} graph {self.name!r} has no node {id!r}.{hint}") from None
 
     def consumers(self, id: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ for that IR:
 
     compiler     COMPILER, a `passlab.building.compiler.Compiler`: for the packages in `COMPILERS`
     reader       read(value, *inputs) -> Graph
-    equivalent   equivalent(before, after, inputs, **options) -> Equivalence; one side may be torch's
+    equivalent   equivalent(before, after, inputs, options) -> Equivalence; one side may be torch's
     measure      launches(value, *inputs), bytes_moved(value, *inputs), cost(value, *inputs)
     generate     random programs
     shrink       shrink(value, fails, budget) -> a smaller value
@@ -94,11 +94,11 @@ def part(value: Any, name: str, default: str = "") -> ModuleType | None:
 @cache
 def find_module(package: str, name: str) -> ModuleType | None:
     """Return the module `name` of a package of passlab, or None where the package has no such module."""
-    found = package and importlib.util.find_spec(f"passlab.{package}.{name}")
-    return load(f"{package}.{name}") if found else None
+    spec = package and importlib.util.find_spec(f"passlab.{package}.{name}")
+    return load(f"{package}.{name}") if spec else None
 
 
-def compiler(flavour: str) -> Any | None:
+def compiler(flavour: str) -> Any:
     """Return the `passlab.building.compiler.Compiler` of a flavour; None for "torch". Raises ValueError for another."""
     if flavour == "torch":
         return None

@@ -1,10 +1,12 @@
 """The judge: run an answer on cases and say which of five laws it kept.
 
-Reading order: verdicts (the vocabulary), running, expect (the laws of a pass), words (for messages), scalars (NumPy's
-numbers), travel (which objects may leave the process that ran an answer), state (what an answer changes in the process
-and must not), closing (functions that an answer may not call).
+Reading order: verdicts (the vocabulary), decorated (a case above its program), running, expect (the laws of a pass),
+words (for messages), forms (of answers), scalars (NumPy's numbers), travel (which objects may leave the process that
+ran an answer), state (what an answer changes in the process and must not), closing (functions that an answer may not
+call).
 """
 
+from passlab.judge.decorated import as_decorator, cases_in, drawn
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     PATIENCE,
@@ -20,13 +22,25 @@ from passlab.judge.running import (
 )
 from passlab.judge.scalars import plain_numbers, scalar
 from passlab.judge.travel import function_travels, module_travels, record
-from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, Written, call_answer
+from passlab.judge.verdicts import (
+    MEANING,
+    VERDICTS,
+    WORDS,
+    Case,
+    Exercise,
+    Finding,
+    Judgement,
+    Outcome,
+    Written,
+    call_answer,
+)
 from passlab.judge.words import and_more, listed, plural, shown, times
 
 __all__ = [
     "MEANING",
     "PATIENCE",
     "VERDICTS",
+    "WORDS",
     "Case",
     "Exercise",
     "Expect",
@@ -37,10 +51,13 @@ __all__ = [
     "Written",
     "and_more",
     "answer_limit",
+    "as_decorator",
     "at_least",
     "at_most",
     "call_answer",
+    "cases_in",
     "conclude",
+    "drawn",
     "expecting",
     "function_travels",
     "judge",

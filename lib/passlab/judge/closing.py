@@ -91,8 +91,8 @@ def _withheld(name: str) -> bool:
 
 
 def _function(name: str) -> FunctionType:
-    found = pkgutil.resolve_name(name)
-    inner = inspect.unwrap(found.__init__ if isinstance(found, type) else found)
+    value = pkgutil.resolve_name(name)
+    inner = inspect.unwrap(getattr(value, "__init__") if isinstance(value, type) else value)  # noqa: B009
     if not isinstance(inner, FunctionType):
         raise ValueError(f"{name} cannot be closed: it is not written in Python. Close the function that calls it.")
     return inner
@@ -109,6 +109,7 @@ def refuse(name: str) -> FunctionType:
     def refusing(*_: object, **__: object) -> None:
         raise RuntimeError(closed_message(name))
 
+    assert isinstance(refusing, FunctionType)
     return refusing
 
 

@@ -21,10 +21,10 @@ from passlab.graph.registry import compiler
 from passlab.judge.closing import Closed, reopen
 from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
-from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
 from passlab.process.clock import PATIENCE
-from passlab.process.telling import reason
+from passlab.process.error_text import reason
 
 
 class _Quiet(io.TextIOBase):
@@ -115,7 +115,8 @@ def out_of_time(exercise: Exercise) -> str:
 
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Run an answer on one case and return the outcome. Never raises for anything the answer does."""
-    quiet, start, given = _Quiet(), time.perf_counter(), []
+    quiet, start = _Quiet(), time.perf_counter()
+    given: list[Any] = []
     closed = Closed(exercise.closed)
 
     def outcome(status, value=None, error=""):
@@ -161,7 +162,7 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     about = [v for v in (case.about or exercise.points) if v in exercise.points]
     first = "valid" if "valid" in exercise.points else "did"
     if outcome.status == "ok":
-        findings = []
+        findings: list[Finding] = []
         try:
             # torch.fx prints a traceback when a graph fails; findings say it
             with preserve_process_state(), contextlib.redirect_stderr(_Quiet()):
@@ -263,6 +264,8 @@ def conclude(
         least = 10 ** (len(str(printed)) - 1)
         result.notes.append(f"Your code printed {least:,} characters or more while it was checked; they are not shown.")
     if not result.points and any(result.verdicts.values()):
-        result.notes.append("No law counts as long as “did” is lost on every case: doing nothing keeps the others.")
+        result.notes.append(
+            f"No law counts as long as “{WORDS['did']}” is lost on every case: doing nothing keeps the others."
+        )
     result.seconds = time.perf_counter() - start
     return result

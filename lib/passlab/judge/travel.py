@@ -36,9 +36,9 @@ def name_in(table: dict[str, Any], thing: Any) -> str | None:
     return name if table.get(name) is thing else None
 
 
-def fits(made: Any) -> bool:
+def fits(value: Any) -> bool:
     """Return whether every field of a record has its declared type."""
-    return all(_is(getattr(made, name), hint) for name, hint in get_type_hints(type(made)).items())
+    return all(_is(getattr(value, name), hint) for name, hint in get_type_hints(type(value)).items())
 
 
 def _is(value: Any, hint: Any) -> bool:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The five verdicts, in the order in which a pass has to earn them.
+#: The keys of the five verdicts, in the order in which a pass has to earn them.
 VERDICTS = ("valid", "same", "did", "spared", "cost")
 
+#: What readers see in place of the keys.
+WORDS = {"valid": "valid", "same": "equivalent", "did": "complete", "spared": "precise", "cost": "efficient"}
+
 MEANING = {
-    "valid": "the result is a well-formed graph",
-    "same": "it computes the same function",
-    "did": "it did what it must",
-    "spared": "it left alone what it must not touch",
-    "cost": "it saved what it promised",
+    "valid": "the result has the required form",
+    "same": "it computes the required function",
+    "did": "it does everything that is required",
+    "spared": "it changes and claims nothing that it must not",
+    "cost": "it is as small and as fast as required",
 }
 
 
@@ -84,8 +87,8 @@ class Exercise:
     `flavour`: the compiler that the notebook needs: "torch", or one of `passlab.graph.registry.COMPILERS`.
     `stretch`: a harder question beyond the day's core; its points are extra credit.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
-    `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:
-    verdict → the number of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
+    `meaning`: verdict → what it says here, where `MEANING` would be wrong or too vague. `helps`: verdict → the number
+    of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
     for learners who are stuck, or ""; its cases are those of `smaller_cases()`.
     """
 
@@ -95,8 +98,9 @@ class Exercise:
     difficulty: int
     minutes: int
     hints: tuple[str, ...]
-    cases: Callable[[], Sequence[Case]] | None = None
-    judge: Callable[[Case, Any], Iterable[Finding]] | None = None
+    # None only until `passlab.exercises.of_day` takes them from the exercise's own module
+    cases: Callable[[], Sequence[Case]] = None  # type: ignore[assignment]
+    judge: Callable[[Case, Any], Iterable[Finding]] = None  # type: ignore[assignment]
     call: Callable[[Callable, Case], Any] | None = None
     seconds: float = 5.0
     notebook: str = ""
@@ -106,7 +110,7 @@ class Exercise:
     meaning: Mapping[str, str] = field(default_factory=dict)
     helps: Mapping[str, int] = field(default_factory=dict)
     smaller: str = ""
-    smaller_cases: Callable[[], Sequence[Case]] | None = None
+    smaller_cases: Callable[[], Sequence[Case]] = None  # type: ignore[assignment]  # see `cases`
 
     def __post_init__(self):
         unknown = set(self.points) - set(VERDICTS)
@@ -161,11 +165,11 @@ class Judgement:
     @property
     def verdicts(self) -> dict[str, bool]:
         """Return verdict → whether it holds on every case about it (False where no case reached it)."""
-        held = {}
+        by_verdict = {}
         for verdict in self.exercise.points:
             about = [f.ok for f in self.findings if f.verdict == verdict]
-            held[verdict] = bool(about) and all(about)
-        return held
+            by_verdict[verdict] = bool(about) and all(about)
+        return by_verdict
 
     @property
     def points(self) -> float:

@@ -7,8 +7,8 @@ Fusing is inlining: a value of the group is an expression where it is used, not 
 gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only the result of a reduction
 is a buffer: all of a row has to be read before its sum is known.
 
-Reading order: memory layout, expressions, the function, its elements, its reductions. `passlab.kernels.schedule` then
-arranges the loops.
+Reading order: memory layout, expressions, the function, its elements, its reductions. How a primitive computes one
+number is in `passlab.kernels.scalars`; `passlab.kernels.schedule` then arranges the loops.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from passlab.kernels.primitives import REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
+from passlab.kernels.scalars import apply, negate
 
 if TYPE_CHECKING:
     import tvm
@@ -88,12 +89,12 @@ def layout(tensor: torch.Tensor, skip: int = 0) -> Layout:
 def order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the dimensions from slowest to fastest in memory: (0, 2, 3, 1) for channels last."""
     sizes, strides = tensor.shape, tensor.stride()
-    found = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
-    if tuple(strides[d] for d in found if sizes[d] > 1) != tuple(
-        s for d, s in zip(found, _dense([sizes[d] for d in found]), strict=True) if sizes[d] > 1
+    dims = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
+    if tuple(strides[d] for d in dims if sizes[d] > 1) != tuple(
+        s for d, s in zip(dims, _dense([sizes[d] for d in dims]), strict=True) if sizes[d] > 1
     ):
         return tuple(range(tensor.ndim))  # it overlaps or has holes: its copy is contiguous
-    return tuple(found)
+    return tuple(dims)
 
 
 def result_layout(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -236,15 +237,15 @@ def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
 
 def _reshape_index(source: tuple, shape: tuple, at: tuple) -> tuple:
     """Map element `at` of a tensor of this shape to the element of a tensor of shape `source`, as reshape does."""
-    found, left, right = [], 0, 0
+    index, left, right = [], 0, 0
     while left < len(source):
         if source[left] == 1:
-            found.append(0)
+            index.append(0)
             left += 1
         elif right < len(shape) and shape[right] == 1:
             right += 1
         elif source[left] == shape[right]:
-            found.append(at[right])
+            index.append(at[right])
             left, right = left + 1, right + 1
         else:  # the shortest runs of dimensions with the same number of elements
             ends, counts = [left + 1, right + 1], [source[left], shape[right]]
@@ -258,9 +259,9 @@ def _reshape_index(source: tuple, shape: tuple, at: tuple) -> tuple:
             below = counts[0]
             for n in source[left : ends[0]]:
                 below //= n
-                found.append(number // below % n)
+                index.append(number // below % n)
             left, right = ends
-    return tuple(found)
+    return tuple(index)
 
 
 # ------------------------------------------------------------------------------------------------ the function
@@ -283,11 +284,11 @@ class _Function:
             )
 
     def read(self, node: fx.Node, at: tuple) -> Any:
-        seen = self.layouts.get(node)
-        if seen is None or not seen.flat:
+        view = self.layouts.get(node)
+        if view is None or not view.flat:
             return self.buffers[node](*at)
-        steps = [i * s for i, s in zip(at, seen.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
-        return self.buffers[node](sum(steps, seen.skip))
+        steps = [i * s for i, s in zip(at, view.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
+        return self.buffers[node](sum(steps, view.skip))
 
     def number(self, value: float, dtype: str) -> Any:
         if dtype == "bfloat16":
@@ -309,9 +310,9 @@ class _Function:
         if name == "where":
             return T.Select(*args)
         if dtype in ("float16", "bfloat16"):
-            wide = self._in(name, "float32", [self.cast(a, dtype, "float32") for a in args], node)
+            wide = apply(name, node, [self.cast(a, dtype, "float32") for a in args], "float32", self.partial)
             return wide if _dtype(node) == "bool" else self.cast(wide, "float32", dtype)
-        return self._in(name, dtype, args, node)
+        return apply(name, node, args, dtype, self.partial)
 
     def cast(self, value: Any, source: str, dtype: str) -> Any:
         T = self.tirx
@@ -321,130 +322,16 @@ class _Function:
             bits = T.shift_left(value.astype("uint32"), T.const(16, "uint32"))
             return self.cast(T.reinterpret("float32", bits), "float32", dtype)
         if dtype == "bool":
-            return self._not(T.EQ(value, self.number(0, source)))
+            return negate(T, T.EQ(value, self.number(0, source)))
         if dtype != "bfloat16":
             return value.astype(dtype)
         value = value if source == "float32" else value.astype("float32")
-        given, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
+        single, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
         u = functools.partial(T.const, dtype="uint32")
         even = T.bitwise_and(T.shift_right(bits, u(16)), u(1))  # to nearest, ties to even
         rounded = T.shift_right(bits + even + u(0x7FFF), u(16)).astype("uint16")
-        chosen = T.Select(T.isnan(given), T.const(0x7FC0, "uint16"), rounded)
-        return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
-
-    def _in(self, name: str, dtype: str, args: list, node: fx.Node) -> Any:
-        T, a, b = self.tirx, args[0], args[-1]
-        if dtype == "bool":
-            return self._logic(name, args)
-        if not _is_float(dtype):
-            same = len(args) > 1 and _same(a, b)
-            return self._whole(name, dtype, args, node.args[-1], same)
-        zero, one, infinite = (T.const(v, dtype) for v in (0.0, 1.0, math.inf))
-        same, number = _same(a, b), constant(node.args[-1])
-        if name == "mul" and constant(node.args[0]) == 0:
-            a, b, number = b, a, 0
-        finite = T.abs(a) < infinite
-        table: dict[str, Callable[[], Any]] = {
-            "add": lambda: a + b,
-            # TVM simplifies 0 · x and x - x to 0, which is wrong for inf and NaN
-            "sub": lambda: T.Select(finite, zero, T.const(math.nan, dtype)) if same else a - b,
-            "mul": lambda: T.Select(finite, T.copysign(b, a), T.const(math.nan, dtype)) if number == 0 else a * b,
-            "div": lambda: a * T.const(math.copysign(math.inf, number), dtype) if number == 0 else a / b,
-            "neg": lambda: -a,
-            "abs": lambda: T.abs(a),
-            "reciprocal": lambda: one / a,
-            "rsqrt": lambda: one / T.sqrt(a),
-            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, -one, zero)),
-            "expm1": lambda: self._library("expm1", dtype, a),
-            "log1p": lambda: self._library("log1p", dtype, a),
-            "round": lambda: T.nearbyint(a),
-            "fmod": lambda: self._library("fmod", dtype, a, b),
-            "remainder": lambda: self._remainder(self._library("fmod", dtype, a, b), b, zero),
-            "pow": lambda: self._power(a, b, number, dtype),
-            "maximum": lambda: T.Select(T.any(T.isnan(a), a > b), a, b),
-            "minimum": lambda: T.Select(T.any(T.isnan(a), a < b), a, b),
-            "isfinite": lambda: finite,
-            "signbit": lambda: (T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}")).astype(dtype),
-            "eq": lambda: self._not(T.isnan(a)) if same else T.EQ(a, b),
-            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # TVM's != is false for a NaN
-            "le": lambda: self._not(T.isnan(a)) if same else a <= b,
-            "ge": lambda: self._not(T.isnan(a)) if same else a >= b,
-            "lt": lambda: a < b,
-            "gt": lambda: a > b,
-        }
-        if name in table:
-            return table[name]()
-        if name in ("erf", "tanh") and self.partial and dtype == "float32":
-            return {"erf": _erf, "tanh": _tanh}[name](T, a)
-        return getattr(T, name)(*args)
-
-    def _library(self, name: str, dtype: str, *args: Any) -> Any:
-        """Call a function of the C library for which TVM has no operator."""
-        return self.tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *args)
-
-    def _remainder(self, left: Any, divisor: Any, zero: Any) -> Any:
-        """Turn a remainder with the sign of the dividend into one with the sign of the divisor."""
-        T, variable = self.tirx, self.tirx.Var("left", left.ty)
-        other = T.any(T.all(variable < zero, divisor > zero), T.all(variable > zero, divisor < zero))
-        return T.Let(variable, left, T.Select(other, variable + divisor, variable))
-
-    def _power(self, a: Any, b: Any, power: float | None, dtype: str) -> Any:
-        T, one = self.tirx, self.tirx.const(1, dtype)
-        simple = {2: lambda: a * a, 3: lambda: a * a * a, 0.5: lambda: T.sqrt(a), -0.5: lambda: one / T.sqrt(a)}
-        simple |= {-1: lambda: one / a, -2: lambda: one / (a * a), 0: lambda: one, 1: lambda: a}
-        return simple[power]() if power in simple else T.pow(a, b)
-
-    def _not(self, truth: Any) -> Any:
-        """Negate without TVM's Not, which inverts the comparison and so is true for a NaN."""
-        return self.tirx.EQ(truth.astype("int8"), self.number(0, "int8"))
-
-    def _logic(self, name: str, args: list) -> Any:
-        """Apply a primitive to booleans, which are 0 and 1."""
-        T = self.tirx
-        if name == "bitwise_not":
-            return self._not(args[0])
-        a, b = (x.astype("int8") for x in (args[0], args[-1]))
-        table = {"bitwise_and": T.bitwise_and, "mul": T.bitwise_and, "minimum": T.bitwise_and}
-        table |= {"bitwise_or": T.bitwise_or, "add": T.bitwise_or, "maximum": T.bitwise_or}
-        if name in table:
-            return T.NE(table[name](a, b), self.number(0, "int8"))
-        return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a, b], None, _same(a, b))
-
-    def _whole(self, name: str, dtype: str, args: list, divisor: Any, same: bool) -> Any:
-        """Apply a primitive to integers."""
-        T, (a, *rest) = self.tirx, args
-        b, zero, one = rest[0] if rest else a, T.const(0, dtype), T.const(1, dtype)
-        if same and name in ("eq", "le", "ge", "ne", "lt", "gt"):
-            return T.const(name in ("eq", "le", "ge"), "bool")
-        if name in ("div", "fmod", "remainder") and abs(constant(divisor)) == 1:  # the least number / -1
-            return (a if constant(divisor) == 1 else zero - a) if name == "div" else zero
-        table: dict[str, Callable[[], Any]] = {
-            "add": lambda: a + b,
-            "sub": lambda: a - b,
-            "mul": lambda: a * b,
-            "div": lambda: T.truncdiv(a, b),
-            "fmod": lambda: T.truncmod(a, b),
-            "remainder": lambda: T.floormod(a, b),
-            "pow": lambda: math.prod([a] * int(constant(divisor)), start=one),
-            "neg": lambda: zero - a,
-            "abs": lambda: T.Select(a < zero, zero - a, a),
-            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, zero - one, zero)),
-            "signbit": lambda: (a < zero).astype(dtype),
-            "isfinite": lambda: T.const(True, "bool"),
-            "maximum": lambda: T.max(a, b),
-            "minimum": lambda: T.min(a, b),
-            "bitwise_not": lambda: T.bitwise_not(a),
-            "bitwise_and": lambda: T.bitwise_and(a, b),
-            "bitwise_or": lambda: T.bitwise_or(a, b),
-            "bitwise_xor": lambda: T.bitwise_xor(a, b),
-            "eq": lambda: T.EQ(a, b),
-            "ne": lambda: T.NE(a, b),
-            "lt": lambda: a < b,
-            "le": lambda: a <= b,
-            "gt": lambda: a > b,
-            "ge": lambda: a >= b,
-        }
-        return table[name]() if name in table else a  # floor, ceil, trunc, round
+        chosen = T.Select(T.isnan(single), T.const(0x7FC0, "uint16"), rounded)
+        return T.Let(single, value, T.Let(bits, T.reinterpret("uint32", single), chosen))
 
     # ---- reductions
 
@@ -463,13 +350,13 @@ class _Function:
                 )
 
             last_is_fast = self.partial and dims and max(dims) == len(sizes) - 1
-            made = self._stages(node, rows, left, first, last_is_fast)
+            result = self._stages(node, rows, left, first, last_is_fast)
             if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
-                made = self._with_nan(node, rows, left, first, made)
-            self.buffers[node] = made
+                result = self._with_nan(node, rows, left, first, result)
+            self.buffers[node] = result
         return self.buffers[node]
 
-    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, made: Any) -> Any:
+    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, result: Any) -> Any:
         """Count NaNs beside a maximum: TVM's own, shared by the threads of a GPU, loses them."""
         te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
         axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
@@ -482,7 +369,7 @@ class _Function:
         counted = te.compute(tuple(rows), count, f"{node.name}_nan")
         lost = self.number(math.nan, dtype)
         return te.compute(
-            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, made(*row)), f"{node.name}_or_nan"
+            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, result(*row)), f"{node.name}_or_nan"
         )
 
     def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
@@ -506,7 +393,7 @@ class _Function:
         if run < 8 <= size // lanes:  # a long size without such divisors: the last run is padded
             lanes, run = LANES, RUN
         runs = -(-size // (lanes * run))
-        kept = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
+        remaining = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
         axis = te.reduce_axis((0, run), f"{node.name}_k")
 
         def element(*at: Any) -> Any:
@@ -515,13 +402,13 @@ class _Function:
             place = place * lanes + inner[-1] if lanes > 1 else place
             if lanes * run * runs == size:
                 return self._combine(node, body.whole(value(body, row, (*inner[: len(outer)], place))), [axis])
-            there = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
-            return self._combine(node, self.tirx.Select(place < size, there, self._neutral(node)), [axis])
+            inside = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
+            return self._combine(node, self.tirx.Select(place < size, inside, self._neutral(node)), [axis])
 
-        stage = te.compute((*rows, *kept), element, f"{node.name}_part" if kept else node.name)
-        if not kept:
+        stage = te.compute((*rows, *remaining), element, f"{node.name}_part" if remaining else node.name)
+        if not remaining:
             return stage
-        return self._stages(node, rows, kept, lambda _, row, inner: stage(*row, *inner), partial)
+        return self._stages(node, rows, remaining, lambda _, row, inner: stage(*row, *inner), partial)
 
     def _combine(self, node: fx.Node, value: Any, axes: list) -> Any:
         te, T, name, dtype = self.te, self.tirx, name_of(node.target), _dtype(node)
@@ -555,15 +442,15 @@ class _Function:
     def outputs(self) -> Iterator[list[Any]]:
         """Yield the output tensors for each of `results`; those of one shape and order share their loops."""
         nests: dict[tuple, list[fx.Node]] = {}
-        made: dict[fx.Node, Any] = {}
+        tensors: dict[fx.Node, Any] = {}
         for node in results(self.program):
             if name_of(node.target) in REDUCTIONS:
-                made[node] = self.reduce(node)
+                tensors[node] = self.reduce(node)
             else:
                 nests.setdefault((_shape(node), result_layout(node)[0]), []).append(node)
         for (shape, dims), nodes in nests.items():
-            made |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
-        return [made[node] for node in results(self.program)]
+            tensors |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
+        return [tensors[node] for node in results(self.program)]
 
     def _nest(self, shape: tuple, dims: tuple, nodes: list[fx.Node]) -> list[Any]:
         def elements(*inside: Any) -> tuple:
@@ -573,58 +460,13 @@ class _Function:
             return tuple(body.whole(body.value(node, at)) for body, node in zip(bodies, nodes, strict=True))
 
         name = nodes[0].name if len(nodes) == 1 else "out"
-        made = self.te.compute(tuple(shape[d] for d in dims), elements, name)
-        return made if isinstance(made, list | tuple) or len(nodes) > 1 else [made]
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Return whether two expressions are equal. TVM raises TypeError where they read different inputs."""
-    from tvm_ffi import structural_equal
-
-    try:
-        return structural_equal(a, b)
-    except TypeError:
-        return False
+        tensors = self.te.compute(tuple(shape[d] for d in dims), elements, name)
+        return tensors if isinstance(tensors, list | tuple) or len(nodes) > 1 else [tensors]
 
 
 def _divisor(size: int, most: int) -> int:
     """Return the largest divisor of at most `most`."""
     return max(d for d in range(1, min(size, most) + 1) if size % d == 0)
-
-
-def _polynomial(x: Any, factors: Sequence[float]) -> Any:
-    """Evaluate by Horner's rule, highest power first."""
-    from passlab.relax import tvm
-
-    value = tvm.tirx.const(factors[0], "float32")
-    for factor in factors[1:]:
-        value = value * x + tvm.tirx.const(factor, "float32")
-    return value
-
-
-def _tanh(T: Any, x: Any) -> Any:
-    """Compute tanh in vectorizable steps: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
-    c = lambda value: T.const(value, "float32")  # noqa: E731
-    given, size = T.Var("given", x.ty), T.abs
-    square = given * given
-    near = _polynomial(
-        square, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-    )
-    far = T.copysign(c(1) - c(2) / (T.exp(size(given) * c(2)) + c(1)), given)
-    return T.Let(given, x, T.Select(size(given) < c(0.625), near * square * given + given, far))
-
-
-def _erf(T: Any, x: Any) -> Any:
-    """Compute erf in vectorizable steps: a polynomial near 0, elsewhere 1 - exp(another)."""
-    c = lambda value: T.const(value, "float32")  # noqa: E731
-    given, size = T.Var("given", x.ty), T.Var("size", x.ty)
-    square = given * given
-    near = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
-    far = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1)
-    exponent = _polynomial(size, (*far, -1.28717512e-1)) * size + size * c(-1)
-    outside = T.copysign(c(1) - T.exp(exponent), given)
-    chosen = T.Select(size < c(0.927734375), _polynomial(square, near) * given + given, outside)
-    return T.Let(given, x, T.Let(size, T.min(T.abs(given), c(10)), T.Select(T.isnan(given), given, chosen)))
 
 
 def tensor_ir(
@@ -637,6 +479,6 @@ def tensor_ir(
     """
     names = names or [node.name for _, node in operands(program)]
     function = _Function(program, names, skips, partial)
-    made = function.outputs()
+    outputs = function.outputs()
     inputs = [function.buffers[node] for _, node in operands(program)]
-    return function.te.create_prim_func([*inputs, *made])
+    return function.te.create_prim_func([*inputs, *outputs])

@@ -71,7 +71,7 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     `meta["val"]`, a tensor without data, and `meta["of"]`, the name of the node of `gm` that it belongs to.
     Raise Unsupported, which names the node.
     """
-    fake, held = FakeTensorMode(), state(gm)
+    fake, constants = FakeTensorMode(), state(gm)
     runner = _Run(gm)
 
     def run(tensors: list, values: dict) -> Any:
@@ -80,7 +80,7 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         return torch.func.functional_call(runner, values, tuple(args))
 
     tensors = [fake.from_tensor(x.detach()) for x in inputs if isinstance(x, torch.Tensor)]
-    values = {f"gm.{name}": fake.from_tensor(value.detach()) for name, value in held.items()}
+    values = {f"gm.{name}": fake.from_tensor(value.detach()) for name, value in constants.items()}
     with fake, torch.no_grad():
         traced = make_fx(run, decomposition_table=_table())(tensors, values)
     for node in traced.graph.nodes:
@@ -131,10 +131,10 @@ class _Run(torch.nn.Module):
                 try:
                     value = super().run_node(n)
                 except Exception as error:
-                    said = str(error).strip().split("\n")[0][:200].rstrip(".")
-                    raise Unsupported(n.name, f"torch cannot follow it ({said})") from error
-                made = len(graph.nodes) - before
-                for new, _ in zip(reversed(graph.nodes), range(made), strict=False):
+                    text = str(error).strip().split("\n")[0][:200].rstrip(".")
+                    raise Unsupported(n.name, f"torch cannot follow it ({text})") from error
+                count = len(graph.nodes) - before
+                for new, _ in zip(reversed(graph.nodes), range(count), strict=False):
                     owner.setdefault(new.name, n.name)
                 return value
 

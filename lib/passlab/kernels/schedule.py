@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried, variables
+from passlab.relax.cpu import blocks, is_spatial, parallel_if_long, refuse, tried, variables, widest
 
 if TYPE_CHECKING:
     import tvm
@@ -98,15 +98,9 @@ def _sizes(schedule: Any, loops: list) -> list[int]:
     return [int(schedule.get(loop).extent) for loop in loops]
 
 
-def _width(size: int, most: int) -> int:
-    """Return the widest vector that divides a loop; 1 if none of at least 8 does."""
-    width = max(d for d in range(1, min(size, most) + 1) if size % d == 0)
-    return width if width >= 8 else 1
-
-
 def _parallel(schedule: Any, loop: Any, steps: int, knobs: Knobs) -> None:
-    if knobs.parallel and steps >= WORTH_A_CORE:
-        schedule.parallel(loop)
+    if knobs.parallel:
+        parallel_if_long(schedule, loop, steps)
 
 
 def _element_wise(schedule: Any, nest: list, knobs: Knobs) -> None:
@@ -120,7 +114,7 @@ def _element_wise(schedule: Any, nest: list, knobs: Knobs) -> None:
     *outer, inner = loops
     (size,) = _sizes(schedule, [inner])
     if size > knobs.tile:
-        even = max((d for d in range(1, knobs.tile + 1) if size % d == 0), default=1)
+        even = widest(size, knobs.tile)
         rest, inner = schedule.split(inner, [None, even if even >= knobs.tile // 16 else knobs.tile])
         outer.append(rest)
     if outer:
@@ -198,7 +192,8 @@ def _vectors(schedule: Any, block: Any, knobs: Knobs, shared: int = 0) -> list:
         return spatial
     *outer, inner = spatial
     (size,) = _sizes(schedule, [inner])
-    if (width := _width(size, knobs.vector)) == 1:
+    width = widest(size, knobs.vector)
+    if width < 8:  # not worth the registers
         return spatial
     if width < size:
         rest, inner = schedule.split(inner, [None, width])

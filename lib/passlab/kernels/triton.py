@@ -71,72 +71,13 @@ def _type(dtype: torch.dtype) -> str:
 def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> str:
     """Return the kernel as Python text: a function `name` of pointers, inputs first. Raise Unsupported."""
     results = kernel_code.results(program)
-    shape, (dims, dense) = tuple(results[0].meta["val"].shape), kernel_code.result_layout(results[0])
     for node in results:
-        if (tuple(node.meta["val"].shape), kernel_code.result_layout(node)[0]) != (shape, dims):
+        if _layout(node) != _layout(results[0]):
             raise Unsupported(node.meta["of"], "for Triton, the results of a group must have one shape")
-    pointers = dict(zip((node for _, node in kernel_code.operands(program)), names, strict=True))
-    layouts = {
-        n: kernel_code.layout(n.meta["val"], skips[at] if skips else 0) for at, n in kernel_code.operands(program)
-    }
-    lines: list[str] = []
-    known: dict[tuple, str] = {}
-
-    def value(node: fx.Node, at: tuple) -> str:
-        if (node, at) not in known:
-            if (number := constant(node)) is not None:
-                known[node, at] = _number(number)
-            elif node in pointers:
-                known[node, at] = load(node, at)
-            elif name_of(node.target) in VIEWS:
-                if name_of(node.target) not in _PLACES:
-                    raise Unsupported(node.meta["of"], f"{name_of(node.target)} has no translation to Triton here")
-                inner, source_shape = node.args[0], tuple(node.args[0].meta["val"].shape)
-                known[node, at] = value(inner, kernel_code.source_index(node, source_shape, at))
-            else:
-                known[node, at] = compute(node, at)
-        return known[node, at]
-
-    def assign(base: str, text: str) -> str:
-        variable = f"v{len(lines)}_{base}"
-        lines.append(f"    {variable} = {text}")
-        return variable
-
-    def load(node: fx.Node, at: tuple) -> str:
-        seen = layouts[node]
-        steps = [f"{i} * {s}" for i, s in zip(at, seen.strides, strict=True) if i != 0 and s]
-        if (at, seen.shape, seen.strides) == (place, shape, dense):  # it lies as the result does
-            steps = ["number"]
-        where = " + ".join([*steps, *([str(seen.skip)] if seen.skip or not steps else [])])
-        text = f"tl.load({pointers[node]} + ({where}){', mask=inside' if steps else ''})"  # a scalar takes no mask
-        return assign(pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
-
-    def compute(node: fx.Node, at: tuple) -> str:
-        primitive, dtype = name_of(node.target), node.meta["val"].dtype
-        casts = primitive == "convert_element_type"
-        if (primitive not in _EXPRESSIONS and not casts) or (primitive == "div" and not dtype.is_floating_point):
-            raise Unsupported(node.meta["of"], f"{primitive} has no translation to Triton here")
-        given = [
-            value(a, at if a.meta["val"].ndim else ()) if isinstance(a, fx.Node) else a if casts else _number(a)
-            for a in node.args
-        ]
-        if casts:
-            return assign("cast", f"({given[0]} != 0)" if dtype == torch.bool else f"{given[0]}.to({_type(dtype)})")
-        said = _ROUNDED.get(primitive) if dtype == torch.float32 else None
-        return assign(primitive, (said or _EXPRESSIONS[primitive]).format(*given))
-
-    number = "tl.program_id(0)"
-    if max([math.prod(shape), *(seen.span for seen in layouts.values())]) > 2**31 - BLOCK:
-        number += ".to(tl.int64)"
-    sizes = [shape[d] for d in dims]
-    places = {d: f"i{d}" for d in dims}
-    place = tuple(0 if n == 1 else places[d] for d, n in enumerate(shape))
-    for k, d in enumerate(dims):
-        below = math.prod(sizes[k + 1 :])
-        lines.append(f"    i{d} = number{f' // {below}' if below > 1 else ''}{f' % {sizes[k]}' if k else ''}")
+    body = _Body(program, names, skips, results[0])
     outs = [f"out{k}" for k in range(len(results))]
     for node, out in zip(results, outs, strict=True):
-        lines.append(f"    tl.store({out} + number, {value(node, place)}, mask=inside)")
+        body.lines.append(f"    tl.store({out} + number, {body.value(node, body.place)}, mask=inside)")
     head = [
         "import triton",
         "import triton.language as tl",
@@ -144,10 +85,86 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
         "",
         "@triton.jit",
         f"def {name}({', '.join([*names, *outs])}, BLOCK: tl.constexpr):",
-        f"    number = {number} * BLOCK + tl.arange(0, BLOCK)",
-        f"    inside = number < {math.prod(shape)}",
+        f"    number = {body.program_number()} * BLOCK + tl.arange(0, BLOCK)",
+        f"    inside = number < {math.prod(body.shape)}",
     ]
-    return "\n".join([*head, *lines, ""])
+    return "\n".join([*head, *body.lines, ""])
+
+
+def _layout(node: fx.Node) -> tuple:
+    """Return the shape of a result, and the order of its dimensions in memory."""
+    return tuple(node.meta["val"].shape), kernel_code.result_layout(node)[0]
+
+
+class _Body:
+    """The lines of a kernel whose results have the shape and order of `result`, and the variable of each value."""
+
+    def __init__(self, program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], result: fx.Node):
+        operands = kernel_code.operands(program)
+        self.pointers = dict(zip((node for _, node in operands), names, strict=True))
+        self.layouts = {n: kernel_code.layout(n.meta["val"], skips[at] if skips else 0) for at, n in operands}
+        self.shape, (dims, self.strides) = tuple(result.meta["val"].shape), kernel_code.result_layout(result)
+        sizes = [self.shape[d] for d in dims]
+        #: the variables that index an element of a result
+        self.place = tuple(0 if n == 1 else f"i{d}" for d, n in enumerate(self.shape))
+        self.lines: list[str] = []
+        for k, d in enumerate(dims):
+            below = math.prod(sizes[k + 1 :])
+            self.lines.append(f"    i{d} = number{f' // {below}' if below > 1 else ''}{f' % {sizes[k]}' if k else ''}")
+        self.known: dict[tuple, str] = {}
+
+    def program_number(self) -> str:
+        large = max([math.prod(self.shape), *(layout.span for layout in self.layouts.values())]) > 2**31 - BLOCK
+        return "tl.program_id(0)" + ".to(tl.int64)" * large
+
+    def value(self, node: fx.Node, at: tuple) -> str:
+        """Return the text for element `at` of a node's value."""
+        if (node, at) not in self.known:
+            self.known[node, at] = self._value(node, at)
+        return self.known[node, at]
+
+    def _value(self, node: fx.Node, at: tuple) -> str:
+        if (number := constant(node)) is not None:
+            return _number(number)
+        if node in self.pointers:
+            return self._load(node, at)
+        name = name_of(node.target)
+        if name not in VIEWS:
+            return self._compute(node, at)
+        if name not in _PLACES:
+            raise Unsupported(node.meta["of"], f"{name} has no translation to Triton here")
+        viewed = node.args[0]
+        return self.value(viewed, kernel_code.source_index(node, tuple(viewed.meta["val"].shape), at))
+
+    def _assign(self, base: str, text: str) -> str:
+        variable = f"v{len(self.lines)}_{base}"
+        self.lines.append(f"    {variable} = {text}")
+        return variable
+
+    def _load(self, node: fx.Node, at: tuple) -> str:
+        layout = self.layouts[node]
+        steps = [f"{i} * {s}" for i, s in zip(at, layout.strides, strict=True) if i != 0 and s]
+        if (at, layout.shape, layout.strides) == (self.place, self.shape, self.strides):  # laid out as the result
+            steps = ["number"]
+        index = " + ".join([*steps, *([str(layout.skip)] if layout.skip or not steps else [])])
+        mask = ", mask=inside" if steps else ""  # a scalar takes no mask
+        text = f"tl.load({self.pointers[node]} + ({index}){mask})"
+        return self._assign(self.pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
+
+    def _compute(self, node: fx.Node, at: tuple) -> str:
+        primitive, dtype = name_of(node.target), node.meta["val"].dtype
+        casts = primitive == "convert_element_type"
+        if (primitive not in _EXPRESSIONS and not casts) or (primitive == "div" and not dtype.is_floating_point):
+            raise Unsupported(node.meta["of"], f"{primitive} has no translation to Triton here")
+        operands = [
+            self.value(a, at if a.meta["val"].ndim else ()) if isinstance(a, fx.Node) else a if casts else _number(a)
+            for a in node.args
+        ]
+        if casts:
+            cast = f"({operands[0]} != 0)" if dtype == torch.bool else f"{operands[0]}.to({_type(dtype)})"
+            return self._assign("cast", cast)
+        rounded = _ROUNDED.get(primitive) if dtype == torch.float32 else None
+        return self._assign(primitive, (rounded or _EXPRESSIONS[primitive]).format(*operands))
 
 
 def _number(value: float) -> str:

@@ -49,11 +49,11 @@ def bytes_moved(program: Any, *inputs) -> Measured:
     if counts is not None:
         return counts.bytes_moved(program, *inputs)
     graph = view(program, *inputs)
-    moved = {}
+    traffic = {}
     for node in graph.nodes:
         if node.kind in ("compute", "memory"):
-            moved[node.id] = sum(_known(graph, id) for id in (node.id, *node.inputs))
-    return Measured(sum(moved.values()), "bytes moved", detail=moved)
+            traffic[node.id] = sum(_known(graph, id) for id in (node.id, *node.inputs))
+    return Measured(sum(traffic.values()), "bytes moved", detail=traffic)
 
 
 def _known(graph: Graph, id: str) -> int:

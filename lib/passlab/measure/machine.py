@@ -61,15 +61,15 @@ def measure_machine(device: str = "cpu") -> Machine:
     """
     import torch
 
-    where = torch.device(device)
-    size = 1024 if where.type == "cpu" else 4096
-    source, matrix = torch.ones(2**24, device=where), torch.ones(size, size, device=where)
-    target, product, one = torch.empty_like(source), torch.empty_like(matrix), torch.ones(1, device=where)
+    home = torch.device(device)
+    size = 1024 if home.type == "cpu" else 4096
+    source, matrix = torch.ones(2**24, device=home), torch.ones(size, size, device=home)
+    target, product, element = torch.empty_like(source), torch.empty_like(matrix), torch.ones(1, device=home)
     with torch.no_grad():
-        copying = _best(lambda: target.copy_(source), 1, where)
-        computing = _best(lambda: torch.mm(matrix, matrix, out=product), 1, where)
-        launching = _best(lambda: torch.neg(one, out=one), 1000, where)
-    name = torch.cuda.get_device_name(where) if where.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+        copying = _best(lambda: target.copy_(source), 1, home)
+        computing = _best(lambda: torch.mm(matrix, matrix, out=product), 1, home)
+        launching = _best(lambda: torch.neg(element, out=element), 1000, home)
+    name = torch.cuda.get_device_name(home) if home.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
     return Machine(2 * source.nbytes / copying, 2 * size**3 / computing, launching, name)
 
 

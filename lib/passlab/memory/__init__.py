@@ -1,7 +1,7 @@
-"""Memory: what lives when, where it lies, in which order it is made, and how it is touched.
+"""Memory: liveness, arena offsets, schedules, layouts, and access patterns.
 
-Reading order: `buffers` (live ranges, the lower bound, what a bad plan breaks), `storages` (values that share memory),
-`liveness` (of a graph), `training` (forward and backward in one graph); `allocate` (the greedy rules), `search`,
-`exact` (CP-SAT), `plan` and `arena` (a plan that runs). Then `tasks` (what an order needs),
-`order`, `remat` (running a task again), `layout`, `cache` (transactions and misses) and `cachegrind`.
+Reading order: `buffers` (live ranges, the lower bound, checks of offsets), `storages` (values that share memory),
+`liveness` (of a graph), `training` (forward and backward in one graph); `allocate` (the greedy rules, and `_fast` for
+thousands of buffers), `search`, `exact` (CP-SAT), `plan` and `arena` (a graph that runs in an arena). Then `tasks` (the
+memory of an order), `order`, `remat` (running a task again), `layout`, `cache` (transactions and misses), `cachegrind`.
 """

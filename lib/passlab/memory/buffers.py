@@ -1,10 +1,10 @@
-"""Buffers that live for a while, offsets for them in one arena, and everything that can be wrong with the offsets.
+"""Buffers with live ranges, and checks of their offsets in one arena.
 
     buffers = [Buffer("a", 0, 2, 64), Buffer("b", 1, 3, 32)]
-    lower_bound(buffers)                                  # 96: both live in step 1
+    lower_bound(buffers)                                  # 96: both are live in step 1
     check(buffers, {"a": 0, "b": 32})                     # BadPlan: a and b overlap …
 
-Times are steps: a buffer is live in [lower, upper), so one that ends where another begins does not meet it.
+Times are steps: a buffer is live in [lower, upper), so two buffers do not meet if one ends where the other begins.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Buffer:
 
 
 class BadPlan(ValueError):
-    """The offsets, or the order, are no plan for these buffers."""
+    """The offsets or the order are not a valid plan for these buffers."""
 
 
 class Overlap(NamedTuple):
@@ -53,7 +53,7 @@ class Overlap(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with offsets, as a sentence; `overlap`: the first one, if that is it."""
+    """The first error in offsets, as a sentence; `overlap`: the two buffers, if the error is an overlap."""
 
     sentence: str
     overlap: Overlap | None = None
@@ -69,7 +69,7 @@ def instance(letter: str) -> list[Buffer]:
 
 
 def live_bytes(buffers: Iterable[Buffer]) -> dict[int, int]:
-    """Return step → live bytes from there on, for each step in which they change, in order."""
+    """Return step → live bytes from this step on, for each step in which they change, in order."""
     change: dict[int, int] = {}
     for buffer in buffers:
         if buffer.upper > buffer.lower:
@@ -80,7 +80,7 @@ def live_bytes(buffers: Iterable[Buffer]) -> dict[int, int]:
 
 
 def lower_bound(buffers: Iterable[Buffer]) -> int:
-    """Return the largest sum of bytes that are live in one step: no arena is smaller."""
+    """Return the largest sum of live bytes in a step: no arena is smaller."""
     return max(live_bytes(buffers).values(), default=0)
 
 
@@ -101,59 +101,59 @@ def aligned(nbytes: int, alignment: int) -> int:
 
 
 def overlaps(buffers: Sequence[Buffer], offsets: Mapping[str, int]) -> list[Overlap]:
-    """Return the pairs that meet in time and in place, ordered by the step in which they meet.
+    """Return the pairs that overlap in time and in the arena, ordered by their first common step.
 
-    A sweep over time. Those that are live lie sorted by place, so a newcomer is compared only with its neighbours: what
-    overlaps it starts below its end, and above its start less the largest size.
+    A sweep over time. Live buffers are sorted by offset, so a new one is compared only with its neighbours: a buffer
+    that overlaps it starts below its end, and above its start less the largest size.
     """
-    found: list[Overlap] = []
-    swept = sorted((b for b in buffers if b.size and b.upper > b.lower), key=lambda b: b.lower)
-    largest = max((b.size for b in swept), default=0)
-    live: list[tuple[int, int]] = []  # (first byte, index in swept), sorted
+    pairs: list[Overlap] = []
+    queue = sorted((b for b in buffers if b.size and b.upper > b.lower), key=lambda b: b.lower)
+    largest = max((b.size for b in queue), default=0)
+    live: list[tuple[int, int]] = []  # (offset, index in queue), sorted
     ends: list[tuple[int, tuple[int, int]]] = []  # a heap of (upper, entry of live)
-    for i, buffer in enumerate(swept):
+    for i, buffer in enumerate(queue):
         while ends and ends[0][0] <= buffer.lower:
             del live[bisect_left(live, heappop(ends)[1])]
-        at = offsets[buffer.name]
-        near = live[bisect_left(live, (at - largest,)) : bisect_left(live, (at + buffer.size,))]
+        offset = offsets[buffer.name]
+        near = live[bisect_left(live, (offset - largest,)) : bisect_left(live, (offset + buffer.size,))]
         for first, k in sorted(near, key=itemgetter(1)):
-            start, end = max(at, first), min(at + buffer.size, first + swept[k].size)
+            start, end = max(offset, first), min(offset + buffer.size, first + queue[k].size)
             if start < end:
-                found.append(Overlap(swept[k].name, buffer.name, buffer.lower, start, end - start))
-        insort(live, (at, i))
-        heappush(ends, (buffer.upper, (at, i)))
-    return found
+                pairs.append(Overlap(queue[k].name, buffer.name, buffer.lower, start, end - start))
+        insort(live, (offset, i))
+        heappush(ends, (buffer.upper, (offset, i)))
+    return pairs
 
 
 def problem(
     buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None
 ) -> Problem | None:
-    """Return what is wrong with the offsets, or None. They may come from anybody."""
+    """Return the first error in the offsets, or None. The offsets may be any object."""
     if sentence := _misplaced(buffers, offsets, alignment, arena):
         return Problem(sentence)
-    if found := overlaps(buffers, offsets):
-        one, other, step, offset, shared = found[0]
-        sentence = f"{one} and {other} are both live in step {step} and share {shared} bytes from byte {offset} on"
-        return Problem(f"{sentence}: move one of the two.", found[0])
+    if pairs := overlaps(buffers, offsets):
+        a, b, step, offset, nbytes = pairs[0]
+        sentence = f"{a} and {b} are both live in step {step} and share {nbytes} bytes from byte {offset} on"
+        return Problem(f"{sentence}: move one of the two.", pairs[0])
     return None
 
 
 def _misplaced(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int, arena: int | None) -> str | None:
-    """Return a sentence about the first offset that is wrong by itself, or None."""
+    """Return the first error of a single offset, as a sentence, or None."""
     if not isinstance(offsets, Mapping):
         return f"Offsets are a dict from the name of a buffer to its first byte; this is a {type(offsets).__name__}."
     for buffer in buffers:
         if buffer.name not in offsets:
             return f"{buffer.name} has no offset."
-        at = offsets[buffer.name]
-        if type(at) is not int:
-            return f"The offset of {buffer.name} is {str(at)[:40]!r}: it must be an int."
-        if at < 0:
-            return f"The offset of {buffer.name} is {at}: it must not be negative."
-        if at % alignment:
-            return f"The offset of {buffer.name} is {at}, which is not a multiple of {alignment}."
-        if arena is not None and at + buffer.size > arena:
-            return f"{buffer.name} ends at byte {at + buffer.size}, and the arena at byte {arena}."
+        offset = offsets[buffer.name]
+        if type(offset) is not int:
+            return f"The offset of {buffer.name} is {str(offset)[:40]!r}: it must be an int."
+        if offset < 0:
+            return f"The offset of {buffer.name} is {offset}: it must not be negative."
+        if offset % alignment:
+            return f"The offset of {buffer.name} is {offset}, which is not a multiple of {alignment}."
+        if arena is not None and offset + buffer.size > arena:
+            return f"{buffer.name} ends at byte {offset + buffer.size}, and the arena at byte {arena}."
     known = {buffer.name for buffer in buffers}
     if unknown := [name for name in offsets if name not in known]:
         return f"There is no buffer {str(unknown[0])[:40]!r} to give an offset."
@@ -161,6 +161,6 @@ def _misplaced(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment:
 
 
 def check(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None) -> None:
-    """Raise BadPlan, with a sentence for the learner, unless the offsets are a plan for the buffers."""
-    if found := problem(buffers, offsets, alignment, arena):
-        raise BadPlan(found.sentence)
+    """Raise BadPlan, with a sentence for the learner, unless the offsets are a valid plan for the buffers."""
+    if error := problem(buffers, offsets, alignment, arena):
+        raise BadPlan(error.sentence)

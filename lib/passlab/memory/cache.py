@@ -1,33 +1,35 @@
-"""How memory is touched: the sectors that a warp asks for, and the misses of a cache.
+"""Access patterns: the sectors that a warp loads, and the misses of a cache.
 
     transactions([4 * lane for lane in range(32)], 4)        # 4 sectors of 32 bytes, in 1 line of 128
     nest = Nest("C[i][j] += A[i][k] * B[k][j]", {"i": 64, "j": 64, "k": 64}, {name: (64, 64) for name in "ABC"})
     cache = Cache(sets=64, ways=8, line=64)                  # 32 KiB
     misses(nest.addresses("ikj"), nest.size, cache)
 
-A GPU runs 32 threads, a warp, in step. A load of all of them asks memory for whole sectors of 32 bytes, each once
-however many lanes want something of it; four sectors make a cache line of 128 bytes. (NVIDIA, CUDA C++ Best Practices
-Guide, "Coalesced access to global memory".) A CPU's cache moves lines of 64 bytes. Line number n may lie in set n mod
-sets only; where a set is full, the line that was used least recently goes (LRU).
+A GPU runs 32 threads, a warp, in lockstep. A load of the warp reads whole sectors of 32 bytes, each once for any number
+of lanes; four sectors make a cache line of 128 bytes. (NVIDIA, CUDA C++ Best Practices Guide, "Coalesced access to
+global memory".) A CPU's cache moves lines of 64 bytes. Line n belongs to set n mod sets; a full set evicts the line
+that was used least recently (LRU).
 """
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 WARP, SECTOR, LINE = 32, 32, 128
-#: A statement in C, an access in it, and the sum that a subscript is.
+#: Regular expressions: a statement in C, an access in it, and a sum as a subscript.
 _STATEMENT, _ACCESS = r"(.*?)\s*([-+*/]?=)\s*(.*)", r"(\w+)((?:\[[^\]]+\])+)"
 _SUM = r"\s*[-+]?\s*\w+(\s*[-+]\s*\w+)*\s*"
 
 
 class Transactions(NamedTuple):
-    """What one load of a warp asks for: numbers of sectors and lines, and the share of their bytes that is wanted."""
+    """The sectors and lines that one load of a warp reads, by number, and the share of the sectors' bytes in use."""
 
     sectors: list[int]
     lines: list[int]
@@ -37,27 +39,25 @@ class Transactions(NamedTuple):
 def touched(addresses: Iterable[int | None], size: int, block: int) -> list[int]:
     """Return the numbers of the blocks of bytes that accesses of `size` bytes touch, ascending. None: no access."""
     starts = [address for address in addresses if address is not None]
-    return sorted({n for at in starts for n in range(at // block, (at + size - 1) // block + 1)})
+    return sorted({n for start in starts for n in range(start // block, (start + size - 1) // block + 1)})
 
 
 def transactions(addresses: Sequence[int | None], size: int = 4) -> Transactions:
-    """Return what a warp's load asks for: one address in bytes for each lane, None for a lane that is switched off.
+    """Return the transactions of a warp's load: one address in bytes for each lane, None for an inactive lane.
 
     Raises ValueError for more than 32 lanes, or an address below 0.
     """
     if len(addresses) > WARP:
         raise ValueError(f"A warp has {WARP} lanes; there are {len(addresses)} addresses.")
-    if bad := [lane for lane, at in enumerate(addresses) if at is not None and at < 0]:
-        raise ValueError(f"Lane {bad[0]} asks for address {addresses[bad[0]]}: addresses start at 0.")
-    sectors = touched(addresses, size, SECTOR)
-    wanted = {byte for at in addresses if at is not None for byte in range(at, at + size)}
-    return Transactions(sectors, touched(addresses, size, LINE), len(wanted) / (SECTOR * len(sectors) or 1))
+    if bad := [lane for lane, address in enumerate(addresses) if address is not None and address < 0]:
+        raise ValueError(f"Lane {bad[0]} loads address {addresses[bad[0]]}: addresses start at 0.")
+    sectors, lines, loaded = (touched(addresses, size, block) for block in (SECTOR, LINE, 1))
+    return Transactions(sectors, lines, len(loaded) / (SECTOR * len(sectors) or 1))
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of `sets` sets, each with room for `ways` lines of `line` bytes. All three are powers of two, but for the
-    ways."""
+    """A cache of `sets` sets, each with room for `ways` lines of `line` bytes. `sets` and `line` are powers of two."""
 
     sets: int = 64
     ways: int = 8
@@ -76,63 +76,46 @@ class Cache:
 
 
 def hits(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> np.ndarray:
-    """Return for each access of `size` bytes, in order, whether all of it is in the cache, which is empty at first.
+    """Return for each access of `size` bytes, in order, whether all of it is in the cache, which starts empty.
 
-    Sets do not see each other. So the accesses are sorted by set, and step k makes the k-th access of every set at
-    once: ten million accesses take seconds. Raises ValueError for an address below 0, or an access longer than a line.
+    Raises ValueError for an address below 0, or an access longer than a line.
     """
     addresses = np.asarray(addresses, dtype=np.int64)
     if (below := np.flatnonzero(addresses < 0)).size:
         raise ValueError(f"Access {below[0]} is to address {addresses[below[0]]}: addresses start at 0.")
     if not 1 <= size <= cache.line:
         raise ValueError(f"An access has 1 to {cache.line} bytes, the length of a line; got {size}.")
+    sets: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(cache.sets)]  # lines, least recently used first
+
+    def hit(line: int) -> bool:
+        ways = sets[line % cache.sets]
+        if line in ways:
+            ways.move_to_end(line)
+            return True
+        ways[line] = None
+        if len(ways) > cache.ways:
+            ways.popitem(last=False)
+        return False
+
     first, last = addresses // cache.line, (addresses + size - 1) // cache.line
-    if (cut := first != last).any():  # an access across the edge of a line touches two lines
-        lines = np.stack([first, last], axis=1).ravel()[np.stack([np.ones_like(cut), cut], axis=1).ravel()]
-        found = _hits(lines, cache)
-        starts = np.cumsum(1 + cut) - (1 + cut)
-        return found[starts] & found[starts + cut]
-    return _hits(first, cache)
-
-
-def _hits(lines: np.ndarray, cache: Cache) -> np.ndarray:
-    found = np.ones(len(lines), dtype=bool)
-    order = np.argsort(lines % cache.sets, kind="stable")
-    mine = lines[order]
-    changes = np.flatnonzero(np.diff(mine, prepend=-1))  # the same line again in the same set is a hit
-    order, mine = order[changes], mine[changes]
-    counts = np.bincount(mine % cache.sets, minlength=cache.sets)
-    begins = np.cumsum(counts) - counts
-    busy = np.argsort(-counts, kind="stable")  # the sets with accesses left come first
-    left = np.searchsorted(-counts[busy], -np.arange(counts.max(initial=0)), side="left")
-    held = np.full((cache.sets, cache.ways), -1, dtype=np.int64)  # lines of each set, the latest first
-    place = np.arange(cache.ways)
-    for k, number in enumerate(left):
-        at = begins[busy[:number]] + k
-        line, rows = mine[at], held[:number]
-        same = rows == line[:, None]
-        hit = same.any(axis=1)
-        found[order[at]] = hit
-        where = np.where(hit, same.argmax(axis=1), cache.ways - 1)
-        moved = np.empty_like(rows)
-        moved[:, 0], moved[:, 1:] = line, rows[:, :-1]
-        held[:number] = np.where(place <= where[:, None], moved, rows)
-    return found
+    pairs = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([hit(a) if a == b else hit(a) & hit(b) for a, b in pairs], dtype=bool)
 
 
 def misses(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> int:
-    """Return how many accesses of `size` bytes miss in a cache that is empty at first."""
+    """Return the number of accesses of `size` bytes that miss in a cache that starts empty."""
     return int((~hits(addresses, size, cache)).sum())
 
 
 @dataclass(frozen=True)
 class Nest:
-    """A perfect loop nest: one statement in C, its loops with their number of turns, and the shapes of its arrays.
+    """A perfect loop nest: one statement in C, its loops with their bounds, and the shapes of its arrays.
 
-    Turns are a number, from 0 on, or a pair (start, stop). Subscripts are sums of loops and numbers. The arrays lie one
-    behind the other, each at the start of a page, in row-major order.
+    Bounds are a number of turns, from 0 on, or a pair (start, stop). Subscripts are sums of loop variables and numbers.
+    The arrays follow one another, each at the start of a page, in row-major order.
 
-    Raises ValueError for text that is not a statement, a subscript that is not such a sum, and one too many or few.
+    Raises ValueError for text that is not a statement, a subscript that is not such a sum, and a wrong number of
+    subscripts.
     """
 
     body: str
@@ -143,17 +126,17 @@ class Nest:
 
     def __post_init__(self):
         if not re.fullmatch(_STATEMENT, self.body):
-            raise ValueError(f"{self.body!r} is no statement: write it as C[i] = …, or with +=, -=, *=, /=.")
+            raise ValueError(f"{self.body!r} is not a statement: write it as C[i] = …, or with +=, -=, *=, /=.")
         for name, subscripts in re.findall(_ACCESS, self.body):
             if name not in self.arrays:
-                raise ValueError(f"{name}{subscripts} is no access: the arrays are {', '.join(self.arrays)}.")
+                raise ValueError(f"{name}{subscripts} is not an access: the arrays are {', '.join(self.arrays)}.")
             if subscripts.count("[") != len(self.arrays[name]):
                 raise ValueError(f"{name}{subscripts}: {name} has the shape {self.arrays[name]}.")
             for subscript in re.findall(r"\[(.*?)\]", subscripts):
                 words = re.findall(r"[a-zA-Z_]\w*", subscript)
                 if not re.fullmatch(_SUM, subscript) or not {*words} <= {*self.loops}:
                     raise ValueError(
-                        f"{name}{subscripts}: {subscript!r} is no sum of loops and numbers; the loops are "
+                        f"{name}{subscripts}: {subscript!r} is not a sum of loops and numbers; the loops are "
                         f"{', '.join(self.loops)}."
                     )
 
@@ -164,14 +147,11 @@ class Nest:
     @property
     def starts(self) -> dict[str, int]:
         """Return array → its address in bytes."""
-        found, at = {}, 0
-        for name, shape in self.arrays.items():
-            found[name] = at
-            at += -(-int(np.prod(shape)) * self.size // self.PAGE) * self.PAGE
-        return found
+        pages = [-(-int(np.prod(shape)) * self.size // self.PAGE) for shape in self.arrays.values()]
+        return {name: self.PAGE * page for name, page in zip(self.arrays, accumulate(pages, initial=0), strict=False)}
 
     def accesses(self) -> Iterator[tuple[str, int, dict[str, int]]]:
-        """Yield (array, address in turn 0 of all loops, loop → bytes from turn to turn): reads, then the write."""
+        """Yield (array, address in turn 0 of all loops, loop → bytes per turn) of each read, then of the write."""
         target, assign, source = re.fullmatch(_STATEMENT, self.body).groups()
         for text in [source, *([target] if assign != "=" else []), target]:
             for name, subscripts in re.findall(_ACCESS, text):
@@ -179,16 +159,16 @@ class Nest:
                 shape = self.arrays[name]
                 for extent, subscript in zip(shape[::-1], re.findall(r"\[(.*?)\]", subscripts)[::-1], strict=True):
                     for sign, term in re.findall(r"([+-]?)\s*(\w+)", subscript):
-                        by = -stride if sign == "-" else stride
+                        step = -stride if sign == "-" else stride
                         if term.isdigit():
-                            address += by * int(term)
+                            address += step * int(term)
                         else:
-                            steps[term] = steps.get(term, 0) + by
+                            steps[term] = steps.get(term, 0) + step
                     stride *= extent
                 yield name, address, steps
 
     def addresses(self, order: Sequence[str]) -> np.ndarray:
-        """Return the addresses in bytes that the nest touches with its loops in an order, from the outermost in.
+        """Return the addresses in bytes that the nest touches, for an order of its loops from the outermost in.
 
         Raises ValueError if the order does not name each loop once.
         """
@@ -197,8 +177,8 @@ class Nest:
         ranges = [np.arange(*self.turns(loop)) for loop in order]
         columns = []
         for _, address, steps in self.accesses():
-            at = np.array(address)
+            column = np.array(address)
             for depth, (loop, turns) in enumerate(zip(order, ranges, strict=True)):
-                at = at + (steps.get(loop, 0) * turns).reshape([-1] + [1] * (len(order) - depth - 1))
-            columns.append(np.broadcast_to(at, [len(turns) for turns in ranges]))
+                column = column + (steps.get(loop, 0) * turns).reshape([-1] + [1] * (len(order) - depth - 1))
+            columns.append(np.broadcast_to(column, [len(turns) for turns in ranges]))
         return np.stack(columns, axis=-1).ravel()

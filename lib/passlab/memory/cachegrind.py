@@ -1,11 +1,11 @@
-"""Real loops: compile a nest with the C compiler of the system, count its misses with valgrind, take its time.
+"""Compiled loops: build a nest with the system's C compiler, count its misses with valgrind, and time it.
 
     counted(nest, "ikj", cache)      # misses of data in the first cache, by valgrind --tool=cachegrind
     seconds(nest, "ikj")             # processor time of the loops
 
 cachegrind (N. Nethercote, J. Seward, "Valgrind: a framework for heavyweight dynamic binary instrumentation", PLDI 2007)
-runs every instruction of a program on a model of two levels of caches. What the program does besides its loops is
-counted in a run without any turn, and taken off.
+runs every instruction of a program on a model of two levels of caches. The misses outside the loops are counted in a
+run without any turn, and subtracted.
 """
 
 from __future__ import annotations
@@ -45,22 +45,21 @@ int main(int count, char **words) {{
     return 0;
 }}
 """
-#: More bytes than a first cache has. A walk over them before and after the loops leaves the rest of the program with
-#: the same cache, whatever the loops did to it.
+#: More bytes than a first cache has. A walk over them before and after the loops gives the rest of the program the same
+#: cache for any loops.
 _OTHER = "static volatile char other[1 << 22];"
 _WALK = "    for (long at = 0; at < sizeof(other); at += 16) other[at];"
 _TYPES = {4: "float", 8: "double"}
 
 
 def missing() -> str:
-    """Return what counting lacks on this machine, as a sentence, or ""."""
-    absent = [name for name in ("cc", "valgrind") if shutil.which(name) is None]
-    what = " and ".join(absent)
-    return f"{what} was not found: install it (apt install gcc valgrind) to count misses." if absent else ""
+    """Return which of the compiler and valgrind this machine lacks, as a sentence, or ""."""
+    tools = " and ".join(name for name in ("cc", "valgrind") if shutil.which(name) is None)
+    return f"{tools} was not found: install it (apt install gcc valgrind) to count misses." if tools else ""
 
 
 def source(nest: Nest, order: Sequence[str], each: bool = True) -> str:
-    """Return a C program that runs a nest, with its loops in an order, as often as its argument says.
+    """Return a C program that runs a nest, with its loops in an order, for the number of rounds in its argument.
 
     each: the arrays are volatile, so that each access of the statement stays a load or store, as `Nest.accesses` lists
     them. Otherwise the compiler may keep numbers in registers.
@@ -89,31 +88,29 @@ def _compiled(nest: Nest, order: Sequence[str], each: bool = True) -> Iterator[s
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[:300]}")
-    return done
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} failed: {(process.stderr or process.stdout).strip()[:300]}")
+    return process
 
 
 def counted(nest: Nest, order: Sequence[str], cache: Cache) -> int:
-    """Return the misses of data in the first cache that cachegrind counts for the loops.
+    """Return cachegrind's count of the loops' data misses in the first cache.
 
-    Raises RuntimeError where there is no compiler or no valgrind, with what to install.
+    Raises RuntimeError without a compiler or valgrind, with the package to install.
     """
-    if said := missing():
-        raise RuntimeError(said)
+    if reason := missing():
+        raise RuntimeError(reason)
     geometry = f"{cache.bytes},{cache.ways},{cache.line}"
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--D1={geometry}"]
     command += [f"--LL={max(cache.bytes * 16, 2**22)},16,{cache.line}", "--cachegrind-out-file=/dev/null"]
     with _compiled(nest, order) as program:
-        found = []
-        for rounds in ("1", "0"):
-            said = _run([*command, program, rounds]).stderr
-            found.append(int(re.search(r"D1\s+misses:\s+([\d,]+)", said)[1].replace(",", "")))
-    return found[0] - found[1]
+        outputs = [_run([*command, program, rounds]).stderr for rounds in ("1", "0")]
+    with_loops, without = (int(re.search(r"D1\s+misses:\s+([\d,]+)", s)[1].replace(",", "")) for s in outputs)
+    return with_loops - without
 
 
 def seconds(nest: Nest, order: Sequence[str], rounds: int = 3) -> float:
-    """Return the processor time of the loops, the least of several runs. Raises RuntimeError without a compiler."""
+    """Return the processor time of the loops, the minimum of several runs. Raises RuntimeError without a compiler."""
     with _compiled(nest, order, each=False) as program:
         return min(float(_run([program, "1"]).stdout) for _ in range(rounds))

@@ -1,6 +1,6 @@
-"""The smallest arena, by a constraint solver, where it finishes.
+"""The smallest arena by a constraint solver, for instances on which it finishes.
 
-Each buffer is a rectangle: fixed in time, free in place. CP-SAT keeps rectangles apart and lowers the top.
+Each buffer is a rectangle with a fixed time and a variable offset. CP-SAT forbids overlaps and minimizes the top.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from passlab.memory.buffers import Buffer, aligned, lower_bound
 
 @dataclass(frozen=True)
 class Exact:
-    """What the solver says. `status`: optimal, feasible, impossible or unknown; `bound`: no arena is smaller."""
+    """The solver's result. `status`: optimal, feasible, impossible or unknown; `bound`: no arena is smaller."""
 
     status: str
     arena: int | None
@@ -31,35 +31,35 @@ def exact(
     hint: Mapping[str, int] | None = None,
     within: int | None = None,
 ) -> Exact:
-    """Return the smallest arena for the buffers, or what is known of it when the time is up.
+    """Return the smallest arena for the buffers, or the best one and a bound after `seconds`.
 
-    within: ask only whether so many bytes suffice. That is far easier: on most instances the lower bound does.
+    within: only check whether a plan fits in this many bytes. This is far easier; the lower bound often suffices.
     """
     from ortools.sat.python import cp_model
 
     sizes = [aligned(buffer.size, alignment) for buffer in buffers]
     unit = gcd(*sizes, alignment) if alignment > 1 else gcd(*sizes) or 1
-    least, most = lower_bound(buffers), sum(sizes) if within is None else within
+    least, limit = lower_bound(buffers), sum(sizes) if within is None else within
     padded = any(size != buffer.size for size, buffer in zip(sizes, buffers, strict=True))
-    if most < least or any(buffer.size > most for buffer in buffers):
+    if limit < least or any(buffer.size > limit for buffer in buffers):
         return Exact("impossible", None, least, None)
     model = cp_model.CpModel()
-    top = model.new_int_var(-(-least // unit), -(-most // unit), "top")
-    height = model.new_int_var(least, most, "height") if padded else top * unit  # the last buffer needs no padding
-    times, places, tall, starts = [], [], [], {}
+    top = model.new_int_var(-(-least // unit), -(-limit // unit), "top")
+    height = model.new_int_var(least, limit, "height") if padded else top * unit  # the last buffer needs no padding
+    times, places, heights, starts = [], [], [], {}
     for buffer, size in zip(buffers, sizes, strict=True):
         if not size or buffer.upper <= buffer.lower:
             continue
-        start = starts[buffer.name] = model.new_int_var(0, (most - buffer.size) // unit, buffer.name)
+        start = starts[buffer.name] = model.new_int_var(0, (limit - buffer.size) // unit, buffer.name)
         times.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, ""))
         places.append(model.new_fixed_size_interval_var(start, size // unit, ""))
-        tall.append(size // unit)
+        heights.append(size // unit)
         model.add(start + size // unit <= top)
         model.add(start * unit + buffer.size <= height)
         if hint:
             model.add_hint(start, hint[buffer.name] // unit)
     model.add_no_overlap_2d(times, places)
-    model.add_cumulative(times, tall, top)  # follows from the rectangles, and the solver sees it sooner
+    model.add_cumulative(times, heights, top)  # redundant, but it helps the solver
     if within is None:
         model.minimize(height)
     solver = cp_model.CpSolver()

@@ -1,10 +1,10 @@
 """Live ranges of an FX graph's storages.
 
-    buffers = liveness(gm, *inputs)       # what a plan has to place
+    buffers = liveness(gm, *inputs)       # the input of a planner
     buffers = liveness(gm, *inputs, order=[names])
 
-A storage is live from the node that makes it to the last node that touches any value in it. What the caller owns is not
-in the list: inputs, parameters, and views of them.
+A storage is live from the node that allocates it to the last node that touches any value in it. Memory of the caller is
+not in the list: inputs, parameters, and views of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from passlab.memory.buffers import BadPlan, Buffer
 from passlab.memory.storages import Storage, storages
 
 
-def ranges(found: Sequence[Storage], gm: fx.GraphModule, order: Sequence[str] | None = None) -> list[Buffer]:
-    """Return a buffer for each storage that the graph itself makes and that is not empty.
+def ranges(known: Sequence[Storage], gm: fx.GraphModule, order: Sequence[str] | None = None) -> list[Buffer]:
+    """Return a buffer for each non-empty storage that the graph allocates.
 
     A step is a position in the order of all nodes, inputs and output included; the output is the last.
     """
@@ -27,15 +27,15 @@ def ranges(found: Sequence[Storage], gm: fx.GraphModule, order: Sequence[str] | 
     if order is not None:
         place = {name: i for i, name in enumerate(order)}
         step = [place[node.name] for node in gm.graph.nodes]
-    made = [storage for storage in found if storage.kind == "value" and storage.size]
-    times = [[step[at] for at in storage.touched] for storage in made]
-    return [Buffer(s.name, min(at), max(at) + 1, s.size) for s, at in zip(made, times, strict=True)]
+    allocated = [storage for storage in known if storage.kind == "value" and storage.size]
+    times = [[step[i] for i in storage.touched] for storage in allocated]
+    return [Buffer(s.name, min(steps), max(steps) + 1, s.size) for s, steps in zip(allocated, times, strict=True)]
 
 
 def liveness(gm: fx.GraphModule, *inputs: torch.Tensor, order: Sequence[str] | None = None) -> list[Buffer]:
-    """Return the live range of each storage that the graph makes, in the given order of its nodes.
+    """Return the live range of each storage that the graph allocates, for an order of its nodes.
 
-    Raises CannotPlan for sizes that are not known, BadPlan for an order that breaks a dependence.
+    Raises CannotPlan for unknown sizes, BadPlan for an order that violates a dependence.
     """
     if order is not None:
         check_order(gm, order)
@@ -43,7 +43,7 @@ def liveness(gm: fx.GraphModule, *inputs: torch.Tensor, order: Sequence[str] | N
 
 
 def check_order(gm: fx.GraphModule, order: Sequence[str]) -> None:
-    """Raise BadPlan unless the order has every node once, behind its operands and behind earlier users of memory that
+    """Raise BadPlan unless the order has every node once, after its operands and after earlier users of memory that
     either of the two writes."""
     from passlab.fx.effects import memory_order
 

@@ -1,14 +1,15 @@
-"""In which order should tasks run, so that the peak of memory is low?
+"""Orders of tasks with a low peak of memory.
 
-    found = best_order(tasks)
-    found.order, found.peak, found.bound      # the bound: no order has a lower peak
+    schedule = best_order(tasks)
+    schedule.order, schedule.peak, schedule.lower_bound      # no order has a peak below lower_bound
 
 Reading order: `postorder` (a tree, one subtree after the other), `liu` (a tree, exactly), `search` (any graph: exactly
-if there are few states, with a bound in any case), `beam` (large graphs), `best_order` (whichever fits).
+if there are few states, else a bound), `beam` (large graphs), `best_order` (chooses among them).
 
 A tree has at most one reader for each result. R. Sethi and J. Ullman, "The generation of optimal code for arithmetic
-expressions", JACM 1970, have results of one size; J. W. H. Liu, "An application of generalized tree pebbling to
-sparse matrix factorization", SIAM J. Alg. Disc. Meth. 1987, has any sizes, and orders that change between subtrees.
+expressions", JACM 1970, assume results of one size; J. W. H. Liu, "An application of generalized tree pebbling to
+sparse matrix factorization", SIAM J. Alg. Disc. Meth. 1987, allows any sizes, and orders that alternate between
+subtrees.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from passlab.memory.tasks import Task, by_name, peak, readers
 
 
 @dataclass(frozen=True)
-class Found:
-    """An order with its peak in bytes, and a bound that no order is below. It is best if the two are equal."""
+class Schedule:
+    """An order, its peak in bytes, and a lower bound on all peaks. The order is optimal if the two are equal."""
 
     order: list[str]
     peak: int
-    bound: int
+    lower_bound: int
 
 
 def is_tree(tasks: Iterable[Task]) -> bool:
@@ -35,36 +36,36 @@ def is_tree(tasks: Iterable[Task]) -> bool:
     return all(len(after) <= 1 for after in readers(tasks).values())
 
 
-def _needs_a_tree(tasks: Sequence[Task]) -> None:
+def _check_tree(tasks: Sequence[Task]) -> None:
     for name, after in readers(tasks).items():
         if len(after) > 1:
             raise ValueError(f"{name} has {len(after)} readers ({after[0]}, {after[1]}, …), so this is not a tree.")
 
 
 def postorder(tasks: Iterable[Task]) -> list[str]:
-    """Return the best order of a tree in which each subtree runs as a whole (ValueError if it is no tree).
+    """Return the best order of a tree in which each subtree runs as a whole. Raises ValueError unless it is a tree.
 
-    A subtree leaves its result behind while the next one runs. So the one with the largest difference between its peak
-    and its result goes first. With results of one size that is Sethi and Ullman's numbering.
+    The result of a subtree stays live while the next subtree runs. So the subtree with the largest difference between
+    peak and result runs first. With results of one size that is Sethi and Ullman's numbering.
     """
     named = by_name(tasks)
-    _needs_a_tree(list(named.values()))
+    _check_tree(list(named.values()))
     order: dict[str, list[str]] = {}
-    most: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     size = {name: task.size for name, task in named.items()}
     for name, task in [*named.items(), ("", Task("", tuple(n for n, r in readers(named.values()).items() if not r)))]:
-        children = sorted(dict.fromkeys(task.reads), key=lambda child: size[child] - most[child])
-        held, highest = 0, 0
+        children = sorted(dict.fromkeys(task.reads), key=lambda child: size[child] - peaks[child])
+        live, high = 0, 0
         for child in children:
-            highest = max(highest, held + most[child])
-            held += size[child]
-        most[name] = max(highest, held + task.size + task.scratch)
+            high = max(high, live + peaks[child])
+            live += size[child]
+        peaks[name] = max(high, live + task.size + task.scratch)
         order[name] = [step for child in children for step in order.pop(child)] + [name] * bool(name)
     return order[""]
 
 
 class Segment(NamedTuple):
-    """A part of an order: it climbs to `hill` bytes, and leaves `valley` bytes behind."""
+    """A part of an order, with a peak of `hill` bytes and `valley` live bytes after it."""
 
     hill: int
     valley: int
@@ -72,35 +73,35 @@ class Segment(NamedTuple):
 
 
 def liu(tasks: Iterable[Task]) -> list[str]:
-    """Return an order of a tree with the lowest peak there is (Liu 1987). ValueError if it is no tree.
+    """Return an order of a tree with the lowest possible peak (Liu 1987). Raises ValueError unless it is a tree.
 
-    The best order of a subtree is cut at its valleys: each segment climbs to the highest hill that is left, and ends at
-    the lowest valley after it. So hills fall and valleys rise. It pays to start a segment early if it climbs high over
-    what it leaves behind: segments of all subtrees are merged by hill − valley, the largest first.
+    The best order of a subtree is cut at its valleys: each segment climbs to the highest remaining hill and ends at the
+    lowest valley after it. So hills fall and valleys rise. A segment should start early if its hill is far above its
+    valley: segments of all subtrees are merged by hill − valley, the largest first.
     """
     named = by_name(tasks)
-    _needs_a_tree(list(named.values()))
+    _check_tree(list(named.values()))
     segments: dict[str, list[Segment]] = {}
     size = {name: task.size for name, task in named.items()}
     for name, task in named.items():
         children = list(dict.fromkeys(task.reads))
         merged = _merged([segments.pop(child) for child in children])
-        held = sum(size[child] for child in children)
-        merged.append(Segment(held + task.size + task.scratch, task.size, [name]))
+        live = sum(size[child] for child in children)
+        merged.append(Segment(live + task.size + task.scratch, task.size, [name]))
         segments[name] = _cut(merged)
     return [step for segment in _merged(list(segments.values())) for step in segment.steps]
 
 
 def _merged(subtrees: list[list[Segment]]) -> list[Segment]:
-    """Merge the segments of several subtrees, and count their hills and valleys from a common ground."""
-    before = [0] * len(subtrees)  # what each subtree holds so far
+    """Merge the segments of several subtrees, with hills and valleys that include the other subtrees' live bytes."""
+    valleys = [0] * len(subtrees)  # live bytes of each subtree
     queue = [(s.valley - s.hill, k, i) for k, segments in enumerate(subtrees) for i, s in enumerate(segments)]
-    merged, held = [], 0
+    merged, live = [], 0
     for _, k, i in sorted(queue):
         hill, valley, steps = subtrees[k][i]
-        others = held - before[k]
-        held, before[k] = others + valley, valley
-        merged.append(Segment(others + hill, held, steps))
+        others = live - valleys[k]
+        live, valleys[k] = others + valley, valley
+        merged.append(Segment(others + hill, live, steps))
     return merged
 
 
@@ -116,10 +117,10 @@ def _cut(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def lower_bound(tasks: Iterable[Task]) -> int:
-    """Return bytes that every order needs at some moment: the largest sum of what must be there while one task runs.
+    """Return the largest sum of bytes that are live while some task runs, in every order.
 
-    While t runs, these are there in any order: its result, its reads, and each result that an ancestor of t has made
-    and a descendant of t will read, or that nothing reads.
+    While t runs, these are live: its result, its reads, and each result of an ancestor of t that a descendant of t
+    reads, or that has no reader.
     """
     named = by_name(tasks)
     bits = {name: 1 << i for i, name in enumerate(named)}
@@ -133,51 +134,51 @@ def lower_bound(tasks: Iterable[Task]) -> int:
     for name in reversed(named):
         for reader in after[name]:
             below[name] |= below[reader] | bits[reader]
-    wanted = {name: sum(bits[reader] for reader in after[name]) for name in named}
+    readers_of = {name: sum(bits[reader] for reader in after[name]) for name in named}
     best = 0
     for name, task in named.items():
         later = below[name] | bits[name]
-        there = (n for n in named if above[name] & bits[n] and (wanted[n] & later or not wanted[n]))
-        best = max(best, task.size + task.scratch + sum(named[n].size for n in there))
+        live = (n for n in named if above[name] & bits[n] and (readers_of[n] & later or not readers_of[n]))
+        best = max(best, task.size + task.scratch + sum(named[n].size for n in live))
     return best
 
 
 class _Graph:
-    """Tasks as bits of a number. A state is what has run: it says what lives, whatever the order was."""
+    """Tasks as bits of a number. A state is the set of tasks that have run; the live results follow from it."""
 
     def __init__(self, tasks: Iterable[Task]):
         named = by_name(tasks)
         number = {name: i for i, name in enumerate(named)}
+        after = readers(named.values())
         self.names, self.all = list(named), (1 << len(named)) - 1
         self.size = [task.size for task in named.values()]
         self.scratch = [task.scratch for task in named.values()]
         self.reads = [sorted({number[read] for read in task.reads}) for task in named.values()]
-        after = readers(named.values())
-        self.after = [[number[reader] for reader in after[name]] for name in self.names]
-        self.needs = [sum(1 << i for i in reads) for reads in self.reads]
-        self.wanted = [sum(1 << i for i in after) for after in self.after]
+        self.readers = [[number[reader] for reader in after[name]] for name in self.names]
+        self.reads_bits = [sum(1 << i for i in reads) for reads in self.reads]
+        self.readers_bits = [sum(1 << i for i in readers) for readers in self.readers]
 
     def ready(self) -> tuple[int, ...]:
-        return tuple(i for i, needs in enumerate(self.needs) if not needs)
+        return tuple(i for i, reads in enumerate(self.reads_bits) if not reads)
 
     def freed(self, i: int, done: int) -> int:
-        """Return the bytes that are dropped after task i, run in a state."""
+        """Return the bytes that become free when task i runs in the state `done`."""
         left = ~(done | 1 << i)
-        return sum(self.size[read] for read in self.reads[i] if not self.wanted[read] & left)
+        return sum(self.size[read] for read in self.reads[i] if not self.readers_bits[read] & left)
 
     def run(self, i: int, done: int, live: int, ready: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
         """Run task i; return the bytes while it runs, and the state, the live bytes and the ready tasks after it."""
-        now = live + self.size[i] + self.scratch[i]
+        during = live + self.size[i] + self.scratch[i]
         live += self.size[i] - self.freed(i, done)
         done |= 1 << i
-        fresh = tuple(j for j in self.after[i] if not self.needs[j] & ~done)
-        return now, done, live, tuple(j for j in ready if j != i) + fresh
+        fresh = tuple(j for j in self.readers[i] if not self.reads_bits[j] & ~done)
+        return during, done, live, tuple(j for j in ready if j != i) + fresh
 
     def settle(self, high: int, done: int, live: int, ready: tuple[int, ...]) -> tuple:
-        """Run every ready task that frees at least what it makes and stays below the peak so far.
+        """Run every ready task that frees at least as much as it allocates and stays below the peak so far.
 
-        That loses nothing: in any order that goes on from here, such a task can be moved to the front. It fits now, and
-        all that runs between then finds at most as much memory in use as before.
+        No order is lost: in any continuation such a task can be moved to the front. It fits at once, and all tasks that
+        ran before it then find at most as much memory in use as before.
         """
         steps: list[int] = []
         while True:
@@ -191,43 +192,44 @@ class _Graph:
                 return done, live, ready, tuple(steps)
 
 
-def search(tasks: Iterable[Task], states: int = 20_000) -> Found | int:
-    """Return an order with the lowest peak, or, after this many states, a lower bound in bytes.
+Path = tuple[Any, tuple[int, ...]]  # (path before, tasks), None at the start
 
-    Dijkstra's algorithm on the sets that may have run, where a path costs its highest step: states come in the order of
-    their peaks, so the peak of the one at hand is a bound for all orders.
+
+def search(tasks: Iterable[Task], states: int = 20_000) -> Schedule | int:
+    """Return an order with the lowest peak or, after this many states, a lower bound in bytes.
+
+    Dijkstra's algorithm on the sets of tasks that may have run. A path costs its highest step, so states leave the
+    queue in the order of their peaks, and the peak of the current one is a bound for all orders.
     """
     graph = _Graph(tasks)
     least = lower_bound(tasks)
-    first = graph.settle(least, 0, 0, graph.ready())
-    queue = [(least, -first[0].bit_count(), 0, first[:3])]
-    came: dict[int, tuple[int, tuple[int, ...]]] = {first[0]: (-1, first[3])}
-    known, closed, count = {first[0]: least}, set(), 0
+    done, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
+    queue: list[tuple] = [(least, -done.bit_count(), 0, (done, live, ready), (None, steps))]
+    known, closed, count = {done: least}, set(), 0
     while queue:
-        high, _, _, (done, live, ready) = heapq.heappop(queue)
+        high, _, _, (done, live, ready), path = heapq.heappop(queue)
         if done in closed:
             continue
         if done == graph.all:
-            return Found(_walk(graph, came, done), high, high)
+            return Schedule(_names(graph, path), high, high)
         closed.add(done)
         if len(closed) > states:
             return high
         for i in ready:
-            now, *after = graph.run(i, done, live, ready)
-            reached = max(high, now)
-            *state, steps = graph.settle(reached, *after)
-            if state[0] not in known or reached < known[state[0]]:
-                known[state[0]] = reached
-                came[state[0]] = done, (i, *steps)
+            during, *after = graph.run(i, done, live, ready)
+            top = max(high, during)
+            *state, steps = graph.settle(top, *after)
+            if state[0] not in known or top < known[state[0]]:
+                known[state[0]] = top
                 count += 1
-                heapq.heappush(queue, (reached, -state[0].bit_count(), count, tuple(state)))
-    raise AssertionError("by_name has found an order")
+                heapq.heappush(queue, (top, -state[0].bit_count(), count, tuple(state), (path, (i, *steps))))
+    raise AssertionError("by_name returned tasks that have no order")
 
 
-def _walk(graph: _Graph, came: dict[int, tuple[int, tuple[int, ...]]], done: int) -> list[str]:
+def _names(graph: _Graph, path: Path | None) -> list[str]:
     order: list[int] = []
-    while done >= 0:
-        done, steps = came[done]
+    while path:
+        path, steps = path
         order[:0] = steps
     return [graph.names[i] for i in order]
 
@@ -238,38 +240,33 @@ def beam(tasks: Iterable[Task], width: int = 32) -> list[str]:
     least = lower_bound(tasks)
     done, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
     front = {done: (least, live, ready, (None, steps))}
-    best: tuple | None = None
+    complete: list[tuple[int, Path]] = []
     while front:
-        reached: dict[int, tuple] = {}
+        states: dict[int, tuple] = {}
         for done, (high, live, ready, path) in front.items():
             if done == graph.all:
-                best = min(best or (high, path), (high, path), key=lambda found: found[0])
+                complete.append((high, path))
                 continue
             for i in ready:
-                now, *after = graph.run(i, done, live, ready)
-                top = max(high, now)
-                state, left, next_, steps = graph.settle(top, *after)
-                if state not in reached or top < reached[state][0]:
-                    reached[state] = top, left, next_, (path, (i, *steps))
-        front = dict(sorted(reached.items(), key=lambda item: item[1][:2])[:width])
-    order: list[int] = []
-    path = best[1]
-    while path:
-        path, steps = path
-        order[:0] = steps
-    return [graph.names[i] for i in order]
+                during, *after = graph.run(i, done, live, ready)
+                top = max(high, during)
+                state, *rest, steps = graph.settle(top, *after)
+                if state not in states or top < states[state][0]:
+                    states[state] = top, *rest, (path, (i, *steps))
+        front = dict(sorted(states.items(), key=lambda item: item[1][:2])[:width])
+    return _names(graph, min(complete, key=lambda pair: pair[0])[1])
 
 
-def best_order(tasks: Iterable[Task], states: int = 20_000, width: int = 32) -> Found:
-    """Return the best order found: exact on trees and where few states suffice, else the best of a beam search and of
-    the order as given, with a bound."""
+def best_order(tasks: Iterable[Task], states: int = 20_000, width: int = 32) -> Schedule:
+    """Return the best order: exact on trees and where few states suffice, else the better one of a beam search and the
+    order of `tasks`, with a bound."""
     tasks = list(by_name(tasks).values())
     if is_tree(tasks):
         order = liu(tasks)
-        return Found(order, peak(tasks, order), peak(tasks, order))
-    found = search(tasks, states)
-    if isinstance(found, Found):
-        return found
+        return Schedule(order, peak(tasks, order), peak(tasks, order))
+    schedule = search(tasks, states)
+    if isinstance(schedule, Schedule):
+        return schedule
     orders = [[task.name for task in tasks], beam(tasks, width)]
     order = min(orders, key=lambda order: peak(tasks, order))
-    return Found(order, peak(tasks, order), found)
+    return Schedule(order, peak(tasks, order), schedule)

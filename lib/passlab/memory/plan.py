@@ -1,4 +1,4 @@
-"""A plan: in which order the nodes of a graph run, and where the storages that they make lie in one arena.
+"""A plan: the order of the nodes of a graph, and the offsets of their storages in one arena.
 
 plan = planned(gm, *inputs, allocate=first_fit, alignment=64)
 plan.arena, plan.offsets["relu"]
@@ -18,7 +18,7 @@ from passlab.memory.buffers import BadPlan, Buffer, check, height, overlaps
 from passlab.memory.liveness import check_order, liveness, ranges
 from passlab.memory.storages import Storage, storages
 
-#: Where torch puts tensors: multiples of 64 bytes, a line of the cache.
+#: torch aligns tensors to 64 bytes, a line of the cache.
 ALIGNMENT = 64
 _KINDS = {"input": "an input", "parameter": "a parameter"}
 
@@ -40,7 +40,7 @@ def planned(
     order: Sequence[str] | None = None,
     alignment: int = ALIGNMENT,
 ) -> Plan:
-    """Return a plan for a graph on such inputs, with offsets by `allocate(buffers, alignment=…)`."""
+    """Return a plan for a graph and inputs, with offsets by `allocate(buffers, alignment=…)`."""
     buffers = liveness(gm, *inputs, order=order)
     offsets = allocate(buffers, alignment=alignment)
     names = tuple(order) if order is not None else tuple(node.name for node in gm.graph.nodes)
@@ -48,39 +48,40 @@ def planned(
 
 
 def check_plan(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor, alignment: int = 1) -> list[Buffer]:
-    """Return the buffers of a plan that can run; raise BadPlan, with the reason, for any other."""
+    """Return the buffers of a valid plan; raise BadPlan, with the reason, for any other."""
     check_order(gm, plan.order)
-    found = storages(gm, *inputs)
-    buffers = ranges(found, gm, plan.order)
+    known = storages(gm, *inputs)
+    buffers = ranges(known, gm, plan.order)
     if type(plan.arena) is not int or plan.arena < 0:
         raise BadPlan(f"The arena of the plan is {str(plan.arena)[:40]}: it must be an int, its number of bytes.")
     if isinstance(plan.offsets, Mapping):
-        _check_owners(found, plan.offsets)
+        _check_owners(known, plan.offsets)
     check(buffers, plan.offsets, alignment, plan.arena)
-    for one in found:
-        if plan.offsets.get(one.name, 0) % one.width:
+    for storage in known:
+        if (offset := plan.offsets.get(storage.name, 0)) % storage.width:
             raise BadPlan(
-                f"The offset of {one.name} is {plan.offsets[one.name]}, and its numbers have {one.width} bytes: choose "
-                f"a multiple of {one.width}."
+                f"The offset of {storage.name} is {offset}, and its numbers have {storage.width} bytes: choose a "
+                f"multiple of {storage.width}."
             )
     return buffers
 
 
-def _check_owners(found: Sequence[Storage], offsets: Mapping[str, int]) -> None:
+def _check_owners(known: Sequence[Storage], offsets: Mapping[str, int]) -> None:
     """Raise BadPlan for an offset of a value that has no memory of its own, such as an output that is a view."""
-    owners = {storage.name for storage in found}
-    for storage in found:
-        if storage.kind != "value" and (named := [name for name in storage.values if name in offsets]):
-            what = named[0] if named[0] == storage.name else f"{named[0]} lies in {storage.name}, which"
+    owners = {storage.name for storage in known}
+    for storage in known:
+        values = [name for name in storage.values if name in offsets]
+        if storage.kind != "value" and values:
+            subject = values[0] if values[0] == storage.name else f"{values[0]} is in {storage.name}, which"
             raise BadPlan(
-                f"{what} is {_KINDS[storage.kind]}: it is the caller's memory, and has no offset in the arena."
+                f"{subject} is {_KINDS[storage.kind]}: it is the caller's memory, and has no offset in the arena."
             )
         if not storage.size and storage.name in offsets:
             raise BadPlan(f"{storage.name} has 0 bytes, so it needs no place: leave its offset out.")
-        if storage.kind == "value" and (views := [v for v in storage.values if v not in owners and v in offsets]):
-            raise BadPlan(f"{views[0]} lies in the memory of {storage.name}: only {storage.name} has an offset.")
+        if views := [name for name in values if name not in owners]:
+            raise BadPlan(f"{views[0]} is in the memory of {storage.name}: only {storage.name} has an offset.")
 
 
 def clashes(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor) -> list:
-    """Return the pairs of storages that meet in time and place, as `overlaps` does."""
+    """Return the pairs of storages that overlap in time and in the arena, as `overlaps` does."""
     return overlaps(liveness(gm, *inputs, order=plan.order), plan.offsets)

@@ -1,11 +1,11 @@
-"""Which values of an FX graph share a storage, and which nodes touch it.
+"""The storages of an FX graph: the values that share each of them, and the nodes that touch it.
 
     for storage in storages(gm, *inputs):
         print(storage.name, storage.kind, storage.size, storage.values)
 
-A value is not a storage: a view has none of its own, an in-place operation returns its operand's. So the graph is run
-once on fake tensors, which have shapes, strides and storages but no numbers, and tensors with one storage belong
-together.
+A value is not a storage: a view shares that of its base, and the result of an in-place operation that of its operand.
+So the graph runs once on fake tensors, which have shapes, strides and storages but no numbers, and values are grouped
+by storage.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from torch.utils._pytree import tree_leaves
 
 
 class CannotPlan(ValueError):
-    """The storages of this graph cannot be known before it runs."""
+    """The storages of this graph are not known before it runs."""
 
 
 @dataclass
 class Storage:
     """Memory that values of a graph share.
 
-    `name`: the node that made it; ".1" follows for a further one that the same node made. `kind`: "input", "parameter"
-    (both belong to the caller and are not planned) or "value". `size`: bytes. `values`: names of the nodes whose
-    values lie in it, in order. `touched`: positions in the graph of the nodes that make, read or write it.
-    `is_output`: whether the graph returns a value that lies in it. `width`: bytes of the widest number in it.
+    `name`: the node that allocates it, with ".1" and so on for further storages of the same node. `kind`: "input",
+    "parameter" (both belong to the caller and are not planned) or "value". `size`: bytes. `values`: names of the nodes
+    whose values share it, in order. `touched`: positions in the graph of the nodes that allocate, read or write it.
+    `is_output`: whether the graph returns a value in it. `width`: bytes of the widest number in it.
     """
 
     name: str
@@ -45,38 +45,32 @@ class Storage:
 
 
 def storages(gm: fx.GraphModule, *inputs: torch.Tensor) -> list[Storage]:
-    """Return the storages of a graph when it runs on such inputs, in the order in which they are made.
+    """Return the storages of a graph on these inputs, in the order of their allocation.
 
-    Raises CannotPlan where sizes depend on numbers or are symbolic, for a sparse tensor, or if the graph does not run
-    on these inputs.
+    Raises CannotPlan for sizes that depend on numbers or are symbolic, for a sparse tensor, or if the graph does not
+    run on these inputs.
     """
     return recorded(gm, *inputs)[0]
 
 
 def recorded(gm: fx.GraphModule, *inputs: torch.Tensor) -> tuple[list[Storage], dict[str, torch.Tensor | None]]:
-    """Return the storages of a graph and, by node, a tensor without data laid out as its value; None for other values.
+    """Return the storages of a graph and, by node, a tensor without data and the layout of the node's value, or None.
 
     Raises CannotPlan as `storages` does.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    found: dict[int, Storage] = {}
-    alive: list[Any] = []  # a storage that is freed gives its address to the next one
-
-    def fake(value: Any) -> Any:
-        return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
-
-    interpreter = _Recorder(gm, mode, found, alive, fake)
-    given = [fake(value) for value in _inputs(gm, inputs)]
+    recorder = _Recorder(gm, mode)
+    fakes = [recorder.fake(value) for value in _inputs(gm, inputs)]
     with mode, torch.no_grad():
-        interpreter.run(*given)
-    return list(found.values()), interpreter.likes
+        recorder.run(*fakes)
+    return list(recorder.storages.values()), recorder.likes
 
 
 def _inputs(gm: fx.GraphModule, inputs: tuple) -> list[Any]:
-    """Return the inputs, or what the placeholders say of them."""
-    names = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    known = list(inputs) or [node.meta.get("val") for node in names]
-    for node, value in zip(names, known, strict=False):
+    """Return the inputs, or else the examples in the placeholders' metadata."""
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    values = list(inputs) or [node.meta.get("val") for node in places]
+    for node, value in zip(places, values, strict=False):
         if isinstance(value, torch.SymInt) or (
             isinstance(value, torch.Tensor) and not all(type(n) is int for n in value.shape)
         ):
@@ -85,26 +79,31 @@ def _inputs(gm: fx.GraphModule, inputs: tuple) -> list[Any]:
                 f"The size of {node.name} is symbolic ({', '.join(map(str, shape))}): a plan needs numbers. Give "
                 "example inputs."
             )
-    if len(known) > len(names) or (len(known) < len(names) and any(not node.args for node in names[len(known) :])):
-        raise CannotPlan(f"The graph has {len(names)} inputs, and {len(known)} were given.")
-    if missing := [node.name for node, value in zip(names, known, strict=False) if value is None and not inputs]:
+    if len(values) > len(places) or any(not node.args for node in places[len(values) :]):
+        raise CannotPlan(f"The graph has {len(places)} inputs, and {len(values)} were given.")
+    if missing := [node.name for node, value in zip(places, values, strict=False) if value is None and not inputs]:
         raise CannotPlan(f"The shape of {missing[0]} is not known: give example inputs.")
-    return known
+    return values
 
 
 class _Recorder(fx.Interpreter):
-    """Run a graph on fake tensors and enter each storage when it is first seen."""
+    """Run a graph on fake tensors and record each storage at its first use."""
 
-    def __init__(self, gm: fx.GraphModule, mode: FakeTensorMode, found: dict, alive: list, fake: Any):
+    def __init__(self, gm: fx.GraphModule, mode: FakeTensorMode):
         super().__init__(gm, garbage_collect_values=False)
-        self.mode, self.found, self.alive, self.fake, self.step = mode, found, alive, fake, -1
+        self.mode, self.step = mode, -1
         self.extra_traceback = False
+        self.storages: dict[int, Storage] = {}
+        self.alive: list[Any] = []  # all values: a new storage may reuse the address of a freed one
         self.likes: dict[str, torch.Tensor | None] = {}
         self.fakes: dict[int, Any] = {}
-        self.counts: Counter[str] = Counter()  # node → storages that it has made so far
-        for leaf in gm.modules():  # the parameters of leaf modules live outside the arena, too
-            for own in (*leaf.parameters(recurse=False), *leaf.buffers(recurse=False)):
-                self.fakes.setdefault(id(own), mode.from_tensor(own))
+        self.counts: Counter[str] = Counter()  # node → storages that it has allocated so far
+        for module in gm.modules():  # parameters of leaf modules are outside the arena, too
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                self.fakes.setdefault(id(tensor), mode.from_tensor(tensor))
+
+    def fake(self, value: Any) -> Any:
+        return self.mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
     def fetch_attr(self, target: str) -> Any:
         value = super().fetch_attr(target)
@@ -112,8 +111,8 @@ class _Recorder(fx.Interpreter):
 
     def call_module(self, target: str, args: tuple, kwargs: dict) -> Any:
         module = self.fetch_attr(target)
-        held = {name: self.fakes[id(t)] for name, t in (*module.named_parameters(), *module.named_buffers())}
-        return torch.func.functional_call(module, held, args, kwargs)
+        tensors = {name: self.fakes[id(t)] for name, t in (*module.named_parameters(), *module.named_buffers())}
+        return torch.func.functional_call(module, tensors, args, kwargs)
 
     def run_node(self, node: fx.Node) -> Any:
         self.step += 1
@@ -133,30 +132,30 @@ class _Recorder(fx.Interpreter):
         self.alive.append(value)
         # a later node may change the shape in place
         self.likes[node.name] = value.detach() if isinstance(value, torch.Tensor) else None
-        picks = node.op == "call_function" and node.target is operator.getitem
-        operands = () if picks else [self.env[operand] for operand in node.all_input_nodes]
+        selects = node.op == "call_function" and node.target is operator.getitem
+        operands = () if selects else [self.env[operand] for operand in node.all_input_nodes]
         for tensor in _tensors(operands):
             self._touch(tensor, node)
         for tensor in _tensors(value):
-            self._touch(tensor, node, made=node.op != "output")
+            self._touch(tensor, node, is_value=node.op != "output")
         if node.op == "output":
             for tensor in _tensors(value):
-                self.found[_key(tensor)].is_output = True
+                self.storages[_key(tensor)].is_output = True
         return value
 
-    def _touch(self, tensor: torch.Tensor, node: fx.Node, made: bool = False) -> None:
+    def _touch(self, tensor: torch.Tensor, node: fx.Node, is_value: bool = False) -> None:
         key = _key(tensor)
-        if key not in self.found:
+        if key not in self.storages:
             nbytes = tensor.untyped_storage().nbytes()
             if not isinstance(nbytes, int):
                 raise CannotPlan(f"The size of {node.name} is symbolic ({nbytes} bytes): a plan needs numbers.")
             kind = {"placeholder": "input", "get_attr": "parameter"}.get(node.op, "value")
             count = self.counts[node.name]
             self.counts[node.name] += 1
-            self.found[key] = Storage(f"{node.name}.{count}" if count else node.name, kind, nbytes)
-        storage = self.found[key]
+            self.storages[key] = Storage(f"{node.name}.{count}" if count else node.name, kind, nbytes)
+        storage = self.storages[key]
         storage.width = max(storage.width, tensor.dtype.itemsize)
-        if made and storage.values[-1:] != [node.name]:
+        if is_value and storage.values[-1:] != [node.name]:
             storage.values.append(node.name)
         if not storage.touched or storage.touched[-1] != self.step:
             storage.touched.append(self.step)

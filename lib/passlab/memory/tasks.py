@@ -1,14 +1,14 @@
-"""A program as tasks that make results, and how much memory an order of them needs.
+"""A program as tasks with results, and the memory that an order of them needs.
 
     tasks = tasks_of(gm, *inputs)             # one task for each call of an FX graph
     order = [task.name for task in tasks]
     peak(tasks, order)
     nodes_of(gm, order)                       # an order of all nodes of the graph
 
-The rule, for all of `order` and `remat`: while a task runs, its reads, its result and its scratch memory are there. A
-result is there from its task to its last reader; a result without readers is an output, and stays to the end. In a
-schedule a task may run again: then a reader takes the latest result, and between the last reader of one and the next
-run there is none. What the caller owns (inputs, parameters) is not counted.
+The rule, for all of `order` and `remat`: while a task runs, its reads, its result and its scratch memory are live. A
+result is live from its task to its last reader; a result without readers is an output, and live to the end. In a
+schedule a task may run again: then a reader takes the latest result, and between the last reader of one result and the
+next run none is live. Memory of the caller (inputs, parameters) is not counted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @record
 @dataclass(frozen=True)
 class Task:
-    """A computation. `reads`: names of the tasks whose results it reads; `size`: bytes of its own result; `scratch`:
-    bytes that it needs while it runs; `cost`: the work of one run, in any unit."""
+    """A computation. `reads`: names of the tasks whose results it reads; `size`: bytes of its result; `scratch`: bytes
+    that it needs only while it runs; `cost`: the work of one run, in any unit."""
 
     name: str
     reads: tuple[str, ...] = ()
@@ -38,15 +38,15 @@ class Task:
 
 
 class BadTasks(ValueError):
-    """The tasks are no program: a name twice, a read of what there is not, a cycle, a negative number."""
+    """Not a valid program: a duplicate or unknown name, a cycle, or a negative number."""
 
 
 class BadOrder(ValueError):
-    """The order does not run these tasks: a name that is missing, unknown, twice, or before what it reads."""
+    """Not a valid order: a missing, unknown or duplicate name, or a task before one that it reads."""
 
 
 def by_name(tasks: Iterable[Task]) -> dict[str, Task]:
-    """Return name → task, with the tasks in an order in which they can run. Raises BadTasks."""
+    """Return name → task in an order in which the tasks can run. Raises BadTasks."""
     named: dict[str, Task] = {}
     for task in tasks:
         if task.name in named:
@@ -59,22 +59,22 @@ def by_name(tasks: Iterable[Task]) -> dict[str, Task]:
             raise BadTasks(f"{task.name} reads {unknown[0]!r}, and no task has that name.")
     if _runs(named):
         return named
-    left, after = {task.name: len(set(task.reads)) for task in named.values()}, readers(named.values())
-    ready: dict[str, Task] = {}
-    todo = [name for name in named if not left[name]]
-    while todo:
-        name = todo.pop(0)
-        ready[name] = named[name]
+    missing, after = {task.name: len(set(task.reads)) for task in named.values()}, readers(named.values())
+    order: dict[str, Task] = {}
+    queue = [name for name in named if not missing[name]]
+    while queue:
+        name = queue.pop(0)
+        order[name] = named[name]
         for reader in after[name]:
-            left[reader] -= 1
-            todo += [reader] * (not left[reader])
-    if cycle := [name for name in named if name not in ready]:
+            missing[reader] -= 1
+            queue += [reader] * (not missing[reader])
+    if cycle := [name for name in named if name not in order]:
         raise BadTasks(f"{listed(cycle)} wait for each other: there is a cycle, and no order runs them.")
-    return ready
+    return order
 
 
 def _runs(named: dict[str, Task]) -> bool:
-    """Return whether the tasks stand in an order in which they can run."""
+    """Return whether the tasks can run in the order of the dict."""
     place = {name: i for i, name in enumerate(named)}
     return all(place[read] < place[name] for name, task in named.items() for read in task.reads)
 
@@ -82,15 +82,15 @@ def _runs(named: dict[str, Task]) -> bool:
 def readers(tasks: Iterable[Task]) -> dict[str, list[str]]:
     """Return name → names of the tasks that read its result."""
     tasks = list(tasks)
-    found: dict[str, list[str]] = {task.name: [] for task in tasks}
+    names: dict[str, list[str]] = {task.name: [] for task in tasks}
     for task in tasks:
         for read in dict.fromkeys(task.reads):
-            found[read].append(task.name)
-    return found
+            names[read].append(task.name)
+    return names
 
 
 def check_order(tasks: Iterable[Task], order: Sequence[str], again: bool = False) -> None:
-    """Raise BadOrder unless the order runs each task, after what it reads: once, or with `again` at least once."""
+    """Raise BadOrder unless the order runs each task after its reads: once, or with `again` at least once."""
     named, done = by_name(tasks), set()
     for i, name in enumerate(order):
         if name not in named:
@@ -106,31 +106,31 @@ def check_order(tasks: Iterable[Task], order: Sequence[str], again: bool = False
 
 @dataclass(frozen=True)
 class Life:
-    """One result in a schedule. `touched`: the step that makes it, and those that read it; an output is read at the
-    end, in the step after the last."""
+    """One result in a schedule. `touched`: the step that computes it and the steps that read it; an output is also read
+    in the step after the last."""
 
     name: str
     touched: tuple[int, ...]
 
 
 def lives(tasks: Iterable[Task], schedule: Sequence[str]) -> list[Life]:
-    """Return the results that the steps of a schedule make, each with the steps that use it. Not checked."""
+    """Return the result of each step of a schedule, with the steps that use it. The schedule is not checked."""
     named = {task.name: task for task in tasks}
-    found: list[list[int]] = []
+    touched: list[list[int]] = []
     latest: dict[str, list[int]] = {}
     for i, name in enumerate(schedule):
         for read in dict.fromkeys(named[name].reads):
             latest[read].append(i)
         latest[name] = [i]
-        found.append(latest[name])
+        touched.append(latest[name])
     for name, after in readers(named.values()).items():
         if not after and name in latest:
             latest[name].append(len(schedule))
-    return [Life(name, tuple(touched)) for name, touched in zip(schedule, found, strict=True)]
+    return [Life(name, tuple(steps)) for name, steps in zip(schedule, touched, strict=True)]
 
 
 def usage(tasks: Iterable[Task], schedule: Sequence[str]) -> list[int]:
-    """Return the bytes that there are while each step of a schedule runs. Raises BadOrder."""
+    """Return the live bytes in each step of a schedule. Raises BadOrder."""
     check_order(tasks := list(tasks), schedule, again=True)
     return _usage(tasks, schedule)
 
@@ -144,7 +144,7 @@ def _usage(tasks: Sequence[Task], schedule: Sequence[str]) -> list[int]:
 
 
 def peak(tasks: Iterable[Task], order: Sequence[str]) -> int:
-    """Return the most bytes that there are at once in an order of the tasks, each run once. Raises BadOrder."""
+    """Return the peak of live bytes in an order that runs each task once. Raises BadOrder."""
     check_order(tasks := list(tasks), order)
     return max(_usage(tasks, order), default=0)
 
@@ -158,9 +158,9 @@ def work(tasks: Iterable[Task], schedule: Iterable[str]) -> int:
 def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
     """Return the calls of an FX graph as tasks, in the order of the graph, with a last one that reads all outputs.
 
-    A result's size is that of the memory that it brings with it: that of a view is 0, and its readers read the view and
-    what it looks at. `cost` is bytes read and written. The graph runs on `inputs` without data, in torch's
-    FakeTensorMode. Raises BadTasks for a graph that writes into existing memory.
+    The size of a result is that of its new memory: it is 0 for a view, whose readers read both the view and its base.
+    `cost` is bytes read and written. The graph runs on `inputs` without data, in torch's FakeTensorMode. Raises
+    BadTasks for a graph that writes into existing memory.
     """
     from torch import fx
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -176,9 +176,9 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
     needed = {node for node in gm.graph.nodes if node.op == "output"}
     for node in reversed(gm.graph.nodes):
         needed.update(node.all_input_nodes if node in needed else ())
-    owner: dict[int, str | None] = {}  # storage → the task that made it, None for memory of the caller
-    holds: dict[fx.Node, dict[int, int]] = {}  # node → storage → bytes
-    keep, tasks = [], []  # `keep` holds the values, so that no two storages get one address
+    owner: dict[int, str | None] = {}  # storage → the task that allocates it, None for memory of the caller
+    memory: dict[fx.Node, dict[int, int]] = {}  # node → storage → bytes
+    values, tasks = [], []  # `values` keeps the tensors alive, so that no two storages get one address
 
     class Watch(fx.Interpreter):
         def fetch_attr(self, target: str) -> Any:
@@ -187,19 +187,18 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
 
         def run_node(self, node: fx.Node) -> Any:
             value = super().run_node(node)
-            keep.append(value)
+            values.append(value)
             parts = [t.untyped_storage() for t in tree_leaves(value) if hasattr(t, "untyped_storage")]
-            holds[node] = {part._cdata: part.nbytes() for part in parts}
+            memory[node] = {part._cdata: part.nbytes() for part in parts}
             operands = [n for n in node.all_input_nodes if n.op.startswith("call")]
-            own = [at for at in holds[node] if at not in owner]
-            for at in own:
-                owner[at] = node.name if node.op.startswith("call") else None
+            fresh = [storage for storage in memory[node] if storage not in owner]
+            owner.update(dict.fromkeys(fresh, node.name if node.op.startswith("call") else None))
             if (node.op.startswith("call") and node in needed) or node.op == "output":
-                bases = [owner[at] for n in node.all_input_nodes for at in holds[n] if owner[at]]
+                bases = [owner[storage] for n in node.all_input_nodes for storage in memory[n] if owner[storage]]
                 reads = tuple(dict.fromkeys([*(n.name for n in operands), *bases]))
-                size = 0 if node.op == "output" else sum(holds[node][at] for at in own)
-                moved = size + sum(bytes_ for n in node.all_input_nodes for bytes_ in holds[n].values())
-                tasks.append(Task(node.name, reads, size, cost=moved if size else 0))
+                size = 0 if node.op == "output" else sum(memory[node][storage] for storage in fresh)
+                traffic = size + sum(nbytes for n in node.all_input_nodes for nbytes in memory[n].values())
+                tasks.append(Task(node.name, reads, size, cost=traffic if size else 0))
             return value
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -209,12 +208,12 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
 
 
 def nodes_of(gm: fx.GraphModule, order: Sequence[str]) -> list[str]:
-    """Return an order of all nodes of an FX graph, given one of its tasks.
+    """Return an order of all nodes of an FX graph, given an order of its tasks.
 
-    What the caller owns comes first. A call that nothing uses is no task: it runs before the output, which is last.
+    Inputs and parameters are first. Unused calls, which are not tasks, run before the output.
     """
-    *steps, end = order
+    *steps, output = order
     rest = [node for node in gm.graph.nodes if node.name not in {*order}]
-    owned = [node.name for node in rest if not node.op.startswith("call")]
+    leaves = [node.name for node in rest if not node.op.startswith("call")]
     unused = [node.name for node in rest if node.op.startswith("call")]
-    return [*owned, *steps, *unused, end]
+    return [*leaves, *steps, *unused, output]

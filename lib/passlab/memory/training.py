@@ -27,31 +27,30 @@ def joint(model: nn.Module, *example: torch.Tensor) -> tuple[fx.GraphModule, tup
     """Return the joint forward and backward graph of a model, in ATen operators, and the inputs to run it on.
 
     Its inputs are the parameters, the buffers and the example; it returns the loss and a gradient for each parameter.
-    The model's parameters are left as they are, apart from `requires_grad`, which is given back.
+    `requires_grad` of the model's parameters is restored.
     """
     from torch._functorch.aot_autograd import aot_export_module
 
-    asked = [parameter.requires_grad for parameter in model.parameters()]
+    flags = [parameter.requires_grad for parameter in model.parameters()]
     model.requires_grad_(True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gm, signature = aot_export_module(_Loss(model), example, trace_joint=True, output_loss_index=0)
     finally:
-        for parameter, before in zip(model.parameters(), asked, strict=True):
-            parameter.requires_grad_(before)
-    held = dict(_Loss(model).named_parameters()) | dict(_Loss(model).named_buffers())
+        for parameter, flag in zip(model.parameters(), flags, strict=True):
+            parameter.requires_grad_(flag)
+    tensors = dict(_Loss(model).named_parameters()) | dict(_Loss(model).named_buffers())
     names = [*signature.parameters, *signature.buffers]
-    return fx.GraphModule(gm, gm.graph), (*(held[name].detach() for name in names), *example)
+    return fx.GraphModule(gm, gm.graph), (*(tensors[name].detach() for name in names), *example)
 
 
 def forward(model: nn.Module, *example: torch.Tensor) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
     """Return a model's forward graph in ATen operators, and the inputs to run it on: parameters, buffers, example."""
     exported = torch.export.export(model, example).run_decompositions()
     signature = exported.graph_signature
-    lifted = exported.state_dict | exported.constants
-    inputs = [lifted[spec.target] if spec.target is not None else None for spec in signature.input_specs]
+    tensors = exported.state_dict | exported.constants
     rest = iter(example)
-    given = tuple(value.detach() if isinstance(value, torch.Tensor) else next(rest) for value in inputs)
+    inputs = tuple(tensors[s.target].detach() if s.target is not None else next(rest) for s in signature.input_specs)
     gm = exported.graph_module
-    return fx.GraphModule(gm, gm.graph), given
+    return fx.GraphModule(gm, gm.graph), inputs

@@ -3,8 +3,8 @@
     module = parse(text)                        # an xDSL module
     print(text(pipeline(module, "linalg-fuse-elementwise-ops")))
 
-A program is xDSL's `builtin.ModuleOp`, Python objects that a pass may rewrite. MLIR itself, as IREE's bindings hold it,
-is asked for what xDSL lacks: its whole syntax, its verifier, its passes. Both load when first used.
+A program is xDSL's `builtin.ModuleOp`, Python objects that a pass may rewrite. What xDSL lacks (the whole syntax,
+MLIR's own verifier and passes) runs through IREE's bindings. Both load when first used.
 
 `modules`: text, verification, passes, limits. `tables`: what a program may hold, and the passes. `reader`, `picture`:
 the view and the drawing. `measure`: launches, bytes, flops. `equivalent`, `generate`, `shrink`, `cases`: comparing

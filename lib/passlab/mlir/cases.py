@@ -1,6 +1,6 @@
 """Write cases over MLIR modules: a program, and the expectations of a pass over it.
 
-    case("a sum and its product", program(text), did=[most("linalg.generic", 1, "Two element-wise operations fuse.")])
+    sums = case("a sum and its product", program(text), did=[most("linalg.generic", 1, "Two operations fuse.")])
 
 An expectation is a function (before, after) → None, or a message that says what is wrong. It counts operations, and
 asks neither for names nor for an order.
@@ -16,7 +16,6 @@ from passlab import judge
 from passlab.judge import Case, Expect, Finding, pass_judge, plural
 from passlab.judge.expect import Expectation, Law
 from passlab.mlir.equivalent import equivalent_modules
-from passlab.mlir.measure import bytes_moved, launches
 from passlab.mlir.modules import MLIRError, is_iree, name_of, parse, verify
 from passlab.mlir.reader import as_module, functions
 
@@ -57,36 +56,6 @@ def most(op: str, limit: int, why: str) -> Expectation:
 def least(op: str, limit: int, why: str) -> Expectation:
     """Expect at least `limit` operations `op`."""
     return judge.at_least(limit, why, plural(limit, f"{op} operation"), lambda after: counts(after)[op])
-
-
-def none_of(dialect: str, why: str) -> Expectation:
-    """Expect no operation of a dialect to be left."""
-
-    def law(before: ModuleOp, after: ModuleOp) -> str | None:
-        left = [name for name in counts(after) if name.startswith(f"{dialect}.")]
-        return f"{why} Still there: {', '.join(sorted(left)[:4])}." if left else None
-
-    return law
-
-
-def fewer_launches(limit: int, why: str) -> Expectation:
-    """Expect at most `limit` launches (`passlab.mlir.measure.launches`)."""
-
-    def found(after: ModuleOp) -> tuple[int, str]:
-        there = int(launches(after))
-        return there, plural(there, "launch", "launches")
-
-    return judge.at_most(limit, why, found)
-
-
-def fewer_bytes(limit: int, why: str) -> Expectation:
-    """Expect at most `limit` bytes moved (`passlab.mlir.measure.bytes_moved`)."""
-
-    def law(before: ModuleOp, after: ModuleOp) -> str | None:
-        there = bytes_moved(after)
-        return None if there <= limit else f"{why} The result moves {there:,} bytes; at most {limit:,} should be moved."
-
-    return law
 
 
 # ---------------------------------------------------------------------------------------------------- judging

@@ -2,9 +2,9 @@
 
     print(source(module))
 
-Written are func, arith, math, scf, affine, cf, memref, and linalg on memrefs as a loop nest over its indexing maps. A
-buffer is a pointer with sizes and strides; those that the type gives are numbers in the code. Integers wrap, and no
-multiplication is fused with an addition, unless the program says math.fma.
+It covers func, arith, math, scf, affine, cf, memref, and linalg on memrefs as a loop nest over its indexing maps. A
+buffer is a pointer with sizes and strides; sizes known from the type are numbers in the code. Integers wrap, and a
+multiplication and an addition fuse only as math.fma.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from passlab.mlir.modules import MLIRError, name_of
@@ -135,7 +136,7 @@ def source(module: Any, function: str = "main", checks: bool = True) -> str:
 
     checks: each access is checked against the buffer's sizes, and whether the buffer was freed.
 
-    Raises MLIRError for an operation that C does not get, with its place as ⟨op n⟩.
+    Raises MLIRError for an operation without a translation, with its place as ⟨op n⟩.
     """
     return _Writer(module, checks).source(function)
 
@@ -165,8 +166,8 @@ class _Writer:
         self.depth -= 1
         self.put("}")
 
-    def name(self, what: str = "v") -> str:
-        return f"{what}{next(self.count)}"
+    def name(self, prefix: str = "v") -> str:
+        return f"{prefix}{next(self.count)}"
 
     def place(self, op: Any) -> str:
         return OPERATION.format(self.numbers.get(id(op), 0))
@@ -175,10 +176,10 @@ class _Writer:
         return MLIRError(f"C cannot be written for {name_of(op)} {self.place(op)}: {why}.")
 
     def fail(self, op: Any, bad: str, says: str, *numbers: str) -> None:
-        """Write a check: where `bad` is true, the program ends and says what the operation does. {}: a number."""
-        given = "".join(f", (long long)({number})" for number in numbers)
+        """Write a check: if `bad`, the program ends with a message. says: its text, with {} for each of `numbers`."""
+        values = "".join(f", (long long)({number})" for number in numbers)
         says = says.replace("%", "%%").replace("{}", "%lld")
-        self.put(f'if ({bad}) FAIL("{name_of(op)} {self.place(op)} {says}."{given});')
+        self.put(f'if ({bad}) FAIL("{name_of(op)} {self.place(op)} {says}."{values});')
 
     def source(self, function: str) -> str:
         for name, op in self.globals.items():
@@ -193,11 +194,11 @@ class _Writer:
         return _PRELUDE + "\n".join(self.lines) + "\n"
 
     def ctype(self, type_: Any, op: Any = None) -> str:
-        found = _TYPES.get(str(type_))
-        if found is None:
+        code = _TYPES.get(str(type_))
+        if code is None:
             hint = ": bufferize the module first (one-shot-bufferize)" if type_.name == "tensor" else ""
             raise MLIRError(f"C cannot be written for values of type {str(type_)[:80]} {self.place(op)}{hint}.")
-        return found
+        return code
 
     # ------------------------------------------------------------------------------------------------ functions
 
@@ -209,7 +210,7 @@ class _Writer:
         return [f"{buffer.type} *{name}", f"int64_t *{name}_s", *(f"int64_t {part}" for part in parts)], buffer
 
     def _fields(self, type_: Any, name: str) -> tuple[Buffer, list[str]]:
-        """Return a buffer named so, and the names of the sizes and strides that its type leaves open."""
+        """Return a buffer called `name`, and the names of the sizes and strides that its type does not fix."""
         sizes = [f"{name}_n{d}" if n < 0 else str(n) for d, n in enumerate(type_.get_shape())]
         layout = getattr(type_.layout, "get_strides", None)
         if layout is None and type_.layout.name != "none":
@@ -235,12 +236,12 @@ class _Writer:
 
     def _region(self, region: Any) -> None:
         """Write the blocks of a function: with several, jumps between labels."""
-        first, *rest = region.blocks
-        for block in rest:
+        first, *others = region.blocks
+        for block in others:
             self.blocks[block] = self.name("b")
             for arg in block.args:
                 self.values[arg] = self.declare(arg.type)
-        for block in (first, *rest):
+        for block in (first, *others):
             if block is not first:
                 self.put(f"{self.blocks[block]}:;")
             self.block(block)
@@ -249,18 +250,18 @@ class _Writer:
         op = self.functions[function]
         head = "int passlab_main(void **in, int64_t **shapes, int64_t *made, char *said)"
         with self.nest(head):
-            given = []
+            arguments = []
             for at, type_ in enumerate(op.function_type.inputs):
                 if type_.name != "memref":
-                    given.append(f"*({self.ctype(type_)} *)in[{at}]")
+                    arguments.append(f"*({self.ctype(type_)} *)in[{at}]")
                     continue
                 buffer, parts = self._fields(type_, "x")
                 sizes = [f"shapes[{at}][{d}]" if n < 0 else str(n) for d, n in enumerate(type_.get_shape())]
-                known = dict(zip(buffer.sizes, sizes, strict=True)) | dict(
+                codes = dict(zip(buffer.sizes, sizes, strict=True)) | dict(
                     zip(buffer.strides, _dense(sizes), strict=True)
                 )
-                given += [f"in[{at}]", "NULL", *(known[part] for part in parts)]
-            self.put(f"return f_{_word(function)}({', '.join([*given, 'made', 'said'])});")
+                arguments += [f"in[{at}]", "NULL", *(codes[part] for part in parts)]
+            self.put(f"return f_{_word(function)}({', '.join([*arguments, 'made', 'said'])});")
 
     def do_return(self, op: Any) -> None:
         for at, operand in enumerate(op.operands):
@@ -284,29 +285,34 @@ class _Writer:
         name = op.callee.root_reference.data
         if name not in self.functions:
             raise self.refuse(op, f"the module has no function @{name}")
-        given = []
+        arguments = []
         for operand, type_ in zip(op.operands, self.functions[name].function_type.inputs, strict=True):
             value = self.values[operand]
             if not isinstance(value, Buffer):
-                given.append(value)
+                arguments.append(value)
                 continue
             formal, parts = self._fields(type_, "x")
-            known = dict(zip(formal.sizes, value.sizes, strict=True)) | dict(
+            codes = dict(zip(formal.sizes, value.sizes, strict=True)) | dict(
                 zip(formal.strides, value.strides, strict=True)
             )
-            given += [value.pointer, value.state, *(known[part] for part in parts)]
+            arguments += [value.pointer, value.state, *(codes[part] for part in parts)]
         row = self.name("r")
         self.put(f"int64_t {row}[{ROW * max(len(op.results), 1)}];")
-        self.put(f"if (f_{_word(name)}({', '.join([*given, row, 'said'])})) return 1;")
+        self.put(f"if (f_{_word(name)}({', '.join([*arguments, row, 'said'])})) return 1;")
         for at, result in enumerate(op.results):
-            here = f"({row} + {at * ROW})"
+            fields_at = f"({row} + {at * ROW})"
             value = self.values[result] = self.declare(result.type)
             if isinstance(value, Buffer):
                 rank = len(value.sizes)
-                fields = [f"{here}[{3 + d}]" for d in range(rank)], [f"{here}[{3 + RANK + d}]" for d in range(rank)]
-                self.assign(value, Buffer(f"({value.type} *){here}[0]", f"(int64_t *){here}[1]", *fields, value.type))
+                fields = (
+                    [f"{fields_at}[{3 + d}]" for d in range(rank)],
+                    [f"{fields_at}[{3 + RANK + d}]" for d in range(rank)],
+                )
+                self.assign(
+                    value, Buffer(f"({value.type} *){fields_at}[0]", f"(int64_t *){fields_at}[1]", *fields, value.type)
+                )
             else:
-                self.put(f"memcpy(&{value}, {here} + 3, sizeof {value});")
+                self.put(f"memcpy(&{value}, {fields_at} + 3, sizeof {value});")
 
     # ------------------------------------------------------------------------------------------------ variables
 
@@ -328,7 +334,7 @@ class _Writer:
         self.put(" ".join(f"{left} = {right};" for left, right in pairs if re.fullmatch(r"v\d+(_\w+)?", left)))
 
     def pass_on(self, variables: Sequence[Any], operands: Sequence[Any]) -> None:
-        """Assign to several variables at once: none of the values may be read after it was overwritten."""
+        """Assign to several variables at once, through copies, since a value may be one of the variables."""
         values = [self.values[operand] for operand in operands]
         if len(values) > 1:
             copies = []
@@ -340,14 +346,14 @@ class _Writer:
             self.assign(variable, value)
 
     def start(self, types: Sequence[Any], inits: Sequence[Any]) -> list[Any]:
-        """Declare variables that carry values around a loop, with what they begin with."""
-        made = [self.declare(type_) for type_ in types]
-        for variable, init in zip(made, inits, strict=True):
+        """Declare variables that carry values around a loop, and initialize them."""
+        variables = [self.declare(type_) for type_ in types]
+        for variable, init in zip(variables, inits, strict=True):
             self.assign(variable, self.values[init])
-        return made
+        return variables
 
     def let(self, result: Any, code: str) -> None:
-        """Give the result of an operation its value."""
+        """Declare the variable of a result, with its value."""
         name = self.values[result] = self.name()
         self.put(f"{self.ctype(result.type, result.owner)} {name} = {code};")
 
@@ -395,8 +401,9 @@ class _Writer:
         self.let(result, f"({code}) & 1" if element == "i1" and name not in _TRUTHS else f"({kind})({code})")
 
     def do_constant(self, op: Any) -> None:
-        value, (result,) = op.value, op.results
-        self.let(result, _number(value) if hasattr(value, "value") else _raise(self.refuse(op, "it is not a number")))
+        if not hasattr(op.value, "value"):
+            raise self.refuse(op, "it is not a number")
+        self.let(op.results[0], _literal(op.value.value.data))
 
     def do_cmp(self, op: Any) -> None:
         left, right = (self.values[operand] for operand in op.operands)
@@ -409,8 +416,8 @@ class _Writer:
 
     def do_bitcast(self, op: Any) -> None:
         value = self.values[op.operands[0]]
-        made = self.values[op.results[0]] = self.declare(op.results[0].type)
-        self.put(f"memcpy(&{made}, &{value}, sizeof {made});")
+        variable = self.values[op.results[0]] = self.declare(op.results[0].type)
+        self.put(f"memcpy(&{variable}, &{value}, sizeof {variable});")
 
     # ------------------------------------------------------------------------------------------------ control flow
 
@@ -452,11 +459,11 @@ class _Writer:
 
     def _groups(self, groups: Any, bounds: list[str], pick: str) -> list[str]:
         """Return one bound per loop: the largest or smallest of its group."""
-        made, sizes = [], groups.get_values()
-        rest = iter(bounds)
+        picked, sizes = [], groups.get_values()
+        codes = iter(bounds)
         for size in sizes if len(sizes) > 1 else [sizes[0]] * (len(bounds) // sizes[0]):
-            made.append(_pick(list(itertools.islice(rest, size)), pick))
-        return made
+            picked.append(_pick(list(itertools.islice(codes, size)), pick))
+        return picked
 
     def do_parallel(self, op: Any) -> None:
         block = op.regions[0].blocks[0]
@@ -481,7 +488,7 @@ class _Writer:
                         self.op(part, ())
 
     def _nest(self, indices: Sequence[Any], lows: Any, highs: Any, steps: Any, body: Callable[[], None]) -> None:
-        """Write loops in each other, in any order of which the program computes the same."""
+        """Write nested loops whose iterations may run in any order."""
         if not indices:
             body()
             return
@@ -549,22 +556,22 @@ class _Writer:
 
     def do_cond_br(self, op: Any) -> None:
         condition, first = op.operands[0], 1 + len(op.successors[0].args)
-        for head, block, given in zip(
+        for head, block, operands in zip(
             (f"if ({self.values[condition]})", "else"),
             op.successors,
             (op.operands[1:first], op.operands[first:]),
             strict=True,
         ):
             with self.nest(head):
-                self._jump(block, given)
+                self._jump(block, operands)
 
     def _jump(self, block: Any, operands: Sequence[Any]) -> None:
         self.pass_on([self.values[arg] for arg in block.args], operands)
         self.put(f"goto {self.blocks[block]};")
 
     def do_assert(self, op: Any) -> None:
-        said = re.sub(r"[^\w .,:;()<>=+*/-]", " ", op.msg.data)[:200]
-        self.fail(op, f"!{self.values[op.operands[0]]}", f"fails: {said}")
+        message = re.sub(r"[^\w .,:;()<>=+*/-]", " ", op.msg.data)[:200]
+        self.fail(op, f"!{self.values[op.operands[0]]}", f"fails: {message}")
 
     # ------------------------------------------------------------------------------------------------ affine maps
 
@@ -584,15 +591,15 @@ class _Writer:
     # ------------------------------------------------------------------------------------------------ buffers
 
     def element(self, op: Any, buffer: Buffer, indices: Sequence[str], does: str) -> str:
-        """Return C for an element, after the check of its place."""
+        """Write the check of an element's indices, and return C for the element."""
         if self.checks:
             self._alive(op, buffer, does)
             if indices:
-                inside = " && ".join(
+                in_bounds = " && ".join(
                     f"(uint64_t)({i}) < (uint64_t){n}" for i, n in zip(indices, buffer.sizes, strict=True)
                 )
                 place, shape = ", ".join(["{}"] * len(indices)), "×".join(["{}"] * len(indices))
-                self.fail(op, f"!({inside})", f"{does} [{place}] of a buffer of {shape}", *indices, *buffer.sizes)
+                self.fail(op, f"!({in_bounds})", f"{does} [{place}] of a buffer of {shape}", *indices, *buffer.sizes)
         return f"{buffer.pointer}[{_offset(indices, buffer.strides)}]"
 
     def _alive(self, op: Any, buffer: Buffer, does: str) -> None:
@@ -603,8 +610,8 @@ class _Writer:
         self.let(op.results[0], self.element(op, *self._at(op, op.operands), "reads"))
 
     def do_store(self, op: Any) -> None:
-        value, *where = op.operands
-        target = self.element(op, *self._at(op, where), "writes")
+        value, *place = op.operands
+        target = self.element(op, *self._at(op, place), "writes")
         self.put(f"{target} = {self.values[value]};")
 
     def _at(self, op: Any, operands: Sequence[Any]) -> tuple[Buffer, list[str]]:
@@ -618,20 +625,20 @@ class _Writer:
         (result,) = op.results
         type_, name = result.type, self.name()
         sizes = _fill([n if n >= 0 else None for n in type_.get_shape()], [self.values[v] for v in op.operands])
-        made = Buffer(name, f"{name}_s", sizes, _dense(sizes), self.ctype(type_.element_type, op))
-        self.values[result] = made
+        buffer = Buffer(name, f"{name}_s", sizes, _dense(sizes), self.ctype(type_.element_type, op))
+        self.values[result] = buffer
         count = " * ".join(["1", *(f"(int64_t){n}" for n in sizes)])
         static = math.prod(type_.get_shape()) if all(n >= 0 for n in type_.get_shape()) else None
         if name_of(op) == "memref.alloca" and static is not None and static <= 2**14 and not self.checks:
-            self.put(f"{made.type} {name}[{max(static, 1)}] __attribute__((aligned(64)));")
-            made.state = "NULL"
+            self.put(f"{buffer.type} {name}[{max(static, 1)}] __attribute__((aligned(64)));")
+            buffer.state = "NULL"
             return
         for size in sizes if static is None else ():
             self.fail(op, f"{size} < 0", "has a negative size")
-        fill = "1" if made.type == "_Bool" else "255"
+        fill = "1" if buffer.type == "_Bool" else "255"
         state = f"&{name}_s" if self.checks else "NULL"
         self.put(f"int64_t *{name}_s = NULL;")
-        self.put(f"{made.type} *{name} = fresh({count} * sizeof({made.type}), {fill}, {state});")
+        self.put(f"{buffer.type} *{name} = fresh({count} * sizeof({buffer.type}), {fill}, {state});")
         self.fail(op, f"!{name}", "gets no memory for {} elements", count)
 
     def do_dealloc(self, op: Any) -> None:
@@ -649,9 +656,9 @@ class _Writer:
         self._alive(op, source, "reads")
         self._alive(op, target, "writes")
         if self.checks:
-            for one, other in zip(source.sizes, target.sizes, strict=True):
-                if one != other:
-                    self.fail(op, f"{one} != {other}", "is between different shapes")
+            for size, extent in zip(source.sizes, target.sizes, strict=True):
+                if size != extent:
+                    self.fail(op, f"{size} != {extent}", "is between different shapes")
         indices = [self.name("i") for _ in source.sizes]
         with self._loops(indices, source.sizes):
             left, right = _offset(indices, target.strides), _offset(indices, source.strides)
@@ -679,17 +686,17 @@ class _Writer:
         self.values[op.results[0]] = self.values[op.operands[0]]
 
     def _view(self, op: Any, offset: str, sizes: list[str], strides: list[str]) -> None:
-        """Give the result of an operation a part of its operand's buffer."""
+        """Make the result of an operation a view of its operand's buffer."""
         buffer, name = self.values[op.operands[0]], self.name()
         self.put(f"{buffer.type} *{name} = {buffer.pointer} + ({offset});")
-        made = [[], []]
-        for kept, codes in zip(made, (sizes, strides), strict=True):
+        names = [[], []]
+        for column, codes in zip(names, (sizes, strides), strict=True):
             for code in codes:
-                plain = re.fullmatch(r"-?\w+", code)
-                kept.append(code if plain else self.name())
-                if not plain:
-                    self.put(f"int64_t {kept[-1]} = {code};")
-        self.values[op.results[0]] = Buffer(name, buffer.state, *made, buffer.type)
+                simple = re.fullmatch(r"-?\w+", code)
+                column.append(code if simple else self.name())
+                if not simple:
+                    self.put(f"int64_t {column[-1]} = {code};")
+        self.values[op.results[0]] = Buffer(name, buffer.state, *names, buffer.type)
 
     def do_subview(self, op: Any) -> None:
         buffer = self.values[op.operands[0]]
@@ -708,13 +715,13 @@ class _Writer:
         self._view(op, offset, sizes, strides)
 
     def _mixed(self, op: Any) -> list[list[str]]:
-        """Return the offsets, sizes and strides of an operation that has some as attributes and some as operands."""
-        made = []
+        """Return the offsets, sizes and strides of an operation: some are attributes, others operands."""
+        parts = []
         for name in ("offsets", "sizes", "strides"):
             fixed = getattr(op, f"static_{name}").get_values()
-            given = [self.values[value] for value in getattr(op, name)]
-            made.append(_fill([None if n == -(2**63) else n for n in fixed], given))
-        return made
+            operands = [self.values[value] for value in getattr(op, name)]
+            parts.append(_fill([None if n == -(2**63) else n for n in fixed], operands))
+        return parts
 
     def do_collapse(self, op: Any) -> None:
         buffer = self.values[op.operands[0]]
@@ -725,8 +732,8 @@ class _Writer:
     def do_expand(self, op: Any) -> None:
         buffer = self.values[op.operands[0]]
         groups = [[i.value.data for i in group] for group in op.reassociation]
-        given = [self.values[value] for value in op.output_shape]
-        sizes = _fill([None if n == -(2**63) else n for n in op.static_output_shape.get_values()], given)
+        operands = [self.values[value] for value in op.output_shape]
+        sizes = _fill([None if n == -(2**63) else n for n in op.static_output_shape.get_values()], operands)
         strides = list(sizes)
         for at, group in enumerate(groups):
             stride = buffer.strides[at]
@@ -743,12 +750,12 @@ class _Writer:
 
     def do_metadata(self, op: Any) -> None:
         buffer, rank = self.values[op.operands[0]], len(self.values[op.operands[0]].sizes)
-        base, offset, *rest = op.results
+        base, offset, *numbers = op.results
         self.values[base] = Buffer(buffer.pointer, buffer.state, [], [], buffer.type)
         self.let(offset, "0")
-        for result, code in zip(rest, (*buffer.sizes, *buffer.strides), strict=True):
+        for result, code in zip(numbers, (*buffer.sizes, *buffer.strides), strict=True):
             self.let(result, code)
-        assert len(rest) == 2 * rank
+        assert len(numbers) == 2 * rank
 
     def _global(self, name: str, op: Any) -> None:
         kind, initial = self.ctype(op.type.element_type, op), op.initial_value
@@ -774,10 +781,10 @@ class _Writer:
         if op.results:
             raise self.refuse(op, "it works on tensors: bufferize the module first (one-shot-bufferize)")
         maps = [map_.data for map_ in op.get_indexing_maps()]
-        given = [self.values[operand] for operand in op.operands]
+        operands = [self.values[operand] for operand in op.operands]
         indices = [self.name("i") for _ in range(maps[0].num_dims)]
         sizes: list[str] = [""] * maps[0].num_dims
-        for map_, value in zip(maps, given, strict=True):
+        for map_, value in zip(maps, operands, strict=True):
             for axis, expr in enumerate(map_.results):
                 if type(expr).__name__ == "AffineDimExpr" and isinstance(value, Buffer):
                     sizes[expr.position] = sizes[expr.position] or value.sizes[axis]
@@ -785,7 +792,7 @@ class _Writer:
             raise self.refuse(op, f"no operand has a whole axis for d{sizes.index('')}")
         block, outs = op.regions[0].blocks[0], len(op.outputs)
         with self._loops(indices, sizes):
-            for value, map_, arg in zip(given, maps, block.args, strict=True):
+            for value, map_, arg in zip(operands, maps, block.args, strict=True):
                 if isinstance(value, Buffer):
                     place = [_affine(expr, indices, map_.num_dims) for expr in map_.results]
                     self.let(arg, self.element(op, value, place, "reads")) if arg.uses or self.checks else None
@@ -795,7 +802,7 @@ class _Writer:
                 if name_of(inner) == "linalg.index":
                     self.let(inner.results[0], indices[inner.dim.value.data])
                 elif name_of(inner) == "linalg.yield":
-                    for value, map_, result in zip(given[-outs:], maps[-outs:], inner.operands, strict=True):
+                    for value, map_, result in zip(operands[-outs:], maps[-outs:], inner.operands, strict=True):
                         place = [_affine(expr, indices, map_.num_dims) for expr in map_.results]
                         self.put(f"{value.pointer}[{_offset(place, value.strides)}] = {self.values[result]};")
                 else:
@@ -805,16 +812,9 @@ class _Writer:
 # ---------------------------------------------------------------------------------------------------- pieces of C
 
 
-def _raise(error: Exception) -> Any:
-    raise error
-
-
 def _pick(codes: Sequence[str], pick: str) -> str:
     """Return C for the largest or smallest of several numbers. pick: MIN or MAX."""
-    made, *rest = codes
-    for code in rest:
-        made = f"{pick}({made}, {code})"
-    return made
+    return reduce(lambda a, b: f"{pick}({a}, {b})", codes)
 
 
 def _word(name: str) -> str:
@@ -829,9 +829,9 @@ def _dense(sizes: Sequence[str]) -> list[str]:
     """Return the strides of a buffer without gaps."""
     strides: list[str] = []
     for at in range(len(sizes)):
-        rest = sizes[at + 1 :]
-        number = all(n.isdigit() for n in rest)
-        strides.append(str(math.prod(map(int, rest))) if number else " * ".join(rest))
+        inner = sizes[at + 1 :]
+        number = all(n.isdigit() for n in inner)
+        strides.append(str(math.prod(map(int, inner))) if number else " * ".join(inner))
     return [f"({stride})" if " " in stride else stride for stride in strides]
 
 
@@ -840,22 +840,22 @@ def _offset(indices: Sequence[str], strides: Sequence[str]) -> str:
     return " + ".join(terms) or "0"
 
 
-def _fill(fixed: Sequence[int | None], given: Sequence[str]) -> list[str]:
-    """Return a list of numbers, with the operands in the places that are open."""
-    rest = iter(given)
-    return [next(rest) if n is None else str(n) for n in fixed]
+def _fill(fixed: Sequence[int | None], operands: Sequence[str]) -> list[str]:
+    """Return `fixed` as C, with the operands in place of None."""
+    operand = iter(operands)
+    return [next(operand) if n is None else str(n) for n in fixed]
 
 
 def _kept_axes(sizes: Sequence[str], shape: Sequence[int]) -> list[int]:
     """Return the axes of a view that its result type keeps: axes of size 1 may be dropped."""
-    drop, kept = len(sizes) - len(shape), []
+    drop, axes = len(sizes) - len(shape), []
     for d, size in enumerate(sizes):
-        fits = len(kept) < len(shape) and (shape[len(kept)] < 0 or str(shape[len(kept)]) == size)
+        fits = len(axes) < len(shape) and (shape[len(axes)] < 0 or str(shape[len(axes)]) == size)
         if drop and size == "1" and not (fits and len(sizes) - d - 1 < drop):
             drop -= 1
         else:
-            kept.append(d)
-    return kept
+            axes.append(d)
+    return axes
 
 
 def _affine(expr: Any, values: Sequence[str], dims: int) -> str:
@@ -869,10 +869,6 @@ def _affine(expr: Any, values: Sequence[str], dims: int) -> str:
     left, right = _affine(expr.lhs, values, dims), _affine(expr.rhs, values, dims)
     form = {"Add": "({} + {})", "Mul": "({} * {})", "Mod": "mod({}, {})", "FloorDiv": "floordiv({}, {})"}
     return form.get(expr.kind.name, "ceildiv({}, {})").format(left, right)
-
-
-def _number(attribute: Any) -> str:
-    return _literal(attribute.value.data)
 
 
 def _literal(number: float | int) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 
 from passlab.building.compiler import Compiler, Executor
 
-#: What exercises import late: xDSL's way from linalg to loops, and what torch loads with its first fake tensor.
+#: Modules that exercises import late: xDSL's lowering of linalg, and those that torch's first fake tensor loads.
 _LATE = ("numpy.random", "torch._dynamo", "xdsl.transforms.convert_linalg_to_loops")
 
 
 class MLIR(Compiler):
-    """A build is not rehearsed: IREE keeps nothing of it, and would start threads, with which no process may fork."""
+    """Builds are not rehearsed: IREE caches nothing, and would start threads, after which a process must not fork."""
 
     distribution = "xdsl"
     sources = ("mlir/executors.py", "mlir/ccode.py")
@@ -26,12 +26,12 @@ class MLIR(Compiler):
         return importlib.import_module("passlab.mlir.executors")
 
     def start(self) -> None:
-        """Load what parses and rewrites, once for all forks. No program is compiled: that would start threads."""
+        """Load parsers and passes, once for all forks. No program is compiled: that would start threads."""
         from passlab import mlir
         from passlab.mlir.modules import DIALECTS
 
-        for where in DIALECTS.values():
-            importlib.import_module(f"xdsl.dialects.{where.partition('.')[0]}")
+        for path in DIALECTS.values():
+            importlib.import_module(f"xdsl.dialects.{path.partition('.')[0]}")
         for name in _LATE:
             importlib.import_module(name)
 

@@ -5,56 +5,35 @@
 
 Tensors and buffers compare alike: a module may be bufferized, or lowered to loops, and still be the same function. The
 inputs are normal numbers, a ramp, edge values (0, -0, denormals, huge ones), inf and NaN; unknown dimensions get odd
-sizes. The tolerance follows from dtype and depth (`passlab.equivalence.values`).
-
-**Rounding is not meaning.** A difference is set aside where `before` moves as far when its inputs are nudged by a few
-units of rounding, and, in modules that add numbers up, where one side is inf or NaN and so is the other.
+sizes. `passlab.building.comparison` says how rounding is told from a difference.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from passlab.equivalence import Equivalence, locating
-from passlab.equivalence.values import Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
+from passlab.building.comparison import Failure, ModuleComparison, TorchSide, Value
+from passlab.building.inputs import ALL_KINDS, inputs_for, inputs_like, tensor
+from passlab.building.parameters import Parameter
+from passlab.equivalence.comparison import not_a_program
+from passlab.equivalence.result import Equivalence, Options
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
 from passlab.mlir.reader import as_module, functions, iterators, type_of
-from passlab.mlir.run import run_all
-from passlab.tvm.inputs import ALL_KINDS, after_example, check_kinds, nudged_inputs, plain, tensor
+from passlab.mlir.run import run_all, run_module
 
-#: The sizes of unknown dimensions: in the first trials, and in the trial "sizes".
-ODD = (5, 7)
 #: Modules with more values than this are not searched for the place where they differ.
 _MOST_SEARCHED = 80
-_PHRASES = {
-    "given": "On the given inputs",
-    "ordinary": "On random inputs",
-    "structured": "On inputs that are a ramp",
-    "extreme": "On edge values (0, -0, tiny and huge numbers)",
-    "nonfinite": "On inputs with inf and NaN",
-    "sizes": "On inputs of another size",
-}
 
 
-def equivalent(
-    before: Any,
-    after: Any,
-    inputs: Any = None,
-    *,
-    seed: int = 0,
-    atol: float | None = None,
-    rtol: float | None = None,
-    trials: Sequence[str] | None = None,
-    **unused: Any,
-) -> Equivalence:
-    """Carry out `passlab.equivalent` for MLIR: `trials` are `kinds`; modes, devices and aliasing mean nothing here."""
-    return equivalent_modules(before, after, inputs, kinds=trials, seed=seed, atol=atol, rtol=rtol)
+def equivalent(before: Any, after: Any, inputs: Any, options: Options) -> Equivalence:
+    """Compare for `passlab.equivalent`; modes, devices and aliasing are ignored."""
+    how = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
+    return equivalent_modules(before, after, inputs, kinds=options.trials, **how)
 
 
 def equivalent_modules(
@@ -73,7 +52,7 @@ def equivalent_modules(
 
     before, after   modules of xDSL or IREE, or one of them a torch model (anything callable on tensors).
     inputs          a tuple of arrays or tensors, a list of such tuples, or None: random ones of the types of `main`.
-    kinds           inputs to try besides those given: names from `passlab.tvm.inputs.ALL_KINDS`, default all.
+    kinds           inputs to try besides those given: names from `passlab.building.inputs.ALL_KINDS`, default all.
     atol, rtol      replace the tolerances that follow from dtype and depth.
     locate          on a difference, find the operation at which two modules differ first.
     how             for `passlab.mlir.run.run_all`: by, seconds.
@@ -81,198 +60,98 @@ def equivalent_modules(
     `first_diverging` of the result is the id of a node of passlab.view(after). Raises ValueError when there are no
     inputs to try, or `before` itself does not run. A failure of `after` is a result, not an exception.
     """
-    sides = [_side(before, "before"), _side(after, "after")]
-    pattern = next((side for side in sides if not isinstance(side, _Torch)), None)
-    if pattern is None:
+    sides = _side(before, "before", how), _side(after, "after", how)
+    modules = [side.module for side in sides if side.module is not None]
+    if not modules:
         raise ValueError("equivalent: one side must be a module of MLIR.")
-    tried = _trials(pattern, inputs, ALL_KINDS if kinds is None else kinds, seed)
-    floats = [t.dtype for t in map(tensor, tried[0][1]) if t.is_floating_point()] or [torch.float32]
-    coarsest = max(floats, key=lambda dtype: torch.finfo(dtype).eps)
-    depth, sums = max(_depth(it) for it in sides), any(_sums(it) for it in sides)
-    derived = Tolerance.of(coarsest, depth, sums)
-    tolerance = Tolerance(derived.rtol if rtol is None else rtol, atol, sums)
-    try:
-        expected = _outputs(sides[0], [given for _, given in tried], how)
-    except MLIRError as error:
-        raise ValueError(f"`before` itself does not run. {error}") from None
-    errors, done = Errors(), []
-
-    def differ(reason: str, given: tuple, far: Errors = errors) -> Equivalence:
-        found = Equivalence(False, reason, far.mse, far.max_abs, far.max_ulp, trials=tuple(done), devices=("llvm",))
-        names = _names(pattern, len(given))
-        found.counterexample = dict(zip(names, map(tensor, given), strict=True))
-        if not any(isinstance(side, _Torch) for side in sides):
-            found.graph, found.graph_after = sides
-        return found
-
-    try:
-        got = _outputs(sides[1], [given for _, given in tried], how)
-    except MLIRError as error:
-        return differ(f"`after` does not run. {error}", tried[0][1])
-    for (kind, given), old, new in zip(tried, expected, got, strict=True):
-        done.append(kind)
-        far = errors if kind in ("given", "ordinary", "structured", "sizes") else Errors()
-        for found in _differences(sides[0], old, new, given, tolerance, far, how):
-            allowed = f"; rounding explains {tolerance.rtol:.1e} of its size" if found.bad is not None else ""
-            result = differ(f"{_PHRASES[kind]}, {found.sentence}{allowed}.", given, far)
-            if locate and locating() and result.graph is not None:
-                with contextlib.suppress(Exception):  # the module cannot be taken apart: the message must do
-                    if place := first_parting(*sides, given, tolerance):
-                        result.first_diverging, result.reason = place[0], f"{result.reason} {place[1]}"
-            return result
-    return Equivalence(True, "", errors.mse, errors.max_abs, errors.max_ulp, devices=("llvm",), trials=tuple(done))
+    kinds = ALL_KINDS if kinds is None else kinds
+    trials = _inputs_of(modules[0], seed, kinds) if inputs is None else inputs_like(inputs, seed, kinds)
+    return _Comparison(*sides, trials, Options(seed, atol, rtol), locate=locate).run()
 
 
-class _Torch:
-    """A side that torch runs."""
-
-    def __init__(self, model: Callable):
-        self.model = model
-
-
-def _side(value: Any, which: str) -> Any:
-    """Return a module as xDSL's, or a torch model in a wrapper. Raises ValueError for anything else."""
-    if hasattr(value, "walk") or is_iree(value):
-        return as_module(value)
-    if callable(value):
-        return _Torch(value)
-    found = "None: does the pass end with a return?" if value is None else f"a {type(value).__name__}"
-    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{which}` is {found}.")
+class _Comparison(ModuleComparison):
+    phrases: ClassVar[dict[str, str]] = {
+        **ModuleComparison.phrases,
+        "given": "On the given inputs",
+        "extreme": "On edge values (0, -0, tiny and huge numbers)",
+    }
+    second = "`after`"
 
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = ("ordinary",)) -> list[tuple[np.ndarray, ...]]:
     """Return inputs for `main` from the types of its arguments, one tuple of arrays or more for each of `kinds`."""
-    return [given for _, given in _trials(as_module(module), None, kinds, seed)]
+    return [inputs for _, inputs in _inputs_of(as_module(module), seed, kinds)]
 
 
-def _trials(module: Any, inputs: Any, kinds: Sequence[str], seed: int) -> list[tuple[str, tuple]]:
-    """Return (kind, inputs) to run on."""
-    check_kinds(kinds)
-    rest = [kind for kind in kinds if kind != "sizes"]
-    if inputs is not None:
-        inputs = (inputs,) if isinstance(inputs, Tensor | np.ndarray) else inputs
-        several = isinstance(inputs, list) and inputs and all(isinstance(given, tuple) for given in inputs)
-        given = inputs if several else [tuple(inputs)]
-        example, made = tuple(map(tensor, given[0])), [("given", tuple(plain(tensor(x)) for x in it)) for it in given]
-    else:
-        example, made = _example(module, seed, ODD[0]), []
-        rest = rest or ["ordinary"]
-    made += [(kind, tuple(map(plain, it))) for kind, it in after_example(example, seed, rest)]
-    if inputs is None and "sizes" in kinds and _unknown(module):
-        made.append(("sizes", tuple(map(plain, _example(module, seed + 1, ODD[1])))))
-    return made
+def _inputs_of(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
+    def parameters(odd: int) -> Iterator[Parameter]:
+        for name, argument in zip(_names(module), _block(module).args, strict=True):
+            shape, dtype, _ = type_of(argument.type)
+            if shape is None or dtype is None:
+                raise ValueError(f"No random inputs for an argument of type {argument.type}: give inputs.")
+            sizes = tuple(odd if dim == "?" else dim for dim in shape)
+            yield Parameter(name, sizes, "int64" if dtype == "index" else dtype, "?" in shape)
+
+    return inputs_for(parameters, seed, kinds)
 
 
-def _unknown(module: Any) -> bool:
-    return any("?" in (type_of(it.type)[0] or ()) for it in _block(module).args)
+def _names(module: Any) -> list[str]:
+    names = value_names(module)
+    return [names.get(argument) or f"input{i}" for i, argument in enumerate(_block(module).args)]
 
 
 def _block(module: Any) -> Any:
-    if not (found := functions(module)):
+    if not (known := functions(module)):
         raise ValueError("The module has no function, so there is nothing to run.")
-    return next(iter(found.values())).regions[0].blocks[0]
+    return next(iter(known.values())).regions[0].blocks[0]
 
 
-def _example(module: Any, seed: int, odd: int) -> tuple[Tensor, ...]:
-    """Return random arguments for `main`; integers are 0 to 3, since they may be indices."""
-    gen, made = torch.Generator().manual_seed(seed), []
-    for argument in _block(module).args:
-        shape, dtype, _ = type_of(argument.type)
-        kind = getattr(torch, {"index": "int64"}.get(dtype or "", dtype or ""), None)
-        if shape is None or not isinstance(kind, torch.dtype):
-            raise ValueError(f"No random inputs for an argument of type {argument.type}: give inputs.")
-        shape = tuple(odd if dim == "?" else dim for dim in shape)
-        if kind.is_floating_point:
-            made.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
-        else:
-            made.append(torch.randint(0, 2 if kind == torch.bool else 4, shape, generator=gen).to(kind))
-    return tuple(made)
+class _Module:
+    """A side that IREE, C or xDSL's interpreter runs. how: for run_module."""
 
+    def __init__(self, module: Any, how: dict[str, Any]):
+        self.module, self.how = module, how
 
-def _names(module: Any, many: int) -> list[str]:
-    names = value_names(module)
-    known = [names.get(argument, "") for argument in _block(module).args]
-    return [known[i] if i < len(known) and known[i] else f"input{i}" for i in range(many)]
+    def names(self) -> list[str]:
+        return _names(self.module)
 
+    def depth(self) -> int:
+        return max(1, sum(name_of(op).startswith(("arith.", "math.", "linalg.")) for op in self.module.walk()))
 
-def _depth(side: Any) -> int:
-    if isinstance(side, _Torch):
-        return 16
-    return max(1, sum(name_of(op).startswith(("arith.", "math.", "linalg.")) for op in side.walk()))
+    def sums(self) -> bool:
+        """Return whether the module may add up several numbers: a reduction, a named operation, a loop."""
+        return any(
+            "reduction" in iterators(op)
+            or name_of(op).startswith(("scf.for", "scf.while", "scf.parallel", "affine.for", "affine.parallel", "cf."))
+            or any(
+                word in name_of(op) for word in ("matmul", "matvec", "vecmat", "linalg.dot", "conv", "pool", "reduce")
+            )
+            for op in self.module.walk()
+        )
 
+    def dtypes(self) -> set[torch.dtype]:
+        return set()  # those of the inputs decide
 
-def _sums(side: Any) -> bool:
-    """Return whether a side may add up several numbers: a reduction, a named operation, a loop."""
-    if isinstance(side, _Torch):
-        return True
-    return any(
-        "reduction" in iterators(op)
-        or name_of(op).startswith(("scf.for", "scf.while", "scf.parallel", "affine.for", "affine.parallel", "cf."))
-        or any(word in name_of(op) for word in ("matmul", "matvec", "vecmat", "linalg.dot", "conv", "pool", "reduce"))
-        for op in side.walk()
-    )
-
-
-def _outputs(side: Any, inputs: list[tuple], how: dict) -> list[list[Tensor]]:
-    """Return the outputs for each tuple of inputs. Raises MLIRError."""
-    if isinstance(side, _Torch):
+    def outputs(self, inputs: Sequence[tuple], target: str) -> list[list[Tensor]]:
         try:
-            with torch.no_grad():
-                ran = [side.model(*(tensor(x).clone() for x in given)) for given in inputs]
-        except Exception as error:
-            raise MLIRError(f"torch: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}") from error
-        return [[t.detach() for t in leaves(output) if isinstance(t, Tensor)] for output in ran]
-    return [[tensor(array) for array in arrays] for arrays in run_all(side, inputs, **how)]
+            built = run_module(self.module, inputs, **self.how)
+        except MLIRError as error:
+            raise Failure(f"does not run. {str(error).rstrip('.')}.") from None
+        if built.error:
+            raise Failure(f"does not run. {built.error.rstrip('.')}.", built.stage)
+        return [[tensor(array) for array in arrays] for arrays in built.outputs]
+
+    def values(self, inputs: tuple) -> list[Value]:
+        return values(self.module, inputs)
 
 
-def _differences(
-    before: Any, old: list, new: list, given: tuple, tolerance: Tolerance, errors: Errors, how: dict
-) -> list[Difference]:
-    """Return the differences of one trial that rounding does not explain."""
-    if len(old) != len(new):
-        one, other = (f"{len(it)} output{'s' * (len(it) != 1)}" for it in (old, new))
-        return [Difference(f"there {'is' if len(old) == 1 else 'are'} {one} before and {other} after")]
-    found = compare(old, new, tolerance, "output", errors)
-    if not found or any(d.bad is None for d in found):
-        return [d for d in found if d.bad is None]
-    for d in found if tolerance.sums else ():
-        d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
-    moved = _outputs(before, [nudged_inputs(given, sign) for sign in (1, -1)], how)
-    return beyond_rounding(found, old, new, moved)
-
-
-# ---------------------------------------------------------------------------------------------------- where they part
-
-
-def first_parting(before: Any, after: Any, given: tuple, tolerance: Tolerance) -> tuple[str, str] | None:
-    """Return the first operation of `after` whose value no operation of `before` has: its id in the view, a message.
-
-    Otherwise the last operation of `before` whose value `after` does not compute. Values in another order count as
-    equal if their shape differs as well. None for modules with buffers, many values, or several blocks.
-    """
-    old, new = (values(module, given) for module in (before, after))
-    known = [*map(tensor, given)]
-    for name, op, value in new:
-        if not any(_agree(other, value, tolerance) for other in (*(one.tensor for one in old), *known)):
-            return name, f"Look at {name} of after, {op}: no operation before has its value."
-    for name, op, value in reversed(old):
-        if not any(_agree(value, other, tolerance) for other in (*(one.tensor for one in new), *known)):
-            return name, f"Look for {name} of before, {op}: no operation after has its value."
-    return None
-
-
-def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
-    if one.shape != other.shape and one.numel() == other.numel() and one.dtype == other.dtype:
-        one, other = one.flatten().sort()[0], other.flatten().sort()[0]
-    return not compare(one, other, tolerance)
-
-
-class Value(NamedTuple):
-    """A tensor or number that a program computes: its name in the view, and the operation that makes it."""
-
-    name: str
-    op: str
-    tensor: Tensor
+def _side(value: Any, which: str, how: dict[str, Any]) -> _Module | TorchSide:
+    """Return a module as xDSL's, or a torch model in a wrapper. Raises ValueError for anything else."""
+    if hasattr(value, "walk") or is_iree(value):
+        return _Module(as_module(value), how)
+    if callable(value):
+        return TorchSide(value)
+    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{which}` is {not_a_program(value)}")
 
 
 def values(module: Any, given: tuple) -> list[Value]:

@@ -31,7 +31,7 @@ FLAGS = (
     "--iree-llvmcpu-target-cpu=host",
     "--iree-input-demote-f64-to-f32=false",
 )
-#: No fused multiply-add but where the program says so, and integers that wrap, as MLIR's do.
+#: As in MLIR, integers wrap, and there is no fused multiply-add except math.fma.
 _CC = "cc -shared -fPIC -march=native -fwrapv -ffp-contract=off -fno-math-errno -fno-strict-aliasing -w"
 
 #: A place in an error: a line of the text that was built.
@@ -39,17 +39,17 @@ LINE = "⟨line {}⟩"
 
 
 def loader() -> Callable[[str], str]:
-    """Load IREE on one thread, where it is there; return what makes a module of a text: nothing does, before it runs.
+    """Load IREE, if installed, on one thread, and return `str`: a module stays text until it runs.
 
-    The process forks afterwards, so that it must not have a second thread. It has parsed, verified and optimized a
-    module: each of its children inherits the dialects and MLIR's context instead of making them.
+    The process forks afterwards, so it must not have a second thread. It parses, verifies and optimizes a module, so
+    that its children inherit the dialects and MLIR's context.
     """
     try:
         from iree.compiler.api import _initializeGlobalCL
 
         _initializeGlobalCL("passlab", "--mlir-disable-threading")
         import iree.runtime  # noqa: F401
-    except ImportError:  # no wheel: what does not need IREE runs
+    except ImportError:  # no wheel: C and xDSL's interpreter still run
         pass
     from passlab.mlir import ccode, modules  # noqa: F401
 
@@ -88,11 +88,11 @@ class _Compiled:
     def load(self) -> None:
         """Make the code ready to run."""
 
-    def outputs(self, found: list[Any]) -> list[Any]:
+    def outputs(self, results: list[Any]) -> list[Any]:
         if self.code_sent:
-            return found
+            return results
         self.code_sent = True
-        return [*found, np.frombuffer(self.code, np.uint8)]
+        return [*results, np.frombuffer(self.code, np.uint8)]
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         return [], None
@@ -133,16 +133,16 @@ class _Iree(_Compiled):
         self.function = context.modules[module.name][self.head["function"]]
 
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
-        given = [
+        arguments = [
             _number(value) if kind == "scalar" else self.runtime.asdevicearray(self.device, value)
             for kind, value in zip(self.head["arguments"], values, strict=True)
         ]
         dtypes = self.head["results"]
 
         def once() -> list[Any]:
-            found = self.function(*given)
-            found = list(found) if isinstance(found, tuple | list) else [found] * (len(dtypes) == 1)
-            pairs = zip(found, dtypes, strict=True)
+            results = self.function(*arguments)
+            results = list(results) if isinstance(results, tuple | list) else [results] * (len(dtypes) == 1)
+            pairs = zip(results, dtypes, strict=True)
             scalars = [_scalar(value, dtype) if isinstance(value, int | float) else value for value, dtype in pairs]
             return self.outputs(scalars)
 
@@ -200,23 +200,23 @@ class _C(_Compiled):
             self.library = ctypes.CDLL(file.name)
 
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
-        given = [np.array(value, order="C") for value in values]  # alive as long as the function
+        arrays = [np.array(value, order="C") for value in values]  # alive as long as the function
         dtypes = self.head["results"]
-        pointers = (ctypes.c_void_p * len(given))(*(array.ctypes.data for array in given))
-        sizes = [(ctypes.c_int64 * max(array.ndim, 1))(*array.shape) for array in given]
-        shapes = (ctypes.c_void_p * len(given))(*(ctypes.addressof(one) for one in sizes))
-        made = (ctypes.c_int64 * (ROW * max(len(dtypes), 1)))()
-        said = ctypes.create_string_buffer(400)
+        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+        sizes = [(ctypes.c_int64 * max(array.ndim, 1))(*array.shape) for array in arrays]
+        shapes = (ctypes.c_void_p * len(arrays))(*(ctypes.addressof(row) for row in sizes))
+        rows = (ctypes.c_int64 * (ROW * max(len(dtypes), 1)))()
+        message = ctypes.create_string_buffer(400)
         run = self.library.passlab_main
 
         def once() -> list[Any]:
-            if run(pointers, shapes, made, said):
-                raise Failed(said.value.decode(errors="replace"))
+            if run(pointers, shapes, rows, message):
+                raise Failed(message.value.decode(errors="replace"))
             if not dtypes:
                 return self.outputs(
-                    [a for kind, a in zip(self.head["arguments"], given, strict=True) if kind == "memref"]
+                    [a for kind, a in zip(self.head["arguments"], arrays, strict=True) if kind == "memref"]
                 )
-            return self.outputs([_result(made, at * ROW, dtype) for at, dtype in enumerate(dtypes)])
+            return self.outputs([_result(rows, at * ROW, dtype) for at, dtype in enumerate(dtypes)])
 
         once.sizes = sizes  # `shapes` points into them
         return once
@@ -257,19 +257,19 @@ class _Interpreter:
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
         from xdsl.utils.exceptions import InterpretationError
 
-        given = [_interpreter_value(type_, value) for type_, value in zip(self.types, values, strict=True)]
+        arguments = [_interpreter_value(type_, value) for type_, value in zip(self.types, values, strict=True)]
 
         def once() -> list[Any]:
             try:
-                found = self.interpreter.call_op(self.head["function"], tuple(given))
+                results = self.interpreter.call_op(self.head["function"], tuple(arguments))
             except (InterpretationError, NotImplementedError) as error:
                 raise Failed(f"xDSL's interpreter cannot run the module: {str(error).splitlines()[0][:200]}") from None
             if not self.head["results"]:
-                pairs = zip(self.head["arguments"], given, values, strict=True)
+                pairs = zip(self.head["arguments"], arguments, values, strict=True)
                 return [np.array(g.data, v.dtype).reshape(v.shape) for kind, g, v in pairs if kind == "memref"]
             return [
                 np.array(v.data if hasattr(v, "data") else v, dtype).reshape(v.shape if hasattr(v, "shape") else ())
-                for v, dtype in zip(found, self.head["results"], strict=True)
+                for v, dtype in zip(results, self.head["results"], strict=True)
             ]
 
         return once
@@ -302,7 +302,7 @@ class _Passes:
             after = modules.passes(module, head["steps"]) if head["steps"] else []
         except modules.MLIRError as error:
             raise Failed(str(error)) from None
-        self.after = [np.frombuffer(modules.generic(one).encode(), np.uint8) for one in after]
+        self.after = [np.frombuffer(modules.generic(result).encode(), np.uint8) for result in after]
 
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
         return lambda: self.after
@@ -319,7 +319,7 @@ def no_iree(what: str) -> str:
     return f"IREE is needed {what}, and {where}."
 
 
-#: An error: its line in the text, what it says before the operation, the operation, what it says of it.
+#: An error: its line in the text, the message before the operation's name, the name, the message after it.
 _NAMED = re.compile(r":(\d+):\d+: error: ([^\n]*?)'([a-z_]+\.[\w.]+)'(?: op)?([^\n]*)")
 
 
@@ -338,13 +338,13 @@ def complaint(said: str, who: str) -> str:
 @contextmanager
 def _capture_stderr() -> Iterator[list[str]]:
     """Collect what native code writes to standard error: the list holds its text at the end of the block."""
-    heard, kept = [""], os.dup(2)
+    heard, stderr = [""], os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield heard
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
             file.seek(0)
             heard[0] = file.read(2**16).decode(errors="replace")

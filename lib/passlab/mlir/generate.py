@@ -4,7 +4,7 @@
     random_module(7, size=30, features=("pointwise", "reduce"))
     random_module(7, features=("pointwise", "reduce", "calls", "affine"))
 
-Programs are linalg on tensors of small odd sizes, with what a careless pass gets wrong: values with several users,
+Programs are linalg on tensors of small odd sizes, with the traps of a careless pass: values with several users,
 broadcasts and transposes in the maps, permuted results, destinations that are read, reductions before and after
 element-wise operations, equal expressions, loops and branches around tensors. On demand they call functions, or MLIR's
 own passes write them on buffers, with or without affine loops. Values stay finite and of moderate size on moderate
@@ -14,6 +14,7 @@ inputs.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -140,25 +141,26 @@ class _Writer:
             arguments.append(Value("%n", tuple(two), "i32"))
         if "branches" in self.on:
             arguments.append(Value("%flag", (), "i1"))
-        self.values = [it for it in arguments if it.shape]
+        self.values = [value for value in arguments if value.shape]
         tries = 0
         while self.made < size and tries < 40 * size:
             tries += 1
             self.rng.choices([make for _, make in rows], [weight for weight, _ in rows])[0](self)
         results = self._results(len(arguments))
-        takes = ", ".join(f"{it.name}: {'i1' if it.of == 'i1' else it.type}" for it in arguments)
-        types = ", ".join(it.type for it in results)
-        names = ", ".join(it.name for it in results)
+        takes = ", ".join(f"{value.name}: {'i1' if value.of == 'i1' else value.type}" for value in arguments)
+        types = ", ".join(value.type for value in results)
+        names = ", ".join(value.name for value in results)
         head = f"func.func @main({takes}) -> ({types}) {{"
-        return "\n".join([head, *self.lines, f"  return {names} : {types}", "}", *(it for _, it in self.functions), ""])
+        functions = [text for _, text in self.functions]
+        return "\n".join([head, *self.lines, f"  return {names} : {types}", "}", *functions, ""])
 
-    def _results(self, many: int) -> list[Value]:
-        made = self.values[many - ("branches" in self.on) :] or [self.pointwise_on(self.values[:1])]
-        ends = [it for it in made if not it.uses] or made[-1:]
+    def _results(self, count: int) -> list[Value]:
+        results = self.values[count - ("branches" in self.on) :] or [self.pointwise_on(self.values[:1])]
+        ends = [value for value in results if not value.uses] or results[-1:]
         if "outputs" not in self.on:
             return ends[-1:]
-        kept = [it for it in ends if "dead" not in self.on or self.rng.random() < 0.8][-3:] or ends[-1:]
-        return [*kept, self.rng.choice(kept)] if self.rng.random() < 0.15 else kept
+        chosen = [value for value in ends if "dead" not in self.on or self.rng.random() < 0.8][-3:] or ends[-1:]
+        return [*chosen, self.rng.choice(chosen)] if self.rng.random() < 0.15 else chosen
 
     # -- writing
 
@@ -169,13 +171,10 @@ class _Writer:
         return f"%v{next(self.numbers)}"
 
     def value(self, shape: Sequence[int], of: str = "f32", bound: float = 4.0, keep: bool = True) -> Value:
-        made = Value(self.name(), tuple(shape), of, bound)
-        size = 1
-        for dim in shape:
-            size *= dim
-        if keep and size <= _LARGEST:
-            self.values.append(made)
-        return made
+        value = Value(self.name(), tuple(shape), of, bound)
+        if keep and math.prod(shape) <= _LARGEST:
+            self.values.append(value)
+        return value
 
     def pick(self, of: str = "f32", rank: int | None = None, shape: tuple | None = None) -> Value | None:
         """Return a value of that kind, mostly a late, unused one."""
@@ -189,9 +188,9 @@ class _Writer:
         return self.rng.choice(pool[-6:]) if pool else None
 
     def number(self, value: float | None = None) -> str:
-        drawn = self.rng.choice((0.5, -1.5, 2.0, 0.25, 3.0)) if value is None else value
+        number = self.rng.choice((0.5, -1.5, 2.0, 0.25, 3.0)) if value is None else value
         name = self.name()
-        self.say(f"{name} = arith.constant {drawn:e} : f32")
+        self.say(f"{name} = arith.constant {number:e} : f32")
         return name
 
     def empty(self, shape: Sequence[int], of: str = "f32") -> str:
@@ -215,47 +214,65 @@ class _Writer:
     ) -> Value:
         """Write a linalg.generic. reads: (value, the loop of each of its dimensions); out: (destination, result,
         loops); body: (names of the elements read, of the destination's) → the name that it yields."""
-        given = ", ".join(f"d{i}" for i in range(loops))
-        maps = [f"affine_map<({given}) -> ({', '.join(f'd{i}' for i in at)})>" for _, at in reads]
-        place, made, at = out
-        maps.append(f"affine_map<({given}) -> ({', '.join(f'd{i}' for i in at)})>")
+        dims = ", ".join(f"d{i}" for i in range(loops))
+        maps = [f"affine_map<({dims}) -> ({', '.join(f'd{i}' for i in at)})>" for _, at in reads]
+        place, result, at = out
+        maps.append(f"affine_map<({dims}) -> ({', '.join(f'd{i}' for i in at)})>")
         kinds = ", ".join('"reduction"' if i in reduced else '"parallel"' for i in range(loops))
         names, types = ", ".join(v.name for v, _ in reads), ", ".join(v.type for v, _ in reads)
-        self.say(f"{made.name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{kinds}]}}")
-        self.say(f"    ins({names} : {types}) outs({place} : {made.type}) {{")
+        self.say(f"{result.name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{kinds}]}}")
+        self.say(f"    ins({names} : {types}) outs({place} : {result.type}) {{")
         elements = [self.name() for _ in reads]
         last = self.name()
         arguments = [f"{name}: {v.of}" for name, (v, _) in zip(elements, reads, strict=True)]
-        self.say(f"^bb0({', '.join([*arguments, f'{last}: {made.of}'])}):")
+        self.say(f"^bb0({', '.join([*arguments, f'{last}: {result.of}'])}):")
         self.depth += 1
-        self.say(f"linalg.yield {body(elements, last)} : {made.of}")
+        self.say(f"linalg.yield {body(elements, last)} : {result.of}")
         self.depth -= 1
-        self.say(f"}} -> {made.type}")
-        for it, _ in reads:
-            it.uses += 1
+        self.say(f"}} -> {result.type}")
+        for value, _ in reads:
+            value.uses += 1
         self.made += 1
-        return made
+        return result
+
+    def single(self, op: str, types: str = "f32") -> Callable[[list[str], str], str]:
+        """Return a body of one operation on the elements read."""
+
+        def body(elements: list[str], last: str) -> str:
+            name = self.name()
+            self.say(f"{name} = {op} {', '.join(elements)} : {types}")
+            return name
+
+        return body
+
+    def over(
+        self, reads: list[Value], body: Callable[[list[str], str], str], of: str = "f32", bound: float = 4.0
+    ) -> Value:
+        """Write a linalg.generic over values of one shape, all read in the order of the loops."""
+        shape, loops = reads[0].shape, list(range(len(reads[0].shape)))
+        place, result = self.empty(shape, of), self.value(shape, of, bound)
+        return self.generic([(value, loops) for value in reads], (place, result, loops), len(loops), body)
 
     def scalar(self, names: list[str], bounds: list[float]) -> tuple[str, float]:
         """Write one to three operations on floats that use all names; return the last value and its bound."""
         pool = list(zip(names, bounds, strict=True))
-        many = self.rng.choice((1, 1, 2, 3))
-        while len(pool) > 1 or many > 0:
-            op = self.rng.choice([op for op, (n, _) in _FLOATS.items() if n == 2 or many > 0])
+        count = self.rng.choice((1, 1, 2, 3))
+        while len(pool) > 1 or count > 0:
+            op = self.rng.choice([op for op, (n, _) in _FLOATS.items() if n == 2 or count > 0])
             takes, bound = _FLOATS[op]
             if takes == 2 and len(pool) == 1:
                 pool.append(pool[0] if self.rng.random() < 0.5 else (self.number(), 3.0))
-            used = [pool.pop(0) for _ in range(takes)]
+            operands = [pool.pop(0) for _ in range(takes)]
             if self.rng.random() < 0.3:
-                used.reverse()
-            made, far = self.name(), bound(*(b for _, b in used))
-            self.say(f"{made} = {op} {', '.join(n for n, _ in used)} : f32")
-            if far > _TOO_FAR:
-                squashed, far = self.name(), 1.0
-                self.say(f"{squashed} = math.tanh {made} : f32")
-                made = squashed
-            pool.append((made, far))
-            many -= 1
+                operands.reverse()
+            result, limit = self.name(), bound(*(b for _, b in operands))
+            self.say(f"{result} = {op} {', '.join(n for n, _ in operands)} : f32")
+            if limit > _TOO_FAR:
+                squashed, limit = self.name(), 1.0
+                self.say(f"{squashed} = math.tanh {result} : f32")
+                result = squashed
+            pool.append((result, limit))
+            count -= 1
         return pool[0]
 
     def pointwise_on(
@@ -299,13 +316,15 @@ def _broadcast(w: _Writer) -> None:
     fits = [i for i in range(2) if x and low and x.shape[i] == low.shape[0]]
     if not fits:
         return
-    way = [w.rng.choice(fits)]
+    axes = [w.rng.choice(fits)]
     if w.rng.random() < 0.6:
-        w.pointwise_on([x, low], [[0, 1], way])
+        w.pointwise_on([x, low], [[0, 1], axes])
         return
-    made, place = w.value(x.shape, bound=low.bound), w.empty(x.shape)
-    dims = [i for i in range(2) if i not in way]
-    w.say(f"{made.name} = linalg.broadcast ins({low.name}:{low.type}) outs({place}:{made.type}) dimensions = {dims}")
+    result, place = w.value(x.shape, bound=low.bound), w.empty(x.shape)
+    dims = [i for i in range(2) if i not in axes]
+    w.say(
+        f"{result.name} = linalg.broadcast ins({low.name}:{low.type}) outs({place}:{result.type}) dimensions = {dims}"
+    )
     low.uses += 1
     w.made += 1
 
@@ -313,18 +332,18 @@ def _broadcast(w: _Writer) -> None:
 @_adds("transpose", 1.5)
 def _transpose(w: _Writer) -> None:
     x = w.pick(rank=2)
-    other = w.pick(shape=x.shape[::-1]) if x else None
+    partner = w.pick(shape=x.shape[::-1]) if x else None
     if x is None:
         return
-    if other is not None and w.rng.random() < 0.5:
-        w.pointwise_on([x, other], [[0, 1], [1, 0]])
+    if partner is not None and w.rng.random() < 0.5:
+        w.pointwise_on([x, partner], [[0, 1], [1, 0]])
     elif w.rng.random() < 0.5:
         w.pointwise_on([x], result=[1, 0])
     else:
         place = w.empty(x.shape[::-1])
-        made = w.value(x.shape[::-1], bound=x.bound)
-        types = f"ins({x.name}:{x.type}) outs({place}:{made.type})"
-        w.say(f"{made.name} = linalg.transpose {types} permutation = [1, 0]")
+        result = w.value(x.shape[::-1], bound=x.bound)
+        types = f"ins({x.name}:{x.type}) outs({place}:{result.type})"
+        w.say(f"{result.name} = linalg.transpose {types} permutation = [1, 0]")
         x.uses += 1
         w.made += 1
 
@@ -334,36 +353,32 @@ def _reduce(w: _Writer) -> None:
     x = w.pick(rank=2)
     if x is None:
         return
-    gone = w.rng.choice((0, 1))
-    place = w.filled([x.shape[1 - gone]])
-    op, far = w.rng.choice((("arith.addf", x.bound * x.shape[gone]), ("arith.maximumf", x.bound)))
-    made = w.value([x.shape[1 - gone]], bound=far)
+    axis = w.rng.choice((0, 1))
+    place = w.filled([x.shape[1 - axis]])
+    op, limit = w.rng.choice((("arith.addf", x.bound * x.shape[axis]), ("arith.maximumf", x.bound)))
+    result = w.value([x.shape[1 - axis]], bound=limit)
 
     def body(elements: list[str], last: str) -> str:
-        name = w.name()
-        w.say(f"{name} = {op} {elements[0]}, {last} : f32")
-        return name
+        return w.single(op)([elements[0], last], last)
 
-    w.generic([(x, [0, 1])], (place, made, [1 - gone]), 2, body, [gone])
-    if far > _TOO_FAR:
-        w.values.remove(made)
-        w.pointwise_on([made])
+    w.generic([(x, [0, 1])], (place, result, [1 - axis]), 2, body, [axis])
+    if limit > _TOO_FAR:
+        w.values.remove(result)
+        w.pointwise_on([result])
 
 
 @_adds("matmul")
 def _matmul(w: _Writer) -> None:
     a = w.pick(rank=2)
-    b = next(
-        (it for it in reversed(w.values) if a and it.of == "f32" and len(it.shape) == 2 and it.shape[0] == a.shape[1]),
-        None,
-    )
+    matrices = [value for value in reversed(w.values) if value.of == "f32" and len(value.shape) == 2]
+    b = next((value for value in matrices if a and value.shape[0] == a.shape[1]), None)
     if b is None or a.bound * b.bound * a.shape[1] > _TOO_FAR**2:
         return
     shape = (a.shape[0], b.shape[1])
     place = w.filled(shape)
-    made = w.value(shape, bound=a.bound * b.bound * a.shape[1])
+    result = w.value(shape, bound=a.bound * b.bound * a.shape[1])
     reads = f"ins({a.name}, {b.name} : {a.type}, {b.type})"
-    w.say(f"{made.name} = linalg.matmul {reads} outs({place} : {made.type}) -> {made.type}")
+    w.say(f"{result.name} = linalg.matmul {reads} outs({place} : {result.type}) -> {result.type}")
     a.uses += 1
     b.uses += 1
     w.made += 1
@@ -375,13 +390,13 @@ def _tensors(w: _Writer) -> None:
     op = w.rng.choice(("arith.addf", "arith.mulf", "arith.maximumf", "math.tanh"))
     takes, bound = _FLOATS[op]
     reads = [x, w.pick(shape=x.shape)][:takes]
-    far = bound(*(it.bound for it in reads))
-    if far > _TOO_FAR:
+    limit = bound(*(value.bound for value in reads))
+    if limit > _TOO_FAR:
         return
-    made = w.value(x.shape, bound=far)
-    w.say(f"{made.name} = {op} {', '.join(it.name for it in reads)} : {made.type}")
-    for it in reads:
-        it.uses += 1
+    result = w.value(x.shape, bound=limit)
+    w.say(f"{result.name} = {op} {', '.join(value.name for value in reads)} : {result.type}")
+    for value in reads:
+        value.uses += 1
     w.made += 1
 
 
@@ -391,48 +406,35 @@ def _repeat(w: _Writer) -> None:
     y = w.pick(shape=x.shape)
     ops = w.rng.choice((("arith.addf", "arith.addf"), ("arith.mulf", "arith.mulf"), ("arith.addf", "arith.subf")))
     for op in ops:
-        place = w.empty(x.shape)
-        made = w.value(x.shape, bound=_FLOATS[op][1](x.bound, y.bound))
-        loops = list(range(len(x.shape)))
-
-        def body(elements: list[str], last: str, op: str = op) -> str:
-            name = w.name()
-            w.say(f"{name} = {op} {', '.join(elements)} : f32")
-            return name
-
-        w.generic([(x, loops), (y, loops)], (place, made, loops), len(loops), body)
+        w.over([x, y], w.single(op), bound=_FLOATS[op][1](x.bound, y.bound))
 
 
 @_adds("identity", 0.7)
 def _identity(w: _Writer) -> None:
     x = w.pick()
     op, by = w.rng.choice((("arith.addf", 0.0), ("arith.mulf", 1.0), ("arith.subf", 0.0)))
-    place, made = w.empty(x.shape), w.value(x.shape, bound=x.bound)
-    loops = list(range(len(x.shape)))
 
     def body(elements: list[str], last: str) -> str:
-        one, name = w.number(by), w.name()
-        w.say(f"{name} = {op} {elements[0]}, {one} : f32")
+        number, name = w.number(by), w.name()
+        w.say(f"{name} = {op} {elements[0]}, {number} : f32")
         return name
 
-    w.generic([(x, loops)], (place, made, loops), len(loops), body)
+    w.over([x], body, bound=x.bound)
 
 
 @_adds("index", 0.7)
 def _index(w: _Writer) -> None:
     x = w.pick()
-    place, made = w.empty(x.shape), w.value(x.shape, bound=x.bound + 8)
-    loops = list(range(len(x.shape)))
 
     def body(elements: list[str], last: str) -> str:
-        at, whole, real, name = (w.name() for _ in range(4))
-        w.say(f"{at} = linalg.index {w.rng.choice(loops)} : index")
-        w.say(f"{whole} = arith.index_cast {at} : index to i32")
-        w.say(f"{real} = arith.sitofp {whole} : i32 to f32")
+        at, integer, real, name = (w.name() for _ in range(4))
+        w.say(f"{at} = linalg.index {w.rng.choice(range(len(x.shape)))} : index")
+        w.say(f"{integer} = arith.index_cast {at} : index to i32")
+        w.say(f"{real} = arith.sitofp {integer} : i32 to f32")
         w.say(f"{name} = arith.addf {elements[0]}, {real} : f32")
         return name
 
-    w.generic([(x, loops)], (place, made, loops), len(loops), body)
+    w.over([x], body, bound=x.bound + 8)
 
 
 @_adds("integers", 0.8)
@@ -440,30 +442,15 @@ def _integers(w: _Writer) -> None:
     n = w.pick("i32")
     if n is None:
         return
-    loops = list(range(len(n.shape)))
-    how = w.rng.choice(("same", "float", "choose"))
+    result = w.rng.choice(("same", "float", "choose"))
     x = w.pick(shape=n.shape)
-    if how == "same":
-        other = w.pick("i32", shape=n.shape)
-        place, made = w.empty(n.shape, "i32"), w.value(n.shape, "i32", n.bound)
-
-        def body(elements: list[str], last: str) -> str:
-            name = w.name()
-            w.say(f"{name} = arith.{w.rng.choice(('andi', 'ori', 'maxsi', 'xori'))} {elements[0]}, {elements[1]} : i32")
-            return name
-
-        w.generic([(n, loops), (other, loops)], (place, made, loops), len(loops), body)
-    elif how == "float" or x is None:
-        place, made = w.empty(n.shape), w.value(n.shape, bound=8.0)
-
-        def body(elements: list[str], last: str) -> str:
-            name = w.name()
-            w.say(f"{name} = arith.sitofp {elements[0]} : i32 to f32")
-            return name
-
-        w.generic([(n, loops)], (place, made, loops), len(loops), body)
+    if result == "same":
+        operands = [n, w.pick("i32", shape=n.shape)]
+        op = w.rng.choice(("andi", "ori", "maxsi", "xori"))
+        w.over(operands, w.single(f"arith.{op}", "i32"), "i32", n.bound)
+    elif result == "float" or x is None:
+        w.over([n], w.single("arith.sitofp", "i32 to f32"), bound=8.0)
     else:
-        place, made = w.empty(n.shape), w.value(n.shape, bound=x.bound)
 
         def body(elements: list[str], last: str) -> str:
             two, test, zero, name = w.name(), w.name(), w.number(0.0), w.name()
@@ -472,7 +459,7 @@ def _integers(w: _Writer) -> None:
             w.say(f"{name} = arith.select {test}, {elements[1]}, {zero} : f32")
             return name
 
-        w.generic([(n, loops), (x, loops)], (place, made, loops), len(loops), body)
+        w.over([n, x], body, bound=x.bound)
 
 
 @_adds("loops", 0.6)
@@ -480,18 +467,18 @@ def _loops(w: _Writer) -> None:
     x = w.pick()
     if w.depth > 1:
         return
-    zero, one, top = (w.name() for _ in range(3))
-    for name, number in ((zero, 0), (one, 1), (top, w.rng.choice((1, 2, 3)))):
+    zero, step, top = (w.name() for _ in range(3))
+    for name, number in ((zero, 0), (step, 1), (top, w.rng.choice((1, 2, 3)))):
         w.say(f"{name} = arith.constant {number} : index")
     start = w.pick(shape=x.shape)
-    made, at, carried = w.value(x.shape, bound=1.0, keep=False), w.name(), w.name()
-    bounds = f"{at} = {zero} to {top} step {one}"
-    w.say(f"{made.name} = scf.for {bounds} iter_args({carried} = {start.name}) -> ({made.type}) {{")
+    result, at, carried = w.value(x.shape, bound=1.0, keep=False), w.name(), w.name()
+    bounds = f"{at} = {zero} to {top} step {step}"
+    w.say(f"{result.name} = scf.for {bounds} iter_args({carried} = {start.name}) -> ({result.type}) {{")
     start.uses += 1
-    inside = Value(carried, x.shape, bound=max(start.bound, 1.0))
-    _block(w, [inside, x], made)
+    carried_value = Value(carried, x.shape, bound=max(start.bound, 1.0))
+    _block(w, [carried_value, x], result)
     w.say("}")
-    w.values.append(made)
+    w.values.append(result)
 
 
 @_adds("branches", 0.6)
@@ -500,26 +487,26 @@ def _branches(w: _Writer) -> None:
     if w.depth > 1:
         return
     y = w.pick(shape=x.shape)
-    made = w.value(x.shape, bound=1.0, keep=False)
-    w.say(f"{made.name} = scf.if %flag -> ({made.type}) {{")
-    _block(w, [x, y], made)
+    result = w.value(x.shape, bound=1.0, keep=False)
+    w.say(f"{result.name} = scf.if %flag -> ({result.type}) {{")
+    _block(w, [x, y], result)
     w.say("} else {")
-    _block(w, [y], made)
+    _block(w, [y], result)
     w.say("}")
-    w.values.append(made)
+    w.values.append(result)
 
 
 @_adds("calls")
 def _calls(w: _Writer) -> None:
     x = w.pick()
     y = w.pick(shape=x.shape)
-    known = [number for number, (shape, _) in enumerate(w.functions) if shape == x.shape]
-    if not known or w.rng.random() < 0.5:
-        known = [len(w.functions)]
-        w.functions.append((x.shape, _function(w, f"@part{known[0]}", x.shape)))
-    made = w.value(x.shape, bound=1.0)
-    types = f"({x.type}, {y.type}) -> {made.type}"
-    w.say(f"{made.name} = func.call @part{w.rng.choice(known)}({x.name}, {y.name}) : {types}")
+    fitting = [number for number, (shape, _) in enumerate(w.functions) if shape == x.shape]
+    if not fitting or w.rng.random() < 0.5:
+        fitting = [len(w.functions)]
+        w.functions.append((x.shape, _function(w, f"@part{fitting[0]}", x.shape)))
+    result = w.value(x.shape, bound=1.0)
+    types = f"({x.type}, {y.type}) -> {result.type}"
+    w.say(f"{result.name} = func.call @part{w.rng.choice(fitting)}({x.name}, {y.name}) : {types}")
     x.uses += 1
     y.uses += 1
     w.made += 1
@@ -527,30 +514,21 @@ def _calls(w: _Writer) -> None:
 
 def _function(w: _Writer, name: str, shape: tuple[int, ...]) -> str:
     """Return the text of a private function of two tensors."""
-    outside, w.lines, w.depth = w.lines, [], 0
+    lines, w.lines, w.depth = w.lines, [], 0
     reads, result = [Value(w.name(), shape), Value(w.name(), shape)], Value("", shape)
-    takes = ", ".join(f"{it.name}: {it.type}" for it in reads)
+    takes = ", ".join(f"{value.name}: {value.type}" for value in reads)
     w.say(f"func.func private {name}({takes}) -> {result.type} {{")
     _block(w, reads, result, end="func.return")
     w.say("}")
-    written, w.lines, w.depth = "\n".join(w.lines), outside, 1
-    return written
+    source, w.lines, w.depth = "\n".join(w.lines), lines, 1
+    return source
 
 
-def _block(w: _Writer, reads: list[Value], made: Value, end: str = "scf.yield") -> None:
+def _block(w: _Writer, reads: list[Value], result: Value, end: str = "scf.yield") -> None:
     """Write a region that ends with an element-wise operation on some values, squashed."""
-    outside = list(w.values)
+    values = list(w.values)
     w.depth += 1
-    inner = w.pointwise_on(reads)
-    place, last = w.empty(made.shape), w.value(made.shape, bound=1.0)
-    loops = list(range(len(made.shape)))
-
-    def body(elements: list[str], _: str) -> str:
-        name = w.name()
-        w.say(f"{name} = math.tanh {elements[0]} : f32")
-        return name
-
-    w.generic([(inner, loops)], (place, last, loops), len(loops), body)
-    w.say(f"{end} {last.name} : {made.type}")
+    last = w.over([w.pointwise_on(reads)], w.single("math.tanh"), bound=1.0)
+    w.say(f"{end} {last.name} : {result.type}")
     w.depth -= 1
-    w.values = outside
+    w.values = values

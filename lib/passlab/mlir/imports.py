@@ -1,10 +1,10 @@
 """Bring models to linalg: from torch through torch-mlir's importer, from StableHLO through IREE's conversion.
 
     arrived = from_torch(model, x)
-    run(arrived.module, *arrived.arrays)         # what model(x) is
+    run(arrived.module, *arrived.arrays)         # [model(x)]
 
-torch.export makes the graph, the importer that comes with IREE writes it in the dialect `torch`, and torch-mlir's own
-passes lower it. Weights are arguments of `main`, after the model's inputs, so that a text stays short.
+torch.export traces the graph, IREE's importer writes it in the dialect `torch`, and torch-mlir's passes lower it.
+Weights are arguments of `main`, after the model's inputs, so that the text stays short.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FROM_STABLEHLO = "iree-stablehlo-input-transformation-pipeline"
 @dataclass(frozen=True)
 class ImportedModel:
     """A model in linalg. `arrays`: the arguments of `main`, the example inputs and then the weights; `weights`: the
-    names of the latter in the model, in that order; `before`: the text in the dialect that it came in."""
+    names of the latter in the model, in that order; `before`: its text in the dialect `torch`."""
 
     module: ModuleOp
     arrays: tuple[np.ndarray, ...]
@@ -44,17 +44,17 @@ def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> ImportedModel:
         raise MLIRError(f"from_torch takes a torch.nn.Module; this is a {type(model).__name__}.")
     if model.training and any(m.training for m in model.modules() if type(m).__name__.startswith(("Batch", "Drop"))):
         raise MLIRError(f"{type(model).__name__} is in training mode. Call model.eval() before importing it.")
-    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    weights = {name: value for name, value in held.items() if value.is_floating_point()}
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    weights = {name: value for name, value in state.items() if value.is_floating_point()}
 
     class Bare(torch.nn.Module):
         """The model with its weights as inputs."""
 
         def forward(self, inputs: tuple, weights: tuple) -> Any:
-            given = {**held, **dict(zip(held_names, weights, strict=True))}
-            return torch.func.functional_call(model, given, inputs)
+            arguments = {**state, **dict(zip(weight_names, weights, strict=True))}
+            return torch.func.functional_call(model, arguments, inputs)
 
-    held_names = tuple(weights)
+    weight_names = tuple(weights)
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -68,7 +68,7 @@ def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> ImportedModel:
     for argument, name in zip(_main(module).regions[0].blocks[0].args, names, strict=True):
         argument.name_hint = re.sub(r"^(?=\d)", "w", re.sub(r"\W", "_", name))
     arrays = tuple(tensor.detach().cpu().numpy() for tensor in (*inputs, *weights.values()))
-    return ImportedModel(module, arrays, held_names, before)
+    return ImportedModel(module, arrays, weight_names, before)
 
 
 def _import(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
@@ -97,20 +97,19 @@ def _normal_norms(graph: torch.fx.Graph) -> None:
             (first,) = node.users  # the getitem of the result; the statistics are not used
             with graph.inserting_before(node):
                 args = (x, weight, bias, mean, var, False, momentum, eps, False)
-                one = graph.call_function(aten.batch_norm.default, args)
-                one.meta = dict(first.meta)
-            first.replace_all_uses_with(one)
+                norm = graph.call_function(aten.batch_norm.default, args)
+                norm.meta = dict(first.meta)
+            first.replace_all_uses_with(norm)
             graph.erase_node(first)
             graph.erase_node(node)
 
 
-def _input_names(model: torch.nn.Module, many: int) -> list[str]:
+def _input_names(model: torch.nn.Module, count: int) -> list[str]:
     import inspect
 
-    named = [
-        name for name, it in inspect.signature(model.forward).parameters.items() if it.kind is not it.VAR_POSITIONAL
-    ]
-    return [*named, *(f"x{i}" for i in range(many))][:many]
+    parameters = inspect.signature(model.forward).parameters
+    names = [name for name, p in parameters.items() if p.kind is not p.VAR_POSITIONAL]
+    return [*names, *(f"x{i}" for i in range(count))][:count]
 
 
 def _main(module: ModuleOp) -> Any:
@@ -120,7 +119,7 @@ def _main(module: ModuleOp) -> Any:
 
 
 def _lower(module: Any, steps: str, text: str = "") -> ModuleOp:
-    """Return the module in linalg. text: what it was read from, if the places in its errors are to be there."""
+    """Return the module in linalg. text: its source, to report error positions in it."""
     ir = _require_native()
     from iree.compiler import passmanager
 
@@ -128,15 +127,15 @@ def _lower(module: Any, steps: str, text: str = "") -> ModuleOp:
         manager = passmanager.PassManager.parse(f"builtin.module({steps},canonicalize,cse)", module.context)
         manager.run(module.operation)
     except ir.MLIRError as error:
-        said = next(iter(error.error_diagnostics), None)
-        why = said.message.split(": %")[0] if said else _line(error)
-        if text and said:
-            _raise(text, "StableHLO", _place(said.location), why)
+        diagnosis = next(iter(error.error_diagnostics), None)
+        why = diagnosis.message.split(": %")[0] if diagnosis else _line(error)
+        if text and diagnosis:
+            _raise(text, "StableHLO", _place(diagnosis.location), why)
         raise MLIRError(f"The model cannot be lowered to linalg: {why}.") from None
     if "sym_name" in module.operation.attributes:  # IREE would run it as this name, not as "module"
         del module.operation.attributes["sym_name"]
     for function in module.body.operations:
-        for name in [it for it in function.attributes if it.startswith(("torch.", "jax.", "mhlo.", "arg_", "res_"))]:
+        for name in [a for a in function.attributes if a.startswith(("torch.", "jax.", "mhlo.", "arg_", "res_"))]:
             del function.attributes[name]
     return from_iree(module)
 
@@ -147,9 +146,9 @@ def from_stablehlo(program: Any) -> ModuleOp:
     Raises MLIRError for what does not parse or lower.
     """
     ir = _require_native()
-    said = program if isinstance(program, str) else program.as_text() if hasattr(program, "as_text") else None
+    text = program if isinstance(program, str) else program.as_text() if hasattr(program, "as_text") else None
     if is_iree(program):
-        said = str(program)
-    if said is None:
+        text = str(program)
+    if text is None:
         raise MLIRError(f"from_stablehlo takes text, or jax.jit(f).lower(x); this is a {type(program).__name__}.")
-    return _lower(read(said, "StableHLO", ir.Context()), _FROM_STABLEHLO, said)
+    return _lower(read(text, "StableHLO", ir.Context()), _FROM_STABLEHLO, text)

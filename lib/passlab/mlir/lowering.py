@@ -1,11 +1,11 @@
-"""Lower linalg to loops by a schedule, and climb down the whole ladder from torch to LLVM.
+"""Lower linalg to loops by a schedule, and a torch model through all stages down to LLVM.
 
     loops = lower(bufferized, order=(0, 2, 1), tiles={1: 128, 2: 128}, jam={0: 4, 2: 4})
-    for rung in ladder(model, x): ...
+    for stage in lowering_stages(model, x): ...
 
-A schedule says in which order the dimensions of a linalg.generic are looped over, which are split into tiles, whose
-loops go outside, and which are jammed: their loop makes steps of several points, whose bodies stand in one. Jammed
-bodies share what they read, and a result goes from one to the next in a value instead of in memory.
+A schedule is the order of the loops over the dimensions of a linalg.generic, the dimensions that are split into tiles
+(their loops are outermost), and those that are jammed: each iteration computes several points. Jammed points share
+their loads, and pass a result on in a value instead of in memory.
 """
 
 from __future__ import annotations
@@ -40,22 +40,23 @@ def lower(
 ) -> ModuleOp:
     """Return the module with loops in place of its linalg.generics on memrefs of known sizes.
 
-    order, tiles, jam: the schedule, by number of the dimension; it is for those generics that have all these
-    dimensions; others are looped over as they stand. No multiple of its jam, a size or tile is not jammed.
-    A tile's last part may be smaller. No buffer of a result may be read through another operand.
+    order, tiles, jam: the schedule, by number of the dimension. It applies to generics that have all these
+    dimensions; others get loops in their own order. A dimension is jammed only if its size, or its tile, is a multiple
+    of its jam. The last tile may be smaller. The buffer of a result must not be read through another operand.
 
-    Raises MLIRError for a generic on tensors, and for sizes that are not known.
+    Raises MLIRError for a generic on tensors, and for unknown sizes.
     """
     from xdsl.dialects.linalg.ops import GenericOp
 
-    made = pipeline(module, "linalg-generalize-named-ops") if _has_named_operations(module) else copy(module)
+    lowered = pipeline(module, "linalg-generalize-named-ops") if _has_named_operations(module) else copy(module)
     tiles, jam = dict(tiles or {}), dict(jam or {})
-    most = max([*order, *tiles, *jam, -1])
-    for op in [op for op in made.walk() if isinstance(op, GenericOp)]:
+    largest = max([*order, *tiles, *jam, -1])
+    for op in [op for op in lowered.walk() if isinstance(op, GenericOp)]:
         dims = len(op.iterator_types.data)
-        mine = dims == len(order) if order else most < dims
-        _Nest(op, order if mine and order else range(dims), tiles if mine else {}, jam if mine else {}).write()
-    return made
+        scheduled = dims == len(order) if order else largest < dims
+        schedule = (order or range(dims), tiles, jam) if scheduled else (range(dims), {}, {})
+        _Nest(op, *schedule).write()
+    return lowered
 
 
 def _has_named_operations(module: ModuleOp) -> bool:
@@ -106,9 +107,11 @@ class _Nest:
         from xdsl.dialects.builtin import IndexType, IntegerAttr
 
         if value not in self.numbers:
-            made = ConstantOp(IntegerAttr(value, IndexType()))
-            self.op.parent.insert_op_before(made, self.outer) if hasattr(self, "outer") else self.at.insert(made)
-            self.numbers[value] = made.result
+            constant = ConstantOp(IntegerAttr(value, IndexType()))
+            self.op.parent.insert_op_before(constant, self.outer) if hasattr(self, "outer") else self.at.insert(
+                constant
+            )
+            self.numbers[value] = constant.result
         return self.numbers[value]
 
     def _loops(self, left: list[tuple[int, bool]], indices: dict[int, Any]) -> None:
@@ -144,10 +147,10 @@ class _Nest:
         self.at.insert(loop)
         if not hasattr(self, "outer"):
             self.outer = loop
-        kept, self.at = self.at, Builder(InsertPoint.at_end(block))
+        builder, self.at = self.at, Builder(InsertPoint.at_end(block))
         self._loops(rest, indices | {dim: block.args[0]})
         self.at.insert(scf.ReduceOp() if innermost else scf.YieldOp())
-        self.at = kept
+        self.at = builder
 
     def _end(self, low: Any, tile: int, size: int) -> Any:
         """Return where the tile that begins at `low` ends."""
@@ -157,58 +160,58 @@ class _Nest:
 
         end = AffineDimExpr(0) + tile
         if size % tile == 0:
-            made = affine.ApplyOp([low], AffineMapAttr(AffineMap(1, 0, (end,))))
+            op = affine.ApplyOp([low], AffineMapAttr(AffineMap(1, 0, (end,))))
         else:
             map_ = AffineMapAttr(AffineMap(1, 0, (end, AffineConstantExpr(size))))
-            made = affine.MinOp.create(operands=[low], result_types=[low.type], properties={"map": map_})
-        self.at.insert(made)
-        return made.results[0]
+            op = affine.MinOp.create(operands=[low], result_types=[low.type], properties={"map": map_})
+        self.at.insert(op)
+        return op.results[0]
 
     def _body(self, indices: dict[int, Any]) -> None:
-        """Write the body for each jammed point. What two of them read or write at the same place is one value."""
+        """Write the body for each jammed point. Accesses of several points to one place share one value."""
         from xdsl.dialects import memref
 
         ins = len(self.op.inputs)
-        held: dict[tuple, Any] = {}
+        elements: dict[tuple, Any] = {}
         places: dict[tuple, list[Any]] = {}
         dirty: dict[tuple, Any] = {}
         steps = {dim: range(n) for dim, n in self.jam.items() if dim in self.order}
         for offsets in product(*steps.values()):
             shift = dict(zip(steps, offsets, strict=True))
-            known: dict[Any, Any] = {}
-            block, where = self.op.body.block, []
+            values: dict[Any, Any] = {}
+            block, keys = self.op.body.block, []
             for map_, value, arg in zip(self.maps, self.op.operands, block.args, strict=True):
                 if value.type.name != "memref":
-                    known[arg] = value
-                    where.append(None)
+                    values[arg] = value
+                    keys.append(None)
                     continue
                 shifted = self._shift(map_, shift)
                 key = (value, shifted)
-                where.append(key)
+                keys.append(key)
                 if key not in places:
                     places[key] = [self._index(expr, indices) for expr in shifted.results]
-                if key not in held and arg.uses.get_length():
+                if key not in elements and arg.uses.get_length():
                     load = memref.LoadOp.get(value, places[key])
                     self.at.insert(load)
-                    held[key] = load.results[0]
-                if key in held:
-                    known[arg] = held[key]
+                    elements[key] = load.results[0]
+                if key in elements:
+                    values[arg] = elements[key]
             for op in block.ops:
                 if op.name == "linalg.index":
-                    known[op.results[0]] = self._index(self._shifted_dim(op.dim.value.data, shift), indices)
+                    values[op.results[0]] = self._index(self._shifted_dim(op.dim.value.data, shift), indices)
                 elif op.name != "linalg.yield":
-                    clone = op.clone(value_mapper=known)
+                    clone = op.clone(value_mapper=values)
                     self.at.insert(clone)
-            for key, operand in zip(where[ins:], block.last_op.operands, strict=True):
-                held[key] = dirty[key] = known.get(operand, operand)
+            for key, operand in zip(keys[ins:], block.last_op.operands, strict=True):
+                elements[key] = dirty[key] = values.get(operand, operand)
         for key, value in dirty.items():
             self.at.insert(memref.StoreOp.get(value, key[0], places[key]))
 
     def _shift(self, map_: Any, shift: Mapping[int, int]) -> Any:
         from xdsl.ir.affine import AffineMap
 
-        moved = [self._shifted_dim(dim, shift) for dim in range(map_.num_dims)]
-        return AffineMap(map_.num_dims, 0, tuple(expr.replace_dims_and_symbols(moved, []) for expr in map_.results))
+        dims = [self._shifted_dim(dim, shift) for dim in range(map_.num_dims)]
+        return AffineMap(map_.num_dims, 0, tuple(expr.replace_dims_and_symbols(dims, []) for expr in map_.results))
 
     def _shifted_dim(self, dim: int, shift: Mapping[int, int]) -> Any:
         from xdsl.ir.affine import AffineDimExpr
@@ -223,46 +226,45 @@ class _Nest:
         if isinstance(expr, AffineDimExpr):
             return indices[expr.position]
         dims = [indices[dim] for dim in range(len(self.sizes))]
-        made = affine.ApplyOp(dims, AffineMapAttr(AffineMap(len(dims), 0, (expr,))))
-        self.at.insert(made)
-        return made.results[0]
+        op = affine.ApplyOp(dims, AffineMapAttr(AffineMap(len(dims), 0, (expr,))))
+        self.at.insert(op)
+        return op.results[0]
 
 
-# ---------------------------------------------------------------------------------------------------- the ladder
+# ---------------------------------------------------------------------------------------------------- all stages
 
 
 @dataclass(frozen=True)
-class Rung:
-    """A program on one level. `value`: a module, or text. `arrays`: what it runs on, or () if it does not run here."""
+class Stage:
+    """A program on one level. `value`: a module, or text. `arrays`: its inputs, or () if it does not run here."""
 
     name: str
     value: Any
     arrays: tuple[Any, ...] = ()
 
 
-def ladder(model: Any, *inputs: Any) -> list[Rung]:
+def lowering_stages(model: Any, *inputs: Any) -> list[Stage]:
     """Return a torch model on each level down to LLVM: torch's dialect, linalg, fused, bufferized, loops, jumps, LLVM.
 
-    Modules run with their arrays (`run(rung.value, *rung.arrays)`). The LLVM is what IREE writes of the fused module
-    for this processor: text. Raises MLIRError for a model that does not arrive.
+    Modules run with their arrays (`run(stage.value, *stage.arrays)`). The LLVM is IREE's text of the fused module for
+    this processor. Raises MLIRError for a model that cannot be imported.
     """
-    from passlab.mlir.fusing import fuse
     from passlab.mlir.imports import from_torch
 
-    arrived = from_torch(model, *inputs)
-    linalg = pipeline(arrived.module, "linalg-generalize-named-ops")
-    fused = fuse(linalg)
+    imported = from_torch(model, *inputs)
+    linalg = pipeline(imported.module, "linalg-generalize-named-ops")
+    fused = pipeline(linalg, "linalg-fuse-elementwise-ops")
     buffers = bufferize(fused)
     loops = pipeline(buffers, "convert-linalg-to-loops, canonicalize, cse")
-    rungs = {
+    modules = {
         "linalg": linalg,
         "fused": fused,
         "buffers": buffers,
         "loops": loops,
         "jumps": pipeline(loops, "convert-scf-to-cf"),
     }
-    made = [Rung("torch", arrived.before), *(Rung(name, module, arrived.arrays) for name, module in rungs.items())]
-    return [*made, Rung("LLVM", llvm(fused))]
+    runnable = [Stage(name, module, imported.arrays) for name, module in modules.items()]
+    return [Stage("torch", imported.before), *runnable, Stage("LLVM", llvm(fused))]
 
 
 def llvm(module: ModuleOp) -> str:
@@ -278,7 +280,7 @@ def llvm(module: ModuleOp) -> str:
         call = session.invocation()
         if not (call.parse_source(Source.wrap_buffer(session, generic(module).encode() + b"\0")) and call.execute()):
             raise MLIRError("IREE cannot lower the module to LLVM.")
-        found = [*Path(folder).rglob("*.codegen.ll"), *Path(folder).rglob("*.ll")]
-        if not found:
+        files = [*Path(folder).rglob("*.codegen.ll"), *Path(folder).rglob("*.ll")]
+        if not files:
             raise MLIRError("IREE wrote no LLVM: nothing in the module is left to compute.")
-        return found[0].read_text()
+        return files[0].read_text()

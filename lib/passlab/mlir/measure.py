@@ -1,12 +1,12 @@
-"""What one run of an MLIR module starts, moves and computes, read off the module.
+"""Launches, bytes and floating-point operations of one run of an MLIR module, read off the module.
 
 A launch is one operation that would be a kernel of its own: each linalg operation, arithmetic on whole tensors, each
 tensor operation that copies (pad, concat, …), each memref.copy, and each nest of loops around plain loads and stores,
 once for all its loops.
 
 Bytes: a linalg operation reads each of its inputs once, its destination only if its body uses it, and writes its
-result once; no cache and no tiling. A nest of loops moves what its loads and stores say, as often as it runs them, both
-arms of a branch. Views and allocations are free.
+result once, without a cache or tiling. A nest of loops moves the bytes of its loads and stores, as often as it runs
+them, in both arms of a branch. Views and allocations are free.
 
 Floating-point operations: one for each arith and math operation on floats in a body, at each point of the loops.
 """
@@ -35,19 +35,19 @@ _NO_FLOPS = {"arith.constant", "arith.cmpf", "arith.select", "arith.extf", "arit
 
 def launches(module: Any, *inputs: Any) -> Measured:
     """Return the number of kernels that one run starts, each counted once however often a loop runs it."""
-    found = Counter(name_of(op) for op in kernels(as_module(module)))
-    return Measured(sum(found.values()), "launches", detail=found)
+    counts = Counter(name_of(op) for op in kernels(as_module(module)))
+    return Measured(sum(counts.values()), "launches", detail=counts)
 
 
 def bytes_moved(module: Any, *inputs: Any) -> Measured:
     """Return the bytes that one run reads and writes; `.detail` has them by kernel. Raises MLIRError: unknown sizes."""
     module = as_module(module)
     names = value_names(module)
-    moved: dict[str, int] = {}
+    traffic: dict[str, int] = {}
     for number, op in enumerate(kernels(module)):
         name = f"%{names[op.results[0]]}" if op.results else f"{name_of(op)} {number}"
-        moved[name] = moved.get(name, 0) + _bytes(op) * _runs(op)
-    return Measured(sum(moved.values()), "bytes moved", detail=moved)
+        traffic[name] = traffic.get(name, 0) + _bytes(op) * _runs(op)
+    return Measured(sum(traffic.values()), "bytes moved", detail=traffic)
 
 
 def flops(module: Any, *inputs: Any) -> int:
@@ -76,7 +76,7 @@ def kernels(module: Any) -> Iterator[Operation]:
 
     def walk(op: Operation) -> Iterator[Operation]:
         for inner in (inner for region in op.regions for block in region.blocks for inner in block.ops):
-            bare = name_of(inner) in _LOOPS and not any(_is_kernel(it) for it in _inside(inner))
+            bare = name_of(inner) in _LOOPS and not any(_is_kernel(part) for part in _inside(inner))
             if bare or _is_kernel(inner):
                 yield inner
             else:
@@ -106,16 +106,16 @@ def _general(module: Any) -> Any:
 def extents(op: Operation) -> list[int]:
     """Return the length of each loop of a linalg.generic. Raises MLIRError for an unknown one."""
     maps = [attribute.data for attribute in op.properties["indexing_maps"].data]
-    found: dict[int, int] = {}
+    lengths: dict[int, int] = {}
     for map, operand in zip(maps, op.operands, strict=True):
         shape = type_of(operand.type)[0] or ()
         for result, size in zip(map.results, shape, strict=False):
             position = getattr(result, "position", None)
             if position is not None and type(size) is int:
-                found[position] = size
-    if len(found) < maps[0].num_dims:
+                lengths[position] = size
+    if len(lengths) < maps[0].num_dims:
         raise MLIRError(f"{name_of(op)}: the length of a loop is not known. Give every dimension a size.")
-    return [found[i] for i in range(maps[0].num_dims)]
+    return [lengths[i] for i in range(maps[0].num_dims)]
 
 
 def _bytes(op: Operation) -> int:
@@ -127,11 +127,11 @@ def _bytes(op: Operation) -> int:
         return sum(size[v] for v in (*op.operands[: 2 if name == "memref.copy" else None], *op.results) if v in size)
     outs = max(1, len(op.results)) if op.results else _outs(op)
     reads, writes = list(op.operands)[:-outs], list(op.operands)[-outs:]
-    moved = sum(size.get(value, 0) for value in dict.fromkeys(reads)) + sum(size.get(v, 0) for v in writes)
+    total = sum(size.get(value, 0) for value in dict.fromkeys(reads)) + sum(size.get(v, 0) for v in writes)
     arguments = op.regions[0].blocks[0].args if op.regions and op.regions[0].blocks else ()
     for value, argument in zip(writes, list(arguments)[-outs:], strict=False):
-        moved += size.get(value, 0) if any(True for _ in argument.uses) else 0
-    return moved
+        total += size.get(value, 0) if any(True for _ in argument.uses) else 0
+    return total
 
 
 def _outs(op: Operation) -> int:
@@ -151,22 +151,22 @@ def _size(value: SSAValue, op: Operation) -> int:
 
 
 def _loop_bytes(op: Operation) -> int:
-    moved = 0
+    total = 0
     for inner in _inside(op):
         name = name_of(inner)
         at = _LOADS.get(name, _STORES.get(name))
         if at is not None:
             element = type_of(inner.operands[at].type.element_type)[2] or 0
-            moved += element * _runs(inner, stop=op) * _trips(op)
-    return moved
+            total += element * _runs(inner, stop=op) * _trips(op)
+    return total
 
 
 def _runs(op: Operation, stop: Operation | None = None) -> int:
     """Return how often the loops around an operation run it, up to `stop`."""
-    runs, around = 1, op.parent_op()
-    while around is not None and around is not stop:
-        runs *= _trips(around) if name_of(around) in _LOOPS else 1
-        around = around.parent_op()
+    runs, parent = 1, op.parent_op()
+    while parent is not None and parent is not stop:
+        runs *= _trips(parent) if name_of(parent) in _LOOPS else 1
+        parent = parent.parent_op()
     return runs
 
 
@@ -178,12 +178,12 @@ def _trips(op: Operation) -> int:
             lower, upper, step = (_number(value) for value in op.operands[:3])
             return max(0, -((lower - upper) // step))
         if name == "affine.for":
-            lower, upper = (_constant(op.properties[it].data) for it in ("lowerBoundMap", "upperBoundMap"))
+            lower, upper = (_constant(op.properties[bound].data) for bound in ("lowerBoundMap", "upperBoundMap"))
             return max(0, -((lower - upper) // op.properties["step"].value.data))
         if name == "scf.parallel":
             bounds = [_number(value) for value in op.operands]
-            many = len(op.regions[0].blocks[0].args)
-            ways = zip(bounds[:many], bounds[many : 2 * many], bounds[2 * many : 3 * many], strict=True)
+            rank = len(op.regions[0].blocks[0].args)
+            ways = zip(bounds[:rank], bounds[rank : 2 * rank], bounds[2 * rank : 3 * rank], strict=True)
             return math.prod(max(0, -((lower - upper) // step)) for lower, upper, step in ways)
     except (AttributeError, KeyError, TypeError, ValueError):
         pass

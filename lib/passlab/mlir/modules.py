@@ -1,18 +1,20 @@
 """MLIR modules: from text and back, verified, and through MLIR's own passes.
 
-xDSL parses first, since it keeps the names of values; what it cannot read goes through MLIR's own parser. No text runs
-Python, and text is measured before a parser sees it: a nest of a million regions, or a constant of a million million
-elements, costs microseconds. A parser in C++ may still crash, so text of strangers belongs into another process.
+xDSL parses first, since it keeps the names of values; MLIR's own parser reads the rest. No text runs Python, and its
+limits are checked before a parser sees it: rejecting a million nested regions, or a constant of a million million
+elements, takes microseconds. A parser in C++ may still crash, so parse untrusted text in another process.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from passlab.graph.names import did_you_mean
 from passlab.mlir.tables import ALLOWED, PASSES
 
 if TYPE_CHECKING:
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 #: Runs MLIR's own passes on a text in another process, and returns the text after each: `passlab.mlir.run.confine`.
 elsewhere: Callable[[str, Sequence[str]], list[str]] | None = None
 
-#: Limits on text: its bytes; regions in each other; brackets of all kinds in each other; signs in a row; digits of a
-#: number; elements of one tensor, memref or vector, and its dimensions; characters of an alias's definition, or of an
-#: affine map; characters of a word; operations.
+#: Limits on text: its bytes; nested regions; nested brackets of all kinds; signs in a row; digits of a number;
+#: elements of one tensor, memref or vector, and its dimensions; characters of an alias's definition, or of an affine
+#: map; characters of a word; operations.
 BYTES = 2**20
 REGIONS = 24
 BRACKETS = 64
@@ -40,7 +42,7 @@ OPERATIONS = 10_000
 #: Elements of one dense constant, splat or not.
 CONSTANT = 2**20
 
-#: Dialect → where xDSL has it, in `xdsl.dialects`.
+#: Dialect → its class in `xdsl.dialects`.
 DIALECTS = {
     "builtin": "builtin.Builtin",
     "func": "func.Func",
@@ -58,7 +60,7 @@ DIALECTS = {
     "vector": "vector.Vector",
 }
 
-#: What a parser or verifier says → what to do about it.
+#: Pattern of a parser's or verifier's message → the remedy.
 _REMEDIES = {
     r"use of undeclared SSA value|used but not defined": "Define the value above its first use, in the same region or "
     "an enclosing one.",
@@ -101,8 +103,8 @@ def parse(
 
         parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }")
 
-    name: what the messages call the text. allowed: dialect → its operations that may occur; None for all that a parser
-    knows. verified: whether `verify` must accept the module. Values keep their names where xDSL knows the syntax.
+    name: the name of the text in messages. allowed: dialect → its operations that may occur; None for all that a
+    parser knows. verified: whether `verify` must accept the module. Values keep their names where xDSL parses them.
 
     Raises MLIRError with the line and the column of this text, and the remedy where one is known.
     """
@@ -110,7 +112,7 @@ def parse(
         raise MLIRError(f"The {name} must be text in MLIR's syntax; this is a {type(text).__name__}.")
     _measure(text, name)
     try:
-        module = _parse(text, _context(), name)
+        module = _parse(text, context(), name)
     except MLIRError:
         if elsewhere is not None:
             module = _parse_unregistered(elsewhere(text, ["strip-debuginfo"])[0])
@@ -129,22 +131,22 @@ def parse(
 
 
 def _blame(text: str, name: str, printed: bool) -> None:
-    """Raise MLIRError with the place in the text itself where MLIR's verifier rejects it.
+    """Raise MLIRError with the place in the text where MLIR's verifier rejects it.
 
-    Its parser's complaint, which may be about a notation of xDSL's, counts only for what cannot be `printed`.
+    An error of its parser, which may be about a notation of xDSL's, counts only for modules that cannot be `printed`.
     """
     if elsewhere is not None or (ir := native()) is None:
         return
     try:
         ir.Module.parse(text, _native_context())
     except ir.MLIRError as error:
-        for said in error.error_diagnostics:
-            if not printed or any(note.message.startswith("see current operation") for note in said.notes):
-                _raise(text, name, _place(said.location), said.message)
+        for diagnosis in error.error_diagnostics:
+            if not printed or any(note.message.startswith("see current operation") for note in diagnosis.notes):
+                _raise(text, name, _place(diagnosis.location), diagnosis.message)
 
 
 def _parse(text: str, context: Context, name: str) -> ModuleOp:
-    """Return what xDSL makes of the text. Raises MLIRError."""
+    """Return the module as xDSL parses it. Raises MLIRError."""
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
@@ -162,12 +164,12 @@ def _parse(text: str, context: Context, name: str) -> ModuleOp:
 
 
 def _parse_unregistered(text: str) -> ModuleOp:
-    """Return the module of a text from MLIR. Operations that xDSL does not know stay, without a class."""
+    """Return the module of a text that MLIR printed. Operations unknown to xDSL stay, without a class."""
     return _parse(text, context(allow_unregistered=True), "module")
 
 
 def _parsed_by_mlir(text: str, name: str) -> ModuleOp:
-    """Return what MLIR's own parser makes of the text. Raises MLIRError."""
+    """Return the module as MLIR's own parser reads it. Raises MLIRError."""
     return from_iree(read(text, name, _native_context()))
 
 
@@ -183,8 +185,8 @@ def read(text: str, name: str, context: Any) -> Any:
 
 
 def _place(location: Any) -> tuple[int, int]:
-    found = re.search(r":(\d+):(\d+)", str(location))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r":(\d+):(\d+)", str(location))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _position(text: str, offset: int) -> tuple[int, int]:
@@ -205,7 +207,7 @@ def _raise(text: str, name: str, place: tuple[int, int], why: str) -> NoReturn:
 
 
 def _line(error: BaseException) -> str:
-    """Return the first line of what an exception says."""
+    """Return the first line of an exception's message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")
 
 
@@ -227,14 +229,47 @@ _BANNED = {
     "tuple<": ("tuple types cannot be lowered here", "Return several results instead."),
 }
 _CLOSES = {"}": "{", ")": "(", "]": "[", ">": "<"}
+#: Kind of token → why it is refused.
+_REFUSED: dict[str, Callable[[str], str]] = {
+    "signs": lambda word: f"more than {SIGNS} minus signs follow each other",
+    "word": lambda word: f"a word has {len(word):,} characters; at most {WORD:,} are read",
+    "digits": lambda word: f"a number has {len(word):,} digits; at most {DIGITS} are read",
+    "banned": lambda word: ". ".join(_BANNED[word]),
+}
 
 
 def _measure(text: str, name: str) -> None:
-    """Raise MLIRError where the text exceeds a limit; in one pass over the text, without parsing it."""
+    """Raise MLIRError if the text exceeds a limit; in one pass over the text, without parsing it."""
 
     def refuse(at: int, why: str) -> NoReturn:
         _raise(text, name, _position(text, at), why)
 
+    _check_characters(text, name, refuse)
+    nest: list[str] = []
+    regions = 0
+    for token in _TOKEN.finditer(text):
+        kind, at, word = token.lastgroup, token.start(), token.group()
+        if token["open"] or token["shaped"] or token["map"]:
+            nest.append(word if token["open"] else "<")
+            regions += nest[-1] == "{"
+            if regions > REGIONS:
+                refuse(at, f"regions lie in each other more than {REGIONS} deep. Take the inner ones apart")
+            if len(nest) > BRACKETS:
+                refuse(at, f"brackets lie in each other more than {BRACKETS} deep")
+        if kind == "map" and ")>" not in text[at : at + ALIAS]:
+            refuse(at, f"an affine map is written in at most {ALIAS:,} characters")
+        if token["shaped"]:
+            _elements(token["dims"], lambda why, at=at: refuse(at, why))
+        elif token["close"] and nest and nest[-1] == _CLOSES[word]:
+            regions -= nest.pop() == "{"
+        elif kind in _REFUSED:
+            refuse(at, _REFUSED[kind](word))
+        elif kind == "alias":
+            _alias(text, token.end(), lambda why, at=at: refuse(at, why))
+
+
+def _check_characters(text: str, name: str, refuse: Callable[[int, str], NoReturn]) -> None:
+    """Refuse a text that is too long, or not text."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -245,33 +280,6 @@ def _measure(text: str, name: str) -> None:
         refuse(0, "this is MLIR's bytecode. Print the module as text")
     if "\0" in text:
         refuse(text.index("\0"), "MLIR's text has no zero bytes")
-    nest: list[str] = []
-    regions = 0
-    for token in _TOKEN.finditer(text):
-        kind, at, said = token.lastgroup, token.start(), token.group()
-        if token["open"] or token["shaped"] or token["map"]:
-            nest.append(said if token["open"] else "<")
-            regions += nest[-1] == "{"
-            if regions > REGIONS:
-                refuse(at, f"regions lie in each other more than {REGIONS} deep. Take the inner ones apart")
-            if len(nest) > BRACKETS:
-                refuse(at, f"brackets lie in each other more than {BRACKETS} deep")
-        if kind == "map" and ")>" not in text[at : at + ALIAS]:
-            refuse(at, f"an affine map is written in at most {ALIAS:,} characters")
-        if token["shaped"]:
-            _elements(token["dims"], lambda why, at=at: refuse(at, why))
-        elif token["close"] and nest and nest[-1] == _CLOSES[said]:
-            regions -= nest.pop() == "{"
-        elif kind == "signs":
-            refuse(at, f"more than {SIGNS} minus signs follow each other")
-        elif kind == "word":
-            refuse(at, f"a word has {len(said):,} characters; at most {WORD:,} are read")
-        elif kind == "digits":
-            refuse(at, f"a number has {len(said):,} digits; at most {DIGITS} are read")
-        elif kind == "banned":
-            refuse(at, ". ".join(_BANNED[said]))
-        elif kind == "alias":
-            _alias(text, token.end(), lambda why, at=at: refuse(at, why))
 
 
 def _elements(dims: str, refuse: Any) -> None:
@@ -301,41 +309,36 @@ def _alias(text: str, at: int, refuse: Any) -> None:
 def _check(module: ModuleOp, text: str, name: str, allowed: Mapping[str, Iterable[str]] | None) -> None:
     """Raise MLIRError for too many operations, one not allowed, a constant too large, a function without body."""
     for number, op in enumerate(module.walk()):
-        what = name_of(op)
+        op_name = name_of(op)
         if number > OPERATIONS:
             raise MLIRError(f"The {name} has more than {OPERATIONS:,} operations. Make it smaller.")
         if allowed is not None:
-            dialect, _, rest = what.partition(".")
+            dialect, _, rest = op_name.partition(".")
             if dialect not in allowed:
-                _raise(text, name, _find(text, what), f"{what}: programs here hold no operations of {dialect}")
+                _raise(text, name, _find(text, op_name), f"{op_name}: programs here hold no operations of {dialect}")
             if rest not in allowed[dialect]:
-                _raise(text, name, _find(text, what), f"{what} is not among the operations that a program may hold")
-        if what == "func.func" and not op.regions[0].blocks:
+                _raise(
+                    text, name, _find(text, op_name), f"{op_name} is not among the operations that a program may hold"
+                )
+        if op_name == "func.func" and not op.regions[0].blocks:
             callee = op.properties["sym_name"].data
-            where = _find(text, f"@{callee}")
-            _raise(text, name, where, f"the function @{callee} has no body, so nothing can be run. Write its body")
+            place = _find(text, f"@{callee}")
+            _raise(text, name, place, f"the function @{callee} has no body, so nothing can be run. Write its body")
         for attribute in (*op.properties.values(), *op.attributes.values()):
             data = getattr(attribute, "type", None)
-            if getattr(attribute, "name", "") == "dense" and data is not None and _size(data) > CONSTANT:
-                why = (
-                    f"a constant of {_size(data):,} elements; at most {CONSTANT:,}. Make it an argument, or linalg.fill"
-                )
+            if getattr(attribute, "name", "") != "dense" or data is None:
+                continue
+            if (size := math.prod(data.get_shape())) > CONSTANT:
+                why = f"a constant of {size:,} elements; at most {CONSTANT:,}. Make it an argument, or linalg.fill"
                 _raise(text, name, _find(text, "dense<"), why)
 
 
-def _size(type: Any) -> int:
-    size = 1
-    for dim in type.get_shape():
-        size *= dim
-    return size
-
-
 def _find(text: str, what: str) -> tuple[int, int]:
-    """Return the place of the first occurrence outside of comments and strings; (0, 0) if there is none."""
+    """Return the place of the first occurrence outside comments, or else of the first in them; (0, 0) without one."""
     blank = re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), text)
     short = what.removeprefix("func.") if what.startswith("func.") and what not in blank else what
-    found = re.search(rf"(?<![\w.$@]){re.escape(short)}(?![\w.])", blank) or re.search(re.escape(short), blank)
-    return _position(text, found.start()) if found else (0, 0)
+    match = re.search(rf"(?<![\w.$@]){re.escape(short)}(?![\w.])", blank) or re.search(re.escape(short), blank)
+    return _position(text, match.start()) if match else (0, 0)
 
 
 # ---------------------------------------------------------------------------------------------------- module to text
@@ -355,14 +358,14 @@ def generic(module: Any) -> str:
     return printed_lines(module, True)[0]
 
 
-#: the name of the file that locations are in: their line is the number of an operation
+#: The file name of locations that `printed_lines` writes: their line is the number of an operation.
 _NUMBERED = "operation"
 
 
 def printed_lines(module: ModuleOp, plain: bool, located: bool = False) -> tuple[str, list[tuple[int, Operation]]]:
     """Return the text, and for each operation in the order of printing the line it starts on, from 1.
 
-    located: with the names of values and the numbers of operations as locations, which passes of MLIR keep.
+    located: write the names of values and the numbers of operations as locations, which MLIR's passes keep.
     """
     out = StringIO()
     printer = _printer()(out, print_generic_format=plain)
@@ -416,32 +419,27 @@ def copy(module: ModuleOp) -> ModuleOp:
     return module.clone()
 
 
-def _context() -> Context:
-    """Return xDSL's context with the dialects of the course; each loads when a text names it."""
-    return context()
-
-
 def context(allow_unregistered: bool = False) -> Context:
     """Return a new context of xDSL with the dialects of the course; each loads when a text names it."""
     import importlib
 
     from xdsl.context import Context
 
-    made = Context(allow_unregistered=allow_unregistered)
-    for name, where in DIALECTS.items():
-        module, dialect = where.split(".")
-        made.register_dialect(
+    xdsl_context = Context(allow_unregistered=allow_unregistered)
+    for name, path in DIALECTS.items():
+        module, dialect = path.split(".")
+        xdsl_context.register_dialect(
             name, lambda m=module, d=dialect: getattr(importlib.import_module(f"xdsl.dialects.{m}"), d)
         )
-    made.load_registered_dialect("builtin")
-    return made
+    xdsl_context.load_registered_dialect("builtin")
+    return xdsl_context
 
 
 # ---------------------------------------------------------------------------------------------------- verification
 
 
 def verify(module: ModuleOp) -> None:
-    """Check a module, by xDSL's verifier and by MLIR's own where it is installed.
+    """Check a module by xDSL's verifier, and by MLIR's own if it is installed.
 
     Raises MLIRError that names the line of `text(module)`.
     """
@@ -466,12 +464,12 @@ def _refuse(module: ModuleOp, op: Any, why: str) -> NoReturn:
         printed, lines = printed_lines(module, False)
     except Exception as error:  # an operation so broken that it has no pretty text
         raise MLIRError(f"The module: {name_of(op)}: {why}. (It cannot be printed: {_line(error)}.)") from None
-    written, shown = {id(other): line for line, other in lines}, op
-    while shown is not None and id(shown) not in written:  # the bodies of linalg.matmul and its like are not printed
-        shown = shown.parent_op()
-    line = written[id(shown)] if shown is not None else 0
-    said = printed.splitlines()[line - 1] if line else ""
-    _raise(printed, "module", (line, len(said) - len(said.lstrip()) + 1), f"{name_of(op)}: {why}")
+    line_of, printed_op = {id(op_at): line for line, op_at in lines}, op
+    while printed_op is not None and id(printed_op) not in line_of:  # the body of linalg.matmul is not printed
+        printed_op = printed_op.parent_op()
+    line = line_of[id(printed_op)] if printed_op is not None else 0
+    source = printed.splitlines()[line - 1] if line else ""
+    _raise(printed, "module", (line, len(source) - len(source.lstrip()) + 1), f"{name_of(op)}: {why}")
 
 
 # ---------------------------------------------------------------------------------------------------- MLIR itself
@@ -479,7 +477,7 @@ def _refuse(module: ModuleOp, op: Any, why: str) -> NoReturn:
 
 @cache
 def native() -> Any:
-    """Return MLIR's own bindings (`iree.compiler.ir`), or None where they are not installed."""
+    """Return MLIR's own bindings (`iree.compiler.ir`), or None if they are not installed."""
     try:
         from iree.compiler import ir
     except ImportError:
@@ -487,7 +485,7 @@ def native() -> Any:
     return ir
 
 
-#: What to say where `native` returns None.
+#: The message if `native` returns None.
 MISSING = (
     "MLIR's own parser and passes come with iree-base-compiler, which has no package for this platform; what needs "
     "only xDSL works."
@@ -502,10 +500,10 @@ def _require_native() -> Any:
 
 @cache
 def _native_context() -> Any:
-    """Return this process's context of MLIR: making one takes 30 ms. It has no threads, so that a process may fork."""
-    made = _require_native().Context()
-    made.enable_multithreading(False)
-    return made
+    """Return this process's context of MLIR, which takes 30 ms to make. It has no threads, so the process may fork."""
+    ir_context = _require_native().Context()
+    ir_context.enable_multithreading(False)
+    return ir_context
 
 
 def is_iree(value: Any) -> bool:
@@ -515,8 +513,8 @@ def is_iree(value: Any) -> bool:
 
 def from_iree(module: Any) -> ModuleOp:
     """Return the xDSL module of a module of IREE's bindings. Operations unknown to xDSL stay, without a class."""
-    said = module.operation.get_asm(print_generic_op_form=True, use_name_loc_as_prefix=True)
-    return _parse(said, context(allow_unregistered=True), "module")
+    printed = module.operation.get_asm(print_generic_op_form=True, use_name_loc_as_prefix=True)
+    return _parse(printed, context(allow_unregistered=True), "module")
 
 
 def _reconcile(op: Operation) -> None:
@@ -534,15 +532,15 @@ def _reconcile(op: Operation) -> None:
         dims = [AffineExpr.dimension(i) for i in range(map.num_dims + map.num_symbols)]
         indices = map.replace_dims_and_symbols(dims[: map.num_dims], dims[map.num_dims :], len(dims), 0)
         op.properties["map"] = AffineMapAttr(indices)
-    known = op.get_irdl_definition().properties
-    for name in [name for name in op.properties if name not in known]:
+    properties = op.get_irdl_definition().properties
+    for name in [name for name in op.properties if name not in properties]:
         value = op.properties.pop(name)
         if str(value) not in ("false", "0 : i1"):
             op.attributes[name] = value
 
 
 def to_iree(module: ModuleOp, context: Any = None) -> Any:
-    """Return a module of IREE's bindings, by default in a context of ours. Raises MLIRError if MLIR rejects it."""
+    """Return a module of IREE's bindings, by default in this process's context. Raises MLIRError if MLIR rejects it."""
     ir = _require_native()
     try:
         printed, lines = printed_lines(module, True, located=True)
@@ -551,48 +549,49 @@ def to_iree(module: ModuleOp, context: Any = None) -> Any:
     try:
         return ir.Module.parse(printed, context or _native_context())
     except ir.MLIRError as error:
-        for said in error.error_diagnostics:
-            line, _ = _place(said.location)
-            known = f'"{_NUMBERED}"' in str(said.location)  # else: a place in the text that was sent
-            op = lines[line][1] if known else next((op for start, op in reversed(lines) if start <= line), module)
-            _refuse(module, op, said.message.removeprefix(f"'{name_of(op)}' op "))
+        for diagnosis in error.error_diagnostics:
+            line, _ = _place(diagnosis.location)
+            numbered = f'"{_NUMBERED}"' in str(diagnosis.location)  # else: a place in the text that was sent
+            op = lines[line][1] if numbered else next((op for start, op in reversed(lines) if start <= line), module)
+            _refuse(module, op, diagnosis.message.removeprefix(f"'{name_of(op)}' op "))
         raise MLIRError(f"The module: {_line(error)}.") from None
 
 
-def pipeline(module: ModuleOp, steps: str) -> ModuleOp:
-    """Return the module after MLIR's own passes; the one given is not changed.
+def pipeline(module: ModuleOp, steps: str, trusted: bool = False) -> ModuleOp:
+    """Return a new module: `module` after MLIR's own passes.
 
         pipeline(module, "linalg-fuse-elementwise-ops, canonicalize")
         pipeline(module, "builtin.module(func.func(affine-loop-tile{tile-size=32}))")
 
-    steps: names of `PASSES` with their options, or a whole pipeline in MLIR's notation. Raises MLIRError for a pass
-    that is unknown or fails.
+    steps: names of `PASSES` with their options, or a whole pipeline in MLIR's notation. trusted: `module` is the
+    course's own, so MLIR may read it in this process even where it reads other modules in a confined one.
+    Raises MLIRError for a pass that is unknown or fails.
     """
-    return passes(module, [steps])[-1]
+    return passes(module, [steps], trusted)[-1]
 
 
-def passes(module: ModuleOp, steps: Sequence[str]) -> list[ModuleOp]:
+def passes(module: ModuleOp, steps: Sequence[str], trusted: bool = False) -> list[ModuleOp]:
     """Return the module after each step of a list of passes, as `pipeline` runs them, one after the other.
 
     Raises MLIRError for a pass that cannot be read, or fails.
     """
-    if elsewhere is not None:
+    if elsewhere is not None and not trusted:
         return [_parse_unregistered(after) for after in elsewhere(generic(module), steps)]
     ir = _require_native()
     from iree.compiler import passmanager
 
-    held = to_iree(module)
+    ir_module = to_iree(module)
     after = []
     for step in steps:
-        whole = _anchor(step)
+        anchored = _anchor(step)
         try:
-            passmanager.PassManager.parse(whole, held.context).run(held.operation)
+            passmanager.PassManager.parse(anchored, ir_module.context).run(ir_module.operation)
         except ValueError as error:
             why = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
             raise MLIRError(f"The pipeline `{step}` cannot be read: {why}.") from None
         except ir.MLIRError as error:
             _raise_failure(module, step, error)
-        after.append(from_iree(held))
+        after.append(from_iree(ir_module))
     return after
 
 
@@ -600,15 +599,17 @@ def _raise_failure(module: ModuleOp, step: str, error: Any) -> NoReturn:
     """Raise MLIRError about a step of MLIR's passes, with the operation of the given module that it fails on."""
     if not error.error_diagnostics:
         raise MLIRError(f"The pipeline `{step}` fails: {_line(error)}.") from None
-    said = error.error_diagnostics[0]
-    why = said.message.rstrip(".")
-    number = re.search(rf'"{_NUMBERED}":(\d+)', str(said.location))
+    diagnosis = error.error_diagnostics[0]
+    why = diagnosis.message.rstrip(".")
+    number = re.search(rf'"{_NUMBERED}":(\d+)', str(diagnosis.location))
     if number is None:
         raise MLIRError(f"The pipeline `{step}` fails: {why}.") from None
     op = printed_lines(module, True)[1][int(number[1])][1]
-    now = next((found[1] for note in said.notes if (found := re.search(r'"([\w.]+)"\(', note.message))), name_of(op))
+    current = next(
+        (match[1] for note in diagnosis.notes if (match := re.search(r'"([\w.]+)"\(', note.message))), name_of(op)
+    )
     try:
-        _refuse(module, op, f"{why} (it has become {now})" if now != name_of(op) else why)
+        _refuse(module, op, f"{why} (it has become {current})" if current != name_of(op) else why)
     except MLIRError as placed:
         raise MLIRError(f"The pipeline `{step}` fails. {placed}", placed.line, placed.column) from None
 
@@ -624,20 +625,15 @@ def _anchor(steps: str) -> str:
     bare = re.sub(r"\{[^{}]*\}", "", steps)
     if "{" in bare or "}" in bare:
         raise MLIRError(f"The pipeline `{steps}` has braces in braces, or braces that do not close.")
-    named = [word for word in re.split(r"[\s(),]+", bare) if word and word not in _ANCHORS]
-    for word in named:
+    names = [word for word in re.split(r"[\s(),]+", bare) if word and word not in _ANCHORS]
+    for word in names:
         if word not in PASSES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(word, PASSES, n=3, cutoff=0.5)
-            hint = (
-                f" Did you mean {' or '.join(near)}?" if near else " passlab.mlir.PASSES lists those that run by name."
-            )
+            hint = did_you_mean(word, PASSES, 3) or " passlab.mlir.PASSES lists those that run by name."
             raise MLIRError(f"There is no pass {word!r}.{hint}")
     if "(" in bare:
         return steps
-    each = []
+    parts = []
     for step in re.findall(r"[\w\-]+(?:\{[^{}]*\})?", steps):
         anchor = PASSES[step.split("{")[0]][0]
-        each.append(f"{anchor}({step})" if anchor == "func.func" else step)
-    return f"builtin.module({','.join(each)})"
+        parts.append(f"{anchor}({step})" if anchor == "func.func" else step)
+    return f"builtin.module({','.join(parts)})"

@@ -1,13 +1,13 @@
-"""Loop nests as text: what a linalg.generic means, written down as loops that can be read, checked and run.
+"""Loop nests as text: the meaning of a linalg.generic as loops that can be read, checked and run.
 
     for d0 in prange(4):
         for d1 in range(8):
             v0 = in0[d0, d1] * in1[d1]
             out0[d0] = out0[d0] + v0
 
-`prange` is a loop whose iterations may run in any order (the word is Numba's), `range` one that must go up. The arrays
-are the operands of the linalg.generic: in0, in1, … (ins) and out0, … (outs); one without dimensions has its element at
-`in0[()]`. It is a language of its own that looks like Python: the text is parsed and interpreted, never executed.
+The iterations of `prange` may run in any order (the word is Numba's), those of `range` only upwards. The arrays are
+the operands of the linalg.generic: in0, in1, … (ins) and out0, … (outs); the element of one without dimensions is
+`in0[()]`. The language only looks like Python: the text is parsed and interpreted, never executed.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class NestError(ValueError):
 
 
 def expression(op: Any, *operands: str) -> str:
-    """Return what an operation of a body computes, as an expression of the nests' language.
+    """Return an operation of a body as an expression of the nests' language.
 
-    `operands`: what stands for its operands. A constant is its number, `linalg.index 1` is `d1`. Raises NestError for
-    an operation that the language does not have.
+    `operands`: the names of its operands. A constant is its number, `linalg.index 1` is `d1`. Raises NestError for an
+    operation that the language lacks.
     """
     if op.name == "arith.constant":
         return repr(op.value.value.data)
@@ -124,7 +124,7 @@ class Nest:
     source: str = field(repr=False, default="")
 
     def operations(self) -> int:
-        """Return how many operations an iteration does, those of the indices left out."""
+        """Return the number of operations of an iteration, without those of its indices."""
         return sum(_operations(statement.value) for statement in self.statements)
 
 
@@ -192,7 +192,7 @@ def _check_statement(node: ast.stmt, source: str) -> None:
 
 
 def _check(node: ast.expr, source: str) -> None:
-    """Raise NestError for an expression that the language does not have."""
+    """Raise NestError for an expression that the language lacks."""
     match node:
         case ast.Name():
             return
@@ -264,25 +264,25 @@ class Iteration:
 def run(nest: Nest, arrays: Mapping[str, np.ndarray]) -> Iterator[Iteration]:
     """Run a nest on arrays, which it changes, and yield each iteration when it is done.
 
-    Raises NestError for a name that is not known and a place that is not there.
+    Raises NestError for an unknown name and for an index out of bounds.
     """
-    each = sum(1 for statement in nest.statements for _ in ast.walk(statement))
-    total = math.prod(max(loop.size, 0) for loop in nest.loops) * max(each, 1)
+    size = sum(1 for statement in nest.statements for _ in ast.walk(statement))
+    total = math.prod(max(loop.size, 0) for loop in nest.loops) * max(size, 1)
     if total > STEPS:
         raise NestError(f"The loops take {total:,} steps; {STEPS:,} are the most that are tried.")
     for index in np.ndindex(*(max(loop.size, 0) for loop in nest.loops)):
-        here = Iteration({loop.name: np.int64(at) for loop, at in zip(nest.loops, index, strict=True)})
-        names: dict[str, Any] = dict(here.point)
+        iteration = Iteration({loop.name: np.int64(at) for loop, at in zip(nest.loops, index, strict=True)})
+        names: dict[str, Any] = dict(iteration.point)
         for statement in nest.statements:
-            value = _value(statement.value, names, arrays, here, nest)
+            value = _value(statement.value, names, arrays, iteration, nest)
             match statement.targets[0]:
                 case ast.Name(id=name):
                     names[name] = value
                 case place:
-                    access = _place(place, names, arrays, here, nest)
-                    here.writes.append(access)
+                    access = _place(place, names, arrays, iteration, nest)
+                    iteration.writes.append(access)
                     arrays[access.array][access.at] = value
-        yield here
+        yield iteration
 
 
 def _place(node: ast.Subscript, names: dict, arrays: Mapping, here: Iteration, nest: Nest) -> Access:

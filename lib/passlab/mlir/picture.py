@@ -1,7 +1,7 @@
 """Draw MLIR with its regions as nested boxes, and what a pass changed inside of them.
 
-A box holds a function, a linalg operation, a loop or a branch. At its top are the arguments of its region and what they
-take (`%x = %a[d0, d1]`), at its bottom the value that the operation gives.
+A box holds a function, a linalg operation, a loop or a branch. At its top are the arguments of its region with their
+sources (`%x = %a[d0, d1]`), at its bottom the result of the operation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NESTED = 80
 
 #: Fills of boxes in boxes, from the outside in.
 _FILLS = ("#FBFCFD", "#F1F6FA", "#FBF6EA", "#F8F1F6")
-#: An operand that only lends its shape or its storage: what it holds is not read.
+#: An operand that lends its shape or its storage; its elements are not read.
 _LENT = 'style=dashed arrowhead=none color="#B4B4B4"'
 
-#: The way to a node: (the key of an operation, the name of its region), from the outside in.
+#: The path to a node: (the key of an operation, the name of its region), from the outside in.
 Way = tuple[tuple[Key, str], ...]
 
 
@@ -51,32 +51,32 @@ def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
 
 
 def diff(before: Any, after: Any, title: str = "", limit: int = LIMIT) -> Picture:
-    """Draw two modules as one, what came and went inside of regions included. See `passlab.diff`."""
+    """Draw two modules as one, with changes inside regions. See `passlab.diff`."""
     old_module, new_module = as_module(before), as_module(after)
     bodies = True
-    whole = [read(old_module), read(new_module)]
-    if max(map(len, whole)) > NESTED:
+    graphs = [read(old_module), read(new_module)]
+    if max(map(len, graphs)) > NESTED:
         bodies = False
-        whole = [read(old_module, bodies=False), read(new_module, bodies=False)]
-    found = difference(*map(_placeless, whole), title)
-    if len(found.boxes) > limit or not bodies:
-        dot, tips, note = b.to_dot(found.boxes, found.arcs, title, found.subtitle, found.legend, limit)
-        return Picture(found.text, dot, found.name, note, tips)
-    ways = {found.key[node.id]: _way(node, lambda id: found.key.get(id, id)) for node in whole[0]}
-    ways |= {("after", node.id): _way(node, lambda id: ("after", id)) for node in whole[1]}
-    nest = _Nest(found.boxes, ways, found.arcs, _signatures(new_module))
-    return Picture(found.text, nest.dot(title, found.subtitle, found.legend), found.name, "", nest.tips)
+        graphs = [read(old_module, bodies=False), read(new_module, bodies=False)]
+    change = difference(*map(_placeless, graphs), title)
+    if len(change.boxes) > limit or not bodies:
+        dot, tips, note = b.to_dot(change.boxes, change.arcs, title, change.subtitle, change.legend, limit)
+        return Picture(change.text, dot, change.name, note, tips)
+    ways = {change.key[node.id]: _way(node, lambda id: change.key.get(id, id)) for node in graphs[0]}
+    ways |= {("after", node.id): _way(node, lambda id: ("after", id)) for node in graphs[1]}
+    nest = _Nest(change.boxes, ways, change.arcs, _signatures(new_module))
+    return Picture(change.text, nest.dot(title, change.subtitle, change.legend), change.name, "", nest.tips)
 
 
 def _without_empty(graph: Graph) -> Graph:
     """Return a graph without tensor.empty, which computes nothing and has an edge to almost everything."""
-    gone = {node.id for node in graph if node.op == "tensor.empty"}
-    kept = (node for node in graph if node.id not in gone)
-    return replace(graph, nodes=tuple(replace(n, inputs=tuple(i for i in n.inputs if i not in gone)) for n in kept))
+    empty = {node.id for node in graph if node.op == "tensor.empty"}
+    nodes = (node for node in graph if node.id not in empty)
+    return replace(graph, nodes=tuple(replace(n, inputs=tuple(i for i in n.inputs if i not in empty)) for n in nodes))
 
 
 def _placeless(graph: Graph) -> Graph:
-    """Return a graph whose nodes do not say where they are: the name of a region's operation may have changed."""
+    """Return a graph whose nodes lack their `block`: the name of the operation around them may have changed."""
     nodes = (replace(n, attrs={name: it for name, it in n.attrs.items() if name != "block"}) for n in graph)
     return replace(graph, nodes=tuple(nodes))
 
@@ -95,14 +95,14 @@ def _signatures(module: Any) -> list[str]:
     heads = []
     for name, function in functions(module).items():
         type = function.properties["function_type"]
-        takes, gives = (", ".join(map(str, many)) for many in (type.inputs.data, getattr(type, "outputs", type).data))
+        takes, gives = (", ".join(map(str, types)) for types in (type.inputs.data, getattr(type, "outputs", type).data))
         heads.append(f"func.func @{name}({takes}) → {gives or 'nothing'}")
     return heads
 
 
 @dataclass
 class _Nest:
-    """Boxes, where each of them is, and arcs: as DOT with a frame for each operation that has regions."""
+    """Boxes with their paths, and arcs: as DOT with a frame for each operation that has regions."""
 
     boxes: Mapping[Key, Box]
     ways: Mapping[Key, Way]
@@ -111,10 +111,10 @@ class _Nest:
     names: dict[Key, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.owners = {owner for way in self.ways.values() for owner, _ in way}
-        used = {a for a, _ in self.arcs}
-        self.hidden = {k for k, box in self.boxes.items() if self._is_lent(k, box) and k not in used}
-        self.hidden |= {k for k in used if self._is_bound(k)}
+        self.owners = {owner for path in self.ways.values() for owner, _ in path}
+        sources = {a for a, _ in self.arcs}
+        self.hidden = {k for k, box in self.boxes.items() if self._is_lent(k, box) and k not in sources}
+        self.hidden |= {k for k in sources if self._is_bound(k)}
         self.names = {key: f"n{i}" for i, key in enumerate(k for k in self.boxes if k not in self.hidden)}
         self.frames = 0
 
@@ -127,12 +127,12 @@ class _Nest:
         return node.op == "argument" and any(name for _, name in self.ways.get(key, ()))
 
     def _is_bound(self, key: Key) -> bool:
-        """Return whether this is a number that only says where loops begin and end: it stands at their head."""
+        """Return whether this is a number that is only a bound of loops: it is shown in their heads."""
         box = self.boxes.get(key)
         if box is None or not box.calm or box.nodes[0].op != "arith.constant" or box.nodes[0].shape != ():
             return False
-        inside = {owner for owner, _ in self.ways.get(key, ())}
-        return all(c in self.owners and c not in inside for a, c in self.arcs if a == key)
+        enclosing = {owner for owner, _ in self.ways.get(key, ())}
+        return all(c in self.owners and c not in enclosing for a, c in self.arcs if a == key)
 
     def dot(self, title: str, subtitle: str, key: str) -> str:
         top = [f'<font point-size="12">{bold(cut(title, 90))}</font>' if title else ""]
@@ -154,7 +154,7 @@ class _Nest:
         )
 
     def _tree(self) -> dict[Way, list[Key]]:
-        """Return way → the boxes right there, in order."""
+        """Return path → the boxes directly at it, in order."""
         tree: dict[Way, list[Key]] = {}
         for key in self.boxes:
             tree.setdefault(self.ways.get(key, ()), []).append(key)
@@ -181,12 +181,14 @@ class _Nest:
                 yield self._node(key)
 
     def _operation(self, key: Key, way: Way, tree: dict[Way, list[Key]], depth: int) -> str:
-        """Return the frame of an operation with regions, and in it the box of what it gives."""
+        """Return the frame of an operation with regions, with the box of its result in it."""
         box = self.boxes[key]
         node = box.nodes[0]
         label = _big(_sign(box) + node.op) + small(f"  {escape(cut(self._head(node), 70))}")
-        regions = list(dict.fromkeys(it[len(way)] for it in tree if it[: len(way)] == way and len(it) > len(way)))
-        mine = [it for it in regions if it[0] == key]
+        regions = list(
+            dict.fromkeys(part[len(way)] for part in tree if part[: len(way)] == way and len(part) > len(way))
+        )
+        own = [part for part in regions if part[0] == key]
         look = ""
         if box.change and box.change != "kept":
             change = CHANGES[box.change]
@@ -196,22 +198,22 @@ class _Nest:
         head = f"subgraph cluster_{self.frames} {{"
         style = look or f'color="{COLOURS.get(node.kind, COLOURS["compute"])[0]}" fillcolor="{_FILLS[depth % 4]}"'
         lines = [head, f'graph [label={rows(label)} labeljust=l labelloc=t style="rounded,filled" margin=9 {style}]']
-        for it in mine:
-            inner = (*way, it)
-            if it[1] == "body":
+        for part in own:
+            inner = (*way, part)
+            if part[1] == "body":
                 lines += self._inside(inner, tree, depth)
             else:
-                lines.append(self._frame(small(escape(it[1]), INK, 10), inner, tree, depth))
+                lines.append(self._frame(small(escape(part[1]), INK, 10), inner, tree, depth))
         return "\n".join([*lines, self._node(key), "}"])
 
     def _head(self, node: Node) -> str:
-        """Return what an operation with regions says about them: its loops, its bounds, its condition."""
+        """Return the head of an operation with regions: its loops, its bounds, its condition."""
         if node.op == "linalg.generic":
             loops = node.attrs.get("iterators", "").split(", ")
             return ", ".join(f"d{i} {kind}" for i, kind in enumerate(loops) if kind)
         numbers = {box.nodes[0].id: box.nodes[0].label for box in self.boxes.values()}
-        said = node.text.partition(node.op)[2].strip()
-        return re.sub(r"%[\w$.-]+", lambda found: numbers.get(found[0]) or found[0], said)
+        text = node.text.partition(node.op)[2].strip()
+        return re.sub(r"%[\w$.-]+", lambda match: numbers.get(match[0]) or match[0], text)
 
     def _node(self, key: Key) -> str:
         box = self.boxes[key]
@@ -225,30 +227,30 @@ class _Nest:
 
     def _label(self, key: Key, box: Box) -> str:
         node, sign = box.nodes[0], _sign(box)
-        said = small(escape(box.what_changed)) if box.what_changed else ""
+        change = small(escape(box.what_changed)) if box.what_changed else ""
         value = small(escape(b.kind_of_value(node) if node.shape else node.dtype or ""), "#333333")
         if node.op == "argument":
             read = node.text.partition(" = ")[2]
             name = node.id.partition("#")[0]
-            return rows(bold(sign + name) + small(f"  = {escape(read)}" if read else ""), value, said)
+            return rows(bold(sign + name) + small(f"  = {escape(read)}" if read else ""), value, change)
         if key in self.owners:
-            return rows(bold(sign + (node.id if node.id.startswith("%") else "done")), value, said)
+            return rows(bold(sign + (node.id if node.id.startswith("%") else "done")), value, change)
         name = small(escape(cut(node.id, 40)), PALE, 10) if node.id.startswith("%") else ""
         more = node.label or node.attrs.get("applies", "")
         return rows(
-            bold(sign + cut(node.op, 40)) + (f"  {name}" if name else ""), small(escape(cut(more, 44))), value, said
+            bold(sign + cut(node.op, 40)) + (f"  {name}" if name else ""), small(escape(cut(more, 44))), value, change
         )
 
     def _edges(self) -> Iterable[str]:
-        """Yield the arcs. An operand that an argument of the region takes is drawn to the argument only."""
-        taken = {
+        """Yield the arcs. An operand that feeds an argument of the region is drawn to the argument only."""
+        covered = {
             (a, owner)
             for (a, c) in self.arcs
             if c in self.boxes and self.boxes[c].nodes[0].op == "argument" and c not in self.hidden
             for owner, _ in self.ways.get(c, ())[-1:]
         }
         for (a, c), look in self.arcs.items():
-            if a not in self.names or c not in self.names or (a, c) in taken:
+            if a not in self.names or c not in self.names or (a, c) in covered:
                 continue
             inside = any(owner == c for owner, _ in self.ways.get(a, ()))
             lent = c in self.owners and not inside and self.boxes[c].nodes[0].op.startswith("linalg.")

@@ -1,8 +1,8 @@
 """The common view of an MLIR module: each operation is a node, also those inside of regions.
 
 A region's operations are nodes with the attribute `block`; the operation that holds the region follows them and uses
-what they yield. The arguments of a region are nodes too: they take the operands of a linalg.generic element by element,
-and the numbers that a loop starts with.
+the values they yield. The arguments of a region are nodes too: their inputs are the operands of a linalg.generic,
+element by element, or the initial values of a loop.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Block, Operation, Region, SSAValue
 
-#: Operations that end a region by handing values to the operation around it.
+#: Terminators of a region that pass values to the operation around it.
 YIELDS = frozenset(
     """linalg.yield scf.yield affine.yield scf.condition scf.reduce.return tensor.yield memref.alloca_scope.return
     """.split()  # noqa: SIM905
 )
-#: What the regions of an operation are called; others are `body`.
+#: Operation → the names of its regions; others are `body`.
 REGIONS = {
     "scf.if": ("then", "else"),
     "affine.if": ("then", "else"),
     "scf.while": ("before", "after"),
 }
-#: Attributes that say nothing, or that the view says in another way.
+#: Attributes that the view leaves out, or shows in another form.
 _UNSAID = {"operandSegmentSizes", "function_type", "sym_name", "op_name__", "indexing_maps", "iterator_types"}
 _UNSAID |= {"fastmath", "overflowFlags", "resultSegmentSizes", "static_strides", "static_offsets", "static_sizes"}
 
@@ -60,8 +60,9 @@ def as_module(module: Any) -> ModuleOp:
 
 def functions(module: ModuleOp) -> dict[str, Operation]:
     """Return name → function (func.func, llvm.func) of a module, `main` first."""
-    found = {op.properties["sym_name"].data: op for op in module.body.ops if name_of(op) in ("func.func", "llvm.func")}
-    return {name: found[name] for name in sorted(found, key=lambda name: name != "main")}
+    ops = [op for op in module.body.ops if name_of(op) in ("func.func", "llvm.func")]
+    by_name = {op.properties["sym_name"].data: op for op in ops}
+    return {name: by_name[name] for name in sorted(by_name, key=lambda name: name != "main")}
 
 
 class _Reader:
@@ -69,17 +70,17 @@ class _Reader:
         self.module, self.bodies = module, bodies
         self.text, lines = printed_lines(module, False)
         self.names = value_names(module)
-        said = self.text.splitlines()
-        self.printed = {op: said[line - 1].strip() for line, op in lines if line <= len(said)}
+        lines_of_text = self.text.splitlines()
+        self.printed = {op: lines_of_text[line - 1].strip() for line, op in lines if line <= len(lines_of_text)}
         name = module.properties.get("sym_name") or module.attributes.get("sym_name")
         self.build = Builder(name.data if name else next(iter(functions(module)), "module"), "MLIR")
         self.ids: dict[SSAValue, str] = {}
         self.used_names: set[str] = set()
 
     def read(self) -> Graph:
-        if not (found := functions(self.module)):
+        if not (by_name := functions(self.module)):
             raise MLIRError("This module has no function (func.func), so there is no graph to view.")
-        for number, (name, function) in enumerate(found.items()):
+        for number, (name, function) in enumerate(by_name.items()):
             self.build.block = f"@{name}" if number else ""
             returned = self._function(function)
             if not number:
@@ -102,16 +103,16 @@ class _Reader:
         return returned
 
     def _incoming(self, block: Block, index: int) -> list[str]:
-        """Return what the jumps to a block pass as its argument, as far as it is defined above."""
-        found = []
+        """Return the values that jumps pass to a block's argument, as far as they are defined above."""
+        values = []
         for other in block.parent.blocks:
             end = other.last_op
             at = len(end.operands) - sum(len(after.args) for after in end.successors) if end else 0
             for target in end.successors if end else ():
                 if target is block and at + index < len(end.operands):
-                    found.append(end.operands[at + index])
+                    values.append(end.operands[at + index])
                 at += len(target.args)
-        return [self.ids[value] for value in found if value in self.ids]
+        return [self.ids[value] for value in values if value in self.ids]
 
     def _argument(self, value: SSAValue, inputs: Iterable[str], said: str = "", **attrs: Any) -> None:
         name = self._name(value)
@@ -123,7 +124,7 @@ class _Reader:
         return f"%{self.names.get(value, '?')}"
 
     def _free(self, id: str) -> str:
-        """Return an id that no node has: that of a node which follows the nodes in its regions."""
+        """Return an unused id for a node, which follows the nodes in its regions."""
         free, number = id, 1
         while free in self.used_names or free in self.build.ids:
             free, number = f"{id}#{number}", number + 1
@@ -139,11 +140,11 @@ class _Reader:
         id = self._free(self._name(results[0]) if results else name)
         attrs = dict(_attributes(op))
         inputs = list(operands)
-        shown = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have no body in the text
-        if shown and (self.bodies or not name.startswith("linalg.")):
+        visible = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have no body in the text
+        if visible and (self.bodies or not name.startswith("linalg.")):
             for number, region in enumerate(op.regions):
                 inputs += self._region(op, id, region, number)
-        elif shown:
+        elif visible:
             attrs["applies"] = ", ".join(name_of(inner).split(".")[-1] for inner in body_operations(op))
         if name.startswith("linalg.") and not results:
             attrs["mutates"] = True
@@ -161,10 +162,10 @@ class _Reader:
     def _generic(self, op: Operation, id: str) -> str:
         """Return a linalg.generic on one line: `%3 = linalg.generic ins(%a[d0, d1], %b[d1]) outs(%e[d0, d1])`."""
         read = [f"{self._use(v)}{at}" for v, at in entering(op, 0).values()]
-        many = _inputs(op)
-        said = f"linalg.generic ins({', '.join(read[:many])}) outs({', '.join(read[many:])})"
+        count = _inputs(op)
+        summary = f"linalg.generic ins({', '.join(read[:count])}) outs({', '.join(read[count:])})"
         over = "" if set(iterators(op)) <= {"parallel"} else f" [{', '.join(iterators(op))}]"
-        return f"{id} = {said}{over}" if op.results else f"{said}{over}"
+        return f"{id} = {summary}{over}" if op.results else f"{summary}{over}"
 
     def _region(self, op: Operation, id: str, region: Region, number: int) -> list[str]:
         """Read a region and return what it yields."""
@@ -174,11 +175,11 @@ class _Reader:
             self.build.block = f"{outer}/{self.build.block}"
         yielded: list[str] = []
         for block in region.blocks:
-            taken = entering(op, number)
+            sources = entering(op, number)
             for argument in block.args:
-                value, said = taken.get(argument.index, (None, ""))
-                given = [self._use(value)] if value is not None else []
-                self._argument(argument, given, f"{self._name(value)}{said}" if value is not None else said)
+                value, access = sources.get(argument.index, (None, ""))
+                inputs = [self._use(value)] if value is not None else []
+                self._argument(argument, inputs, f"{self._name(value)}{access}" if value is not None else access)
             for inner in block.ops:
                 if name_of(inner) in YIELDS:
                     yielded += [self._use(value) for value in inner.operands]
@@ -189,7 +190,7 @@ class _Reader:
 
 
 def entering(op: Operation, number: int) -> dict[int, tuple[SSAValue | None, str]]:
-    """Return index of a region's argument → (the operand that it takes, how it is read, such as `[d0, d1]`)."""
+    """Return index of a region's argument → (the operand it comes from, how it is read, such as `[d0, d1]`)."""
     name, operands = name_of(op), list(op.operands)
     if name == "linalg.generic":
         return {
@@ -210,15 +211,15 @@ def entering(op: Operation, number: int) -> dict[int, tuple[SSAValue | None, str
 
 
 def _inputs(op: Operation) -> int:
-    """Return how many operands of a linalg operation it only reads."""
+    """Return the number of operands that a linalg operation only reads."""
     sizes = _property(op, "operandSegmentSizes")
     return int(sizes.get_values()[0]) if sizes is not None else len(op.operands) - 1
 
 
 def maps(op: Operation) -> list[tuple[int, list[str]]]:
     """Return (number of loops, the results as text) for each operand of a linalg.generic."""
-    found = _property(op, "indexing_maps")
-    return [(it.data.num_dims, [str(result) for result in it.data.results]) for it in found.data] if found else []
+    attribute = _property(op, "indexing_maps")
+    return [(m.data.num_dims, [str(result) for result in m.data.results]) for m in attribute.data] if attribute else []
 
 
 def read_at(results: list[str]) -> str:
@@ -227,8 +228,8 @@ def read_at(results: list[str]) -> str:
 
 def iterators(op: Operation) -> list[str]:
     """Return "parallel" or "reduction" for each loop of a linalg.generic."""
-    found = _property(op, "iterator_types")
-    return [getattr(it.data, "value", str(it.data)) for it in found.data] if found else []
+    attribute = _property(op, "iterator_types")
+    return [getattr(kind.data, "value", str(kind.data)) for kind in attribute.data] if attribute else []
 
 
 def _property(op: Operation, name: str) -> Any:
@@ -240,7 +241,7 @@ def _inside(op: Operation) -> Iterator[Operation]:
 
 
 def body_operations(op: Operation) -> list[Operation]:
-    """Return the operations in the regions of an operation, without those that only hand values out."""
+    """Return the operations in the regions of an operation, without their terminators."""
     return [inner for inner in _inside(op) if name_of(inner) not in YIELDS]
 
 

@@ -1,4 +1,4 @@
-"""Apply rewrite patterns until none matches: the greedy driver, with benefits, and an end for patterns that have none.
+"""Apply rewrite patterns until no one matches: the greedy driver, with benefits, and a limit for endless patterns.
 
     class AddZero(RewritePattern):
         \"\"\"x + 0 = x\"\"\"
@@ -12,7 +12,7 @@
     rewrite(module, [AddZero()])  # Counter({'AddZero': 1})
 
 The patterns are xDSL's. As in MLIR (`applyPatternsGreedily`, bottom up), operations are visited from the last to the
-first, what a rewrite makes or changes is visited again, and an operation that is dead is erased.
+first, new and changed ones again, and dead operations are erased.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-#: Rewrites after which the driver stops: this many, and as many more for each operation of the module.
+#: The driver stops after this many rewrites, times one more than the operations of the module.
 MOST = 50
 
 
@@ -50,27 +50,27 @@ class _Greedy(RewritePattern):
             rewriter.erase(op)
             return
         for pattern in self.patterns:
-            told = _line(op)
+            source = _line(op)
             try:
                 pattern.match_and_rewrite(op, rewriter)
             except Exception as error:
                 self.error = error
                 return
             if rewriter.has_done_action:
-                self.log.append((type(pattern).__name__, told))
+                self.log.append((type(pattern).__name__, source))
                 return
 
 
 def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> Counter[str]:
     """Rewrite a module in place until no pattern matches; return how often each pattern has rewritten something.
 
-    A pattern may have a number `benefit` (1 if it has none). Raises Endless, which names the patterns that do not come
-    to an end, TypeError for something that is not a pattern, and what a pattern raises.
+    A pattern may have a number `benefit` (default 1). Raises Endless, which names the patterns that never stop,
+    TypeError for a value that is not a pattern, and any exception of a pattern.
     """
     for pattern in patterns:
         if not isinstance(pattern, RewritePattern):
-            made = f"; write {pattern.__name__}()" if isinstance(pattern, type) else ""
-            raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{made}.")
+            remedy = f"; write {pattern.__name__}()" if isinstance(pattern, type) else ""
+            raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{remedy}.")
     greedy = _Greedy(patterns, MOST * (1 + sum(1 for _ in module.walk())))
     PatternRewriteWalker(greedy, walk_reverse=True).rewrite_module(module)
     if greedy.error:
@@ -91,7 +91,7 @@ def _line(op: Operation) -> str:
 
 
 def number(value: SSAValue) -> int | float | None:
-    """Return the number of a value that an arith.constant makes; None for another value and for tensors."""
+    """Return the number of an arith.constant; None for another value and for tensors."""
     constant = value.owner
     if isinstance(constant, arith.ConstantOp) and isinstance(constant.value, IntegerAttr | FloatAttr):
         return constant.value.value.data
@@ -107,8 +107,8 @@ def constant(number: float, type: Attribute) -> arith.ConstantOp:
 
 def flags(op: Operation) -> frozenset[str]:
     """Return the flags of an arith operation: of fast-math (nnan, nsz, reassoc, …), or of overflow (nsw, nuw)."""
-    found = op.properties.get("fastmath") or op.properties.get("overflowFlags")
-    return frozenset(flag.value for flag in found.data) if found else frozenset()
+    attribute = op.properties.get("fastmath") or op.properties.get("overflowFlags")
+    return frozenset(flag.value for flag in attribute.data) if attribute else frozenset()
 
 
 def again(op: Operation, lhs: SSAValue, rhs: SSAValue, flags: Iterable[str] = ()) -> Operation:

@@ -42,16 +42,16 @@ def run(
 
     Raises MLIRError: arrays that do not fit the function, an operation that cannot be lowered, a crash, or the time.
     """
-    (found,) = run_all(module, [arrays], function=function, by=by, checks=checks, seconds=seconds)
-    return found
+    (results,) = run_all(module, [arrays], function=function, by=by, checks=checks, seconds=seconds)
+    return results
 
 
 def run_all(module: Any, inputs: Iterable[Sequence[Any]], **how: Any) -> list[list[np.ndarray]]:
     """Return the results for each tuple of inputs: the module is built once. Raises MLIRError. See `run`."""
-    done = run_module(module, inputs, **how)
-    if done.error:
-        raise MLIRError(done.error)
-    return done.outputs
+    built = run_module(module, inputs, **how)
+    if built.error:
+        raise MLIRError(built.error)
+    return built.outputs
 
 
 def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, **how: Any) -> list[float]:
@@ -59,10 +59,10 @@ def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, *
 
     A buffer that the function writes keeps what the run before left in it. Raises MLIRError. See `run`.
     """
-    done = run_module(module, [arrays], repeats=repeats, checks=checks, **how)
-    if done.error:
-        raise MLIRError(done.error)
-    return list(done.times)
+    built = run_module(module, [arrays], repeats=repeats, checks=checks, **how)
+    if built.error:
+        raise MLIRError(built.error)
+    return list(built.times)
 
 
 def run_module(
@@ -85,33 +85,33 @@ def run_module(
     by = by or ("c" if _has_loops(module) else "iree")
     if by not in WAYS:
         raise MLIRError(f"A module does not run by {by!r}; choose one of {', '.join(WAYS)}.")
-    given = [_arguments(function, types, arrays) for arrays in inputs]
+    arguments = [_arguments(function, types, arrays) for arrays in inputs]
     text = generic(module)
-    known = f"{by} {function} {checks} {hashlib.sha256(text.encode()).hexdigest()}"
-    code, keep = _cache.get(known), by != "interpreter"
+    key = f"{by} {function} {checks} {hashlib.sha256(text.encode()).hexdigest()}"
+    code, keep = _cache.get(key), by != "interpreter"
     params = {"code": code} if code is not None else {}
-    written = b"" if params else text.encode()
+    payload = b"" if params else text.encode()
     head = {
         "do": "run",
-        "text": len(written),
+        "text": len(payload),
         "params": {name: spec(array) for name, array in params.items()},
-        "inputs": [[spec(array) for array in arrays] for arrays in given],
+        "inputs": [[spec(array) for array in arrays] for arrays in arguments],
         "target": "llvm",
         "by": by,
         "function": function,
         "arguments": [kind for kind, _, _ in types],
         "results": [dtype for _, dtype, _ in results],
         "checks": checks,
-        "keep": keep and not params and bool(given),
+        "keep": keep and not params and bool(arguments),
         "repeats": repeats,
         "timed": timed,
         "beside": [],
         "threads": 0,
     }
-    done = ask("mlir", head, [written, *params.values(), *(a for arrays in given for a in arrays)], seconds)
-    if done.ok and head["keep"]:
-        _keep(known, done.outputs[0].pop())
-    return replace(done, error=with_places(module, done.error))
+    built = ask("mlir", head, [payload, *params.values(), *(a for arrays in arguments for a in arrays)], seconds)
+    if built.ok and head["keep"]:
+        _keep(key, built.outputs[0].pop())
+    return replace(built, error=with_places(module, built.error))
 
 
 def _keep(known: str, code: np.ndarray) -> None:
@@ -123,10 +123,10 @@ def _keep(known: str, code: np.ndarray) -> None:
 def with_places(module: Any, error: str) -> str:
     """Return an error with each place in it as a line of `text(module)`: the builder knows the generic text only."""
 
-    def place(found: re.Match) -> str:
-        number = int(found[2])
+    def place(match: re.Match) -> str:
+        number = int(match[2])
         printed, lines = printed_lines(module, True)
-        ops = [op for line, op in lines if line <= number][-1:] if found[1] == "line" else list(module.walk())[number:]
+        ops = [op for line, op in lines if line <= number][-1:] if match[1] == "line" else list(module.walk())[number:]
         printed, lines = printed_lines(module, False)
         at = next((line for line, op in lines if ops and op is ops[0]), 0)
         return f"(line {at}, `{printed.splitlines()[at - 1].strip()[:120]}`)" if at else ""
@@ -138,24 +138,24 @@ def with_places(module: Any, error: str) -> str:
 
 
 def confine() -> None:
-    """Have MLIR's own code (its parser, verifier and passes) see modules in another process only, from now on.
+    """Run MLIR's own code (its parser, verifier and passes) in another process only, from now on.
 
-    For a process that judges modules of strangers: C++ may crash on them.
+    For a process that judges untrusted modules: C++ may crash on them.
     """
     modules.elsewhere = passes
 
 
 def complaint(text: str, seconds: float = 20.0) -> str:
-    """Return what is wrong with a text, or "": whether another process could parse it, and print it again."""
+    """Return why another process cannot parse a text and print it again, or ""."""
     return _ask(text, [], strict=True, verified=False, seconds=seconds).error
 
 
 def passes(text: str, steps: Sequence[str]) -> list[str]:
     """Return the text after each pass, from another process. Raises MLIRError."""
-    done = _ask(text, steps, strict=False, verified=True, seconds=60.0)
-    if done.error:
-        raise MLIRError(done.error)
-    return [array.tobytes().decode() for array in done.outputs[0]]
+    built = _ask(text, steps, strict=False, verified=True, seconds=60.0)
+    if built.error:
+        raise MLIRError(built.error)
+    return [array.tobytes().decode() for array in built.outputs[0]]
 
 
 def _ask(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
@@ -174,13 +174,13 @@ def _signature(module: Any, function: str) -> tuple[list[_Type], list[_Type]]:
     ops = getattr(module, "ops", None)
     if ops is None:
         raise MLIRError(f"run takes a module of MLIR; got {type(module).__name__}.")
-    named = {op.sym_name.data: op for op in ops if name_of(op) == "func.func"}
-    if function not in named:
+    by_name = {op.sym_name.data: op for op in ops if name_of(op) == "func.func"}
+    if function not in by_name:
         raise MLIRError(
-            f"The module has no function @{function}; it has {', '.join(map('@'.__add__, named)) or 'none'}."
+            f"The module has no function @{function}; it has {', '.join(map('@'.__add__, by_name)) or 'none'}."
         )
-    type_ = named[function].function_type
-    return [_type(function, one) for one in type_.inputs], [_type(function, one) for one in type_.outputs]
+    signature = by_name[function].function_type
+    return [_type(function, t) for t in signature.inputs], [_type(function, t) for t in signature.outputs]
 
 
 def _type(function: str, type_: Any) -> _Type:
@@ -198,17 +198,17 @@ def _arguments(function: str, types: list[_Type], arrays: Sequence[Any]) -> list
     """Return the arrays as the function takes them. Raises MLIRError where they do not fit."""
     if len(arrays) != len(types):
         raise MLIRError(f"@{function} takes {len(types)} arguments; got {len(arrays)}.")
-    made = []
+    values = []
     for at, ((kind, dtype, shape), value) in enumerate(zip(types, arrays, strict=True), 1):
         value = value.detach().cpu().numpy() if hasattr(value, "detach") else value
         number = isinstance(value, bool | int | float)
         array = np.asarray(value, dtype) if number else np.asarray(value)
         fits = array.ndim == len(shape) and all(n < 0 or n == m for n, m in zip(shape, array.shape, strict=True))
         if array.dtype.name != dtype or not fits:
-            want, came = _type_text(dtype, shape), _type_text(array.dtype.name, array.shape)
-            raise MLIRError(f"Argument {at} of @{function} is a {kind} of {want}; got {came}.")
-        made.append(np.ascontiguousarray(array) if array.ndim else array)
-    return made
+            expected, actual = _type_text(dtype, shape), _type_text(array.dtype.name, array.shape)
+            raise MLIRError(f"Argument {at} of @{function} is a {kind} of {expected}; got {actual}.")
+        values.append(np.ascontiguousarray(array) if array.ndim else array)
+    return values
 
 
 def _type_text(dtype: str, shape: Sequence[int]) -> str:

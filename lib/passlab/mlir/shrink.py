@@ -2,9 +2,9 @@
 
     shrink(module, fails, budget=200)     # fails(module) -> bool
 
-Fewer results are returned, an operation is replaced by one of its operands or an argument of its type, in bodies too,
-an operation that only has effects (on a buffer: a loop, a store, a call) goes, and a linalg.generic forgets an operand
-that its body does not read. What has no use goes, private functions too.
+It drops results, replaces an operation by one of its operands or an argument of its type (in bodies too), erases
+operations that only have effects (a loop, a store, a call), drops operands that the body of a linalg.generic does not
+read, and then everything unused, private functions too.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Shrinker(shrinking.Shrinker):
             number -= 1
 
     def drop_effects(self) -> None:
-        """Erase operations without results, whole loops before what is in them."""
+        """Erase operations without results, loops before the operations in them."""
         number = 0
         while number < len(self.state.ops) and self.budget > 0:
             number += not self.attempt(("effect", number))
@@ -158,14 +158,14 @@ class _Shrinker(shrinking.Shrinker):
 
 
 def _stand_ins(op: Operation) -> Iterator[SSAValue]:
-    """Yield what may stand for an operation's result: its operands and the arguments around it, of its type."""
+    """Yield values that may replace an operation's result: its operands and the arguments around it, of its type."""
     if len(op.results) != 1 or not any(True for _ in op.results[0].uses):
         return
-    around, known = op, list(op.operands)
-    while around is not None:
-        block = around.parent_block()
+    parent, known = op, list(op.operands)
+    while parent is not None:
+        block = parent.parent_block()
         known += list(block.args) if block is not None else []
-        around = around.parent_op()
+        parent = parent.parent_op()
     for value in dict.fromkeys(known):
         owner = getattr(value, "owner", None)
         blank = hasattr(owner, "results") and name_of(owner) in ("tensor.empty", "bufferization.alloc_tensor")

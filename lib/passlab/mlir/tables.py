@@ -1,9 +1,9 @@
-"""What a program may be made of, and the passes of MLIR that run by name: tables."""
+"""Tables: the operations that a program may hold, and the passes of MLIR that run by name."""
 
 from __future__ import annotations
 
-#: Dialect → its operations that a program may hold. What is missing cannot be lowered by the tools of the course, runs
-#: code from elsewhere (llvm.inline_asm, func.call_indirect), or reads memory behind the program's back.
+#: Dialect → its operations that a program may hold. The others cannot be lowered by the tools of the course, run
+#: foreign code (llvm.inline_asm, func.call_indirect), or read memory outside the program's buffers.
 ALLOWED: dict[str, frozenset[str]] = {
     dialect: frozenset(names.split())
     for dialect, names in {
@@ -36,7 +36,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     }.items()
 }
 
-#: Pass of MLIR → (the operation that it is run on, "" for any; what it does). Others may write files: they do not run.
+#: Pass of MLIR → (the operation that it runs on, "" for any; its purpose). Others do not run: they may write files.
 PASSES: dict[str, tuple[str, str]] = {
     "canonicalize": ("", "fold constants and apply every operation's own simplifications"),
     "cse": ("", "compute equal operations without effects once"),
@@ -69,7 +69,7 @@ PASSES: dict[str, tuple[str, str]] = {
     "bufferization-lower-deallocations": ("", "write bufferization.dealloc as memref.dealloc"),
     "optimize-allocation-liveness": ("func.func", "free right after the last use"),
     "expand-strided-metadata": ("", "compute the offsets and strides of views"),
-    "memref-expand": ("", "write what memref says shortly in smaller steps"),
+    "memref-expand": ("", "write compact memref operations in smaller steps"),
     "fold-memref-alias-ops": ("", "read and write the buffer behind a view"),
     "normalize-memrefs": ("builtin.module", "replace a buffer's layout map by its loads and stores"),
     "resolve-shaped-type-result-dims": ("", "compute the size of a result from the operands"),

@@ -1,9 +1,8 @@
 """MLIR modules as data: their text in the generic syntax, as xDSL prints it.
 
-No object of the learner's travels: a module is printed beside learner code, and what is judged is the text alone,
-whatever else the printed object may have been. The text is measured before a parser sees it; then it is parsed in a
-confined process that knows no case (`use`), where a crash costs one question; then by xDSL alone, which is Python, with
-a list of the operations that there may be.
+No object of the learner's is sent: the process of the learner's code prints a module, and only that text is judged.
+Its limits are checked before a parser sees it. Then a confined process without cases parses it (`use`), where a crash
+costs one question; then xDSL alone, which is Python, with the list of allowed operations.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from passlab.process.refusal import Refused
 
-#: Bytes of a module's text. Larger ones take xDSL longer to parse than a judge waits.
+#: Limit on the bytes of a module's text: xDSL takes longer to parse larger ones than a judge waits.
 MOST_BYTES = 2**18
 
 
@@ -52,7 +51,7 @@ _complaint: Callable[[str], str] | None = None
 
 
 def use(check: Callable[[str], str]) -> None:
-    """Have `check` read every text of a stranger first, in another process: it returns what is wrong, or ""."""
+    """Have `check` read every untrusted text first, in another process: it returns the error, or ""."""
     global _complaint
     _complaint = check
 

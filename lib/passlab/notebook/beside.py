@@ -20,10 +20,15 @@ import pickle
 import queue
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Iterator
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any, cast
 
 from passlab.graph import Graph
 from passlab.notebook.ui import say, show
+
+if TYPE_CHECKING:
+    from jupyter_client.provisioning import LocalProvisioner
 
 FLAVOURS = ("relay", "relax")
 #: Values travel pickled, which is safe here: both processes are the learner's own.
@@ -72,7 +77,12 @@ class _Beside:
 
     @property
     def alive(self) -> bool:
-        return self.manager.has_kernel and self.manager.provisioner.process.poll() is None
+        return self.manager.has_kernel and self._process().poll() is None
+
+    def _process(self) -> Popen:
+        process = cast("LocalProvisioner", self.manager.provisioner).process
+        assert process, "the kernel has been started"
+        return process
 
     def call(self, call: str) -> Any:
         """Call a function of this module there; return the value it passes to `bring`."""
@@ -85,8 +95,28 @@ class _Beside:
         """Run a cell there and show its outputs here; return the value it passes to `bring`. Raises CellFailed."""
         while self.client.shell_channel.msg_ready():  # replies to earlier cells, whose outputs have been shown
             self.client.shell_channel.get_msg()
-        asked = self.client.execute(cell, allow_stdin=False)
-        brought = failed = None
+        request = self.client.execute(cell, allow_stdin=False)
+        pickled = failure = None
+        for kind, content in self._messages(request):
+            if kind == "stream":
+                getattr(sys, content["name"]).write(content["text"])
+            elif kind == "error":
+                failure = CellFailed(f"{content['ename']}: {content['evalue']}", content["traceback"])
+            elif kind in ("display_data", "execute_result"):
+                if _PICKLED in content["data"]:
+                    pickled = content["data"][_PICKLED]
+                else:
+                    _display(content["data"], content["metadata"])
+        if failure:
+            raise failure
+        try:
+            return pickle.loads(base64.b64decode(pickled)) if pickled else None
+        except (ImportError, AttributeError) as error:  # its class is not known here
+            sentence = f"This value cannot leave its process ({error}): fetch numbers, arrays or text instead."
+            raise TypeError(sentence) from None
+
+    def _messages(self, request: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield kind and content of the messages about a request, until it is done. Raises CellFailed."""
         while True:
             try:
                 message = self.client.iopub_channel.get_msg(timeout=0.5)
@@ -94,36 +124,25 @@ class _Beside:
                 self.manager.interrupt_kernel()
                 continue
             except queue.Empty:
-                if self.alive:
-                    continue
-                code = self.manager.provisioner.process.returncode
-                sentence = (
-                    f"The second process, for {self.flavour}, ended (exit status {code}), and its variables are gone: "
-                    "run its cells again from the first."
-                )
-                self.end()
-                raise CellFailed(sentence, [sentence]) from None
-            kind, content = message["msg_type"], message["content"]
-            if message["parent_header"].get("msg_id") != asked:
+                if not self.alive:
+                    raise self._ended() from None
                 continue
-            if kind == "stream":
-                getattr(sys, content["name"]).write(content["text"])
-            elif kind == "error":
-                failed = CellFailed(f"{content['ename']}: {content['evalue']}", content["traceback"])
-            elif kind in ("display_data", "execute_result"):
-                if _PICKLED in content["data"]:
-                    brought = content["data"][_PICKLED]
-                else:
-                    _display(content["data"], content["metadata"])
-            elif kind == "status" and content["execution_state"] == "idle":
-                break
-        if failed:
-            raise failed
-        try:
-            return pickle.loads(base64.b64decode(brought)) if brought else None
-        except (ImportError, AttributeError) as error:  # its class is not known here
-            sentence = f"This value cannot leave its process ({error}): fetch numbers, arrays or text instead."
-            raise TypeError(sentence) from None
+            kind, content = message["msg_type"], message["content"]
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if kind == "status" and content["execution_state"] == "idle":
+                return
+            yield kind, content
+
+    def _ended(self) -> CellFailed:
+        """Clean up after a kernel that has ended, and return the error to raise."""
+        code = self._process().returncode
+        sentence = (
+            f"The second process, for {self.flavour}, ended (exit status {code}), and its variables are gone: "
+            "run its cells again from the first."
+        )
+        self.end()
+        return CellFailed(sentence, [sentence])
 
     def end(self) -> None:
         """Stop the kernel and remove its files. (It also ends by itself, a second after this process.)"""

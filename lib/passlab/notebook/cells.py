@@ -78,14 +78,14 @@ class Question(NamedTuple):
 
 def questions(text: str) -> dict[str, Question]:
     """Return exercise id → its two cells, in the order of the notebook."""
-    found: dict[str, Question] = {}
+    by_exercise: dict[str, Question] = {}
     answer = None
     for cell in cells(text):
         if cell.is_answer:
             answer = cell
         elif cell.check_call and answer:
-            found[cell.check_call.exercise] = Question(answer, cell, cell.check_call.answer)
-    return found
+            by_exercise[cell.check_call.exercise] = Question(answer, cell, cell.check_call.answer)
+    return by_exercise
 
 
 def unmarked(text: str) -> str:

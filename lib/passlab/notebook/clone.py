@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from passlab.notebook import built
+
 #: Folders with notebooks that can be run and saved where they are.
 _NOTEBOOKS = ("course", "exercises", "solutions")
 
@@ -58,7 +60,7 @@ def pull(project: Path) -> Iterator[str]:
             "Run `git pull --rebase --autostash` to put them on top of the new version."
         )
     for path in _in_the_way(project, upstream):
-        target = _copy_to_work(project, path)
+        target = copy_to_work(project, path)
         _git(project, "checkout", "--quiet", "--", path)
         yield f"{path} was saved with changes, and the new version changes it too. Yours is now {target}."
     _git(project, "merge", "--quiet", "--ff-only", upstream)
@@ -99,7 +101,8 @@ def _in_the_way(project: Path, upstream: str) -> list[str]:
             "Rename yours, then update again."
         )
     present = {path for path in changed if (project / path).exists()}
-    saved = {path for path in present - staged if path.split("/")[0] in _NOTEBOOKS and _is_saved(Path(path), present)}
+    notebooks = present.union(built.saved(project))
+    saved = {path for path in present - staged if path.split("/")[0] in _NOTEBOOKS and _is_saved(Path(path), notebooks)}
     if others := sorted(changed - saved):
         raise UpdateError(
             f"You have changed files that the new version changes too: {', '.join(others)}. Put your changes away "
@@ -108,13 +111,13 @@ def _in_the_way(project: Path, upstream: str) -> list[str]:
     return sorted(saved)
 
 
-def _is_saved(path: Path, changed: set[str]) -> bool:
-    """Return whether a changed file is a notebook, or the .py that JupyterLab saves with it."""
-    return path.suffix == ".ipynb" or (path.suffix == ".py" and str(path.with_suffix(".ipynb")) in changed)
+def _is_saved(path: Path, notebooks: set[str]) -> bool:
+    """Return whether a changed file is a notebook, or the .py that JupyterLab saves with one of these."""
+    return path.suffix == ".ipynb" or (path.suffix == ".py" and str(path.with_suffix(".ipynb")) in notebooks)
 
 
-def _copy_to_work(project: Path, path: str) -> Path:
-    """Copy a saved notebook into `work/`, under a free name that says where it was. Return that path."""
+def copy_to_work(project: Path, path: str) -> Path:
+    """Copy a saved file into `work/`, under a free name that says where it was. Return that path."""
     folder, *day, name = Path(path).parts
     stem, suffix = f"{Path(name).stem}.saved-in-{folder}", Path(name).suffix
     target = Path("work", *(day or [folder]), stem + suffix)

@@ -6,13 +6,13 @@ import json
 import os
 from pathlib import Path
 
-from passlab import place
+from passlab import course_paths
 
 
 def root() -> Path | None:
     """Return the course's folder: the one that PASSLAB_COURSE names, else the nearest above the working directory, else
     the one this library belongs to."""
-    if folder := place.own():
+    if folder := course_paths.external_course():
         return folder
     for start in (Path.cwd(), Path(__file__).resolve().parent):
         for folder in (start, *start.parents):

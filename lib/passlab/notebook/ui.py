@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab import exercises
-from passlab.judge import MEANING, Exercise, Judgement, Written, judge
+from passlab.judge import MEANING, WORDS, Exercise, Judgement, Written, judge
 from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
@@ -25,8 +25,8 @@ def templates() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    return made.get_template("cards.html").module
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    return environment.get_template("cards.html").module
 
 
 class Card:
@@ -85,8 +85,10 @@ def picture(result: Judgement):
     from passlab.graph import view
     from passlab.graph.registry import part
 
-    finding = result.failure  # an IR with pictures of its own draws itself, unless nodes are marked
-    graphs = [
+    finding = result.failure
+    if finding is None:
+        return None
+    graphs = [  # an IR with pictures of its own draws itself, unless nodes are marked
         g if part(g, "picture") and not finding.mark else view(g)
         for g in (finding.before, finding.after)
         if g is not None
@@ -105,11 +107,11 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
     if not result.attempted:
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
     points = f"{_number(result.points)} of {_number(result.total)} points"
-    meaning = MEANING | exercise.meaning
-    verdicts = [(v, held, meaning[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
+    meanings = {**MEANING, **exercise.meaning}
+    verdicts = [(WORDS[v], held, meanings[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
     lines = [f"{exercise.title}: {points}"]
-    for verdict, held, meaning, worth in verdicts:
-        lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{meaning} ({worth})")
+    for word, held, meaning, worth in verdicts:
+        lines.append(f"  {'✓' if held else '✗'} {word:<11}{meaning} ({worth})")
     where, drawn = "", None
     if finding is not None and finding.message:
         where = f" On the case “{finding.case}”." if finding.case else ""
@@ -206,7 +208,7 @@ def solution(name: str) -> None:
     home = root()
     path = home / "solutions" / exercise.day / f"{exercise.notebook}.py" if home else None
     question = questions(path.read_text(encoding="utf-8")).get(exercise.id) if path and path.is_file() else None
-    if question:
+    if home and path and question:
         code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
         return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
     show(say(f"This copy of the course has no solution for {exercise.id}."))

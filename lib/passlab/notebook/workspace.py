@@ -5,19 +5,21 @@ exercises/day03/optimizations.ipynb    → work/day03/optimizations.ipynb
 
 A copy carries in its metadata a digest of its text and code as they were copied (`passlab.copied`). As long as they
 still have it, whatever was run and saved, a newer release takes the place of the copy. `python -m
-passlab.notebook.workspace` makes the copies, and says which.
+passlab.notebook.workspace` has the exercises built, makes the copies, and says which.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from passlab.notebook import clone
+from passlab.notebook import built, clone
 from passlab.notebook.project import root as course_root
 
 _LINK = re.compile(r"""(\]\(|(?:src|href)=")(?![a-z]+:|[#/])([^)"\s#]+)""")
@@ -106,6 +108,19 @@ def _beside(nb: dict, target: Path) -> Path | None:
     return beside
 
 
+def build() -> list[str]:
+    """Have the exercises built that are missing or outdated. Return lines to be shown.
+
+    What builds them is the instructor's part of the project, which names itself in the group `passlab.builds`. Learners
+    who do not have it were given the exercises.
+    """
+    lines = []
+    for point in entry_points(group="passlab.builds"):
+        with contextlib.suppress(ModuleNotFoundError):
+            lines += point.load()()
+    return lines
+
+
 def prepare(root: Path) -> list[str]:
     """Copy the lessons and exercises that are not in `root/work` yet, and bring newer releases of the others.
 
@@ -114,7 +129,7 @@ def prepare(root: Path) -> list[str]:
     copies = {path: root / "work/course" / path.name for path in sorted(root.glob("course/*.ipynb"))}
     exercises = sorted(root.glob("exercises/day*/*.ipynb"))
     copies |= {path: root / "work" / path.parent.name / path.name for path in exercises}
-    changed = {root / path for path in clone.modified(root)}
+    changed = {root / path for path in (*clone.modified(root), *built.saved(root))}
     fresh, replaced, notes = [], [], []
     for source, target in copies.items():
         name = str(target.relative_to(root))
@@ -125,9 +140,9 @@ def prepare(root: Path) -> list[str]:
                 del nb["metadata"]["passlab"]["copied"]
             _write(nb, target)
             fresh.append(name)
-        elif source in changed or ((mine := _read(target)) and _is_release(mine, nb)):
+        elif source in changed or ((copied := _read(target)) and _is_release(copied, nb)):
             continue
-        elif mine and _untouched(mine):
+        elif copied and _untouched(copied):
             _write(nb, target, replace=True)
             replaced.append(name)
         elif beside := _beside(nb, target):
@@ -142,10 +157,10 @@ def prepare(root: Path) -> list[str]:
     return notes
 
 
-def _is_release(mine: dict, nb: dict) -> bool:
+def _is_release(copied: dict, nb: dict) -> bool:
     """Return whether a copy was made from this release, or its owner has brought it up to it."""
-    same = [key for key in ("copied", "release") if _stamp(mine, key) and _stamp(mine, key) == _stamp(nb, key)]
-    return bool(same) or _digest(mine) == _digest(nb)
+    same = [key for key in ("copied", "release") if _stamp(copied, key) and _stamp(copied, key) == _stamp(nb, key)]
+    return bool(same) or _digest(copied) == _digest(nb)
 
 
 def writable_home() -> None:
@@ -160,5 +175,6 @@ def writable_home() -> None:
 
 
 if __name__ == "__main__":
-    for line in prepare(course_root()):
+    folder = course_root()
+    for line in (*build(), *(prepare(folder) if folder else ())):
         print(line)

@@ -19,11 +19,11 @@ from passlab.polyhedral.schedules import (
     distribute,
     fuse,
     interchange,
-    not_a_schedule,
     reverse,
     schedule_of,
     skew,
     tile,
+    why_not_a_schedule,
 )
 from passlab.polyhedral.tensor_ir import compiled, prim_func, visits
 from passlab.polyhedral.zoo import PROGRAMS
@@ -42,7 +42,6 @@ __all__ = [
     "fuse",
     "interchange",
     "legal",
-    "not_a_schedule",
     "order",
     "pairs",
     "parallel",
@@ -59,4 +58,5 @@ __all__ = [
     "times",
     "violated",
     "visits",
+    "why_not_a_schedule",
 ]

@@ -11,7 +11,7 @@ import islpy as isl
 import numpy as np
 
 from passlab.polyhedral.program import Program, at_sizes, pairs
-from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
+from passlab.polyhedral.schedules import Schedule, depth, schedule_of, why_not_a_schedule
 
 
 def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = None) -> isl.AstNode:
@@ -22,13 +22,13 @@ def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = 
     anything but a schedule of the program.
     """
     schedule = schedule_of(schedule)
-    if reason := not_a_schedule(program, schedule):
+    if reason := why_not_a_schedule(program, schedule):
         raise ValueError(reason)
     schedule = schedule.intersect_domain(program.domain)
     if sizes:
         schedule = at_sizes(program, schedule, sizes).gist_params(_exactly(program, sizes))
-    taken = " ".join([*program.arrays, *program.parameters])
-    letter = next(letter for letter in "tuvwxyz" if not re.search(rf"\b{letter}\d", taken))
+    names_used = " ".join([*program.arrays, *program.parameters])
+    letter = next(letter for letter in "tuvwxyz" if not re.search(rf"\b{letter}\d", names_used))
     names = isl.IdList.alloc(isl.DEFAULT_CONTEXT, depth(schedule))
     for dim in range(depth(schedule)):
         names = names.add(isl.Id(f"{letter}{dim}"))
@@ -69,8 +69,8 @@ def _statements(node: isl.AstNode, program: Program) -> list[python.stmt]:
             return [python.For(python.Name(loop.name), call, body, [])]
         case kind.if_:
             test = expression(node.if_get_cond())
-            other = _statements(node.if_get_else_node(), program) if node.if_has_else_node() else []
-            return [python.If(test, _statements(node.if_get_then_node(), program), other)]
+            else_ = _statements(node.if_get_else_node(), program) if node.if_has_else_node() else []
+            return [python.If(test, _statements(node.if_get_then_node(), program), else_)]
         case kind.user:
             return [body_at(program, *called(node))]
     raise ValueError(f"Cannot turn a node of isl's AST of type {node.get_type()} into loops.")
@@ -95,8 +95,8 @@ class Loop:
 
 def children(node: isl.AstNode) -> list[isl.AstNode]:
     """Return the nodes of a block, in order."""
-    found = node.block_get_children()
-    return [found.get_ast_node(at) for at in range(found.n_ast_node())]
+    nodes = node.block_get_children()
+    return [nodes.get_ast_node(at) for at in range(nodes.n_ast_node())]
 
 
 def called(node: isl.AstNode) -> tuple[str, list[python.expr]]:
@@ -143,15 +143,15 @@ _JOINED = {_OP.and_: python.And, _OP.and_then: python.And, _OP.or_: python.Or, _
 _CALLED = {_OP.max: "max", _OP.min: "min"}
 
 
-def expression(given: isl.AstExpr) -> python.expr:
+def expression(node: isl.AstExpr) -> python.expr:
     """Translate an expression of isl's AST to Python. Raises ValueError for one without a counterpart."""
-    match given.get_type():
+    match node.get_type():
         case isl.ast_expr_type.int:
-            return _number(given.get_val().to_python())
+            return _number(node.get_val().to_python())
         case isl.ast_expr_type.id:
-            return python.Name(given.get_id().get_name())
-    kind = given.get_op_type()
-    parts = [expression(given.get_op_arg(at)) for at in range(given.get_op_n_arg())]
+            return python.Name(node.get_id().get_name())
+    kind = node.get_op_type()
+    parts = [expression(node.get_op_arg(at)) for at in range(node.get_op_n_arg())]
     if kind in _BINARY:
         return _folded(python.BinOp(parts[0], _BINARY[kind](), parts[1]))
     if kind in _COMPARED:
@@ -196,10 +196,10 @@ def _sum(node: python.expr) -> tuple[dict[str, tuple[python.expr, int]], int]:
                 return _scaled(left, right[1])
         case python.BinOp(op=python.Add() | python.Sub() as operator):
             terms, constant = _sum(node.left)
-            more, other = _scaled(_sum(node.right), 1 if isinstance(operator, python.Add) else -1)
+            more, number = _scaled(_sum(node.right), 1 if isinstance(operator, python.Add) else -1)
             for text, (part, factor) in more.items():
                 terms[text] = part, terms.get(text, (part, 0))[1] + factor
-            return terms, constant + other
+            return terms, constant + number
         case python.BinOp(op=python.FloorDiv() | python.Mod()):
             node = python.BinOp(_folded(node.left), node.op, _folded(node.right))
         case python.Call():
@@ -207,13 +207,13 @@ def _sum(node: python.expr) -> tuple[dict[str, tuple[python.expr, int]], int]:
     return {python.unparse(node): (node, 1)}, 0
 
 
-def _scaled(given: tuple[dict, int], by: int) -> tuple[dict[str, tuple[python.expr, int]], int]:
-    terms, constant = given
+def _scaled(total: tuple[dict, int], by: int) -> tuple[dict[str, tuple[python.expr, int]], int]:
+    terms, constant = total
     return {text: (part, factor * by) for text, (part, factor) in terms.items()}, constant * by
 
 
 def _plus(total: python.expr | None, part: python.expr, factor: int) -> python.expr:
-    """Return total + factor · part, written as people would."""
+    """Return total + factor · part, in the usual notation."""
     size = abs(factor)
     unit = isinstance(part, python.Constant)
     times = python.Constant(size) if unit else part if size == 1 else python.BinOp(_number(size), python.Mult(), part)
@@ -230,7 +230,7 @@ def plus(node: python.expr, number: int) -> python.expr:
 
 
 def constant(node: python.expr) -> int | None:
-    """Return the value of a constant expression, None for any other."""
+    """Return the value of a constant expression, or None."""
     terms, number = _sum(node)
     return None if any(factor for _, factor in terms.values()) else number
 
@@ -268,4 +268,4 @@ def order(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> lis
 def times(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[tuple, tuple[str, tuple]]]:
     """List (time, iteration) for each iteration at given sizes, in the order of their times."""
     schedule = at_sizes(program, schedule_of(schedule).intersect_domain(program.domain), sizes)
-    return sorted((time, one) for one, (_, time) in pairs(schedule, {}))
+    return sorted((time, iteration) for iteration, (_, time) in pairs(schedule, {}))

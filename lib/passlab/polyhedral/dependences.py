@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import islpy as isl
 
 from passlab.polyhedral.program import Program, first_pair, fixed, instance
-from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
+from passlab.polyhedral.schedules import Schedule, depth, schedule_of, why_not_a_schedule
 
 #: Kind → what the earlier and the later iteration do to the element that both touch.
 KINDS = {"flow": ("writes", "reads"), "anti": ("reads", "writes"), "output": ("writes", "writes")}
@@ -24,8 +24,8 @@ def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
     if kind == "values":
         return _values(program)
     if kind == "all":
-        first, *rest = (dependences(program, one) for one in KINDS)
-        return rest[0].union(rest[1]).union(first).coalesce()
+        flow, anti, output = (dependences(program, name) for name in KINDS)
+        return anti.union(output).union(flow).coalesce()
     if kind not in KINDS:
         raise ValueError(f"There is no dependence kind {kind!r}; choose from {', '.join([*KINDS, 'values', 'all'])}.")
     source, target = (getattr(program, accesses) for accesses in KINDS[kind])
@@ -33,7 +33,7 @@ def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
 
 
 def _before(schedule: isl.UnionMap, domain: isl.UnionSet) -> isl.UnionMap:
-    """Return the pairs (a, b) of iterations where a comes strictly before b."""
+    """Return the pairs (a, b) of iterations where a is strictly before b."""
     timed = schedule.intersect_domain(domain)
     return timed.lex_lt_union_map(timed)
 
@@ -47,18 +47,18 @@ def _values(program: Program) -> isl.UnionMap:
 def violated(
     dependences: isl.UnionMap, schedule: Schedule, sizes: Mapping[str, int] | None = None
 ) -> tuple[str, str] | None:
-    """Return a pair of iterations (source, target) that the schedule fails to run in this order, ("S[0, 2]", "S[1,
-    1]"), or None if it respects all.
+    """Return a pair of iterations (source, target) that the schedule does not run in this order, such as ("S[0, 2]",
+    "S[1, 1]"), or None.
 
     The pair is the first by source, then target. sizes: check only these; without them all sizes are checked, and the
     pair is one at the smallest sizes that have one.
     """
     schedule = schedule_of(schedule)
-    rest = dependences.subtract(_before(schedule, dependences.domain().union(dependences.range())))
-    rest = fixed(rest, sizes or {})
-    if rest.is_empty():
+    violations = dependences.subtract(_before(schedule, dependences.domain().union(dependences.range())))
+    violations = fixed(violations, sizes or {})
+    if violations.is_empty():
         return None
-    source, target = first_pair(rest)
+    source, target = first_pair(violations)
     return instance(*source), instance(*target)
 
 
@@ -74,8 +74,8 @@ def parallel(program: Program, schedule: Schedule) -> list[int]:
     for dim in range(count):
         conditions = [f"{a} = {b}" for a, b in zip(early[:dim], late[:dim], strict=True)]
         conditions.append(f"{early[dim]} != {late[dim]}")
-        apart = isl.UnionMap(f"{{ [{', '.join(early)}] -> [{', '.join(late)}] : {' and '.join(conditions)} }}")
-        if waits.is_disjoint(apart):
+        carried = isl.UnionMap(f"{{ [{', '.join(early)}] -> [{', '.join(late)}] : {' and '.join(conditions)} }}")
+        if waits.is_disjoint(carried):
             free.append(dim)
     return free
 
@@ -83,4 +83,4 @@ def parallel(program: Program, schedule: Schedule) -> list[int]:
 def legal(program: Program, schedule: Schedule) -> bool:
     """Return whether the schedule runs every iteration once and respects all dependences, at any size."""
     schedule = schedule_of(schedule)
-    return not_a_schedule(program, schedule) is None and violated(dependences(program), schedule) is None
+    return not why_not_a_schedule(program, schedule) and violated(dependences(program), schedule) is None

@@ -58,8 +58,8 @@ class _Reader:
         self.parameters: dict[str, int] = {}  # name → line of its first use
         self.numbers: dict[str, str] = {}  # name that a statement computes with → which statement
         self.loops = {n.target.id for n in ast.walk(tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name)}
-        taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        self.free = [letter for letter in _NAMES if letter not in taken]
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        self.free = [letter for letter in _NAMES if letter not in names]
 
     # Control flow: loops, branches, assignments
 
@@ -97,86 +97,86 @@ class _Reader:
             raise NotAffine(f"The loop in line {node.lineno} has several variables: use one, over a range.")
         name = node.target.id
         self.named(name, node.lineno)
-        who = f"The loop over {name} (line {node.lineno})"
+        label = f"The loop over {name} (line {node.lineno})"
         call = node.iter
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
-            raise NotAffine(f"{who} runs over `{_short(call)}`, which is not a range.")
+            raise NotAffine(f"{label} runs over `{_short(call)}`, which is not a range.")
         if call.keywords or not 1 <= len(call.args) <= 3:
-            raise NotAffine(f"{who} needs range(stop), range(start, stop) or range(start, stop, step).")
+            raise NotAffine(f"{label} needs range(stop), range(start, stop) or range(start, stop, step).")
         if node.orelse:
-            raise NotAffine(f"{who} has an else: move its body behind the loop.")
+            raise NotAffine(f"{label} has an else: move its body behind the loop.")
         if name in loops:
-            raise NotAffine(f"{who} reuses the variable of an enclosing loop: give it another name.")
+            raise NotAffine(f"{label} reuses the variable of an enclosing loop: give it another name.")
         start, stop = ([ast.Constant(0), *call.args] if len(call.args) == 1 else call.args)[:2]
         step = _number(call.args[2]) if len(call.args) == 3 else 1
         if not step:
-            raise NotAffine(f"{who} has the step `{_short(call.args[2])}`: a step must be a number, and not 0.")
-        low = self.affine(start, loops, f"{who} begins at")
-        high = self.affine(stop, loops, f"{who} ends before")
-        inside = f"{low} <= {name} < {high}" if step > 0 else f"{high} < {name} <= {low}"
+            raise NotAffine(f"{label} has the step `{_short(call.args[2])}`: a step must be a number, and not 0.")
+        low = self.affine(start, loops, f"{label} begins at")
+        high = self.affine(stop, loops, f"{label} ends before")
+        bounds = f"{low} <= {name} < {high}" if step > 0 else f"{high} < {name} <= {low}"
         if abs(step) > 1:
-            inside += f" and ({name} - ({low})) mod {abs(step)} = 0"
+            bounds += f" and ({name} - ({low})) mod {abs(step)} = 0"
         turn = name if step > 0 else f"-{name}"
-        self.block(node.body, [*loops, name], [*conditions, inside], [*time, turn, 0])
+        self.block(node.body, [*loops, name], [*conditions, bounds], [*time, turn, 0])
 
     def assignment(self, node: ast.Assign | ast.AugAssign, loops: list[str], conditions: list[str], time: list) -> None:
         name = self.free.pop(0) if self.free else f"S{len(self.found)}"
-        who = f"The statement {name} (line {node.lineno})"
+        label = f"The statement {name} (line {node.lineno})"
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if len(targets) != 1 or isinstance(targets[0], ast.Tuple | ast.List):
-            raise NotAffine(f"{who} assigns to several targets at once: write one statement for each.")
+            raise NotAffine(f"{label} assigns to several targets at once: write one statement for each.")
         (target,) = targets
         if not isinstance(target, ast.Subscript):
             raise NotAffine(
-                f"{who} writes {_short(target)}, which is not an array element: write {_short(target)}[0], "
+                f"{label} writes {_short(target)}, which is not an array element: write {_short(target)}[0], "
                 "so that iterations that share it can be seen."
             )
         if isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
-            raise NotAffine(f"{who} updates with an operator other than +, -, * and /.")
-        writes = [self.access(target, loops, who)]
+            raise NotAffine(f"{label} updates with an operator other than +, -, * and /.")
+        writes = [self.access(target, loops, label)]
         reads = [*writes] if isinstance(node, ast.AugAssign) else []
-        self.value(node.value, loops, who, reads)
+        self.value(node.value, loops, label, reads)
         self.found.append((name, node, loops, conditions, time, dict.fromkeys(reads), writes))
 
     # Values: array elements, numbers, and operations that Python and TensorIR share
 
-    def value(self, node: ast.expr, loops: list[str], who: str, reads: list[str]) -> None:
+    def value(self, node: ast.expr, loops: list[str], label: str, reads: list[str]) -> None:
         match node:
             case ast.Subscript():
-                reads.append(self.access(node, loops, who))
+                reads.append(self.access(node, loops, label))
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
-                self.value(node.left, loops, who, reads)
-                self.value(node.right, loops, who, reads)
+                self.value(node.left, loops, label, reads)
+                self.value(node.right, loops, label, reads)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                self.value(node.operand, loops, who, reads)
+                self.value(node.operand, loops, label, reads)
             case ast.Call(func=ast.Name(id=function), keywords=[]) if function in FUNCTIONS:
                 for argument in node.args:
-                    self.value(argument, loops, who, reads)
+                    self.value(argument, loops, label, reads)
             case ast.Constant(value=int() | float()):
                 pass
             case ast.Name(id=name) if name not in self.loops:
                 self.named(name, node.lineno)
-                self.numbers.setdefault(name, who)
+                self.numbers.setdefault(name, label)
             case ast.Name():
-                self.affine(node, loops, f"{who} computes with")
+                self.affine(node, loops, f"{label} computes with")
             case ast.Call(func=ast.Name(id=function)):
-                raise NotAffine(f"{who} calls {function}; the functions known here are {', '.join(FUNCTIONS)}.")
+                raise NotAffine(f"{label} calls {function}; the functions known here are {', '.join(FUNCTIONS)}.")
             case _:
                 raise NotAffine(
-                    f"{who} computes `{_short(node)}`; write it with +, -, *, / and {', '.join(FUNCTIONS)}."
+                    f"{label} computes `{_short(node)}`; write it with +, -, *, / and {', '.join(FUNCTIONS)}."
                 )
 
-    def access(self, node: ast.Subscript, loops: list[str], who: str) -> str:
+    def access(self, node: ast.Subscript, loops: list[str], label: str) -> str:
         if not isinstance(node.value, ast.Name):
-            raise NotAffine(f"{who} has `{_short(node)}`: write the subscripts in one bracket, A[i, j].")
+            raise NotAffine(f"{label} has `{_short(node)}`: write the subscripts in one bracket, A[i, j].")
         array = node.value.id
         self.named(array, node.lineno)
         subscripts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(part, ast.Slice) for part in subscripts):
-            raise NotAffine(f"{who} takes a slice, `{_short(node)}`: write the loop over it.")
+            raise NotAffine(f"{label} takes a slice, `{_short(node)}`: write the loop over it.")
         if self.ranks.setdefault(array, len(subscripts)) != len(subscripts):
-            raise NotAffine(f"{who} gives {array} {len(subscripts)} subscripts; earlier it has {self.ranks[array]}.")
-        parts = [self.affine(part, loops, f"{who} takes {array} at") for part in subscripts]
+            raise NotAffine(f"{label} gives {array} {len(subscripts)} subscripts; earlier it has {self.ranks[array]}.")
+        parts = [self.affine(part, loops, f"{label} takes {array} at") for part in subscripts]
         return f"{array}[{', '.join(parts)}]"
 
     # Affine expressions and conditions, as isl writes them
@@ -184,19 +184,14 @@ class _Reader:
     def affine(self, node: ast.expr, loops: list[str], where: str) -> str:
         """Return the expression in isl's syntax. `where` begins the message for an expression that is not affine."""
 
-        def refuse(why: str) -> NotAffine:
-            return NotAffine(f"{where} `{_short(node)}`, which is not affine: {why}.")
-
         def inner(part: ast.expr) -> str:
             return self.affine(part, loops, where)
 
         match node:
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
                 return str(value)
-            case ast.Name(id=name):
+            case ast.Name(id=name) if name in loops or name not in self.loops:
                 if name not in loops:
-                    if name in self.loops:
-                        raise refuse(f"{name} is the variable of a loop that does not enclose it")
                     self.named(name, node.lineno)
                     self.parameters.setdefault(name, node.lineno)
                 return name
@@ -204,28 +199,17 @@ class _Reader:
                 return f"-({inner(node.operand)})"
             case ast.BinOp(op=ast.Add() | ast.Sub() as operator):
                 return f"({inner(node.left)} {'+' if isinstance(operator, ast.Add) else '-'} {inner(node.right)})"
-            case ast.BinOp(op=ast.Mult()):
-                left, right = _number(node.left), _number(node.right)
-                if left is None and right is None:
-                    raise refuse("it multiplies two expressions that are not numbers")
-                return f"{left} * ({inner(node.right)})" if left is not None else f"{right} * ({inner(node.left)})"
-            case ast.BinOp(op=ast.FloorDiv() | ast.Mod() as operator):
-                divisor = _number(node.right)
-                if not divisor or divisor < 0:
-                    raise refuse("it divides by something that is not a positive number")
-                left = inner(node.left)
-                divided = isinstance(operator, ast.FloorDiv)
-                return f"floor(({left}) / {divisor})" if divided else f"(({left}) mod {divisor})"
+            case ast.BinOp(op=ast.Mult()) if (factor := _number(node.left)) is not None:
+                return f"{factor} * ({inner(node.right)})"
+            case ast.BinOp(op=ast.Mult()) if (factor := _number(node.right)) is not None:
+                return f"{factor} * ({inner(node.left)})"
+            case ast.BinOp(op=ast.FloorDiv()) if (divisor := _number(node.right) or 0) > 0:
+                return f"floor(({inner(node.left)}) / {divisor})"
+            case ast.BinOp(op=ast.Mod()) if (divisor := _number(node.right) or 0) > 0:
+                return f"(({inner(node.left)}) mod {divisor})"
             case ast.Call(func=ast.Name(id="min" | "max" as function), keywords=[]) if len(node.args) > 1:
                 return f"{function}({', '.join(map(inner, node.args))})"
-            case ast.Subscript():
-                raise refuse("its value lies in memory and is known only at run time")
-            case ast.Constant():
-                raise refuse("it is not a whole number")
-            case ast.BinOp(op=ast.Div()):
-                raise refuse("/ gives fractions; use // for the integer part")
-            case _:
-                raise refuse("only sums of loop variables and parameters, times numbers, are")
+        raise NotAffine(f"{where} `{_short(node)}`, which is not affine: {_why_not_affine(node)}.")
 
     def condition(self, node: ast.expr, loops: list[str], where: str) -> str:
         match node:
@@ -247,20 +231,20 @@ class _Reader:
     # Putting it together
 
     def program(self, source: str, name: str) -> Program:
-        for both in self.parameters.keys() & self.ranks.keys():
-            raise NotAffine(f"{both} (line {self.parameters[both]}) is both an array and a size: rename one of them.")
-        for name, who in self.numbers.items():
+        for clash in self.parameters.keys() & self.ranks.keys():
+            raise NotAffine(f"{clash} (line {self.parameters[clash]}) is both an array and a size: rename one of them.")
+        for name, label in self.numbers.items():
             if name not in self.parameters:
                 raise NotAffine(
-                    f"{who} computes with {name}, which is neither the variable of a loop nor a size in a bound: write "
-                    f"{name}[0], an array of one cell."
+                    f"{label} computes with {name}, which is neither the variable of a loop nor a size in a bound: "
+                    f"write {name}[0], an array of one cell."
                 )
         head = f"[{', '.join(self.parameters)}] -> "
         statements = []
         for label, node, loops, conditions, _, reads, writes in self.found:
             at = f"{label}[{', '.join(loops)}]"
-            inside = f" : {' and '.join(conditions)}" if conditions else ""
-            domain = isl.Set(f"{head}{{ {at}{inside} }}")
+            constraint = f" : {' and '.join(conditions)}" if conditions else ""
+            domain = isl.Set(f"{head}{{ {at}{constraint} }}")
 
             def relation(cells, at=at, domain=domain) -> isl.UnionMap:
                 text = "; ".join(f"{at} -> {cell}" for cell in cells)
@@ -272,13 +256,30 @@ class _Reader:
         times = [[str(part) for part in time] for _, _, _, _, time, _, _ in self.found]
         longest = max(map(len, times))
         times = [time + ["0"] * (longest - len(time)) for time in times]
-        kept = [at for at in range(longest) if len({time[at] for time in times}) > 1 or not times[0][at].isdigit()]
+        varying = [at for at in range(longest) if len({time[at] for time in times}) > 1 or not times[0][at].isdigit()]
         parts = [
-            f"{label}[{', '.join(loops)}] -> [{', '.join(time[at] for at in kept)}]"
+            f"{label}[{', '.join(loops)}] -> [{', '.join(time[at] for at in varying)}]"
             for (label, _, loops, *_), time in zip(self.found, times, strict=True)
         ]
         schedule = isl.UnionMap(f"{head}{{ {'; '.join(parts)} }}")
         return Program(tuple(statements), self.ranks, schedule, tuple(self.parameters), source, name=name)
+
+
+def _why_not_affine(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name):
+            return f"{name} is the variable of a loop that does not enclose it"
+        case ast.BinOp(op=ast.Mult()):
+            return "it multiplies two expressions that are not numbers"
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+            return "it divides by something that is not a positive number"
+        case ast.BinOp(op=ast.Div()):
+            return "/ gives fractions; use // for the integer part"
+        case ast.Subscript():
+            return "its value is in memory and is known only at run time"
+        case ast.Constant():
+            return "it is not a whole number"
+    return "only sums of loop variables and parameters, times numbers, are"
 
 
 def _number(node: ast.expr) -> int | None:

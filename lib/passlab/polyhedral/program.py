@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 import islpy as isl
 
@@ -110,7 +111,7 @@ def instance(name: str, values) -> str:
 
 
 def smallest(params: isl.Set) -> dict[str, int]:
-    """Return the sizes of least sum in a set of sizes, none of them negative where possible."""
+    """Return the sizes of least sum in a set of sizes, without negative ones if possible."""
     names = params.get_var_names(isl.dim_type.param)
     if not names:
         return {}
@@ -127,33 +128,33 @@ def smallest(params: isl.Set) -> dict[str, int]:
 def first_pair(relation: isl.UnionMap) -> tuple[tuple[str, tuple], tuple[str, tuple]]:
     """Return the first pair of a relation at the smallest sizes that have one: (("S", (0, 1)), ("S", (1, 0)))."""
     relation = fixed(relation, smallest(relation.params()))
-    found = []
-    for one in maps_of(relation):
-        values, split = coordinates(one.wrap().lexmin().sample_point()), one.dim(isl.dim_type.in_)
-        source, target = (one.get_tuple_name(kind) for kind in (isl.dim_type.in_, isl.dim_type.out))
-        found.append(((source, values[:split]), (target, values[split:])))
-    return min(found)
+    firsts = []
+    for part in maps_of(relation):
+        values, split = coordinates(part.wrap().lexmin().sample_point()), part.dim(isl.dim_type.in_)
+        source, target = (part.get_tuple_name(kind) for kind in (isl.dim_type.in_, isl.dim_type.out))
+        firsts.append(((source, values[:split]), (target, values[split:])))
+    return min(firsts)
 
 
 def pairs(relation: isl.UnionMap, sizes: Mapping[str, int]) -> list[tuple[tuple[str, tuple], tuple[str, tuple]]]:
     """List all pairs at given (small) sizes, sorted: [(("S", (0, 1)), ("S", (1, 0))), …]."""
-    found = []
-    for one in maps_of(fixed(relation, sizes)):
-        split = one.dim(isl.dim_type.in_)
-        names = [one.get_tuple_name(kind) for kind in (isl.dim_type.in_, isl.dim_type.out)]
+    instances = []
+    for part in maps_of(fixed(relation, sizes)):
+        split = part.dim(isl.dim_type.in_)
+        names = [part.get_tuple_name(kind) for kind in (isl.dim_type.in_, isl.dim_type.out)]
 
         def note(point: isl.Point, split=split, names=names) -> None:
             values = coordinates(point)
-            found.append(((names[0], values[:split]), (names[1], values[split:])))
+            instances.append(((names[0], values[:split]), (names[1], values[split:])))
 
-        one.wrap().foreach_point(note)
-    return sorted(found)
+        part.wrap().foreach_point(note)
+    return sorted(instances)
 
 
 def first_of(instances: isl.UnionSet) -> tuple[str, tuple]:
     """Return the first iteration of a set at the smallest sizes that have one: ("S", (0, 1))."""
     instances = fixed(instances, smallest(instances.params()))
-    return min((one.get_tuple_name(), coordinates(one.lexmin().sample_point())) for one in sets_of(instances))
+    return min((domain.get_tuple_name(), coordinates(domain.lexmin().sample_point())) for domain in sets_of(instances))
 
 
 def coordinates(point: isl.Point) -> tuple[int, ...]:
@@ -164,20 +165,17 @@ def coordinates(point: isl.Point) -> tuple[int, ...]:
 
 def sets_of(union: isl.UnionSet) -> list[isl.Set]:
     """Split a union into its sets, one for each name."""
-    found: list[isl.Set] = []
-    union.foreach_set(found.append)
-    return found
+    sets: list[isl.Set] = []
+    union.foreach_set(sets.append)
+    return sets
 
 
 def maps_of(union: isl.UnionMap) -> list[isl.Map]:
     """Split a union into its maps, one for each pair of names."""
-    found: list[isl.Map] = []
-    union.foreach_map(found.append)
-    return found
+    maps: list[isl.Map] = []
+    union.foreach_map(maps.append)
+    return maps
 
 
 def _union(parts: list):
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.union(part)
-    return whole
+    return reduce(lambda a, b: a.union(b), parts)

@@ -17,17 +17,17 @@ from passlab.polyhedral.program import Program, coordinates, first_of, first_pai
 Schedule = isl.UnionMap | isl.Map | str
 
 
-#: What isl does not know → what to write in its place.
+#: Notation unknown to isl → its replacement.
 _UNKNOWN = {"==": "=", "&&": "and", "||": "or", "**": "a product by a number", "//": "floor(a/b)"}
 
 
 def remedy(text: str) -> str:
-    """Return what to write in a text that isl cannot read, as a sentence after another one; "" if that is not known."""
+    """Return how to correct a text that isl cannot read, as a sentence to append, or ""."""
     for opening, closing in ("{}", "[]", "()"):
         if text.count(opening) != text.count(closing):
             return f" It has {text.count(opening)} {opening} and {text.count(closing)} {closing}."
-    found = [f"{write!r} for {there!r}" for there, write in _UNKNOWN.items() if there in text]
-    return f" Write {', '.join(found)}." if found else ""
+    advice = [f"{write!r} for {foreign!r}" for foreign, write in _UNKNOWN.items() if foreign in text]
+    return f" Write {', '.join(advice)}." if advice else ""
 
 
 def cannot_read(text: str) -> str:
@@ -37,7 +37,7 @@ def cannot_read(text: str) -> str:
 def schedule_of(schedule: Schedule) -> isl.UnionMap:
     """Return the schedule as an isl object.
 
-    Raise ValueError for text that cannot be parsed, and TypeError for what is neither text nor a map.
+    Raise ValueError for text that cannot be parsed, and TypeError for a value that is neither text nor a map.
     """
     if isinstance(schedule, isl.UnionMap):
         return schedule
@@ -57,22 +57,22 @@ def schedule_of(schedule: Schedule) -> isl.UnionMap:
 def interchange(schedule: Schedule, first: int, second: int) -> isl.UnionMap:
     """[…, a, …, b, …] → […, b, …, a, …]: interchange two loops."""
 
-    def times(old: list[str]) -> list[str]:
-        new = list(old)
-        new[first], new[second] = new[second], new[first]
-        return new
+    def times(t: list[str]) -> list[str]:
+        swapped = list(t)
+        swapped[first], swapped[second] = swapped[second], swapped[first]
+        return swapped
 
     return _after(schedule, times, first, second)
 
 
 def reverse(schedule: Schedule, dim: int) -> isl.UnionMap:
     """[…, a, …] → […, -a, …]: run a loop backwards."""
-    return _after(schedule, lambda old: [*old[:dim], f"-{old[dim]}", *old[dim + 1 :]], dim)
+    return _after(schedule, lambda t: [*t[:dim], f"-{t[dim]}", *t[dim + 1 :]], dim)
 
 
 def skew(schedule: Schedule, dim: int, by: int, factor: int = 1) -> isl.UnionMap:
     """[…, b, …, a, …] → […, b, …, a + factor·b, …]: each iteration of loop `by` shifts loop `dim` further."""
-    return _after(schedule, lambda old: [*old[:dim], f"{old[dim]} + {factor} * {old[by]}", *old[dim + 1 :]], dim, by)
+    return _after(schedule, lambda t: [*t[:dim], f"{t[dim]} + {factor} * {t[by]}", *t[dim + 1 :]], dim, by)
 
 
 def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.UnionMap:
@@ -86,9 +86,9 @@ def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.U
         raise ValueError(f"Tile sizes must be at least 1; got {list(sizes)}.")
     first = min(dims)
 
-    def times(old: list[str]) -> list[str]:
-        tiles = [f"floor({old[dim]} / {size})" for dim, size in zip(dims, sizes, strict=True)]
-        return [*old[:first], *tiles, *old[first:]]
+    def times(t: list[str]) -> list[str]:
+        tiles = [f"floor({t[dim]} / {size})" for dim, size in zip(dims, sizes, strict=True)]
+        return [*t[:first], *tiles, *t[first:]]
 
     return _after(schedule, times, *dims)
 
@@ -100,7 +100,7 @@ def fuse(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
     """
     return _after(
         schedule,
-        lambda old: [*old[:dim], *old[dim + 1 : dim + depth + 1], old[dim], *old[dim + depth + 1 :]],
+        lambda t: [*t[:dim], *t[dim + 1 : dim + depth + 1], t[dim], *t[dim + depth + 1 :]],
         dim,
         dim + depth,
     )
@@ -113,7 +113,7 @@ def distribute(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
     """
     return _after(
         schedule,
-        lambda old: [*old[: dim - depth], old[dim], *old[dim - depth : dim], *old[dim + 1 :]],
+        lambda t: [*t[: dim - depth], t[dim], *t[dim - depth : dim], *t[dim + 1 :]],
         dim - depth,
         dim,
     )
@@ -138,8 +138,8 @@ def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: i
 # ── Checking an order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
-    """Return why this is not an order of the program's iterations, or None if it is one.
+def why_not_a_schedule(program: Program, schedule: Schedule) -> str:
+    """Return why this is not an order of the program's iterations, or "".
 
     A schedule gives each iteration exactly one time, and no two iterations the same.
     """
@@ -171,30 +171,30 @@ def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
                 return f"The schedule drops the statement {name}: it gives it no time."
             return f"The schedule drops iterations of {name}: {instance(*first_of(dropped))} has no time."
     schedule = schedule.intersect_domain(program.domain)
-    return _not_a_function(schedule) or _not_injective(schedule)
+    return _why_not_a_function(schedule) or _why_not_injective(schedule)
 
 
-def _not_a_function(schedule: isl.UnionMap) -> str | None:
+def _why_not_a_function(schedule: isl.UnionMap) -> str:
     if schedule.is_single_valued():
-        return None
+        return ""
     for relation in maps_of(schedule):
         twice = relation.lex_lt_map(relation)
         twice = twice.intersect(isl.Map.identity(twice.get_space())).domain()
         if not twice.is_empty():
             sizes = smallest(twice.params())
-            one = fixed(twice, sizes).lexmin()
-            times = fixed(relation, sizes).intersect_domain(one).range()
+            iteration = fixed(twice, sizes).lexmin()
+            times = fixed(relation, sizes).intersect_domain(iteration).range()
             first = times.sample_point()
-            other = times.subtract(isl.Set.from_point(first)).sample_point()
-            early, late = sorted([coordinates(first), coordinates(other)])
-            name = instance(relation.get_tuple_name(isl.dim_type.in_), coordinates(one.sample_point()))
+            second = times.subtract(isl.Set.from_point(first)).sample_point()
+            early, late = sorted([coordinates(first), coordinates(second)])
+            name = instance(relation.get_tuple_name(isl.dim_type.in_), coordinates(iteration.sample_point()))
             return f"The schedule is not a function: it gives {name} the times {list(early)} and {list(late)}."
     raise AssertionError("isl calls the schedule multi-valued, but no statement has two times")
 
 
-def _not_injective(schedule: isl.UnionMap) -> str | None:
+def _why_not_injective(schedule: isl.UnionMap) -> str:
     if schedule.is_injective():
-        return None
-    same = schedule.apply_range(schedule.reverse())
-    first, second = first_pair(same.subtract(schedule.domain().identity()))
+        return ""
+    simultaneous = schedule.apply_range(schedule.reverse())
+    first, second = first_pair(simultaneous.subtract(schedule.domain().identity()))
     return f"The schedule gives {instance(*first)} and {instance(*second)} the same time, so their order is undefined."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast as python
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
@@ -55,7 +56,7 @@ def by_hand(program: Program, sizes: Mapping[str, int], dtype: str = "float32") 
 
     def statement(name: str, values: Sequence[Any]) -> tvm.tirx.Stmt:
         names = [python.Name(f"value {number}") for number in range(len(values))]
-        return builder.block(name, names, {one.id: value for one, value in zip(names, values, strict=True)})
+        return builder.block(name, names, {variable.id: value for variable, value in zip(names, values, strict=True)})
 
     return statement, builder.function
 
@@ -78,11 +79,11 @@ def compiled(
 
     arrays = random_arrays(program, sizes) if arrays is None else arrays
     function = tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
-    held = {name: tvm.runtime.tensor(arrays[name]) for name in program.arrays}
-    views = {name: np.from_dlpack(tensor) for name, tensor in held.items()}
+    tensors = {name: tvm.runtime.tensor(arrays[name]) for name in program.arrays}
+    views = {name: np.from_dlpack(tensor) for name, tensor in tensors.items()}
 
     def run() -> dict[str, np.ndarray]:
-        function(*held.values())
+        function(*tensors.values())
         return views
 
     return run
@@ -123,14 +124,14 @@ class _Builder:
                 return self.loop(Loop(node), values)
             case kind.if_:
                 test = self.number(expression(node.if_get_cond()), values)
-                other = self.statement(node.if_get_else_node(), values) if node.if_has_else_node() else None
-                return self.tir.IfThenElse(test, self.statement(node.if_get_then_node(), values), other)
+                else_ = self.statement(node.if_get_else_node(), values) if node.if_has_else_node() else None
+                return self.tir.IfThenElse(test, self.statement(node.if_get_then_node(), values), else_)
             case kind.user:
                 return self.block(*called(node), values)
         raise ValueError(f"Cannot turn a node of isl's AST of type {node.get_type()} into loops.")
 
     def loop(self, loop: Loop, values: Mapping[str, Any]) -> tvm.tirx.Stmt:
-        """Return a loop, marked as its dimension says. It begins at 0: in loops that do not, TVM 0.27
+        """Return a loop with the marks of its dimension. It begins at 0: in loops that do not, TVM 0.27
         (CanonicalizeLoop) shifts the uses of the variable in blocks, but not in the bounds of inner loops.
         """
         kinds = self.tir.ForKind
@@ -138,23 +139,23 @@ class _Builder:
         turns = self.number(plus(loop.last, 1), values) - first
         turns = self.tvm.sym.Analyzer().simplify((turns + loop.step - 1) // loop.step)
 
-        def made(turns: Any, kind: Any) -> tvm.tirx.Stmt:
+        def for_loop(turns: Any, kind: Any) -> tvm.tirx.Stmt:
             variable = self.tir.Var(loop.name, "int32")
             body = self.statement(loop.body, {**values, loop.name: first + variable * loop.step})
             return self.tir.For(variable, 0, turns, kind, body)
 
-        wanted = [kind for kind, dims in self.marks.items() if loop.dim in dims]
-        if not wanted:
-            return made(turns, kinds.SERIAL)
-        if wanted[0] == "parallel":
-            return made(turns, kinds.PARALLEL)
-        kind = {"vectorize": kinds.VECTORIZED, "unroll": kinds.UNROLLED}[wanted[0]]
+        marks = [kind for kind, dims in self.marks.items() if loop.dim in dims]
+        if not marks:
+            return for_loop(turns, kinds.SERIAL)
+        if marks[0] == "parallel":
+            return for_loop(turns, kinds.PARALLEL)
+        kind = {"vectorize": kinds.VECTORIZED, "unroll": kinds.UNROLLED}[marks[0]]
         if isinstance(turns, self.tir.IntImm):
-            return made(turns, kind)
-        most = _most_turns(loop)
-        if most is None:
-            return made(turns, kinds.SERIAL)
-        return self.tir.IfThenElse(turns == most, made(most, kind), made(turns, kinds.SERIAL))
+            return for_loop(turns, kind)
+        bound = _most_turns(loop)
+        if bound is None:
+            return for_loop(turns, kinds.SERIAL)
+        return self.tir.IfThenElse(turns == bound, for_loop(bound, kind), for_loop(turns, kinds.SERIAL))
 
     def block(self, name: str, iteration: list[python.expr], values: Mapping[str, Any]) -> tvm.tirx.Stmt:
         """Return the block of a statement at an iteration; its variables are those of the statement."""
@@ -209,10 +210,7 @@ class _Builder:
             case python.IfExp():
                 return tir.Select(*(self.number(part, values) for part in (node.test, node.body, node.orelse)))
             case python.Call(func=python.Name(id="min" | "max" as function)):
-                first, *rest = (self.number(part, values) for part in node.args)
-                for other in rest:
-                    first = getattr(tir, function)(first, other)
-                return first
+                return reduce(getattr(tir, function), (self.number(part, values) for part in node.args))
         raise ValueError(f"`{python.unparse(node)}` is not an integer expression of TensorIR.")
 
     def value(self, node: python.expr, values: Mapping[str, Any]) -> Any:
@@ -231,12 +229,10 @@ class _Builder:
             case python.BinOp():
                 return _REAL[type(node.op)](self.value(node.left, values), self.value(node.right, values))
             case python.Call(func=python.Name(id=function)):
-                first, *rest = (self.value(part, values) for part in node.args)
+                operands = [self.value(part, values) for part in node.args]
                 if function in ("abs", "sqrt", "exp"):
-                    return getattr(tir, function)(first)
-                for other in rest:
-                    first = getattr(tir, function)(first, other)
-                return first
+                    return getattr(tir, function)(operands[0])
+                return reduce(getattr(tir, function), operands)
         raise ValueError(f"`{python.unparse(node)}` has no counterpart in TensorIR.")
 
 
@@ -297,29 +293,29 @@ def visits(function: Any, most: int | None = None, turns: int | None = None) -> 
     on values in memory or divides by 0, and TooMany for more than `most` iterations, or for loops that turn more than
     `turns` times in all.
     """
-    lines, seen = _Walker().lines(function.body, "  "), []
+    lines, iterations = _Walker().lines(function.body, "  "), []
     code = "\n".join(["def walk(note):", *lines, "  return"])
-    turned = itertools.count()
+    count = itertools.count()
 
-    def counted(loop: range) -> Iterator[int]:
+    def limited(loop: range) -> Iterator[int]:
         for turn in loop:
-            if next(turned) == turns:
+            if next(count) == turns:
                 raise TooMany(f"The loops of the function turn more than {turns:,} times.")
             yield turn
 
-    names: dict[str, Any] = {"quotient": _quotient, "remainder": _remainder, "turns": counted if turns else iter}
+    names: dict[str, Any] = {"quotient": _quotient, "remainder": _remainder, "turns": limited if turns else iter}
     exec(compile(code, "<visits>", "exec"), names)
 
     def note(name: str, *values: int) -> None:
-        if len(seen) == most:
+        if len(iterations) == most:
             raise TooMany(f"The function visits more than {most:,} iterations.")
-        seen.append((name, values))
+        iterations.append((name, values))
 
     try:
         names["walk"](note)
     except ZeroDivisionError:
         raise ValueError("A bound or a branch of the function divides by 0.") from None
-    return seen
+    return iterations
 
 
 def _quotient(a: int, b: int) -> int:
@@ -339,7 +335,7 @@ class _Walker:
         self.names: dict[Any, str] = {}
 
     def lines(self, node: Any, indent: str) -> list[str]:
-        kind, inside = type(node).__name__, indent + "  "
+        kind, deeper = type(node).__name__, indent + "  "
         match kind:
             case "SeqStmt":
                 return [line for part in node.seq for line in self.lines(part, indent)]
@@ -347,14 +343,14 @@ class _Walker:
                 low, extent = self.text(node.min), self.text(node.extent)
                 step = self.text(node.step) if node.step is not None else "1"
                 head = f"{indent}for {self.name(node.loop_var)} in turns(range({low}, {low} + {extent}, {step})):"
-                return [head, *self.lines(node.body, inside)]
+                return [head, *self.lines(node.body, deeper)]
             case "IfThenElse":
-                lines = [f"{indent}if {self.text(node.condition)}:", *self.lines(node.then_case, inside)]
+                lines = [f"{indent}if {self.text(node.condition)}:", *self.lines(node.then_case, deeper)]
                 if node.else_case is not None:
-                    lines += [f"{indent}else:", *self.lines(node.else_case, inside)]
+                    lines += [f"{indent}else:", *self.lines(node.else_case, deeper)]
                 return lines
             case "SBlockRealize":
-                return [f"{indent}if {self.text(node.predicate)}:", *self.block(node, inside)]
+                return [f"{indent}if {self.text(node.predicate)}:", *self.block(node, deeper)]
             case "AttrStmt":
                 return self.lines(node.body, indent)
             case "BufferStore" | "Evaluate":
@@ -388,8 +384,8 @@ class _Walker:
         if kind == "Select":
             return f"({self.text(node.true_value)} if {self.text(node.condition)} else {self.text(node.false_value)})"
         if kind == "Call" and node.op.name == "prim.if_then_else":
-            test, then, other = map(self.text, node.args)
-            return f"({then} if {test} else {other})"
+            test, then, else_ = map(self.text, node.args)
+            return f"({then} if {test} else {else_})"
         if kind == "Cast":
             return self.text(node.value)
         raise ValueError(f"The expression {str(node)[:60]} has no value before the function runs.")

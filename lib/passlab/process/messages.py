@@ -1,7 +1,7 @@
 """Messages over a socket: a JSON head and a payload of bytes, both with a length in front and a cap.
 
 Every byte received may come from a learner's code. Reading it costs at most the caps and the reader's deadline, and
-either returns a message or raises `Gone`, `Late` or `Garbled`.
+either returns a message or raises `ClosedError`, `DeadlineError` or `MessageError`.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _LENGTHS = struct.Struct("!QQ")
 _PIECE = 2**24
 
 
-class Gone(Exception):
+class ClosedError(Exception):
     """The other side closed the connection: its process has ended."""
 
 
-class Late(TimeoutError):
+class DeadlineError(TimeoutError):
     """The deadline for the message has passed."""
 
 
-class Garbled(ValueError):
+class MessageError(ValueError):
     """The received bytes are not a message."""
 
 
 def _left(deadline: float | None) -> float | None:
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
-        raise Late
+        raise DeadlineError
     return left
 
 
 def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: float | None = None) -> None:
     """Send one message. `payload`: its parts, each bytes or a flat buffer of bytes. `deadline`: of `time.monotonic()`.
 
-    Raises Gone, Late, and Garbled before it sends anything if the head is larger than any receiver accepts.
+    Raises ClosedError, DeadlineError, and, before it sends anything, MessageError if the head is larger than MOST_HEAD.
     """
     text = json.dumps(head).encode()
     if len(text) > MOST_HEAD:
-        raise Garbled(f"a message of {len(text):,} bytes")
+        raise MessageError(f"a message of {len(text):,} bytes")
     parts = [memoryview(part) for part in payload]
     lengths = _LENGTHS.pack(len(text), sum(map(len, parts)))
     try:
@@ -54,22 +54,22 @@ def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: flo
             while part:
                 sock.settimeout(_left(deadline))
                 part = part[sock.send(part[:_PIECE]) :]
-    except Late:
+    except DeadlineError:
         raise
     except TimeoutError:
-        raise Late from None
+        raise DeadlineError from None
     except OSError:
-        raise Gone from None
+        raise ClosedError from None
 
 
 def document(text: bytes) -> dict[str, Any]:
-    """Return any JSON object. Raises Garbled."""
+    """Return any JSON object. Raises MessageError."""
     try:
         head = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"{type(error).__name__}") from None
+        raise MessageError(f"{type(error).__name__}") from None
     if not isinstance(head, dict):
-        raise Garbled(f"a {type(head).__name__} as head")
+        raise MessageError(f"a {type(head).__name__} as head")
     return head
 
 
@@ -79,13 +79,13 @@ def receive(
     most_payload: int = MOST_PAYLOAD,
     form: Callable[[bytes], Any] = document,
 ) -> tuple[Any, memoryview]:
-    """Return one message, complete before `deadline`: its head, and its payload read-only. Raises Gone, Late, Garbled.
+    """Return one message, complete before `deadline`: its head, and its payload read-only.
 
-    form: makes the head of its text, or raises Garbled.
+    form: makes the head of its text, or raises MessageError. Raises ClosedError, DeadlineError, MessageError.
     """
     head_size, size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
     if head_size > MOST_HEAD or size > most_payload:
-        raise Garbled(f"a message of {head_size + size:,} bytes")
+        raise MessageError(f"a message of {head_size + size:,} bytes")
     head = form(bytes(_exactly(sock, head_size, deadline)))
     return head, _exactly(sock, size, deadline)
 
@@ -98,12 +98,12 @@ def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryvi
             sock.settimeout(_left(deadline))
             got = sock.recv_into(at)
             if not got:
-                raise Gone
+                raise ClosedError
             at = at[got:]
-    except Late:
+    except DeadlineError:
         raise
     except TimeoutError:
-        raise Late from None
+        raise DeadlineError from None
     except OSError:
-        raise Gone from None
+        raise ClosedError from None
     return data.toreadonly()

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from passlab.process.messages import Gone, Late, receive, send
+from passlab.process.messages import ClosedError, DeadlineError, receive, send
 
 #: Whether the system tells a process what its children spend while they run.
 TELLS_TIME = sys.platform == "linux"
@@ -44,23 +44,23 @@ class Child(NamedTuple):
 
 
 def request(control: socket.socket, deadline: float) -> tuple[Child, dict[str, Any]]:
-    """Return a fresh child, and its first message. Raises Gone, Late, Garbled, OSError."""
+    """Return a fresh child, and its first message. Raises ClosedError, DeadlineError, MessageError, OSError."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:
             socket.send_fds(control, [_FORK], [theirs.fileno()])
         number = receive(ours, deadline)[0]["number"]
-        said, _ = receive(ours, deadline)
+        reply, _ = receive(ours, deadline)
     except BaseException:
         ours.close()
         raise
-    return Child(ours, number), said
+    return Child(ours, number), reply
 
 
 def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
     """Return the CPU seconds that all threads of a child have spent; NaN where the system does not tell.
 
-    Raises Gone, Late, OSError.
+    Raises ClosedError, DeadlineError, OSError.
     """
     ours, theirs = socket.socketpair()
     with ours:
@@ -70,9 +70,9 @@ def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
         try:
             answer = ours.recv(_SECONDS.size)
         except TimeoutError:
-            raise Late("the server did not tell a child's CPU time") from None
+            raise DeadlineError("the server did not tell a child's CPU time") from None
     if len(answer) != _SECONDS.size:
-        raise Gone("the child has ended")
+        raise ClosedError("the child has ended")
     return _SECONDS.unpack(answer)[0]
 
 
@@ -91,7 +91,7 @@ class _Child:
 class Server:
     """Answers requests until `control` is closed.
 
-    fork(keep): like os.fork, but the child has only these files open. answer(sock): the child's work. telling(text):
+    fork(keep): like os.fork, but the child has only these files open. answer(sock): the child's work. summary(text):
     what to say of all that a child printed.
     """
 
@@ -100,9 +100,9 @@ class Server:
         control: socket.socket,
         fork: Callable[[list[int]], int],
         answer: Callable[[socket.socket], None],
-        telling: Callable[[str], str] = str,
+        summary: Callable[[str], str] = str,
     ):
-        self.control, self.fork, self.answer, self.telling = control, fork, answer, telling
+        self.control, self.fork, self.answer, self.summary = control, fork, answer, summary
         self.children: dict[int, _Child] = {}
         self.number = 0
         self.poll = select.poll()
@@ -121,7 +121,8 @@ class Server:
                         return
                     for sock in map(lambda fd: socket.socket(fileno=fd), fds):
                         if order == _TIME:
-                            self._tell_time(*_NUMBER.unpack(self.control.recv(_NUMBER.size)), sock)
+                            (number,) = _NUMBER.unpack(self.control.recv(_NUMBER.size))
+                            self._tell_time(number, sock)
                         else:
                             self._start(sock)
 
@@ -134,7 +135,7 @@ class Server:
 
     def _start(self, sock: socket.socket) -> None:
         self.number += 1
-        with contextlib.suppress(Gone, TimeoutError):
+        with contextlib.suppress(ClosedError, TimeoutError):
             send(sock, {"number": self.number}, deadline=time.monotonic() + 1)
         noise, theirs = os.pipe()
         try:
@@ -152,9 +153,9 @@ class Server:
         self.poll.register(sock, 0)  # a hang-up is reported for any mask
 
     def _read_output(self, child: _Child, fd: int) -> None:
-        said = os.read(fd, 2**16) if fd == child.noise else b""
-        if said:
-            child.output = (child.output + said)[-_MOST_OUTPUT:]
+        data = os.read(fd, 2**16) if fd == child.noise else b""
+        if data:
+            child.output = (child.output + data)[-_MOST_OUTPUT:]
         else:  # it has ended, or its client has gone
             self._finish(child)
 
@@ -166,9 +167,9 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        said = self.telling(child.output.decode(errors="replace"))
-        with contextlib.suppress(Gone, TimeoutError):
-            send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
+        error = self.summary(child.output.decode(errors="replace"))
+        with contextlib.suppress(ClosedError, TimeoutError):
+            send(child.sock, {"ended": code, "said": error}, deadline=time.monotonic() + 1)
         child.sock.close()
 
 
@@ -184,7 +185,7 @@ def _work(sock: socket.socket, noise: int, answer: Callable[[socket.socket], Non
         os.dup2(noise, 2)
         os.close(noise)
         answer(sock)
-    except (Gone, TimeoutError):
+    except (ClosedError, TimeoutError):
         pass
     except BaseException as error:
         os.write(2, f"\n{type(error).__name__}: {error}".encode())

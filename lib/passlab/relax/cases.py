@@ -1,6 +1,8 @@
-"""How cases over modules of Relax are written down: a module from a body, and the case around it.
+"""Write cases over modules of Relax: a module from a body, and the case around it.
 
-module(lambda e, x, w: e(op.nn.relu(e(op.matmul(x, w)))), (4, 8), (8, 8))
+@case("a product and its relu", module(..., (4, 8), (8, 8)), "did", "cost")
+def layer(emit, x, w):
+    return emit(op.nn.relu(emit(op.matmul(x, w))))
 """
 
 from __future__ import annotations
@@ -8,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from passlab.judge import Case
+from passlab.judge import Case, as_decorator
 from passlab.relax import relax, tvm
 
 op = relax.op
 
 
+@as_decorator
 def module(body: Callable, *types: Any, helper: Callable | None = None) -> Callable[[], tvm.IRModule]:
     """Return a function that builds a module anew at every call.
 
@@ -55,6 +58,7 @@ def _function(builder: Any, emit: _Emit, name: str, body: Callable, types: tuple
         return builder.emit_func_output(relax.Tuple(made) if isinstance(made, list) else made)
 
 
+@as_decorator
 def case(name: str, build: Callable[[], tvm.IRModule], *about: str, run: bool = True) -> Case:
     """Return a case about valid, the verdicts named and, where both modules are to be run, same."""
     return Case(name, lambda: (build(),), ("valid", *(["same"] if run else []), *about))

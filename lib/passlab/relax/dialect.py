@@ -7,8 +7,9 @@ from typing import Any
 
 import tvm_ffi
 
+from passlab.building.parameters import Parameter
 from passlab.relax import reader, relax, tvm
-from passlab.tvm.dialect import CallValues, Node, Parameter
+from passlab.tvm.dialect import CallValues, Node
 from passlab.tvm.modules import callee_name, is_primitive
 
 NAME = "relax"
@@ -28,6 +29,14 @@ def typed(module: Any) -> Any:
 
 def type_of(expr: Any) -> Any:
     return getattr(expr, "ty", None)
+
+
+def dtypes(type_: Any) -> Iterator[str]:
+    if isinstance(type_, relax.TupleType):
+        for field in type_.fields:
+            yield from dtypes(field)
+    elif dtype := getattr(type_, "dtype", None):
+        yield str(dtype)
 
 
 def key(expr: Any) -> Any:

@@ -7,7 +7,7 @@
 
 TVM's `FuseOps` decides by its own rule, and `FuseTIR` then puts the loop nests of a group one after the other. Here the
 choice is yours, and the nests are merged: a kernel computes one value, its *result*, and recomputes the other members
-of its group in place, as often as they are read there. So an operation may be in several groups, and a value that
+of its group in place, as often as they are read whole. So an operation may be in several groups, and a value that
 another kernel reads has to be the result of one.
 
 Reading order: the model of a module, what groups cost, which groups are legal, two simple policies, the rewriting,
@@ -16,13 +16,13 @@ reading a module.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from passlab.relax.loops import blocks, reduces
+from passlab.graph.names import did_you_mean
+from passlab.relax.cpu import blocks, reduces
 
 if TYPE_CHECKING:
     import tvm
@@ -105,41 +105,41 @@ def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
     A kernel reads each of its inputs once and writes its result. An element of another member is computed as often as
     its busiest consumer in the group reads it: in `tanh(x) @ w` with 64 columns, 64 times.
     """
-    there = module if isinstance(module, Program) else program(module)
-    if why := illegal(there, groups):
+    whole = module if isinstance(module, Program) else program(module)
+    if why := illegal(whole, groups):
         raise ValueError(why)
-    kernels, nbytes, steps, once = _kernels(there, groups), 0, 0.0, 0.0
+    kernels, nbytes, steps, once = _kernels(whole, groups), 0, 0.0, 0.0
     for result, group in kernels:
-        nbytes += there.nbytes[result] + sum(there.nbytes[name] for name in _inputs(there, group))
-        times: dict[str, float] = {result: there.ops[result].elements}
-        for name in reversed(there.ops):
+        nbytes += whole.nbytes[result] + sum(whole.nbytes[name] for name in _inputs(whole, group))
+        times: dict[str, float] = {result: whole.ops[result].elements}
+        for name in reversed(whole.ops):
             if name in group:
-                op = there.ops[name]
+                op = whole.ops[name]
                 steps += times[name] * op.steps
                 for read in op.reads:
                     if read in group:
                         times[read] = max(times.get(read, 0.0), times[name] * op.loads)
-    once = sum(op.elements * op.steps for op in there.ops.values())
+    once = sum(op.elements * op.steps for op in whole.ops.values())
     return Price(len(kernels), nbytes, steps, max(0.0, steps - once))
 
 
-def _kernels(there: Program, groups: Groups) -> list[tuple[str, frozenset[str]]]:
+def _kernels(whole: Program, groups: Groups) -> list[tuple[str, frozenset[str]]]:
     """Return (result, members) of every kernel, groups and ungrouped operations, in the order of results."""
     grouped = {name for group in groups for name in group}
-    sets = [frozenset(group) for group in groups] + [frozenset([name]) for name in there.ops if name not in grouped]
-    order = list(there.ops)
-    return sorted(((_sinks(there, group)[-1], group) for group in sets), key=lambda kernel: order.index(kernel[0]))
+    sets = [frozenset(group) for group in groups] + [frozenset([name]) for name in whole.ops if name not in grouped]
+    order = list(whole.ops)
+    return sorted(((_sinks(whole, group)[-1], group) for group in sets), key=lambda kernel: order.index(kernel[0]))
 
 
-def _sinks(there: Program, group: frozenset[str]) -> list[str]:
+def _sinks(whole: Program, group: frozenset[str]) -> list[str]:
     """Return the members that no other member reads."""
-    inside = {name for member in group for name in there.ops[member].reads}
-    return [name for name in there.ops if name in group and name not in inside]
+    inside = {name for member in group for name in whole.ops[member].reads}
+    return [name for name in whole.ops if name in group and name not in inside]
 
 
-def _inputs(there: Program, group: frozenset[str]) -> list[str]:
+def _inputs(whole: Program, group: frozenset[str]) -> list[str]:
     """Return the values that the members read from outside the group."""
-    reads = [name for member in there.ops if member in group for name in there.ops[member].reads]
+    reads = [name for member in whole.ops if member in group for name in whole.ops[member].reads]
     return [name for name in dict.fromkeys(reads) if name not in group]
 
 
@@ -148,40 +148,61 @@ def _inputs(there: Program, group: frozenset[str]) -> list[str]:
 
 def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
     """Return why these groups cannot be kernels, in one sentence; None if they can."""
-    there = module if isinstance(module, Program) else program(module)
+    whole = module if isinstance(module, Program) else program(module)
+    if why := _why_not_groups(whole, groups):
+        return why
+    kernels = _kernels(whole, groups)
+    results = [result for result, _ in kernels]
+    for result, group in kernels:
+        if why := _why_not_kernel(whole, group):
+            return why
+        if results.count(result) > 1:
+            return f"Two groups have the result {result}: computing it twice gains nothing."
+    return _why_not_written(whole, kernels) or None
+
+
+def _why_not_groups(whole: Program, groups: Any) -> str:
     if not isinstance(groups, list | tuple):
         return f"Groups must be a list of tuples of names; got {type(groups).__name__}."
     for group in groups:
         if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
             return f"A group must be a tuple of names of bindings; got {str(group)[:60]!r} ({type(group).__name__})."
-        if strange := [n for n in group if n not in there.ops]:
-            near = difflib.get_close_matches(strange[0], there.ops, 2, 0.5)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            return f"There is no operation {strange[0]!r} in this module.{hint}"
+        for name in group:
+            if name not in whole.ops:
+                return f"There is no operation {name!r} in this module.{did_you_mean(name, whole.ops)}"
         if len(set(group)) < len(group) or not group:
             return f"The group ({', '.join(group)}) {'is empty' if not group else 'names an operation twice'}."
-    kernels = _kernels(there, groups)
-    for result, group in kernels:
-        named = f"({', '.join(n for n in there.ops if n in group)})"
-        if len(sinks := _sinks(there, group)) > 1:
-            return f"The group {named} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
-        opaque = [n for n in group if there.ops[n].pattern >= _OPAQUE]
-        if opaque and len(group) > 1:
-            return f"{opaque[0]} ({there.ops[opaque[0]].kernel}) is opaque: nothing can share a kernel with it."
-        reducing = [n for n in there.ops if n in group and there.ops[n].reductions]
-        if len(group) > 1 and sum(there.ops[n].reductions for n in reducing) > 1:
-            return f"The group {named} reduces more than once, in {' and '.join(reducing)}: its loops cannot be merged."
-        if [r for r, _ in kernels].count(result) > 1:
-            return f"Two groups have the result {result}: computing it twice gains nothing."
-    written = {result for result, _ in kernels}
-    for reader, group in [*kernels, ("", None)]:
-        for name in _inputs(there, group) if group else there.returned:
-            if name in there.ops and name not in written:
-                who = f"the kernel of {reader} reads" if reader else "the module returns"
-                lost = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
-                back = any(name in other and reader in _inputs(there, other) for _, other in kernels)
-                return f"{lost}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
-    return None
+    return ""
+
+
+def _why_not_kernel(whole: Program, group: frozenset[str]) -> str:
+    members = [op for op in whole.ops.values() if op.name in group]
+    text = f"({', '.join(op.name for op in members)})"
+    if len(sinks := _sinks(whole, group)) > 1:
+        return f"The group {text} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
+    if len(group) == 1:
+        return ""
+    for name in group:
+        if whole.ops[name].pattern >= _OPAQUE:
+            return f"{name} ({whole.ops[name].kernel}) is opaque: nothing can share a kernel with it."
+    reducing = [op for op in members if op.reductions]
+    if sum(op.reductions for op in reducing) > 1:
+        names = " and ".join(op.name for op in reducing)
+        return f"The group {text} reduces more than once, in {names}: its loops cannot be merged."
+    return ""
+
+
+def _why_not_written(whole: Program, kernels: list[tuple[str, frozenset[str]]]) -> str:
+    """Return why a value that is read outside its group is not written: it is not the result of a kernel."""
+    results = {result for result, _ in kernels}
+    reads = [(reader, name) for reader, group in kernels for name in _inputs(whole, group)]
+    for reader, name in [*reads, *(("", name) for name in whole.returned)]:
+        if name in whole.ops and name not in results:
+            who = f"the kernel of {reader} reads" if reader else "the module returns"
+            why = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
+            back = any(name in other and reader in _inputs(whole, other) for _, other in kernels)
+            return f"{why}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
+    return ""
 
 
 # ------------------------------------------------------------------------------------------------ two simple policies
@@ -194,20 +215,20 @@ def nothing(module: tvm.IRModule) -> list[tuple[str, ...]]:
 
 def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
     """Fuse as much as possible: write only values that are returned, or that lie before a second reduction."""
-    there = program(module)
+    whole = program(module)
     groups: dict[str, tuple[str, ...]] = {}
-    todo = sorted(there.returned, key=list(there.ops).index)
+    todo = sorted(whole.returned, key=list(whole.ops).index)
     while todo:
         result = todo.pop()
         if result in groups:
             continue
         group, reductions = [], 0
-        for name in reversed(there.ops):
-            op = there.ops[name]
-            if name != result and not any(name in there.ops[member].reads for member in group):
+        for name in reversed(whole.ops):
+            op = whole.ops[name]
+            if name != result and not any(name in whole.ops[member].reads for member in group):
                 continue
             fits = reductions + op.reductions <= 1 and op.pattern < _OPAQUE
-            if name == result or (fits and there.ops[result].pattern < _OPAQUE):
+            if name == result or (fits and whole.ops[result].pattern < _OPAQUE):
                 group.append(name)
                 reductions += op.reductions
             else:
@@ -236,20 +257,20 @@ def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | Non
     """
     from passlab.relax import relax, tvm
 
-    there = program(module)
-    if why := illegal(there, groups):
+    whole = program(module)
+    if why := illegal(whole, groups):
         raise ValueError(why)
     module = tvm.ir.load_json(tvm.ir.save_json(module))  # the passes below change types inside what they are given
     bindings = {binding.var.name: binding for binding in _bindings(module)}
     builder, new = relax.BlockBuilder(module), []
-    kernels = dict(_kernels(there, groups))
+    kernels = dict(_kernels(whole, groups))
     for name, binding in bindings.items():
-        group = [member for member in there.ops if member in kernels.get(name, ())]
+        group = [member for member in whole.ops if member in kernels.get(name, ())]
         if len(group) > 1:
             function, arguments = _primitive([bindings[member] for member in group])
-            called = builder.add_func(function, "fused_" + "_".join(there.ops[member].kernel for member in group))
+            called = builder.add_func(function, "fused_" + "_".join(whole.ops[member].kernel for member in group))
             new.append(relax.VarBinding(binding.var, tvm.ir.Call(called, arguments)))
-        elif name in kernels or name not in there.ops:
+        elif name in kernels or name not in whole.ops:
             new.append(binding)
     main, fused = module["main"], builder.get()
     body = relax.SeqExpr([relax.DataflowBlock(new)], main.body.body)

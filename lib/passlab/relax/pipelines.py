@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried, variables
+from passlab.relax.cpu import cpu_schedule, host
 
 if TYPE_CHECKING:
     import tvm
@@ -43,11 +43,7 @@ Step = Any
 Rule = Callable[[Any], Any]
 
 
-def host() -> tvm.target.Target:
-    """Return this machine's processor as a target. Plain "llvm" uses no vector instructions newer than SSE2 (2001)."""
-    from passlab.relax import tvm
-
-    return tvm.target.Target.from_device("cpu")
+__all__ = ["cpu_schedule", "host", "kernels", "pipeline", "schedule_pass", "stopwatch", "tune"]
 
 
 # ------------------------------------------------------------------------------------------------ the pipeline
@@ -220,139 +216,11 @@ def _signature(function: Any) -> str:
     return ", ".join(f"{t.dtype}{list(t.shape)}" if hasattr(t, "shape") else str(t.dtype) for t in types)
 
 
-# ------------------------------------------------------------------------------------------------ a rule: cpu_schedule
-
-
-def cpu_schedule(function: Any) -> Any:
-    """Schedule a kernel for a CPU: several cores, vector registers, and a tile of the result kept in registers.
-
-    1. Element-wise stages with one consumer are inlined into it.
-    2. A reduction (convolution, matmul, pooling, softmax's sums) gets a tile: the innermost spatial loop becomes a
-       vector, as wide as two registers, if the elements it reads are adjacent in memory; the last spatial loop that the
-       vector's operand does not depend on gives the tile its rows, so that each loaded vector is used once per row; the
-       reduction loops run around the tile, and the consumer of the result follows within it.
-    3. All other stages are split over the cores, with a vectorized innermost loop.
-    A step that TVM rejects is skipped: schedule primitives never change what is computed.
-    """
-    from passlab.relax import tvm
-
-    schedule = tvm.s_tir.Schedule(function)
-    for block in blocks(schedule):
-        readers = schedule.get_consumers(block)
-        if len(readers) == 1 and is_spatial(schedule, block) and is_spatial(schedule, readers[0]):
-            schedule = tried(schedule, lambda trial, block=block: trial.compute_inline(block)) or schedule
-    for block in blocks(schedule):
-        if not is_spatial(schedule, block):
-            ways = [functools.partial(_tile, block=block, alone=alone) for alone in (False, True)]
-            schedule = tried(schedule, *ways, functools.partial(_only_parallel, block=block)) or schedule
-    for block in blocks(schedule):
-        scheduled = any(int(schedule.get(loop).kind) for loop in schedule.get_loops(block))
-        if is_spatial(schedule, block) and not scheduled:
-            schedule = tried(schedule, functools.partial(_spread, block=block)) or schedule
-    return schedule
-
-
-def _lanes(dtype: str) -> int:
-    """Return how many numbers of a type fit into a vector register of the current target."""
-    from passlab.relax import tvm
-
-    target = tvm.target.Target.current(allow_none=True) or host()
-    bits = int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
-    return max(tvm.target.codegen.llvm_get_vector_width(target) // bits, 2)
-
-
-def _extent(schedule: Any, loop: Any) -> int:
-    """Return a loop's trip count; 0 if unknown."""
-    size = schedule.get(loop).extent
-    return getattr(size, "value", size) if isinstance(getattr(size, "value", size), int) else 0
-
-
-def _width(size: int, most: int) -> int:
-    """Return the largest divisor of a loop's size that is at most `most`."""
-    return max((d for d in range(1, min(size, most) + 1) if size % d == 0), default=1)
-
-
-def _parallel(schedule: Any, loop: Any, axes: list) -> None:
-    """Split a loop over the cores, if the whole nest is long enough (or of unknown length)."""
-    steps = math.prod(getattr(axis.dom.extent, "value", WORTH_A_CORE) for _, axis in axes)
-    if steps >= WORTH_A_CORE:
-        schedule.parallel(loop)
-
-
-def _read_by(block: Any) -> list[list[set]]:
-    """Return, for each buffer that a block reads, the iteration variables in each of its indices."""
-    return [[set(variables(index.min)) for index in read.region] for read in block.reads if len(read.region)]
-
-
-def _tile(schedule: Any, block: Any, alone: bool) -> None:
-    stage = schedule.get(block)
-    loops = schedule.get_loops(block)
-    if len(loops) != len(stage.iter_vars):
-        refuse("a loop is missing")
-    axes = list(zip(loops, stage.iter_vars, strict=True))
-    spatial = [(loop, axis.var) for loop, axis in axes if int(axis.iter_type) == 0]
-    reducing = [loop for loop, axis in axes if int(axis.iter_type) != 0]
-    reads, readers = _read_by(stage), schedule.get_consumers(block)
-    lanes = _lanes(str(stage.writes[0].source.dtype))
-    vector, last = spatial[-1] if spatial else refuse("nothing is spatial")
-    loaded = [indices for indices in reads if last in indices[-1]]
-    width = _width(_extent(schedule, vector), 2 * lanes)
-    if not loaded or width < min(4, lanes):
-        refuse("the elements of a vector would not be adjacent in memory")
-    if alone:
-        after = schedule.cache_write(block, 0, "local")
-    elif len(readers) == 1 and is_spatial(schedule, readers[0]):
-        (after,) = readers
-        schedule.set_scope(block, 0, "local")
-    else:
-        refuse("no stage can follow within the tile")
-
-    around, inside = [loop for loop, _ in spatial[:-1]], []
-    reused = [at for at, (_, axis) in enumerate(spatial[:-1]) if not any(axis in i for read in loaded for i in read)]
-    if reused and len(reads) > 1:
-        at, most = reused[-1], 8 if lanes >= 16 else 4
-        around[at], rows = schedule.split(around[at], [None, _width(_extent(schedule, around[at]), most)])
-        inside.append(rows)
-    columns, vector = schedule.split(vector, [None, width])
-    schedule.reorder(columns, *around, *reducing, *inside, vector)
-    tile = schedule.fuse(columns, *around)
-    schedule.reverse_compute_at(after, tile)
-    _parallel(schedule, tile, axes)
-    schedule.vectorize(vector)
-    schedule.vectorize(schedule.get_loops(after)[-1])
-    for rows in inside:
-        schedule.unroll(rows)
-    schedule.decompose_reduction(block, reducing[0])
-
-
-def _only_parallel(schedule: Any, block: Any) -> None:
-    """Spread a reduction's elements over cores; put the innermost spatial loop last, where LLVM may vectorize it."""
-    stage, loops = schedule.get(block), schedule.get_loops(block)
-    axes = list(zip(loops, stage.iter_vars, strict=False))
-    spatial = [loop for loop, axis in axes if int(axis.iter_type) == 0]
-    if not spatial:
-        refuse("nothing is spatial")
-    _parallel(schedule, schedule.fuse(*spatial), axes)
-
-
-def _spread(schedule: Any, block: Any) -> None:
-    """Spread an element-wise stage over cores and vectors."""
-    *outer, inner = schedule.get_loops(block)
-    axes = list(zip((*outer, inner), schedule.get(block).iter_vars, strict=False))
-    width = _width(_extent(schedule, inner), 64)
-    if width > 1:
-        split, inner = schedule.split(inner, [None, width])
-        schedule.vectorize(inner)
-        outer.append(split)
-    if outer:
-        _parallel(schedule, schedule.fuse(*outer), axes)
-
-
 # ------------------------------------------------------------------------------------------------ tuning
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """One measurement. `what`: the tuner's name for it, say a configuration; `seconds` is inf if `error` tells why."""
 
     what: Any
@@ -366,10 +234,10 @@ class Tuned:
     """A tuner's result for one kernel. As a rule for `schedule=` it replaces that kernel and leaves all others."""
 
     original: Any
-    trials: tuple[Trial, ...]
+    trials: tuple[TuningTrial, ...]
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> TuningTrial:
         """Return the fastest trial. Raise ValueError if none could be measured."""
         good = [trial for trial in self.trials if not trial.error]
         if not good:
@@ -401,7 +269,7 @@ def _bare(function: Any) -> Any:
 
 
 #: A tuner proposes what to try next, (what, PrimFunc or Schedule), given the trials so far; None ends the search.
-Tuner = Callable[[Any, Sequence[Trial]], Any]
+Tuner = Callable[[Any, Sequence[TuningTrial]], Any]
 
 
 def tune(
@@ -412,14 +280,14 @@ def tune(
     measure: Callable[[Any], float] | None = None,
     cost: Callable[[list], Sequence[float]] | None = None,
     target: Any = None,
-    progress: Callable[[Trial, int], None] | None = None,
+    progress: Callable[[TuningTrial, int], None] | None = None,
 ) -> Tuned:
     """Search for a fast schedule of one PrimFunc by measuring candidates.
 
     tuner(function, history) returns what to measure next, as (what, PrimFunc or Schedule), or None to stop; history:
-    the `Trial`s so far. "metaschedule" is TVM's own search; `cost` replaces its cost model: it gets modules and returns
-    a score for each, higher for faster ones. (A very small kernel has few schedules, and the search for different ones
-    is long.) measure(PrimFunc): seconds; by default each is built and timed in a separate process.
+    a `TuningTrial` for each so far. "metaschedule" is TVM's own search; `cost` replaces its cost model: it gets modules
+    and returns a score for each, higher for faster ones. (A very small kernel has few schedules, and the search for
+    different ones is long.) measure(PrimFunc): seconds; by default each is built and timed in a separate process.
     progress(trial, number) is called after each trial; by default a line shows the progress. Raises TypeError for a
     tuner that returns something else.
     """
@@ -443,11 +311,11 @@ def tune(
     return Tuned(function, tuple(history))
 
 
-def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> Trial:
+def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> TuningTrial:
     try:
-        return Trial(what, candidate, float(measure(candidate)))
+        return TuningTrial(what, candidate, float(measure(candidate)))
     except (ValueError, RuntimeError) as error:
-        return Trial(what, candidate, math.inf, _last(error))
+        return TuningTrial(what, candidate, math.inf, _last(error))
 
 
 def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Callable[[Any], float]:
@@ -473,11 +341,11 @@ def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Ca
     return measure
 
 
-def _line(trials: int) -> Callable[[Trial, int], None]:
+def _line(trials: int) -> Callable[[TuningTrial, int], None]:
     """Show progress as one line that is overwritten: trial, time, best so far."""
     best, start = [math.inf], time.perf_counter()
 
-    def report(trial: Trial, number: int) -> None:
+    def report(trial: TuningTrial, number: int) -> None:
         from passlab.measure import seconds
 
         best[0] = min(best[0], trial.seconds)
@@ -512,7 +380,7 @@ def _load_intrinsics() -> None:
 
 def _metaschedule(
     function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
-) -> list[Trial]:
+) -> list[TuningTrial]:
     """Run TVM's search: programs drawn from its rules, chosen by a cost model that learns from measurements."""
     import tvm_ffi
     from tvm.ir.utils import derived_object
@@ -525,7 +393,7 @@ def _metaschedule(
     # In a notebook TVM would show a pandas table after each round, and clear the cell's output.
     tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     sent: list[Any] = []
-    seen: list[Trial] = []
+    seen: list[TuningTrial] = []
 
     @derived_object
     class Builder(search.builder.PyBuilder):

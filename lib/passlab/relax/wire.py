@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
+from passlab.process.error_text import reason
 from passlab.process.refusal import Refused
-from passlab.process.telling import reason
 from passlab.tvm.wire_parts import in_order, tensor
 
 #: The node types of ordinary modules: Relax and TIR, but nothing that names a function outside the module.

@@ -1,6 +1,8 @@
 """Write cases over modules of Relay: a program, and the expectations of a pass over it.
 
-    case("two equal products", program(lambda x, y: …, (2, 3), (2, 3)), did=[most("nn.relu", 1, "…")])
+    @case("two equal products", program(..., (2, 3), (2, 3)), did=[most("multiply", 1, "…")])
+    def products(x, y):
+        return x * y + x * y
 
 An expectation is a function (before, after) → None, or a message that says what is wrong.
 """
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from passlab import judge
-from passlab.judge import Case, Expect, Finding, plural
+from passlab.judge import Case, Expect, Finding, as_decorator, plural
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.tvm.judge import counts, judge_pass
@@ -28,6 +30,7 @@ def typed(function: relay.Function) -> tvm.IRModule:
     return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
 
+@as_decorator
 def program(body: Callable, *shapes: tuple[int, ...], **attributes: Any) -> Callable[[], tvm.IRModule]:
     """Return a function that makes a new module of main(x, …) = body(x, …) at every call.
 
@@ -132,6 +135,7 @@ def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
     return judge.expecting(judge_pass, **how)
 
 
+@as_decorator
 def case(name: str, build: Callable[[], tvm.IRModule], *, run: bool = True, **expect: Sequence[Expectation]) -> Case:
     """Return a case about exactly the verdicts with expectations, besides valid and (if it is run) same."""
     about = ("valid", *(["same"] if run else []), *expect)

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from passlab import relay
-from passlab.process.telling import telling
+from passlab.process.error_text import last_line
 from passlab.tvm.compiler import TVM
 
 #: What compiles a module of Relay, and runs all passes on the way: closed where an exercise asks for one of these.
@@ -54,7 +54,7 @@ class Relay(TVM):
         return made
 
     def why(self, error: Exception) -> str:
-        return telling(self.diagnoses[0]) if self.diagnoses else super().why(error)
+        return last_line(self.diagnoses[0]) if self.diagnoses else super().why(error)
 
 
 COMPILER = Relay()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from passlab.building.parameters import Parameter
 from passlab.graph.assemble import walk
 from passlab.relay import reader, relay, tvm
-from passlab.tvm.dialect import CallValues, Node, Parameter
+from passlab.tvm.dialect import CallValues, Node
 from passlab.tvm.modules import callee_name, functions, is_function, is_primitive
 
 NAME = "relay"
@@ -32,6 +33,14 @@ def type_of(expr: Any) -> Any:
         return expr.checked_type
     except ValueError:  # not inferred yet; a parameter still has its declared type
         return getattr(expr, "type_annotation", None)
+
+
+def dtypes(type_: Any) -> Iterator[str]:
+    if isinstance(type_, relay.TupleType):
+        for field in type_.fields:
+            yield from dtypes(field)
+    elif dtype := getattr(type_, "dtype", None):
+        yield str(dtype)
 
 
 def key(expr: Any) -> Any:

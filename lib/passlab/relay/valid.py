@@ -25,24 +25,35 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
         for call in (e for e in exprs if isinstance(e, relay.Call)):
             _look_at(call, name, names)
         called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
-        taken = {p.name_hint for p in function.params}
-        free = [v for v in relay.analysis.free_vars(function)]
-        if free:
-            raise Invalid(unbound(name, free[0].name_hint, taken))
-        for p, times in Counter(p.name_hint for p in function.params).items():
-            if times > 1 and len({hash(q) for q in function.params if q.name_hint == p}) < times:
-                raise Invalid(f"{name} has its parameter {p} twice.")
-        if not relay.analysis.well_formed(function):
-            raise Invalid(
-                f"{name} is not well-formed: a variable is bound more than once. "
-                "Give every function and every let its own variables."
-            )
+        _check_variables(name, function)
     tell("TVM crashed while it inferred the types of the module: look at the attributes and types you gave")
+    _check_types(module, called)
+
+
+def _check_variables(name: str, function: Any) -> None:
+    """Raise Invalid for a variable that is not bound, or bound more than once."""
+    if free := list(relay.analysis.free_vars(function)):
+        raise Invalid(unbound(name, free[0].name_hint, {p.name_hint for p in function.params}))
+    for parameter, count in Counter(p.name_hint for p in function.params).items():
+        if count > 1 and len({hash(p) for p in function.params if p.name_hint == parameter}) < count:
+            raise Invalid(f"{name} has its parameter {parameter} twice.")
+    if not relay.analysis.well_formed(function):
+        raise Invalid(
+            f"{name} is not well-formed: a variable is bound more than once. "
+            "Give every function and every let its own variables."
+        )
+
+
+def _check_types(module: Any, called: set[str]) -> None:
+    """Raise Invalid for an ill-typed module, or a function whose body is not of the type that it declares.
+
+    called: the functions that others call, whose declared types InferType needs.
+    """
     bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
     declared = {}
     for name, function in functions(module).items():
-        said = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
-        if said and name not in called:
+        typed = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
+        if typed and name not in called:
             declared[name] = function.ret_type
     for name in declared:
         f = bare[name]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from passlab.process.error_text import reason
 from passlab.process.refusal import Refused
-from passlab.process.telling import reason
 from passlab.tvm.wire_parts import in_order, tensor
 
 _OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)
@@ -91,74 +92,43 @@ def _children(node: dict) -> list[int]:
     return []
 
 
-def _make(tvm: Any, graph: dict, node: dict, made: dict[int, Any]) -> Any:
-    """Return the object for a node, made by its constructor from `made`, the objects of its children."""
-    relay, kind, own = tvm.relay, node["type_key"], node.get("attrs", {})
-    needs = [made[child] for child in _children(node)]
-    match kind:
-        case "":
-            return None
-        case "Array":
-            return needs
-        case "Map":  # text keys are stored in the node itself
-            keys = node.get("keys")
-            return dict(zip(keys, needs, strict=True) if keys else zip(needs[::2], needs[1::2], strict=True))
-        case "runtime.String":
-            return base64.b64decode(node["repr_b64"])[8:].decode() if "repr_b64" in node else node.get("repr_str", "")
-        case "IntImm":
-            return tvm.tir.IntImm(own["dtype"], int(own["value"]))
-        case "FloatImm":
-            return tvm.tir.FloatImm(own["dtype"], float(own["value"]))
-        case "tir.Any":
-            return relay.Any()
-        case "IncompleteType":
-            return None
-        case "Op":
-            return _operator(tvm, node["repr_str"])
-        case "relay.Constant":
-            return relay.Constant(tvm.nd.array(_array(graph["b64ndarrays"][int(own["data"])])))
-        case "relay.Id":
-            return needs[0]
-        case "GlobalVar":
-            return relay.GlobalVar(*needs)
-        case "relay.TensorType":
-            return relay.TensorType(needs[0], own["dtype"])
-        case "TupleType":
-            return relay.TupleType(*needs)
-        case "FuncType":
-            return relay.FuncType(*needs)
-        case "DictAttrs":
-            return needs[0]
-        case "relay.Var":
-            return relay.Var(*needs)
-        case "relay.Tuple":
-            return relay.Tuple(*needs)
-        case "relay.TupleGetItem":
-            return relay.TupleGetItem(needs[0], int(own["index"]))
-        case "relay.Call":
-            op, args, attrs = needs
-            return relay.Call(op, args, None if isinstance(attrs, dict) else attrs)
-        case "relay.attrs.ArangeAttrs":
-            start, stop, step = needs
-            return tvm.ir.make_node(kind, start=start, stop=stop, step=step, dtype=own["dtype"])
-        case "relay.Let":
-            return relay.Let(*needs)
-        case "relay.If":
-            return relay.If(*needs)
-        case "relay.Function":
-            return _function(tvm, *needs)
-        case "IRModule":
-            return tvm.IRModule(*needs)
-    raise Refused(f"The module contains a node of type {kind[:60]}, which cannot travel.")
+def _make(tvm: Any, graph: dict, node: dict, known: dict[int, Any]) -> Any:
+    """Return the object for a node, made by its constructor from the objects of its children, by node number."""
+    kind = node["type_key"]
+    parts = [known[child] for child in _children(node)]
+    if kind == "relay.Constant":
+        return tvm.relay.Constant(tvm.nd.array(_array(graph["b64ndarrays"][int(node["attrs"]["data"])])))
+    if kind not in _CONSTRUCTORS:
+        raise Refused(f"The module contains a node of type {kind[:60]}, which cannot travel.")
+    return _CONSTRUCTORS[kind](tvm, node, *parts)
 
 
-def _operator(tvm: Any, name: str) -> Any:
+def _map(tvm: Any, node: dict, *parts: Any) -> dict:
+    if keys := node.get("keys"):  # text keys are stored in the node itself
+        return dict(zip(keys, parts, strict=True))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _string(tvm: Any, node: dict) -> str:
+    return base64.b64decode(node["repr_b64"])[8:].decode() if "repr_b64" in node else node.get("repr_str", "")
+
+
+def _call(tvm: Any, node: dict, op: Any, args: list, attrs: Any) -> Any:
+    return tvm.relay.Call(op, args, None if isinstance(attrs, dict) else attrs)
+
+
+def _arange(tvm: Any, node: dict, start: Any, stop: Any, step: Any) -> Any:
+    return tvm.ir.make_node(node["type_key"], start=start, stop=stop, step=step, dtype=node["attrs"]["dtype"])
+
+
+def _operator(tvm: Any, node: dict) -> Any:
+    name = node["repr_str"]
     if not _OPS.fullmatch(name) or name in _CALLS_OUT:
         raise Refused(f"The module uses the operator {name[:60]}, which cannot travel.")
     return tvm.ir.Op.get(name)
 
 
-def _function(tvm: Any, params: list, body: Any, returns: Any, types: list, attrs: dict | None) -> Any:
+def _function(tvm: Any, node: dict, params: list, body: Any, returns: Any, types: list, attrs: dict | None) -> Any:
     function = tvm.relay.Function(params, body, returns, types)
     for key, value in (attrs or {}).items():
         if key in _ELSEWHERE:
@@ -166,6 +136,35 @@ def _function(tvm: Any, params: list, body: Any, returns: Any, types: list, attr
         if value is not None:
             function = function.with_attr(key, value)
     return function
+
+
+#: Node type → its constructor, which gets TVM, the node and the objects of its children.
+_CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "": lambda tvm, node: None,
+    "Array": lambda tvm, node, *parts: list(parts),
+    "Map": _map,
+    "runtime.String": _string,
+    "IntImm": lambda tvm, node: tvm.tir.IntImm(node["attrs"]["dtype"], int(node["attrs"]["value"])),
+    "FloatImm": lambda tvm, node: tvm.tir.FloatImm(node["attrs"]["dtype"], float(node["attrs"]["value"])),
+    "tir.Any": lambda tvm, node: tvm.relay.Any(),
+    "IncompleteType": lambda tvm, node: None,
+    "Op": _operator,
+    "relay.Id": lambda tvm, node, name: name,
+    "GlobalVar": lambda tvm, node, name: tvm.relay.GlobalVar(name),
+    "relay.TensorType": lambda tvm, node, shape: tvm.relay.TensorType(shape, node["attrs"]["dtype"]),
+    "TupleType": lambda tvm, node, fields: tvm.relay.TupleType(fields),
+    "FuncType": lambda tvm, node, *parts: tvm.relay.FuncType(*parts),
+    "DictAttrs": lambda tvm, node, attrs: attrs,
+    "relay.Var": lambda tvm, node, *parts: tvm.relay.Var(*parts),
+    "relay.Tuple": lambda tvm, node, fields: tvm.relay.Tuple(fields),
+    "relay.TupleGetItem": lambda tvm, node, of: tvm.relay.TupleGetItem(of, int(node["attrs"]["index"])),
+    "relay.Call": _call,
+    "relay.attrs.ArangeAttrs": _arange,
+    "relay.Let": lambda tvm, node, *parts: tvm.relay.Let(*parts),
+    "relay.If": lambda tvm, node, *parts: tvm.relay.If(*parts),
+    "relay.Function": _function,
+    "IRModule": lambda tvm, node, functions: tvm.IRModule(functions),
+}
 
 
 def _array(text: str) -> np.ndarray:

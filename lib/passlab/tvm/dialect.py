@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
+from passlab.building.parameters import Parameter
 from passlab.graph.registry import load
 from passlab.tvm.reach import loaded
 
@@ -29,15 +30,6 @@ class Node:
     expr: Any
     var: Any
     function: str
-
-
-class Parameter(NamedTuple):
-    """A parameter of `main`: a shape it accepts, and whether that was chosen (for a symbolic dimension)."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    symbolic: bool
 
 
 class CallValues(NamedTuple):
@@ -64,6 +56,9 @@ class Dialect(Protocol):
 
     def type_of(self, expr: Any) -> Any:
         """Return the type of an expression, or None where it has none."""
+
+    def dtypes(self, type_: Any) -> Iterator[str]:
+        """Yield the dtypes of the tensors in a type."""
 
     def key(self, expr: Any) -> Any:
         """Return a hashable that identifies an expression."""

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from passlab.process.telling import reason
+from passlab.process.error_text import reason
 from passlab.tvm.reach import reach
 
 #: The newest ONNX operator set that Relay 0.17 reads completely and torch's TorchScript exporter writes.

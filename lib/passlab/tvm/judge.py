@@ -1,7 +1,7 @@
 """Judge passes over modules of Relay and Relax, whichever TVM this process holds.
 
 `judge_pass` makes the judge of an exercise whose answer is `pass(mod) -> mod`. Its laws query modules with `counts`,
-`groups`, `consumers`, `spared` and `first_difference` (passlab.tvm.modules). Checking a module (`valid`) may end the
+`groups`, `consumers` and `first_difference` (passlab.tvm.modules). Checking a module (`valid`) may end the
 process in TVM's C++, so a fork does it; running one (`same`) runs its author's code, so passlab.tvm.builds does it.
 """
 
@@ -19,7 +19,6 @@ from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.equivalent import devices_note, equivalent_modules
 from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
 from passlab.tvm.modules import (
-    attributes,
     bindings,
     consumers,
     counts,
@@ -34,7 +33,6 @@ from passlab.tvm.modules import (
     nodes,
     short,
     signature,
-    spared,
     type_of,
     typed,
 )
@@ -42,7 +40,6 @@ from passlab.tvm.modules import (
 __all__ = [
     "ALL_KINDS",
     "KINDS",
-    "attributes",
     "bindings",
     "consumers",
     "counts",
@@ -60,7 +57,6 @@ __all__ = [
     "random_inputs",
     "same",
     "signature",
-    "spared",
     "type_of",
     "typed",
     "valid",

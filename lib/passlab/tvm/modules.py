@@ -7,11 +7,10 @@ A *node* is a call of an operator. Nothing here changes a module.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from passlab.tvm.dialect import Node, current_dialect
@@ -96,39 +95,9 @@ def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
     return current_dialect().consumers(functions(module)[function])
 
 
-def _describe(node: Node) -> str:
-    """Return a call's text with the types of its operands and its attributes, without names of variables."""
-    parts = [str(type_of(arg)) for arg in node.expr.args]
-    parts += [f"{key}={value}" for key, value in attributes(node.expr).items()]
-    return f"{node.name}({', '.join(parts)})"
-
-
-def attributes(call: Any) -> dict[str, str]:
-    """Return the attributes of a call as text, by name."""
-    if call.attrs is None:
-        return {}
-    with contextlib.suppress(Exception):
-        return {str(k): str(call.attrs[k]) for k in sorted(map(str, call.attrs.keys()))}
-    return {"": str(call.attrs)}
-
-
 def type_of(expr: Any) -> Any:
     """Return the type of an expression, or None where it has none (in Relay: before InferType)."""
     return current_dialect().type_of(expr)
-
-
-def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
-    """Return the first call of these operators that is lost or new, as a sentence, or None.
-
-    Calls are the same if operand types and attributes are.
-    """
-    wanted = set(ops)
-    old, new = (Counter(_describe(n) for n in nodes(typed(m)) if n.name in wanted) for m in (before, after))
-    for lost in old - new:
-        return f"{lost.split('(')[0]} was to stay as it was, and this call of it is gone: {short(lost)}."
-    for made in new - old:
-        return f"{made.split('(')[0]} was to stay as it was, and this call of it is new: {short(made)}."
-    return None
 
 
 def first_difference(one: Any, other: Any, names: tuple[str, str] = ("the first", "the second")) -> str | None:

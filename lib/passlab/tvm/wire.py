@@ -16,8 +16,8 @@ import json
 import sys
 from typing import Any
 
+from passlab.process.error_text import reason
 from passlab.process.refusal import Refused
-from passlab.process.telling import reason
 from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.reach import loaded
 

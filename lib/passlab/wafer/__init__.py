@@ -1,14 +1,14 @@
-"""Beyond one chip: a wafer of small cores, what its messages cost, and where the operations of a graph go.
+"""Beyond one chip: a wafer of small cores, the cost of its messages, and the placement of a graph's operations.
 
     from passlab.wafer import Machine, Message, program, simulate
     line = Machine(1, 8)
     simulate(program(line, [Message(line.route((0, 7), (0, 0)), words=100)])).cycles      # 112
 
-Reading order: `machine` (cores, links, routes), `program` (messages as data), `simulate` (the machine as events) and
-`stepped` (word by word), `model` (closed forms), `collectives` (reduce, broadcast, all-reduce), `matmul` (products on a
-mesh), `stencil` (BiCGStab on the whole wafer), `scaling` (where it bends), `machines` (real wafers, with sources). Then
-the mapping of graphs: `work` (operations and the words they exchange), `pieces` (cut for cores), `mapping` (who lies
-where, and what it costs), `placing` (rows, greedy, search), `pictures`.
+Reading order: `machine` (cores, links, routes), `program` (messages as data), `simulate` (the machine as events),
+`model` (closed forms), `collectives` (reduce, broadcast, all-reduce), `matmul` (products on a mesh), `stencil`
+(BiCGStab on the whole wafer), `scaling` (where it bends), `machines` (real wafers, with sources). Then the mapping of
+graphs: `work` (operations and the words they exchange), `pieces` (operations cut for cores), `mapping` (placements and
+their costs), `placing` (rows, greedy, search), `pictures`.
 """
 
 from passlab.wafer.collectives import (
@@ -23,9 +23,8 @@ from passlab.wafer.collectives import (
 from passlab.wafer.machine import Core, Link, Machine
 from passlab.wafer.machines import WAFERS
 from passlab.wafer.model import FORMULAS, Cost, bound, cost, numbers
-from passlab.wafer.program import Message, Program, carried, join, not_a_program, on_lines, program
+from passlab.wafer.program import Message, Program, carried, join, on_lines, program, why_not_a_program
 from passlab.wafer.simulate import Deadlock, Run, simulate
-from passlab.wafer.stepped import stepped
 
 __all__ = [
     "FORMULAS",
@@ -46,7 +45,6 @@ __all__ = [
     "carried",
     "cost",
     "join",
-    "not_a_program",
     "numbers",
     "on_lines",
     "program",
@@ -54,5 +52,5 @@ __all__ = [
     "reduce_messages",
     "reduce_rows",
     "simulate",
-    "stepped",
+    "why_not_a_program",
 ]

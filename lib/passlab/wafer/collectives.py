@@ -30,7 +30,7 @@ def tree(cores: int) -> list[int]:
 
 
 def two_phase(cores: int, group: int | None = None) -> list[int]:
-    """Return chains in groups of `group` cores, √P unless told otherwise, and a chain of the groups' first cores."""
+    """Return chains in groups of `group` cores (default √P), and a chain of the groups' first cores."""
     size = group or round(math.sqrt(cores))
     return [-1] + [core - size if core % size == 0 else core - 1 for core in range(1, cores)]
 
@@ -42,8 +42,8 @@ TREES = {"star": star, "chain": chain, "tree": tree, "two-phase": two_phase}
 def reduce_messages(parents: Tree, words: int) -> list[Message]:
     """Return the messages of a reduce on Machine(1, P), in which core i sends the sum of its subtree to parents[i].
 
-    A core receives from its children in the order of their distance, nearest first, and passes on the words of the last
-    of them as they come: its sum is complete, word by word, when that one's words are there.
+    A core receives from its children in the order of their distance, nearest first, and streams the words of the last
+    of them: its sum is complete, word by word, when they arrive.
     """
     cores = len(parents)
     children: dict[int, list[int]] = {}

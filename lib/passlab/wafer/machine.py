@@ -10,7 +10,7 @@ from passlab.judge import record, shown
 
 #: a core's place on the grid, (row, column); (0, 0) is the north-west corner
 Core = tuple[int, int]
-#: the way from one core to a neighbour; the way back is another link
+#: from one core to a neighbour; the opposite direction is another link
 Link = tuple[Core, Core]
 
 
@@ -19,9 +19,9 @@ Link = tuple[Core, Core]
 class Machine:
     """A grid of rows × columns cores.
 
-    `memory` is what one core holds, in bytes. A link carries one word of `word` bytes a cycle, each direction for
-    itself. `ramp` is the number of cycles from a core to its router, and from a router to its core: T_R in Luczynski
-    et al., "Near-Optimal Wafer-Scale Reduce", HPDC 2024. `clock` is in cycles a second.
+    `memory`: bytes of one core. `word`: bytes that a link carries in a cycle, in each direction. `ramp`: cycles from a
+    core to its router, and back: T_R in Luczynski et al., "Near-Optimal Wafer-Scale Reduce", HPDC 2024. `clock`:
+    cycles a second.
 
     >>> Machine(4, 6).distance((0, 0), (3, 5))
     8
@@ -36,10 +36,10 @@ class Machine:
     name: str = "a grid"
 
     def __post_init__(self) -> None:
-        for what, least in (("rows", 1), ("columns", 1), ("memory", 1), ("ramp", 0), ("word", 1)):
-            value = getattr(self, what)
+        for field, least in (("rows", 1), ("columns", 1), ("memory", 1), ("ramp", 0), ("word", 1)):
+            value = getattr(self, field)
             if type(value) is not int or value < least:
-                raise ValueError(f"A machine's {what} must be a whole number, at least {least}; it is {shown(value)}.")
+                raise ValueError(f"A machine's {field} must be a whole number, at least {least}; it is {shown(value)}.")
         if not isinstance(self.clock, int | float) or not 0 < self.clock < float("inf"):
             raise ValueError(f"A machine's clock is cycles a second, above 0; it is {shown(self.clock)}.")
 
@@ -54,11 +54,11 @@ class Machine:
         return 2 * (self.rows * (self.columns - 1) + (self.rows - 1) * self.columns)
 
     def __contains__(self, core: Any) -> bool:
-        return not self.off(core)
+        return not self.why_not_a_core(core)
 
-    def off(self, core: Any) -> str:
-        """Return a sentence that says why this is not a core of the machine, or ""."""
-        if not isinstance(core, tuple | list) or len(core) != 2 or any(type(place) is not int for place in core):
+    def why_not_a_core(self, core: Any) -> str:
+        """Return why this is not a core of the machine, as a sentence, or ""."""
+        if not isinstance(core, tuple | list) or len(core) != 2 or any(type(number) is not int for number in core):
             return f"A core is (row, column), two whole numbers; {shown(core)} is not."
         row, column = core
         if 0 <= row < self.rows and 0 <= column < self.columns:
@@ -69,13 +69,13 @@ class Machine:
         )
 
     def check(self, *cores: Any) -> None:
-        """Raise ValueError, with a sentence, if one of these is not a core of the machine."""
+        """Raise ValueError if one of these is not a core of the machine."""
         for core in cores:
-            if broken := self.off(core):
-                raise ValueError(broken)
+            if why := self.why_not_a_core(core):
+                raise ValueError(why)
 
     def distance(self, start: Core, end: Core) -> int:
-        """Return the number of links on a shortest way between two cores."""
+        """Return the number of links on a shortest path between two cores."""
         self.check(start, end)
         return abs(start[0] - end[0]) + abs(start[1] - end[1])
 
@@ -86,10 +86,10 @@ class Machine:
         ((0, 0), (0, 1), (0, 2), (1, 2))
         """
         self.check(start, end)
-        (row, column), (last, far) = start, end
-        east, south = (1 if far >= column else -1), (1 if last >= row else -1)
-        along = [(row, c) for c in range(column, far + east, east)]
-        return (*along, *((r, far) for r in range(row + south, last + south, south) if row != last))
+        (row, column), (end_row, end_column) = start, end
+        east, south = (1 if end_column >= column else -1), (1 if end_row >= row else -1)
+        along = [(row, c) for c in range(column, end_column + east, east)]
+        return (*along, *((r, end_column) for r in range(row + south, end_row + south, south) if row != end_row))
 
     def hops(self, start: Core, end: Core) -> tuple[Link, ...]:
         """Return the links of the XY route between two cores."""
@@ -97,9 +97,9 @@ class Machine:
         return tuple(pairwise(cores))
 
     def seconds(self, cycles: float) -> float:
-        """Return how long this many cycles take."""
+        """Return the seconds that these cycles take."""
         return cycles / self.clock
 
     def words(self, nbytes: int) -> int:
-        """Return the number of words that hold this many bytes."""
+        """Return the number of words that hold `nbytes`."""
         return -(-nbytes // self.word)

@@ -1,4 +1,4 @@
-"""Real wafers, as data: what is published, and where."""
+"""Real wafers as data: published numbers, with their sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from passlab.wafer.machine import Machine
 
 @dataclass(frozen=True)
 class Wafer:
-    """A wafer that was built: the grid that programs see, and what its makers and users say of it.
+    """A wafer that was built: the grid that programs see, and published numbers.
 
-    `cores` and `memory` (bytes) are of the whole wafer, `grid` is what a program can use. `clock` in cycles a second.
-    `sources` says where each number is from; what is derived or assumed says so.
+    `cores`, `memory`: of the whole wafer, in bytes. `grid`: rows and columns that a program can use. `clock`: cycles a
+    second. `sources`: where each number is from, or that it is derived or assumed.
     """
 
     name: str

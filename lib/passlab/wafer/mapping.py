@@ -1,12 +1,12 @@
-"""Where the pieces lie, and what that costs.
+"""The placement of pieces on cores, and its cost.
 
     mapping = {"norm": rectangle(0, 0), "qkv": rectangle(0, 1, 4, 3)}
     load(pieces, at(pieces, mapping, machine), machine)
 
-A message takes the XY route. Each link carries a word a cycle, each core's ramp takes in and gives out a word a cycle,
-and each core computes on its own. Examples stream through: in the steady state a new result comes out every n cycles,
-where n is what the busiest core, ramp or link needs for one example. Not counted: how long a message waits for another
-(the simulator counts it), and the words between the grid and the world outside.
+A message takes the XY route. Each link carries a word a cycle, each core's ramp one in and one out, and each core
+computes on its own. Examples stream through: in the steady state there is a new result every n cycles, where n is the
+cycles of the busiest core, ramp or link for one example. Not counted: waiting of messages for each other (the simulator
+counts it), and the words between the grid and the world outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from passlab.wafer.program import Message
 
 
 class BadMapping(ValueError):
-    """The mapping leaves something out, leaves the grid, or asks more of a core than it holds."""
+    """The mapping leaves something out, leaves the grid, or exceeds a core's memory."""
 
 
 def rectangle(row: int, column: int, rows: int = 1, columns: int = 1) -> tuple[Core, ...]:
@@ -41,55 +41,55 @@ def at(
     """Return the number of each piece's core, row · columns + column, of a mapping operation → cores.
 
     Raises BadMapping for an operation that is missing, doubled or unknown, too few or too many cores for its pieces, a
-    core off the grid, or one that would have to hold more than its memory.
+    core off the grid, or one whose memory is exceeded.
     """
     try:
         pairs = list(mapping.items() if isinstance(mapping, Mapping) else mapping)
-        given = dict(pairs)
+        places_of = dict(pairs)
     except (TypeError, ValueError):
         raise BadMapping(f"A mapping is a dict from operation to cores, or such pairs; got {shown(mapping)}.") from None
-    if len(given) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+    if len(places_of) != len(pairs):
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))
         raise BadMapping(f"{twice} is mapped twice: each operation has one place.")
-    if missing := [o.name for o in pieces.operations if o.name not in given]:
+    if missing := [o.name for o in pieces.operations if o.name not in places_of]:
         raise BadMapping(f"The mapping leaves out {and_more(missing)}.")
-    if unknown := [name for name in given if name not in pieces.shape]:
+    if unknown := [name for name in places_of if name not in pieces.shape]:
         raise BadMapping(f"The mapping names {str(unknown[0])[:60]!r}, and the graph has no such operation.")
-    found: list[Core] = []
+    cores_used: list[Core] = []
     for operation in pieces.operations:
-        cores, (p, q) = given[operation.name], pieces.shape[operation.name]
+        cores, (p, q) = places_of[operation.name], pieces.shape[operation.name]
         if isinstance(cores, str) or not isinstance(cores, Sequence | np.ndarray):
             raise BadMapping(f"{operation.name} is mapped to {shown(cores)}: it must be a sequence of cores.")
         if len(cores) != p * q:
             raise BadMapping(f"{operation.name} is cut into {p} × {q} pieces, and is mapped to {len(cores)} cores.")
-        found += cores
+        cores_used += cores
     try:
-        places = np.array(found).reshape(len(pieces), 2)
-        whole = places.dtype.kind in "iu"
+        places = np.array(cores_used).reshape(len(pieces), 2)
+        integers = places.dtype.kind in "iu"
     except ValueError:  # not all are pairs
-        whole = False
-    if whole:
+        integers = False
+    if integers:
         off = (places < 0).any(1) | (places >= (machine.rows, machine.columns)).any(1)
     else:
-        off = np.array([bool(machine.off(core)) for core in found], bool)
+        off = np.array([bool(machine.why_not_a_core(core)) for core in cores_used], bool)
     if off.any():
         piece = int(off.argmax())
-        raise BadMapping(f"{pieces.name(piece)}: {machine.off(found[piece])}")
+        raise BadMapping(f"{pieces.name(piece)}: {machine.why_not_a_core(cores_used[piece])}")
     cores = places.astype(np.int64) @ (machine.columns, 1)
     check(pieces, cores, machine)
     return cores
 
 
 def check(pieces: Pieces, cores: np.ndarray, machine: Machine) -> None:
-    """Raise BadMapping if a core would have to hold more than its memory."""
-    held = np.bincount(cores, pieces.nbytes, machine.cores)
-    over = int(held.argmax())
-    if held[over] > machine.memory:
-        there = and_more([pieces.name(int(i)) for i in np.flatnonzero(cores == over)], 3)
+    """Raise BadMapping if the pieces of a core exceed its memory."""
+    nbytes = np.bincount(cores, pieces.nbytes, machine.cores)
+    over = int(nbytes.argmax())
+    if nbytes[over] > machine.memory:
+        names = and_more([pieces.name(int(i)) for i in np.flatnonzero(cores == over)], 3)
         row, column = divmod(over, machine.columns)
         raise BadMapping(
-            f"Core ({row}, {column}) would have to hold {int(held[over]):,} bytes ({there}); "
+            f"Core ({row}, {column}) would have to hold {int(nbytes[over]):,} bytes ({names}); "
             f"its memory is {machine.memory:,}."
         )
 
@@ -102,11 +102,11 @@ def named(pieces: Pieces, cores: np.ndarray, machine: Machine) -> dict[str, tupl
 
 @dataclass(frozen=True)
 class Load:
-    """What a mapping costs, for one example.
+    """The cost of a mapping for one example.
 
-    `traffic`: words × hops. `cycles`: from one result to the next, in the steady state; `busiest`: what decides that,
-    in words. `computing`, `ramps`, `memory`: arrays of rows × columns, cycles, cycles, bytes. `links`: direction →
-    words on the link that leaves each core that way.
+    `traffic`: words × hops. `cycles`: from one result to the next, in the steady state; `busiest`: the core or link
+    that limits them. `computing`, `ramps`, `memory`: arrays of rows × columns, cycles, cycles, bytes. `links`:
+    direction → words on the link that leaves each core in it.
     """
 
     traffic: float
@@ -140,71 +140,73 @@ def link_loads(a: np.ndarray, b: np.ndarray, words: np.ndarray, machine: Machine
     and then a running sum.
     """
     rows, columns = machine.rows, machine.columns
-    (r, c), (last, far) = np.divmod(a, columns), np.divmod(b, columns)
-    east, south = far > c, last > r
+    (r, c), (end_row, end_column) = np.divmod(a, columns), np.divmod(b, columns)
+    east, south = end_column > c, end_row > r
     return {
-        "east": _runs(r, c, far, words * east, rows, columns),
-        "west": _runs(r, far + 1, c + 1, words * (far < c), rows, columns),
-        "south": _runs(far, r, last, words * south, columns, rows).T,
-        "north": _runs(far, last + 1, r + 1, words * (last < r), columns, rows).T,
+        "east": _runs(r, c, end_column, words * east, rows, columns),
+        "west": _runs(r, end_column + 1, c + 1, words * (end_column < c), rows, columns),
+        "south": _runs(end_column, r, end_row, words * south, columns, rows).T,
+        "north": _runs(end_column, end_row + 1, r + 1, words * (end_row < r), columns, rows).T,
     }
 
 
 def _runs(line: np.ndarray, start: np.ndarray, end: np.ndarray, words: np.ndarray, lines: int, wide: int) -> np.ndarray:
     """Return the sums of runs: `words` are added to the places start, …, end - 1 of a line."""
-    size, there = lines * (wide + 2), line * (wide + 2)
-    ends = np.bincount(there + start, words, size) - np.bincount(there + np.maximum(end, 0), words, size)
+    size, offset = lines * (wide + 2), line * (wide + 2)
+    ends = np.bincount(offset + start, words, size) - np.bincount(offset + np.maximum(end, 0), words, size)
     return ends.reshape(lines, wide + 2).cumsum(1)[:, :wide].round(6)
 
 
 def load(pieces: Pieces, cores: np.ndarray, machine: Machine) -> Load:
-    """Return what it costs to run pieces on cores; `at` makes these of a mapping, and checks it."""
+    """Return the cost of running pieces on cores; `at` computes and checks these from a mapping."""
     grid = (machine.rows, machine.columns)
-    apart = cores[pieces.a] != cores[pieces.b]
-    a, b, words = cores[pieces.a][apart], cores[pieces.b][apart], pieces.words[apart]
+    separate = cores[pieces.a] != cores[pieces.b]
+    a, b, words = cores[pieces.a][separate], cores[pieces.b][separate], pieces.words[separate]
     links = link_loads(a, b, words, machine)
     computing = np.bincount(cores, pieces.cycles, machine.cores).reshape(grid)
     ramps = np.maximum(np.bincount(a, words, machine.cores), np.bincount(b, words, machine.cores)).reshape(grid)
     memory = np.bincount(cores, pieces.nbytes, machine.cores).reshape(grid)
-    loads = {"computing": computing, "its ramp": ramps} | {f"the link {way}": carried for way, carried in links.items()}
-    what = max(loads, key=lambda name: loads[name].max())
-    row, column = np.unravel_index(int(loads[what].argmax()), grid)
-    busiest = f"core ({row}, {column}), {what}"
+    loads = {"computing": computing, "its ramp": ramps} | {
+        f"the link {name}": carried for name, carried in links.items()
+    }
+    limit = max(loads, key=lambda name: loads[name].max())
+    row, column = np.unravel_index(int(loads[limit].argmax()), grid)
+    busiest = f"core ({row}, {column}), {limit}"
     hops = sum(float(carried.sum()) for carried in links.values())
-    return Load(hops, float(loads[what].max()), busiest, computing, ramps, memory, links)
+    return Load(hops, float(loads[limit].max()), busiest, computing, ramps, memory, links)
 
 
 def messages(pieces: Pieces, cores: np.ndarray, machine: Machine) -> list[Message]:
     """Return the messages of one example, for the simulator.
 
-    A block hands its input on as soon as it has it; everything else waits until its piece has all that it needs.
-    Computing takes no time here: what is left is the network alone. Pieces on one core need no message.
+    A block passes its input on as soon as it has it; all other messages wait for all inputs of their piece. Computing
+    takes no time here, so this is the network alone. Pieces on the same core need no message.
     """
     words = np.ceil(pieces.words - 1e-9).astype(np.int64).tolist()
     into: dict[int, list[int]] = {}
     for edge, b in enumerate(pieces.b.tolist()):
         into.setdefault(b, []).append(edge)
     home, place = pieces.a.tolist(), [divmod(core, machine.columns) for core in cores.tolist()]
-    known = [place[a] != place[b] for a, b in zip(home, pieces.b.tolist(), strict=True)]
-    number = dict(zip(np.flatnonzero(known).tolist(), range(sum(known)), strict=True))
+    sent = [place[a] != place[b] for a, b in zip(home, pieces.b.tolist(), strict=True)]
+    number = dict(zip(np.flatnonzero(sent).tolist(), range(sum(sent)), strict=True))
     needs: list[tuple[int, ...]] = [()] * len(home)
 
     def waits(edge: int) -> tuple[int, ...]:
-        """Return the messages for which an edge waits; edges that are not messages count as theirs."""
+        """Return the messages that an edge waits for, through edges that are not messages."""
         hands_on = pieces.kind[edge] == INPUT
-        mine = [e for e in into.get(home[edge], ()) if not hands_on or pieces.kind[e] != SUM]
-        return tuple(dict.fromkeys(m for e in mine for m in ((number[e],) if e in number else needs[e])))
+        edges = [e for e in into.get(home[edge], ()) if not hands_on or pieces.kind[e] != SUM]
+        return tuple(dict.fromkeys(m for e in edges for m in ((number[e],) if e in number else needs[e])))
 
-    made = []
+    result = []
     for edge in _by_need(pieces):
         needs[edge] = waits(edge)
     for edge in number:
         route = machine.route(place[home[edge]], place[int(pieces.b[edge])])
-        made.append(Message(route, words[edge], waits=needs[edge]))
-    return made
+        result.append(Message(route, words[edge], waits=needs[edge]))
+    return result
 
 
 def _by_need(pieces: Pieces) -> list[int]:
-    """Return the messages' numbers, each behind those that it may wait for."""
+    """Return the messages' numbers, each after those that it may wait for."""
     rank = pieces.owner[pieces.a] * 3 + np.where(pieces.kind == BETWEEN, 2, pieces.kind)
     return np.lexsort((pieces.a, rank)).tolist()

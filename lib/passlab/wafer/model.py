@@ -1,4 +1,4 @@
-"""The machine in closed form: what a program costs, from five numbers.
+"""The machine in closed form: the cost of a program from five numbers.
 
 Luczynski, Gianinazzi, Iff, Wilson, De Sensi, Hoefler, "Near-Optimal Wafer-Scale Reduce", HPDC 2024 (arXiv:2404.15888).
 """
@@ -19,7 +19,7 @@ class Cost:
     """Five numbers of a program.
 
     `contention` C: the most words that one core sends, or receives. `energy` E: words times links, summed. `links` N:
-    links that are used. `distance` L: links of the longest way that a word, or a sum in which it is, goes. `depth` D:
+    links that are used. `distance` L: links of the longest path of a word, or of a sum that contains it. `depth` D:
     messages in the longest chain of messages that wait for each other.
     """
 
@@ -49,9 +49,9 @@ def cost(program: Program) -> Cost:
     inner[program.offsets[1:] - 1] = False
     pairs = np.stack([program.cores[inner], program.cores[np.flatnonzero(inner) + 1]], axis=1)
     depth, distance = _longest(program, hops)
-    used = len(np.unique(pairs, axis=0))
+    links = len(np.unique(pairs, axis=0))
     return Cost(
-        int(max(received, sent)), int((program.words * hops).sum()), used, int(distance.max()), int(depth.max())
+        int(max(received, sent)), int((program.words * hops).sum()), links, int(distance.max()), int(depth.max())
     )
 
 
@@ -65,9 +65,9 @@ def _longest(program: Program, hops: np.ndarray) -> tuple[np.ndarray, np.ndarray
         source = program.cores[program.offsets[message]]
         for parent in parents.get(message, []):
             route = program.cores[program.offsets[parent] : program.offsets[parent + 1]]
-            # the parent may go on beyond this message's source
-            way = before[parent] + int(np.flatnonzero(route == source)[0])
-            before[message], depth[message] = max(before[message], way), max(depth[message], depth[parent] + 1)
+            # the parent's route may continue beyond this message's source
+            length = before[parent] + int(np.flatnonzero(route == source)[0])
+            before[message], depth[message] = max(before[message], length), max(depth[message], depth[parent] + 1)
     return depth, before + hops
 
 
@@ -91,21 +91,21 @@ def numbers(parents: Sequence[int], words: int) -> Cost:
 
 
 def chain(cores: int, words: int, ramp: int = 2) -> float:
-    """Return the cycles of a chain: each core adds its words to those that pass."""
+    """Return the cycles of a chain: each core adds its words to those of its neighbour."""
     return words + (2 * ramp + 2) * (cores - 1)
 
 
 def star(cores: int, words: int, ramp: int = 2) -> float:
-    """Return the cycles of a star: every core sends to the first, which receives a word a cycle from then on when the
-    first one has come over one link."""
+    """Return the cycles of a star: every core sends to the first, which receives a word a cycle after the first word
+    has crossed one link."""
     return words * (cores - 1) + 1 + (2 * ramp + 1)
 
 
 def tree(cores: int, words: int, ramp: int = 2) -> float:
-    """Return the cycles of a binary tree on 2^k cores: round i, over 2^i links, begins when round i − 1 has begun, as
-    soon as its first word is there, and not before the words of the round before are received.
+    """Return the cycles of a binary tree on 2^k cores: round i, over 2^i links, begins when the first word of round
+    i − 1 has arrived, and not before all words of the round before are received.
 
-    ValueError for other numbers of cores.
+    Raises ValueError for other numbers of cores.
     """
     if cores < 2 or cores & (cores - 1):
         raise ValueError(f"The formula for binary trees needs a power of 2, at least 2, for P; it is {cores}.")
@@ -114,9 +114,9 @@ def tree(cores: int, words: int, ramp: int = 2) -> float:
 
 
 def two_phase(cores: int, words: int, ramp: int = 2, group: int | None = None) -> float:
-    """Return the cycles of chains in groups of `group` cores, √P unless told otherwise, and a chain of their firsts.
+    """Return the cycles of chains in groups of `group` cores (default √P), and a chain of their first cores.
 
-    The first core of a group sends on when it has its group's words and those of the next group begin to come.
+    The first core of a group sends when it has its group's words and the next group's begin to arrive.
     """
     size = group or round(math.sqrt(cores))
     groups, hop = -(-cores // size), 2 * ramp + 1
@@ -133,8 +133,8 @@ FORMULAS = {"star": star, "chain": chain, "tree": tree, "two-phase": two_phase}
 def least_energy(cores: int, depth: int) -> np.ndarray:
     """Return the fewest hops of a reduce of one word on a line: [d][p], p cores, at most d messages deep.
 
-    The last message that the first core receives comes from core i, which has gathered the cores behind it by a tree
-    one message less deep (the recurrence of Luczynski et al.).
+    The last message to the first core is from core i, which has gathered the cores behind it by a tree one message
+    less deep (the recurrence of Luczynski et al.).
     """
     table = np.full((depth + 1, cores + 1), np.inf)
     table[:, :2] = 0

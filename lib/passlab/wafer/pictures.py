@@ -1,4 +1,4 @@
-"""What `passlab.drawing.mesh` draws, of mappings and of simulated programs."""
+"""Draw mappings and simulated programs, by `passlab.drawing.mesh`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from passlab.wafer.simulate import Run
 
 
 def owners(pieces: Pieces, cores: np.ndarray, machine: Machine) -> np.ndarray:
-    """Return rows × columns: the number of the operation that has a piece on each core, -1 for none."""
-    found = np.full(machine.cores, -1)
-    found[cores] = pieces.owner
-    return found.reshape(machine.rows, machine.columns)
+    """Return rows × columns: the number of the operation that has a piece on each core, or -1."""
+    grid = np.full(machine.cores, -1)
+    grid[cores] = pieces.owner
+    return grid.reshape(machine.rows, machine.columns)
 
 
 def draw_placements(pieces: Pieces, plans: Mapping[str, np.ndarray], machine: Machine, title: str = "") -> Plot:
-    """Draw placements side by side, each with the hops that a word travels on average."""
+    """Draw placements side by side, each with the average hops of a word."""
     total = pieces.words.sum() or 1
-    drawn = {
+    panels = {
         f"{name}: {traffic(pieces, cores, machine) / total:.2f} hops a word": owners(pieces, cores, machine)
         for name, cores in plans.items()
     }
-    return placements(drawn, [o.name for o in pieces.operations], title or "Who lies where")
+    return placements(panels, [o.name for o in pieces.operations], title or "Placement")
 
 
 def draw_load(pieces: Pieces, cores: np.ndarray, machine: Machine, title: str = "") -> Plot:
     """Draw how long each core computes for one example, and how long each link is busy, in cycles."""
-    found = load(pieces, cores, machine)
-    return heat(found.computing, found.links, "cycles", title or "What cores and links do for one example")
+    loads = load(pieces, cores, machine)
+    return heat(loads.computing, loads.links, "cycles", title or "What cores and links do for one example")
 
 
 def draw_traffic(run: Run, title: str = "Words on each link") -> Plot:
-    """Draw what the links of a simulated program carried, and the words that each core received."""
+    """Draw the words that each link of a simulated program carried and each core received."""
     ways = dict(zip(("north", "east", "south", "west"), np.moveaxis(run.traffic(), 2, 0), strict=True))
     p, machine = run.program, run.program.machine
     number = np.repeat(np.arange(p.count), np.diff(p.offsets))
@@ -48,50 +48,52 @@ def draw_traffic(run: Run, title: str = "Words on each link") -> Plot:
 
 
 def play(run: Run, title: str = "", frames: int = 40) -> Playback:
-    """Draw a simulated program in time. A link is coloured while words of a message pass it, a core while words of a
-    message arrive. The colour is the message's depth: how many messages one after the other it waited for."""
+    """Draw a simulated program in time. A link is coloured while words of a message pass it, a core while they arrive.
+    The colour is the message's depth: the length of the chain of messages that it waited for."""
     p, machine = run.program, run.program.machine
-    each = max(1, math.ceil((run.cycles + 1) / min(frames, FRAMES)))
+    span = max(1, math.ceil((run.cycles + 1) / min(frames, FRAMES)))
     depth = np.zeros(p.count, int)
     for number in np.argsort(run.ready, kind="stable").tolist():
-        waited = p.parent[p.child == number]
-        depth[number] = depth[waited].max() + 1 if len(waited) else 0
-    made = []
+        parents = p.parent[p.child == number]
+        depth[number] = depth[parents].max() + 1 if len(parents) else 0
+    pictures = []
     number = np.repeat(np.arange(p.count), np.diff(p.offsets))
     last = np.zeros(len(p.cores), bool)
     last[p.offsets[1:] - 1] = True
     start, end = run.passed, run.passed + p.words[number]
-    for begin in range(0, run.cycles + 1, each):
-        busy = (start < begin + each) & (end > begin)
+    for begin in range(0, run.cycles + 1, span):
+        busy = (start < begin + span) & (end > begin)
         links = {
             (p.core(p.cores[k]), p.core(p.cores[k + 1])): int(depth[number[k]]) for k in np.flatnonzero(busy & ~last)
         }
-        down = (start + machine.ramp < begin + each) & (end + machine.ramp > begin) & p.drops
+        down = (start + machine.ramp < begin + span) & (end + machine.ramp > begin) & p.drops
         cores = {p.core(p.cores[k]): int(depth[number[k]]) for k in np.flatnonzero(down)}
-        until = min(begin + each - 1, run.cycles)
+        until = min(begin + span - 1, run.cycles)
         when = f"Cycle {begin}" if until == begin else f"Cycles {begin} to {until}"
-        made.append(Frame(cores, links, f"{when} of {run.cycles}: {len(links)} links busy, {len(cores)} cores receive"))
-    return playback(machine.rows, machine.columns, made, title, len(made) // 3)
+        pictures.append(
+            Frame(cores, links, f"{when} of {run.cycles}: {len(links)} links busy, {len(cores)} cores receive")
+        )
+    return playback(machine.rows, machine.columns, pictures, title, len(pictures) // 3)
 
 
 def pipeline(pieces: Pieces, cores: np.ndarray, machine: Machine, examples: int = 6, title: str = "") -> Playback:
-    """Draw examples that stream through operations: a core has the colour of the example on which it works.
+    """Draw examples that stream through operations: a core has the colour of the example it works on.
 
-    One frame is one turn of the pipeline; an operation works on an example one turn after all that it reads.
+    One frame is one turn of the pipeline; an operation works on an example one turn after its producers.
     """
     turn: dict[str, int] = {}
     for operation in pieces.operations:
         turn[operation.name] = 1 + max((turn[read.source] for read in operation.reads), default=-1)
     places = [divmod(core, machine.columns) for core in cores.tolist()]
-    made = []
-    for now in range(max(turn.values()) + examples):
+    pictures = []
+    for time in range(max(turn.values()) + examples):
         busy = {
-            places[i]: now - turn[o.name]
+            places[i]: time - turn[o.name]
             for o in pieces.operations
-            if 0 <= now - turn[o.name] < examples
+            if 0 <= time - turn[o.name] < examples
             for i in pieces.of(o.name)
         }
-        seen = sorted({example for example in busy.values()})
-        what = f"example {seen[0]}" if len(seen) == 1 else f"examples {seen[0]} to {seen[-1]}"
-        made.append(Frame(busy, {}, f"Turn {now}: {len(busy)} of {machine.cores} cores work, on {what}"))
-    return playback(machine.rows, machine.columns, made[:FRAMES], title, min(len(made), FRAMES) // 2)
+        numbers = sorted({example for example in busy.values()})
+        label = f"example {numbers[0]}" if len(numbers) == 1 else f"examples {numbers[0]} to {numbers[-1]}"
+        pictures.append(Frame(busy, {}, f"Turn {time}: {len(busy)} of {machine.cores} cores work, on {label}"))
+    return playback(machine.rows, machine.columns, pictures[:FRAMES], title, min(len(pictures), FRAMES) // 2)

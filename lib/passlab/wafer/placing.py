@@ -1,8 +1,8 @@
-"""Where to put pieces: row by row, near their neighbours, or by search.
+"""Place pieces: row by row, near their neighbours, or by search.
 
     search(pieces, machine, evaluations=10**6, seed=0)     # the number of each piece's core
 
-To place tasks that talk so that words travel little is the quadratic assignment problem (T. C. Koopmans, M. Beckmann,
+Placing communicating tasks close to each other is the quadratic assignment problem (T. C. Koopmans, M. Beckmann,
 "Assignment Problems and the Location of Economic Activities", Econometrica 1957); no fast exact algorithm is known.
 """
 
@@ -27,23 +27,23 @@ def _fits(pieces: Pieces, machine: Machine) -> None:
 
 
 def greedy(pieces: Pieces, machine: Machine, order: np.ndarray | None = None) -> np.ndarray:
-    """Place piece after piece on the free core where its words to the pieces placed before it travel least.
+    """Place piece after piece on the free core with the least words × hops to the pieces placed before it.
 
-    The first one goes to the middle, and of several equal cores the one nearest to the middle is taken.
+    Ties go to the core nearest to the middle.
     """
     _fits(pieces, machine)
-    start, other, words = pieces.neighbours
+    start, partner, words = pieces.neighbours
     row, column = np.divmod(np.arange(machine.cores), machine.columns)
     centre = abs(row - (machine.rows - 1) / 2) + abs(column - (machine.columns - 1) / 2)
-    taken, cores = centre * 1e-6, np.full(len(pieces), -1)
+    penalty, cores = centre * 1e-6, np.full(len(pieces), -1)
     for piece in range(len(pieces)) if order is None else order:
-        far = taken.copy()
+        travel = penalty.copy()
         for k in range(start[piece], start[piece + 1]):
-            there = cores[other[k]]
-            if there >= 0:
-                far += words[k] * (abs(row - row[there]) + abs(column - column[there]))
-        cores[piece] = far.argmin()
-        taken[cores[piece]] = np.inf
+            neighbour = cores[partner[k]]
+            if neighbour >= 0:
+                travel += words[k] * (abs(row - row[neighbour]) + abs(column - column[neighbour]))
+        cores[piece] = travel.argmin()
+        penalty[cores[piece]] = np.inf
     return cores
 
 
@@ -58,57 +58,56 @@ def search(
 ) -> np.ndarray:
     """Return the best placement that simulated annealing finds with this many evaluated exchanges.
 
-    Begins with `start`, or with the better one of rows and greedy. `warm`, `cold`: the first temperature, in words ×
-    hops of a piece at the start, and the last as a share of it. In each round a random set of pieces is drawn in which
-    no two talk to each other, and with them free cores; the set is cut into pairs, and each pair may change places.
-    What one pair gains does not depend on what the others do, so that a whole round is a few operations on arrays, and
-    exact.
+    start: the first placement (default: the better of `row_major` and `greedy`). warm, cold: the first temperature, in
+    words × hops of a piece at the start, and the last as a share of it. Each round draws a random set of pieces that
+    exchange no words, and free cores, and splits it into pairs, each of which may swap places. The gain of a pair does
+    not depend on the others, so a round is a few exact operations on arrays.
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, "Optimization by Simulated Annealing", Science 1983; independent sets
     by random priorities: M. Luby, SIAM J. Computing 1986.
     """
     _fits(pieces, machine)
     rng = np.random.default_rng(seed)
     starts = [greedy(pieces, machine), row_major(pieces, machine)] if start is None else [start]
-    now = min(starts, key=lambda cores: traffic(pieces, cores, machine))
+    place = min(starts, key=lambda cores: traffic(pieces, cores, machine))
     count, cores, longest = len(pieces), machine.cores, max(machine.rows, machine.columns)
     # pieces count, count + 1, … are free cores: they send nothing
-    now = np.r_[now, np.setdiff1d(np.arange(cores), now)]
-    first, other, words = pieces.neighbours
+    place = np.r_[place, np.setdiff1d(np.arange(cores), place)]
+    first, partner, words = pieces.neighbours
     ends = np.repeat(np.arange(count), np.diff(first))
     row, column = np.divmod(np.arange(cores), machine.columns)
-    value = least = traffic(pieces, now[:count], machine)
-    best, used = now[:count].copy(), 0
+    value = least = traffic(pieces, place[:count], machine)
+    best, tried = place[:count].copy(), 0
     high = np.empty(cores)
-    while used < evaluations and least:
-        left = 1 - used / evaluations
-        drawn = rng.random(cores)
+    while tried < evaluations and least:
+        remaining = 1 - tried / evaluations
+        priority = rng.random(cores)
         high[:] = 0
-        np.maximum.at(high, ends, drawn[other])
-        chosen = np.flatnonzero(drawn > high)
-        # partners lie in the same square of the grid, and the squares become smaller
-        side = 2 + int(left**2 * longest)
+        np.maximum.at(high, ends, priority[partner])
+        chosen = np.flatnonzero(priority > high)
+        # partners are in the same square of the grid, and the squares become smaller
+        side = 2 + int(remaining**2 * longest)
         down, right = rng.integers(side, size=2)
-        square = (row[now[chosen]] + down) // side * cores + (column[now[chosen]] + right) // side
+        square = (row[place[chosen]] + down) // side * cores + (column[place[chosen]] + right) // side
         order = np.argsort(square + rng.random(len(chosen)))
         chosen, square = chosen[order], square[order]
         pair = np.flatnonzero(square[:-1] == square[1:])
         pair = pair[pair % 2 == rng.integers(2)]
-        one, two = chosen[pair], chosen[pair + 1]
-        talking = (one < count) | (two < count)
-        one, two = one[talking], two[talking]
-        to = now.copy()
-        to[one], to[two] = now[two], now[one]
-        there = now[other]
-        far = abs(row[to[ends]] - row[there]) + abs(column[to[ends]] - column[there])
-        near = abs(row[now[ends]] - row[there]) + abs(column[now[ends]] - column[there])
-        gain = np.bincount(ends, (far - near) * words, cores)
-        change = gain[one] + gain[two]
-        heat = warm * least / count * cold ** (1 - left)
-        taken = change < -heat * np.log(rng.random(len(one)))
-        one, two = one[taken], two[taken]
-        now[one], now[two] = to[one], to[two]
-        value += float(change[taken].sum())
-        used += len(talking)
+        first_piece, second_piece = chosen[pair], chosen[pair + 1]
+        talking = (first_piece < count) | (second_piece < count)
+        first_piece, second_piece = first_piece[talking], second_piece[talking]
+        swapped = place.copy()
+        swapped[first_piece], swapped[second_piece] = place[second_piece], place[first_piece]
+        neighbour = place[partner]
+        after = abs(row[swapped[ends]] - row[neighbour]) + abs(column[swapped[ends]] - column[neighbour])
+        before = abs(row[place[ends]] - row[neighbour]) + abs(column[place[ends]] - column[neighbour])
+        gain = np.bincount(ends, (after - before) * words, cores)
+        change = gain[first_piece] + gain[second_piece]
+        heat = warm * least / count * cold ** (1 - remaining)
+        accepted = change < -heat * np.log(rng.random(len(first_piece)))
+        first_piece, second_piece = first_piece[accepted], second_piece[accepted]
+        place[first_piece], place[second_piece] = swapped[first_piece], swapped[second_piece]
+        value += float(change[accepted].sum())
+        tried += len(talking)
         if value < least * (1 - 1e-9):
-            best, least = now[:count].copy(), value
+            best, least = place[:count].copy(), value
     return best

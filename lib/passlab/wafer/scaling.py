@@ -1,4 +1,4 @@
-"""Strong and weak scaling of an iteration over columns of points: where more cores stop to help, and why.
+"""Strong and weak scaling of an iteration over columns of points: where more cores stop helping, and why.
 
 A square of columns, `depth` points each, on p × p cores: b × b columns on each. An iteration computes, sends each
 core's four sides to its neighbours, and sums numbers over all cores.
@@ -15,7 +15,7 @@ from passlab.wafer import model
 @record
 @dataclass(frozen=True)
 class Stencil:
-    """What an iteration does: `work` cycles for each point, columns of `depth` points, `sums` all-reduces of a word."""
+    """An iteration: `work` cycles for each point, columns of `depth` points, `sums` all-reduces of a word."""
 
     work: int
     depth: int
@@ -23,10 +23,10 @@ class Stencil:
 
 
 def parts(stencil: Stencil, block: int, side: int, ramp: int = 2) -> dict[str, int]:
-    """Return the cycles of an iteration with block × block columns on each of side × side cores, by what they go to.
+    """Return the cycles of an iteration with block × block columns on each of side × side cores, by purpose.
 
     work: a core's points. halo: its four sides, one after the other through its one gate to the router, one link far.
-    sums: an all-reduce of one word goes to the middle of the rows, of that column, and all the way back.
+    sums: all-reduces of one word, to the middle of the rows, then of that column, and back.
     """
     if side == 1:
         return {"work": stencil.work * stencil.depth * block**2, "halo": 0, "sums": 0}
@@ -49,15 +49,15 @@ def weak(stencil: Stencil, block: int, sides: list[int], ramp: int = 2) -> dict[
     return {side: parts(stencil, block, side, ramp) for side in sides}
 
 
-def efficiency(found: dict[int, dict[str, int]], strong: bool) -> dict[int, float]:
-    """Return side → the share of the cores' time that one core alone would have needed; `found` has side 1."""
-    one = sum(found[1].values())
-    return {p: one / sum(cycles.values()) / (p * p if strong else 1) for p, cycles in found.items()}
+def efficiency(costs: dict[int, dict[str, int]], strong: bool) -> dict[int, float]:
+    """Return side → the share of the cores' time that a single core would have needed; `costs` includes side 1."""
+    single = sum(costs[1].values())
+    return {p: single / sum(cycles.values()) / (p * p if strong else 1) for p, cycles in costs.items()}
 
 
-def bend(found: dict[int, dict[str, int]], strong: bool) -> tuple[int, str] | None:
-    """Return the first side whose efficiency is below one half, and what takes the most cycles besides work there."""
-    for side, share in sorted(efficiency(found, strong).items()):
+def bend(costs: dict[int, dict[str, int]], strong: bool) -> tuple[int, str] | None:
+    """Return the first side whose efficiency is below one half, and the part that costs most there, besides work."""
+    for side, share in sorted(efficiency(costs, strong).items()):
         if share < 0.5:
-            return side, max(("halo", "sums"), key=lambda part: found[side][part])
+            return side, max(("halo", "sums"), key=lambda part: costs[side][part])
     return None

@@ -1,15 +1,15 @@
-"""The machine as events: which message holds which link when, thousands of messages at a time.
+"""Simulate programs by events: when each message holds each link, thousands of messages at a time.
 
-The rules, the same that `stepped` follows word by word:
+The rules (`tests/wafer/stepped.py` follows them word by word, and must agree):
 
 - A core sends one message at a time, one word a cycle. A word takes `ramp` cycles to the router, one for each link,
   `ramp` to the core at the other end, and one to be processed there; if it is streamed, it leaves in that same cycle.
-- The head of a message takes the links of its route one by one, and the way into each core where it drops a copy; it
-  keeps each until its last word has passed. Between two routers there is room for one word: where the head waits, the
-  message stands still and keeps its links.
-- Who asks first is first; of those who ask in the same cycle, the message with the lower number.
+- The head of a message takes the links of its route one by one, and the entry of each core where it drops a copy; it
+  keeps each until its last word has passed. Between two routers there is room for one word: while the head waits, the
+  message stops and keeps its links.
+- The first to request a link gets it; in the same cycle, the message with the lower number.
 
-So after the head has passed, a message's words follow one a cycle, and a message is known by its head's times.
+So the words of a message follow its head one a cycle, and the times of the head determine the message.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ NEVER = np.int64(2**60)
 
 
 class Deadlock(ValueError):
-    """Messages wait for each other; the sentence names them, their cores and what they wait for."""
+    """Messages wait for each other; the sentence names them, their cores and the links they wait for."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What happened: `cycles` in all; for each of the M messages `ready`, the cycle in which its source could send, and
-    `done`, the number of cycles until its last core had processed its last word; for each of the F cores of all routes
-    `passed`, the cycle in which the message's head left that core's router."""
+    """A finished run, of `cycles` in all.
+
+    For each of the M messages `ready`, the cycle in which its source could send, and `done`, the cycles until its last
+    core had processed its last word; for each of the F cores of all routes `passed`, the cycle in which the message's
+    head left that core's router.
+    """
 
     program: Program
     cycles: int
@@ -43,11 +46,11 @@ class Run:
     def traffic(self) -> np.ndarray:
         """Return the words that each link carried: (rows, columns, 4), to the north, east, south and west."""
         p, machine = self.program, self.program.machine
-        used = _links(p)
+        links = _links(p)
         sizes = np.diff(p.offsets)
         words = np.repeat(p.words, sizes)
-        there = used >= 0
-        counts = np.bincount(used[there], weights=words[there], minlength=4 * machine.cores)
+        real = links >= 0
+        counts = np.bincount(links[real], weights=words[real], minlength=4 * machine.cores)
         return counts.astype(np.int64).reshape(machine.rows, machine.columns, 4)
 
 
@@ -64,7 +67,7 @@ def _links(p: Program) -> np.ndarray:
 
 
 class _Machine:
-    """The state of all messages and of all that they hold: links, ways into cores, and gates out of cores."""
+    """The state of all messages and of the resources they hold: links, entries of cores, and gates out of cores."""
 
     def __init__(self, p: Program) -> None:
         self.p, self.ramp = p, p.machine.ramp
@@ -73,11 +76,11 @@ class _Machine:
         self.link = _links(p)
         self.down = np.where(p.drops, 4 * cores + p.cores, -1)
         self.gate = 5 * cores + p.sources
-        # who had it last, and from which cycle on it is free again: NEVER as long as that is not known
+        # resource → its last owner, and the cycle from which it is free again: NEVER while unknown
         self.owner, self.free = np.full(6 * cores, -1, np.int32), np.zeros(6 * cores, np.int64)
         self.one = np.zeros(6 * cores, np.int32)
         self.queue_head, self.queue_tail = np.full(6 * cores, -1, np.int32), np.full(6 * cores, -1, np.int32)
-        # the next in a queue; a message can stand in two, for a link and for the way into a core
+        # the next in a queue; a message can be in two, for a link and for the entry of a core
         self.next = np.full((2, p.count), -1, np.int32)
         self.at, self.lacks = self.first.copy(), np.zeros(p.count, np.int8)
         self.passed = np.full(len(p.cores), NEVER)
@@ -92,7 +95,7 @@ class _Machine:
         self.events: dict[int, tuple[list, list, list]] = {}
 
     def _dependences(self) -> None:
-        """Find where on a parent's route each child's source is, and order the dependences by that place."""
+        """Find the place of each child's source on its parent's route, and order the dependences by it."""
         p = self.p
         sizes = np.diff(p.offsets)[p.parent]
         places = ranges(self.first[p.parent], self.first[p.parent] + sizes)
@@ -104,7 +107,7 @@ class _Machine:
         self.busy = self.children[1:] > self.children[:-1]
 
     def at_time(self, kind: int, times: np.ndarray, what: np.ndarray) -> None:
-        """Note that `what` happens at `times`; kind 0: free for who waits, 1: ready to send, 2: a head arrives."""
+        """Enter events at `times`. kind 0: a resource is free, 1: a message is ready to send, 2: a head arrives."""
         if not len(what):
             return
         low, high = int(times.min()), int(times.max())
@@ -118,49 +121,49 @@ class _Machine:
             self._bucket(int(times[start]))[kind].append(what[start:end])
 
     def _bucket(self, time: int) -> tuple[list, list, list]:
-        found = self.events.get(time)
-        if found is None:
-            found = self.events[time] = ([], [], [])
+        bucket = self.events.get(time)
+        if bucket is None:
+            bucket = self.events[time] = ([], [], [])
             heapq.heappush(self.times, time)
-        return found
+        return bucket
 
     def ask(self, what: np.ndarray, who: np.ndarray, now: int) -> np.ndarray:
-        """Return which of these get what they ask for; the rest queue. `who` ascends: the lower number goes first."""
+        """Return which messages get their resource; the others queue. `who` ascends: the lower number goes first."""
         number = np.arange(len(what), dtype=np.int32)
         self.one[what[::-1]] = number[::-1]
-        got = (self.free[what] <= now) & (self.one[what] == number)
-        mine = what[got]
-        self.owner[mine], self.free[mine] = who[got], NEVER
-        if not got.all():
-            self._enqueue(what[~got], who[~got])
-        return got
+        granted = (self.free[what] <= now) & (self.one[what] == number)
+        taken_now = what[granted]
+        self.owner[taken_now], self.free[taken_now] = who[granted], NEVER
+        if not granted.all():
+            self._enqueue(what[~granted], who[~granted])
+        return granted
 
     def _way(self, what: np.ndarray) -> np.ndarray:
-        """Return 1 for ways into cores, else 0: which of a message's two queues this is."""
+        """Return 1 for entries of cores, else 0: the number of the message's queue."""
         return ((what >= 4 * self.p.machine.cores) & (what < 5 * self.p.machine.cores)).astype(np.int8)
 
     def _enqueue(self, what: np.ndarray, who: np.ndarray) -> None:
         while len(what):
-            _, one = np.unique(what, return_index=True)
-            these, them = what[one], who[one]
-            way, tail = self._way(these), self.queue_tail[these]
+            _, index = np.unique(what, return_index=True)
+            heads_of, first = what[index], who[index]
+            way, tail = self._way(heads_of), self.queue_tail[heads_of]
             empty = tail < 0
-            self.queue_head[these[empty]] = them[empty]
-            self.next[way[~empty], tail[~empty]] = them[~empty]
-            self.queue_tail[these] = them
-            self.next[way, them] = -1
-            self.call(these[empty])
-            rest = np.ones(len(what), bool)
-            rest[one] = False
-            what, who = what[rest], who[rest]
+            self.queue_head[heads_of[empty]] = first[empty]
+            self.next[way[~empty], tail[~empty]] = first[~empty]
+            self.queue_tail[heads_of] = first
+            self.next[way, first] = -1
+            self.call(heads_of[empty])
+            queued = np.ones(len(what), bool)
+            queued[index] = False
+            what, who = what[queued], who[queued]
 
     def call(self, what: np.ndarray) -> None:
-        """Note when those of these that are waited for will be free, if that is known."""
+        """Enter when resources with a queue will be free, if that is known."""
         what = what[(self.queue_head[what] >= 0) & (self.free[what] < NEVER)]
         self.at_time(0, self.free[what], what)
 
     def serve(self, what: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Hand these, which are free now, to the first in each queue; return what was handed to whom."""
+        """Hand resources that are free now to the first in each queue; return the resources and their new owners."""
         who, way = self.queue_head[what], self._way(what)
         following = self.next[way, who]
         self.queue_head[what] = following
@@ -212,7 +215,7 @@ class _Machine:
         return Run(p, int(self.done.max(initial=0)), self.ready, self.done, self.passed)
 
     def cross(self, who: np.ndarray, now: int) -> None:
-        """Move the heads of these messages on to the next router, or into their last core."""
+        """Move the heads of messages to the next router, or into their last core."""
         place = self.at[who]
         self.passed[place] = now
         ended = place == self.last[who]
@@ -226,7 +229,7 @@ class _Machine:
         self.settle(who)
 
     def settle(self, who: np.ndarray) -> None:
-        """Note when the last words of these messages pass whatever they are known to pass."""
+        """Record when the last words of messages pass each place, as far as that is known."""
         p = self.p
         who = who[self.unsupplied[who] == 0]
         if not len(who):
@@ -266,7 +269,7 @@ class _Machine:
             self.arrive(places[landed], passing[landed] + self.ramp, first=False)
 
     def arrive(self, places: np.ndarray, times: np.ndarray, first: bool) -> None:
-        """Process the first (or the last) word of a message at each of these places, at these times."""
+        """Process the first (or the last) word of a message at each place, at its time."""
         low, high = self.children[places], self.children[places + 1]
         index = ranges(low, high)
         times = np.repeat(times, high - low)
@@ -290,7 +293,7 @@ class _Machine:
             self.settle(np.unique(fed))
 
     def _story(self, stuck: np.ndarray, now: int) -> str:
-        """Return the circle of messages that wait for each other."""
+        """Return the cycle of messages that wait for each other, as a sentence."""
         lacking = set(stuck.tolist())
         parents: dict[int, list[int]] = {}
         for child, parent in zip(self.p.child.tolist(), self.p.parent.tolist(), strict=True):
@@ -298,37 +301,37 @@ class _Machine:
         path: list[tuple[int, str]] = []
         number = min(lacking)
         while number not in [m for m, _ in path]:
-            other, why = self._blocker(number, parents, lacking)
-            path.append((number, why))
-            number = other
+            blocker, reason = self._blocker(number, parents, lacking)
+            path.append((number, reason))
+            number = blocker
         circle = path[[m for m, _ in path].index(number) :]
-        circle_text = "; ".join(f"{self.p.name(m)}, waits for {why}" for m, why in circle[:4])
+        circle_text = "; ".join(f"{self.p.name(m)}, waits for {reason}" for m, reason in circle[:4])
         more = f"; and so on, {len(circle)} messages in a circle" if len(circle) > 4 else ""
         return f"Deadlock after cycle {now}: {circle_text}{more}."
 
     def _blocker(self, number: int, parents: dict[int, list[int]], lacking: set[int]) -> tuple[int, str]:
-        """Return the message that this one waits for, and words for why."""
+        """Return the message that this one waits for, and the reason."""
         place = int(self.at[number])
         if self.unready[number]:
-            other = next(m for m in parents[number] if m in lacking)
-            return other, f"message {other} to arrive at {self.p.core(self.p.sources[number])}"
-        here = self.p.core(self.p.cores[place])
+            blocker = next(m for m in parents[number] if m in lacking)
+            return blocker, f"message {blocker} to arrive at {self.p.core(self.p.sources[number])}"
+        core = self.p.core(self.p.cores[place])
         gate, link, down = int(self.gate[number]), int(self.link[place]), int(self.down[place])
         if self.passed[self.first[number]] == NEVER and self.owner[gate] != number:
             return int(self.owner[gate]), f"its core, which still sends message {int(self.owner[gate])}"
         for what in (link, down):
             if what >= 0 and self.owner[what] != number:
-                other = int(self.owner[what])
+                blocker = int(self.owner[what])
                 into = (
-                    f"link {here} → {self.p.core(self.p.cores[place + 1])}" if what == link else f"the way into {here}"
+                    f"link {core} → {self.p.core(self.p.cores[place + 1])}" if what == link else f"the way into {core}"
                 )
-                return other, f"{into}, which message {other} holds"
-        other = next(m for m in parents[number] if m in lacking)  # its head is there, the rest cannot follow
-        return other, f"the words of message {other} that it streams"
+                return blocker, f"{into}, which message {blocker} holds"
+        blocker = next(m for m in parents[number] if m in lacking)  # its head has arrived, the other words cannot
+        return blocker, f"the words of message {blocker} that it streams"
 
 
 def simulate(program: Program) -> Run:
-    """Return what happens, cycle by cycle, when the program runs; Deadlock if it never ends.
+    """Return the run of a program, cycle by cycle. Raises Deadlock if it never ends.
 
     >>> from passlab.wafer import Machine, Message, program
     >>> simulate(program(Machine(1, 8), [Message(Machine(1, 8).route((0, 7), (0, 0)), 100)])).cycles

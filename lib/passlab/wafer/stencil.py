@@ -17,7 +17,7 @@ from passlab.wafer.model import message
 from passlab.wafer.program import on_lines
 from passlab.wafer.simulate import simulate
 
-#: How often an iteration does each.
+#: Products with the matrix, updates of vectors and dot products of an iteration.
 PRODUCTS, UPDATES, DOTS = 2, 6, 4
 OPERATIONS = PRODUCTS * 12 + UPDATES * 2 + DOTS * 2
 #: Rows, columns and depth of the measured grid.
@@ -28,7 +28,7 @@ MEASURED = 28.1e-6
 
 @dataclass(frozen=True)
 class Iteration:
-    """Cycles of one iteration on every core, by what they are spent on."""
+    """Cycles of one iteration on every core, by purpose."""
 
     products: float
     updates: float
@@ -42,12 +42,12 @@ class Iteration:
 
 
 def iteration(machine: Machine, depth: int, lanes: int = 4, sums: float | None = None) -> Iteration:
-    """Return what an iteration takes, with a column of `depth` points on each core.
+    """Return the cycles of an iteration, with a column of `depth` points on each core.
 
-    `lanes` numbers of 16 bits are multiplied, and added, in a cycle: half as many in dot products, whose sums have 32
-    bits, and two, the numbers in a word, where an operand comes over a link. A product with the matrix multiplies the
-    four neighbours' columns as they come, the two neighbours in its own column from memory, and adds six times.
-    `sums`: the cycles of an all-reduce of one word, simulated unless given.
+    lanes: the numbers of 16 bits that are multiplied, and added, in a cycle: half of them in dot products, whose sums
+    have 32 bits, and two, the numbers in a word, for an operand from a link. A product with the matrix multiplies the
+    four neighbours' columns as they arrive, the two neighbours in its own column from memory, and adds six times.
+    sums: the cycles of an all-reduce of one word, simulated by default.
     """
     product = 4 * depth / 2 + 2 * depth / lanes + 6 * depth / lanes
     wait = all_reduce_cycles(machine) if sums is None else sums
@@ -57,8 +57,8 @@ def iteration(machine: Machine, depth: int, lanes: int = 4, sums: float | None =
 def all_reduce_cycles(machine: Machine) -> int:
     """Return the cycles of an all-reduce of one word: to the middle of each row, of that column, and all the way back.
 
-    Every core of half a row sends to the middle at once, a star: one word a core is where it is best. Both halves, as
-    both ways of the broadcast, are as long as the longer one.
+    Every core of half a row sends to the middle at once, a star, which is best for one word a core. Both halves of the
+    reduce, and of the broadcast, take as long as the longer one.
     """
     wide, high = machine.columns // 2 + 1, machine.rows // 2 + 1
     total = 0

@@ -1,11 +1,10 @@
-"""The work of a graph, as a wafer sees it: operations that stay where they are, and words that pass between them.
+"""The work of a graph on a wafer: operations with fixed places, and the words between them.
 
     work = work_of(torch.fx.symbolic_trace(model), x)
     work[0].weights, work[0].flops, work[0].reads
 
-On a wafer all operations are there at once, each on cores of its own, and examples stream through them: a pipeline.
-An operation keeps its weights, and of its activations only the window that it works on: a row of an image, the rows
-under a filter, a token.
+On a wafer every operation has cores of its own, and examples stream through all of them: a pipeline. An operation keeps
+its weights, and of its activations only the current window: a row of an image, the rows under a filter, a token.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from torch import Tensor, fx
 
 from passlab.fx.nodes import op_name
 
-#: Nodes that only say the same words in another shape: no operation, no core.
+#: Nodes that only change the shape: they need no core.
 _VIEWS = """view reshape flatten transpose permute unflatten contiguous chunk split unsqueeze squeeze expand detach
 getitem Identity Dropout Flatten new_zeros zeros_like size getattr"""
 VIEWS = frozenset(_VIEWS.split())
-#: Nodes that join words from several producers: whoever reads the result reads from all of these.
+#: Nodes that join words from several producers: a reader of the result reads from each of them.
 JOINS = frozenset(("cat", "stack"))
 WORD = 4
 
 
 @dataclass(frozen=True)
 class Read:
-    """Words of one example that an operation gets from another. `held`: it keeps all of them before it starts, like
+    """Words of one example that an operation reads from another. `held`: it needs all of them before it starts, like
     the keys of an attention; otherwise they stream through it."""
 
     source: str
@@ -43,8 +42,8 @@ class Read:
 class Operation:
     """An operation on one example.
 
-    `weights`: bytes that it keeps. `window`, `result`: bytes of operands and of result that it works on at a time.
-    `words`: of its whole result. `matrix`: its weights form a matrix, and can be cut in two directions.
+    `weights`: bytes that it keeps. `window`, `result`: bytes of operands and of the result at a time. `words`: of its
+    whole result. `matrix`: whether its weights are a matrix, which can be cut in two directions.
     """
 
     name: str
@@ -58,12 +57,12 @@ class Operation:
 
     @property
     def streamed(self) -> int:
-        """Return how many words stream in for one example."""
+        """Return the words that stream in for one example."""
         return sum(read.words for read in self.reads if not read.held)
 
 
 class _Reader(fx.Interpreter):
-    """Runs a graph and notes what each operation does. `sources`: node → the reads that stand for its value."""
+    """Runs a graph and records its operations. `sources`: node → the reads that its value consists of."""
 
     def __init__(self, gm: fx.GraphModule):
         super().__init__(gm)
@@ -94,46 +93,46 @@ class _Reader(fx.Interpreter):
         weights += [self.env[n] for n in node.all_input_nodes if n.op == "get_attr"]
         operands = [self.env[n] for n in node.all_input_nodes if n.op != "get_attr"]
         operands = [t for t in operands if isinstance(t, Tensor)]
-        held = name in ("matmul", "bmm") and len(operands) == 2
+        product = name in ("matmul", "bmm") and len(operands) == 2
         reads = [
-            Read(r.source, r.words, held and k == 1)
+            Read(r.source, r.words, product and k == 1)
             for k, n in enumerate(node.all_input_nodes)
             for r in self.sources[n]
         ]
         kernel = module.kernel_size if hasattr(module, "kernel_size") else 1
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
         filters = module is not None and hasattr(module, "weight") and module.weight.dim() in (2, 4)
-        streamed = operands[:1] if held else operands
+        streamed = operands[:1] if product else operands
         window = sum(_row(t) for t in streamed) * kernel[0]
         if filters:
             points = operands[0] if "Transpose" in name else value
             flops = 2 * points.numel() * module.weight[0].numel()
         else:
-            flops = 2 * value.numel() * operands[0].shape[-1] if held else max(t.numel() for t in (*operands, value))
+            flops = 2 * value.numel() * operands[0].shape[-1] if product else max(t.numel() for t in (*operands, value))
             flops *= math.prod(kernel) if "Pool" in name else 1
-        kept = sum(t.numel() for t in weights) + (operands[1].numel() if held else 0)
-        dense = held or (filters and getattr(module, "groups", 1) == 1)
-        sizes = WORD * kept, WORD * window, WORD * _row(value)
+        constants = sum(t.numel() for t in weights) + (operands[1].numel() if product else 0)
+        dense = product or (filters and getattr(module, "groups", 1) == 1)
+        sizes = WORD * constants, WORD * window, WORD * _row(value)
         return Operation(node.name, _merged(reads), *sizes, value.numel(), flops, dense)
 
 
 def _row(t: Tensor) -> int:
-    """Return the numbers in what streams at a time: a row of an image in all channels, a token."""
+    """Return the numbers of one step of a stream: a row of an image in all channels, or a token."""
     return t.shape[1] * t.shape[3] if t.dim() == 4 and t.shape[3] > 1 else t.shape[-1]
 
 
 def _merged(reads: list[Read]) -> tuple[Read, ...]:
     """Return the reads with one entry for each source."""
-    found: dict[tuple[str, bool], int] = {}
+    words_of: dict[tuple[str, bool], int] = {}
     for read in reads:
-        found[read.source, read.held] = found.get((read.source, read.held), 0) + read.words
-    return tuple(Read(source, words, held) for (source, held), words in found.items())
+        words_of[read.source, read.held] = words_of.get((read.source, read.held), 0) + read.words
+    return tuple(Read(source, words, held) for (source, held), words in words_of.items())
 
 
 def work_of(gm: fx.GraphModule, *inputs: Tensor) -> tuple[Operation, ...]:
-    """Return the operations of a graph in the order in which it runs; it is run once, on these inputs.
+    """Return the operations of a graph, in the order of a run on `inputs`.
 
-    Inputs of the graph come from outside of the wafer, and are not counted. Views and joins do not count as operations.
+    The graph's inputs are from outside the wafer, and not counted. Views and joins do not count as operations.
     """
     reader = _Reader(gm)
     with torch.no_grad():
@@ -142,33 +141,33 @@ def work_of(gm: fx.GraphModule, *inputs: Tensor) -> tuple[Operation, ...]:
 
 
 def fused(work: Iterable[Operation], names: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the work with some operations as one, under the name of the last of them; words between them are gone.
+    """Return the work with some operations as one, named like the last of them; words between them vanish.
 
-    Raises ValueError if a name is not there, if one of them is a matrix, or if others read what is inside.
+    Raises ValueError for an unknown name, for an operation with a matrix, or if another operation reads an inner one.
     """
-    work, inside = tuple(work), set(names)
-    some = [operation for operation in work if operation.name in inside]
-    if len(some) < len(inside):
-        raise ValueError(f"There is no operation {sorted(inside - {o.name for o in some})[0]!r}.")
-    last = some[-1].name
+    work, members = tuple(work), set(names)
+    parts = [operation for operation in work if operation.name in members]
+    if len(parts) < len(members):
+        raise ValueError(f"There is no operation {sorted(members - {o.name for o in parts})[0]!r}.")
+    last = parts[-1].name
     for operation in work:
-        if operation.name in inside and operation.matrix:
+        if operation.name in members and operation.matrix:
             raise ValueError(f"{operation.name} has a matrix, which is cut in its own way: it stays an operation.")
         for read in operation.reads:
-            if operation.name not in inside and read.source in inside - {last}:
+            if operation.name not in members and read.source in members - {last}:
                 raise ValueError(f"{operation.name} reads {read.source}, which would be inside.")
-    needed: dict[str, Read] = {}
-    for operation in some:  # the same words, read by several of them, come once
+    outside: dict[str, Read] = {}
+    for operation in parts:  # words that several of them read are sent once
         for read in operation.reads:
-            if read.source not in inside and read.words > needed.get(read.source, Read("", 0)).words:
-                needed[read.source] = read
-    one = Operation(
+            if read.source not in members and read.words > outside.get(read.source, Read("", 0)).words:
+                outside[read.source] = read
+    fused_operation = Operation(
         last,
-        tuple(needed.values()),
-        sum(o.weights for o in some),
-        max(o.window for o in some),
-        some[-1].result,
-        some[-1].words,
-        sum(o.flops for o in some),
+        tuple(outside.values()),
+        sum(o.weights for o in parts),
+        max(o.window for o in parts),
+        parts[-1].result,
+        parts[-1].words,
+        sum(o.flops for o in parts),
     )
-    return tuple(one if o.name == last else o for o in work if o.name not in inside - {last})
+    return tuple(fused_operation if o.name == last else o for o in work if o.name not in members - {last})

@@ -25,7 +25,6 @@ EXERCISES = (
             "meta.shape.numel() * meta.dtype.itemsize bytes; None takes no bytes. Start with {kind: (0, 0) for kind "
             "in KINDS}, and let the output node add one node and no bytes.",
         ),
-        meaning={"valid": "the result has two numbers for each kind", "spared": "no node counts as a kind it is not"},
         helps={"did": 2},
     ),
     Exercise(
@@ -44,11 +43,6 @@ EXERCISES = (
             "b) is residual if a is in above[c] for some operand c of b. node.all_input_nodes finds operands in "
             "keywords too; skip operands without used.meta['tensor_meta'].",
         ),
-        meaning={
-            "valid": "the result is a set of pairs of names",
-            "spared": "it names no edge that is not residual",
-            "cost": "it does limited work on large graphs",
-        },
         helps={"did": 1, "spared": 1, "cost": 2},
     ),
     Exercise(
@@ -67,11 +61,6 @@ EXERCISES = (
             "Two nodes may run in parallel if neither is in the other's set. As producers come first in the list, it "
             "is enough to check the set of the later one.",
         ),
-        meaning={
-            "valid": "the result has depth, levels and pairs",
-            "spared": "no node is paired with one it needs",
-            "cost": "it does limited work on large graphs",
-        },
         helps={"did": 2, "spared": 2, "cost": 3},
     ),
     Exercise(
@@ -94,10 +83,6 @@ EXERCISES = (
             "otherwise the Add of an earlier layer is mistaken for that of the GELU. What the collected nodes read "
             "from elsewhere, apart from initializers, is what the FX node reads.",
         ),
-        meaning={
-            "valid": "the result has an entry for each operation",
-            "spared": "what kept its own node is called same",
-        },
         helps={"did": 3, "spared": 1},
     ),
     Exercise(
@@ -117,7 +102,6 @@ EXERCISES = (
             "gm.graph.erase_node(node). A ReLU is in place if inplace=True is its keyword or second operand, if its "
             "name ends in _, or if module.inplace is set. The operand x is node.args[0] or node.kwargs['input'].",
         ),
-        meaning={"same": "it computes the function with leaking ReLUs", "cost": "it has no more nodes than before"},
         helps={"valid": 3, "same": 3, "did": 2, "spared": 1, "cost": 3},
     ),
     Exercise(
@@ -138,11 +122,6 @@ EXERCISES = (
             "raise ValueError(f'{node.name}: …'). Wrap the call in try/except, and turn any error into a ValueError "
             "with node.name. weights = {k: t.to('meta') for k, t in module.state_dict().items()}.",
         ),
-        meaning={
-            "valid": "the result maps names to shapes and dtypes",
-            "spared": "it stops at what it cannot compute",
-            "cost": "it computes nothing on real data",
-        },
         helps={"valid": 2, "did": 1, "spared": 3, "cost": 2},
     ),
     Exercise(
@@ -163,7 +142,6 @@ EXERCISES = (
             "so it leaves them alone. Turn AugAssign(target, op, value) into Assign([target], BinOp(read of target, "
             "op, value)); ast.unparse adds the parentheses.",
         ),
-        meaning={"valid": "the result is a program and its last names", "cost": "it adds no copies"},
         helps={"valid": 3, "same": 2, "did": 1, "spared": 3},
     ),
     Exercise(
@@ -172,7 +150,7 @@ EXERCISES = (
         title="Read a Relay module",
         points={"valid": 1, "did": 3, "spared": 2},
         difficulty=2,
-        minutes=35,
+        minutes=30,
         stretch=True,
         hints=(
             "relay.analysis.post_order_visit(module['main'], look) calls look(e) exactly once for every expression, "
@@ -185,7 +163,6 @@ EXERCISES = (
             "parameters as keys. p.checked_type has shape and dtype, and np.dtype(dtype).itemsize is the size of one "
             "element; e.data.numpy().nbytes is the size of a constant.",
         ),
-        meaning={"valid": "the result has all four entries", "spared": "nothing is invented or counted twice"},
         helps={"did": 2, "spared": 1},
     ),
 )

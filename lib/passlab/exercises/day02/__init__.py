@@ -25,10 +25,6 @@ EXERCISES = (
             "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call its "
             "callback.",
         ),
-        meaning={
-            "spared": "it calls no callback that it must not",
-            "cost": "it visits each node once, without recursion",
-        },
         helps={"did": 1, "cost": 1},
     ),
     Exercise(
@@ -91,7 +87,6 @@ EXERCISES = (
         meaning={
             "valid": "it verifies every graph and names the culprit",
             "spared": "every pass gets its facts, none of them stale",
-            "cost": "it computes no analysis again without need",
         },
         helps={"valid": 1, "did": 1, "spared": 2, "cost": 2},
     ),
@@ -133,7 +128,6 @@ EXERCISES = (
             "To convict a suspect, change only this attribute in a copy of before and see whether that alone makes a "
             "difference: build nn.Conv2d(…) with all the old attributes except this one, and give it the old weights.",
         ),
-        meaning={"did": "it names the attribute that was lost", "spared": "it acquits the passes that lost nothing"},
         helps={"did": 2, "spared": 1},
         seconds=10.0,
     ),
@@ -153,11 +147,6 @@ EXERCISES = (
             "Make a graph with fx.symbolic_trace(lambda x: …); the inputs are a tuple. The average of relu and the "
             "relu of an average differ as soon as one window holds both signs.",
         ),
-        meaning={
-            "valid": "the result is a graph that runs",
-            "did": "the pass changes what it computes",
-            "cost": "the graph has at most three calls",
-        },
         helps={"valid": 3, "did": 1},
     ),
     Exercise(
@@ -179,7 +168,6 @@ EXERCISES = (
             "mutator.visit_expr(f)). Then mutator.builder_.get() is the new module; "
             "relax.transform.DeadCodeElimination()(…) removes the sigmoids that are now unused.",
         ),
-        meaning={"valid": "the result is a well-formed module"},
         helps={"did": 2, "spared": 2, "cost": 3},
     ),
 )

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from passlab.exercises.day02._shared import program
 from passlab.fx.cases import seeded
 from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_a_list
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         before, after, _ = case.build()  # to be drawn
         return Finding(verdict, False, message, before=before, after=after)
 
-    if not isinstance(value, tuple | list) or len(value) != 3:
-        kind = "None" if value is None else f"{type(value).__name__}"
-        yield wrong(f"Return (same, max_abs, mse): a bool and two numbers. It returned {kind}.")
+    if broken := why_not_a_list(value, "(same, max_abs, mse), a bool and two numbers", 3):
+        yield wrong(broken)
         return
     same, *figures = value
     if type(same) is not bool:

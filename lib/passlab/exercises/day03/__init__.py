@@ -73,7 +73,7 @@ EXERCISES = (
         title="Algebraic simplification",
         points={"valid": 1, "same": 3, "did": 4, "spared": 4},
         difficulty=4,
-        minutes=100,
+        minutes=85,
         stretch=True,
         hints=(
             "Make the table first: (op, test, replacement), one row for each law. The tests need to answer three "
@@ -105,10 +105,6 @@ EXERCISES = (
             "Keep (graph, order, counts) of each order and take the min with the key (counts[-1], len(counts)). "
             "copy.deepcopy(gm) is an untouched copy.",
         ),
-        meaning={
-            "valid": "the result is a graph, an order, node counts",
-            "cost": "no other order ends smaller or sooner",
-        },
         helps={"same": 1, "did": 2, "cost": 1},
     ),
     Exercise(
@@ -168,11 +164,6 @@ EXERCISES = (
             "fx.Graph(): call_function, get_attr, output. Give each where its own condition, so that dce has "
             "something to remove every time.",
         ),
-        meaning={
-            "same": "the stages keep what it computes",
-            "did": "every stage removes something in every sweep",
-            "cost": "it has no more nodes than allowed",
-        },
         helps={"did": 1},
     ),
 )

@@ -12,7 +12,7 @@ from torch import fx, nn
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import judge_pass
 from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
-from passlab.judge import Case, Finding, listed, plural
+from passlab.judge import Case, Finding, as_decorator, listed, plural
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -48,34 +48,38 @@ judge: Callable[[Case, object], Iterator[Finding]] = judge_pass(
 )
 
 
+@as_decorator
 def layout_case(name: str, build: Callable[[], fx.GraphModule], conversions: int) -> Case:
     """Return a case in which `conversions` is the smallest possible number of conversions."""
     about = ("valid", "same", "did", "spared", "cost") if conversions else ("valid", "same", "cost")
     return Case(name, lambda: (build(),), about, expect=conversions)
 
 
-def cases() -> list[Case]:
-    def conv(channels: int, out: int) -> Callable[[], nn.Module]:
-        return lambda: nn.Conv2d(channels, out, 3, padding=1)
+def conv(channels: int, out: int) -> Callable[[], nn.Module]:
+    return lambda: nn.Conv2d(channels, out, 3, padding=1)
 
-    def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return m.two(torch.relu(m.bn(m.one(x))))
 
-    def residual(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(m.two(torch.relu(m.one(x))) + x)
-        return m.fc(F.max_pool2d(m.three(y), 2).flatten(1))
+IMAGE = (2, 4, 6, 6)
 
-    def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
-        return torch.relu(m.one(x) + y) * z
 
-    image = (2, 4, 6, 6)
-    return [
-        layout_case("a chain", graph(chain, image, one=conv(4, 8), two=conv(8, 4), bn=lambda: nn.BatchNorm2d(8)), 2),
-        layout_case(
-            "a residual block and a classifier",
-            graph(residual, image, one=conv(4, 4), two=conv(4, 4), three=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
-            2,
-        ),
-        layout_case("most of it is not convolution", graph(late, image, image, image, one=conv(4, 4)), 2),
-        layout_case("no convolution", graph(lambda m, x: torch.sigmoid(x) * x, image), 0),
-    ]
+@layout_case("a chain", graph(..., IMAGE, one=conv(4, 8), two=conv(8, 4), bn=lambda: nn.BatchNorm2d(8)), 2)
+def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.two(torch.relu(m.bn(m.one(x))))
+
+
+@layout_case(
+    "a residual block and a classifier",
+    graph(..., IMAGE, one=conv(4, 4), two=conv(4, 4), three=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
+    2,
+)
+def residual(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(m.two(torch.relu(m.one(x))) + x)
+    return m.fc(F.max_pool2d(m.three(y), 2).flatten(1))
+
+
+@layout_case("most of it is not convolution", graph(..., IMAGE, IMAGE, IMAGE, one=conv(4, 4)), 2)
+def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    return torch.relu(m.one(x) + y) * z
+
+
+nothing = layout_case("no convolution", graph(lambda m, x: torch.sigmoid(x) * x, IMAGE), 0)

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, live, most, nodes, read
 from passlab.fx.nodes import attribute
-from passlab.judge import Case, listed
+from passlab.judge import listed
 from passlab.judge.expect import Expectation
 
 
@@ -39,76 +39,74 @@ def still_read(name: str, why: str) -> Expectation:
     return law
 
 
-def cases() -> list[Case]:
-    never = "It has the same value on every call, so it can be computed now."
-    draws = "rand_like has only constant operands, but every call draws new numbers: it is not a constant."
+NEVER = "It has the same value on every call, so it can be computed now."
+DRAWS = "rand_like has only constant operands, but every call draws new numbers: it is not a constant."
+D = torch.tensor(16.0)
 
-    def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
 
-    def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
-        w = m.lin.weight
-        return (x @ w).reshape(-1, w.size(0)) * w.size(-1) ** -0.5
+@case(
+    "a weight transposed, 1/sqrt(d)",
+    graph(..., (2, 3), w=(4, 3), d=D, b=(4,)),
+    did=[most(op, 0, NEVER) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, NEVER)],
+    cost=[nodes(8, "An unused constant still takes memory. Erase it.", dead=True)],
+)
+def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
 
-    def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x + torch.rand_like(m.w) * torch.exp(m.w) + F.dropout(m.w, 0.5, True)
 
-    def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u).sum()
+@case(
+    "numbers, and a layer's weight",
+    graph(..., (2, 4), lin=lambda: nn.Linear(4, 4)),
+    did=[most(op, 0, "The shape of a weight never changes.") for op in ("size", "pow")],
+)
+def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
+    w = m.lin.weight
+    return (x @ w).reshape(-1, w.size(0)) * w.size(-1) ** -0.5
 
-    def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return x * (m.u.reshape(-1, 1) * m.u).amax()
 
-    def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
-        read(x, "steps").add_(1)
-        return x * (read(x, "steps") * 2) + torch.exp(m.b)
+@case(
+    "noise",
+    graph(..., (4, 3), w=(4, 3)),
+    did=[most("exp", 0, NEVER)],
+    spared=[least("rand_like", 1, DRAWS), least("dropout", 1, DRAWS.replace("rand_like", "dropout"))],
+)
+def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x + torch.rand_like(m.w) * torch.exp(m.w) + F.dropout(m.w, 0.5, True)
 
-    d = torch.tensor(16.0)
-    return [
-        case(
-            "a weight transposed, 1/sqrt(d)",
-            graph(attention, (2, 3), w=(4, 3), d=d, b=(4,)),
-            did=[most(op, 0, never) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, never)],
-            cost=[nodes(8, "An unused constant still takes memory. Erase it.", dead=True)],
-        ),
-        case(
-            "numbers, and a layer's weight",
-            graph(numbers, (2, 4), lin=lambda: nn.Linear(4, 4)),
-            did=[most(op, 0, "The shape of a weight never changes.") for op in ("size", "pow")],
-        ),
-        case(
-            "noise",
-            graph(noise, (4, 3), w=(4, 3)),
-            did=[most("exp", 0, never)],
-            spared=[least("rand_like", 1, draws), least("dropout", 1, draws.replace("rand_like", "dropout"))],
-        ),
-        case(
-            "larger than the limit",
-            graph(outer, (32, 32), u=(32,), v=(32,)),
-            2048,
-            did=[most("exp", 0, never), most("sum", 0, never)],
-            spared=[
-                constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding it multiplies the memory.")
-            ],
-        ),
-        case(
-            "too large to be computed at all",
-            graph(largest, (2, 3), u=(64,)),
-            2048,
-            spared=[least("mul", 2, "The product has 16,384 bytes.")],
-        ),
-        case(
-            "a counter",
-            graph(counter, (2, 3), steps=torch.zeros(3), b=(3,)),
-            did=[most("exp", 0, never)],
-            spared=[
-                least("add_", 1, "add_ writes into a parameter, and the next call sees it."),
-                least(
-                    "mul", 2, "The program writes into the buffer that this reads, so the value differs on every call."
-                ),
-            ],
-        ),
-    ]
+
+@case(
+    "larger than the limit",
+    graph(..., (32, 32), u=(32,), v=(32,)),
+    2048,
+    did=[most("exp", 0, NEVER), most("sum", 0, NEVER)],
+    spared=[constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding it multiplies the memory.")],
+)
+def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u).sum()
+
+
+@case(
+    "too large to be computed at all",
+    graph(..., (2, 3), u=(64,)),
+    2048,
+    spared=[least("mul", 2, "The product has 16,384 bytes.")],
+)
+def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (m.u.reshape(-1, 1) * m.u).amax()
+
+
+@case(
+    "a counter",
+    graph(..., (2, 3), steps=torch.zeros(3), b=(3,)),
+    did=[most("exp", 0, NEVER)],
+    spared=[
+        least("add_", 1, "add_ writes into a parameter, and the next call sees it."),
+        least("mul", 2, "The program writes into the buffer that this reads, so the value differs on every call."),
+    ],
+)
+def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
+    read(x, "steps").add_(1)
+    return x * (read(x, "steps") * 2) + torch.exp(m.b)
 
 
 judge = expecting()

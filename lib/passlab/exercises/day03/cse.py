@@ -9,70 +9,67 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, most, read
-from passlab.judge import Case
+
+ONCE = "The same value is computed more than once."
+OTHER = "They differ in an operand, a keyword or the type of a number: they do not have the same value."
+DRAWS = "Your CSE merged two random draws, but each call draws new numbers."
+WROTE = "The program writes between these two reads: they read the same memory at different times."
 
 
-def cases() -> list[Case]:
-    once = "The same value is computed more than once."
-    other = "They differ in an operand, a keyword or the type of a number: they do not have the same value."
-    draws = "Your CSE merged two random draws, but each call draws new numbers."
-    wrote = "The program writes between these two reads: they read the same memory at different times."
+@case(
+    "the same, twice",
+    graph(..., (2, 3), w=(3, 4), b=(4,), lin=lambda: nn.Linear(4, 4)),
+    did=[most(op, 1, ONCE, dead=True) for op in ("matmul", "relu", "Linear")] + [most("get_attr", 2, ONCE, dead=True)],
+)
+def products(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.relu(torch.add(x @ m.w, m.b, alpha=2))
+    b = torch.relu(torch.add(x @ read(x, "w"), read(x, "b"), alpha=2))
+    return m.lin(a) + m.lin(b)
 
-    def products(m: Any, x: fx.Proxy) -> fx.Proxy:
-        a = torch.relu(torch.add(x @ m.w, m.b, alpha=2))
-        b = torch.relu(torch.add(x @ read(x, "w"), read(x, "b"), alpha=2))
-        return m.lin(a) + m.lin(b)
 
-    def look_alikes(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
-        softmaxes = F.softmax(x, dim=0) + F.softmax(x, dim=1)
-        sums = torch.add(x, x, alpha=2) - torch.add(x, x, alpha=3)
-        return softmaxes, sums, n + 1, n + 1.0, n + True
+@case("lists and slices", graph(..., (2, 4)), did=[most("cat", 1, ONCE), most("getitem", 2, ONCE)])
+def nested(m: Any, x: fx.Proxy) -> fx.Proxy:
+    left = torch.cat([x[:, 1:3], x[:, :2]], 1)
+    return left * torch.cat([x[:, 1:3], x[:, :2]], 1)
 
-    def draws_twice(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return F.dropout(x, 0.5, True) + F.dropout(x, 0.5, True) + torch.rand_like(x) * torch.rand_like(x)
 
-    def between(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        first = y.sum(1, keepdim=True)
-        y.add_(1)
-        return first * y.sum(1, keepdim=True)
+@case(
+    "look-alikes",
+    graph(..., (3, 3), torch.arange(3)),
+    spared=[least("softmax", 2, OTHER), least("add", 6, OTHER)],
+)
+def look_alikes(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
+    softmaxes = F.softmax(x, dim=0) + F.softmax(x, dim=1)
+    sums = torch.add(x, x, alpha=2) - torch.add(x, x, alpha=3)
+    return softmaxes, sums, n + 1, n + 1.0, n + True
 
-    def parting(m: Any, x: fx.Proxy) -> tuple:
-        a, b = x + 1, x + 1
-        b.mul_(2)
-        return a, b
 
-    def nested(m: Any, x: fx.Proxy) -> fx.Proxy:
-        left = torch.cat([x[:, 1:3], x[:, :2]], 1)
-        return left * torch.cat([x[:, 1:3], x[:, :2]], 1)
+@case(
+    "two dropouts",
+    graph(..., (2, 3)),
+    spared=[least("dropout", 2, DRAWS), least("rand_like", 2, DRAWS)],
+)
+def draws_twice(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.dropout(x, 0.5, True) + F.dropout(x, 0.5, True) + torch.rand_like(x) * torch.rand_like(x)
 
-    return [
-        case(
-            "the same, twice",
-            graph(products, (2, 3), w=(3, 4), b=(4,), lin=lambda: nn.Linear(4, 4)),
-            did=[most(op, 1, once, dead=True) for op in ("matmul", "relu", "Linear")]
-            + [most("get_attr", 2, once, dead=True)],
-        ),
-        case("lists and slices", graph(nested, (2, 4)), did=[most("cat", 1, once), most("getitem", 2, once)]),
-        case(
-            "look-alikes",
-            graph(look_alikes, (3, 3), torch.arange(3)),
-            spared=[least("softmax", 2, other), least("add", 6, other)],
-        ),
-        case(
-            "two dropouts",
-            graph(draws_twice, (2, 3)),
-            spared=[least("dropout", 2, draws), least("rand_like", 2, draws)],
-        ),
-        case("a write in between", graph(between, (2, 3)), spared=[least("sum", 2, wrote)]),
-        case(
-            "twins that part",
-            graph(parting, (2, 3)),
-            spared=[
-                least("add", 2, "One of the two is written later, the other is not: they must stay separate tensors.")
-            ],
-        ),
-    ]
+
+@case("a write in between", graph(..., (2, 3)), spared=[least("sum", 2, WROTE)])
+def between(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    first = y.sum(1, keepdim=True)
+    y.add_(1)
+    return first * y.sum(1, keepdim=True)
+
+
+@case(
+    "twins that part",
+    graph(..., (2, 3)),
+    spared=[least("add", 2, "One of the two is written later, the other is not: they must stay separate tensors.")],
+)
+def parting(m: Any, x: fx.Proxy) -> tuple:
+    a, b = x + 1, x + 1
+    b.mul_(2)
+    return a, b
 
 
 judge = expecting()

@@ -11,90 +11,87 @@ from torch import fx, nn
 from passlab.fx.cases import case, expecting, graph, least, most, store
 from passlab.judge import Case
 
+UNREAD = "It is unused and has no effect."
+WRITES = "It writes into memory that is read later: its own result being unused says nothing."
+STAYS = "An assertion is meant to stop the program; its result is always unused."
+MOVES = "It advances the random generator: without it, all later draws change."
 
-def cases() -> list[Case]:
-    unread = "It is unused and has no effect."
-    writes = "It writes into memory that is read later: its own result being unused says nothing."
 
-    def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
-        kept = torch.relu(x)
-        unused = torch.tanh(kept) * m.w
-        m.lin(unused + 1).chunk(2, -1)[0]
-        return kept
+@case(
+    "a dead chain",
+    graph(..., (2, 4), w=(4,), lin=lambda: nn.Linear(4, 4)),
+    did=[most(op, 0, UNREAD, dead=True) for op in ("tanh", "mul", "Linear", "chunk", "getitem", "get_attr")],
+)
+def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+    kept = torch.relu(x)
+    unused = torch.tanh(kept) * m.w
+    m.lin(unused + 1).chunk(2, -1)[0]
+    return kept
 
-    def writing(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x * 2
-        torch.tanh(y)
-        y.add_(1)
-        store(y, 0, 0.0)
-        F.relu(y, inplace=True)
-        torch.add(x[0], 1, out=y[1])
-        return y
 
-    def asserting(m: Any, x: fx.Proxy) -> fx.Proxy:
-        torch._assert(x.dim() == 2, "two dimensions, please")
-        torch.tanh(x)
-        return x + 1
+@case(
+    "four ways to write",
+    graph(..., (2, 3)),
+    did=[most("tanh", 0, UNREAD, dead=True)],
+    spared=[least(op, 1, WRITES) for op in ("add_", "setitem", "relu", "add")],
+)
+def writing(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * 2
+    torch.tanh(y)
+    y.add_(1)
+    store(y, 0, 0.0)
+    F.relu(y, inplace=True)
+    torch.add(x[0], 1, out=y[1])
+    return y
 
-    def drawing(m: Any, x: fx.Proxy) -> fx.Proxy:
-        torch.rand_like(x)
-        torch.exp(x)
-        return F.dropout(x, 0.5, True)
 
-    stays = "An assertion is meant to stop the program; its result is always unused."
-    moves = "It advances the random generator: without it, all later draws change."
-    return [
-        case(
-            "a dead chain",
-            graph(chain, (2, 4), w=(4,), lin=lambda: nn.Linear(4, 4)),
-            did=[most(op, 0, unread, dead=True) for op in ("tanh", "mul", "Linear", "chunk", "getitem", "get_attr")],
-        ),
-        case(
-            "four ways to write",
-            graph(writing, (2, 3)),
-            did=[most("tanh", 0, unread, dead=True)],
-            spared=[least(op, 1, writes) for op in ("add_", "setitem", "relu", "add")],
-        ),
-        case(
-            "an assertion",
-            graph(asserting, (2, 3)),
-            did=[most("tanh", 0, unread, dead=True)],
-            spared=[least("_assert", 1, stays)],
-        ),
-        case(
-            "an unused draw",
-            graph(drawing, (2, 3)),
-            did=[most("exp", 0, unread, dead=True)],
-            spared=[least("rand_like", 1, moves)],
-        ),
-        case(
-            "an unused input",
-            graph(lambda m, x, mask: torch.sigmoid(x), (2, 3), (2, 3)),
-            spared=[least("placeholder", 2, "Inputs belong to the program's signature, even if they are unused.")],
-        ),
-    ]
+@case(
+    "an assertion",
+    graph(..., (2, 3)),
+    did=[most("tanh", 0, UNREAD, dead=True)],
+    spared=[least("_assert", 1, STAYS)],
+)
+def asserting(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch._assert(x.dim() == 2, "two dimensions, please")
+    torch.tanh(x)
+    return x + 1
+
+
+@case(
+    "an unused draw",
+    graph(..., (2, 3)),
+    did=[most("exp", 0, UNREAD, dead=True)],
+    spared=[least("rand_like", 1, MOVES)],
+)
+def drawing(m: Any, x: fx.Proxy) -> fx.Proxy:
+    torch.rand_like(x)
+    torch.exp(x)
+    return F.dropout(x, 0.5, True)
+
+
+unused_input = case(
+    "an unused input",
+    graph(lambda m, x, mask: torch.sigmoid(x), (2, 3), (2, 3)),
+    spared=[least("placeholder", 2, "Inputs belong to the program's signature, even if they are unused.")],
+)
 
 
 def smaller_cases() -> list[Case]:
     """Return the cases in which nothing has effects besides the inputs and the output."""
-    pure = {"a dead chain", "an unused input"}
+    limits = {"tanh": 0, "mul": 0, "sum": 0, "exp": 1}
 
+    @case(
+        "dead and live consumers",
+        graph(..., (2, 4)),
+        did=[most(op, number, "It is unused.", dead=True) for op, number in limits.items()],
+        spared=[least("relu", 1, "It is used."), least("exp", 1, "One of the two is used.")],
+    )
     def forked(m: Any, x: fx.Proxy) -> fx.Proxy:
         a = torch.relu(x)
         (torch.tanh(a) * torch.exp(x)).sum()
         return a + torch.exp(x)
 
-    return [
-        *(each for each in cases() if each.name in pure),
-        case(
-            "dead and live consumers",
-            graph(forked, (2, 4)),
-            did=[
-                most(op, n, "It is unused.", dead=True) for op, n in {"tanh": 0, "mul": 0, "sum": 0, "exp": 1}.items()
-            ],
-            spared=[least("relu", 1, "It is used."), least("exp", 1, "One of the two is used.")],
-        ),
-    ]
+    return [chain, unused_input, forked]
 
 
 judge = expecting()

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, live, nodes
 from passlab.fx.nodes import op_name
-from passlab.judge import Case, listed, plural
+from passlab.judge import listed, plural
 from passlab.judge.expect import Expectation
 
 
@@ -64,55 +64,55 @@ def none_made(why: str) -> Expectation:
 judge = expecting(rtol=1e-5, atol=1e-5, trials=("given", "double", "extreme", "nonfinite", "structured", "sizes"))
 
 
-def cases() -> list[Case]:
-    root, slope, cubic = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
-    order = "Products and sums may be written in any order and grouped in any way."
+ROOT, SLOPE, CUBIC = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
+ORDER = "Products and sums may be written in any order and grouped in any way."
 
-    def erf_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        first = 0.5 * x * (1 + torch.erf(x / root))
-        return first + y * ((torch.erf(0.7071067811865476 * y) + 1.0) * 0.5)
 
-    def tanh_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
-        first = 0.5 * x * (1 + torch.tanh(slope * (x + cubic * torch.pow(x, 3))))
-        return first + (1.0 + torch.tanh((y * y * y * cubic + y) * slope)) * (y / 2)
+@case(
+    "0.5 x (1 + erf(x / √2)), twice",
+    graph(..., (2, 3), (2, 3)),
+    did=[made(2, 0, ORDER)],
+    cost=[nodes(6, "One node stands for the whole formula.")],
+)
+def erf_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    first = 0.5 * x * (1 + torch.erf(x / ROOT))
+    return first + y * ((torch.erf(0.7071067811865476 * y) + 1.0) * 0.5)
 
-    def inside(m: Any, x: fx.Proxy) -> fx.Proxy:
-        h = m.up(x) * 2
-        return m.down(h.mul(0.5).mul(torch.erf(h.div(root)).add(1)))
 
-    def near(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
-        return (
-            0.5 * x * (1 + torch.erf(x * root)),
-            0.5 * x * (1 - torch.erf(x / root)),
-            0.5 * y * (1 + torch.erf(x / root)),
-            x * (1 + torch.erf(x / root)),
-            0.5 * x * (1 + torch.tanh(slope * (x + 0.0447 * x**3))),
-            0.5 * x * (1 + torch.tanh(slope * (x + cubic * x**2))),
-            0.5 * x * (1 + torch.tanh(0.8 * (x + cubic * x**3))),
-            x * torch.sigmoid(1.702 * x),
-        )
+@case(
+    "the tanh form, twice",
+    graph(..., (2, 3), (2, 3)),
+    did=[made(0, 2, ORDER)],
+    cost=[nodes(6, "One node stands for the whole formula.")],
+)
+def tanh_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    first = 0.5 * x * (1 + torch.tanh(SLOPE * (x + CUBIC * torch.pow(x, 3))))
+    return first + (1.0 + torch.tanh((y * y * y * CUBIC + y) * SLOPE)) * (y / 2)
 
-    return [
-        case(
-            "0.5 x (1 + erf(x / √2)), twice",
-            graph(erf_forms, (2, 3), (2, 3)),
-            did=[made(2, 0, order)],
-            cost=[nodes(6, "One node stands for the whole formula.")],
-        ),
-        case(
-            "the tanh form, twice",
-            graph(tanh_forms, (2, 3), (2, 3)),
-            did=[made(0, 2, order)],
-            cost=[nodes(6, "One node stands for the whole formula.")],
-        ),
-        case(
-            "methods, between two layers",
-            graph(inside, (2, 4), up=lambda: nn.Linear(4, 8), down=lambda: nn.Linear(8, 4)),
-            did=[made(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
-        ),
-        case(
-            "near-misses",
-            graph(near, (2, 3), (2, 3)),
-            spared=[none_made("None of these formulas is GELU: look at every constant, every sign, and every x.")],
-        ),
-    ]
+
+@case(
+    "methods, between two layers",
+    graph(..., (2, 4), up=lambda: nn.Linear(4, 8), down=lambda: nn.Linear(8, 4)),
+    did=[made(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
+)
+def inside(m: Any, x: fx.Proxy) -> fx.Proxy:
+    h = m.up(x) * 2
+    return m.down(h.mul(0.5).mul(torch.erf(h.div(ROOT)).add(1)))
+
+
+@case(
+    "near-misses",
+    graph(..., (2, 3), (2, 3)),
+    spared=[none_made("None of these formulas is GELU: look at every constant, every sign, and every x.")],
+)
+def near(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(x * ROOT)),
+        0.5 * x * (1 - torch.erf(x / ROOT)),
+        0.5 * y * (1 + torch.erf(x / ROOT)),
+        x * (1 + torch.erf(x / ROOT)),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x + 0.0447 * x**3))),
+        0.5 * x * (1 + torch.tanh(SLOPE * (x + CUBIC * x**2))),
+        0.5 * x * (1 + torch.tanh(0.8 * (x + CUBIC * x**3))),
+        x * torch.sigmoid(1.702 * x),
+    )

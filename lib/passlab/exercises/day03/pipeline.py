@@ -13,7 +13,8 @@ from passlab.equivalence import equivalent
 from passlab.fx.cases import graph
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.stages import STAGES
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
+from passlab.judge.forms import why_not_a_list
 
 SWEEP = ("fold", "simplify", "cse", "dce")
 
@@ -26,6 +27,7 @@ class Best:
     runs: int
 
 
+@as_decorator
 def pipeline_case(name: str, build: Callable[[], fx.GraphModule], stages: tuple[str, ...], best: Best) -> Case:
     """Return a case whose arguments are a graph and the names of stages (`call` turns the names into passes)."""
     return Case(name, lambda: (build(), stages), expect=best)
@@ -41,14 +43,13 @@ def wiring(gm: fx.GraphModule) -> list[tuple]:
     return [(n.op, n.target if n.op.startswith("call") else "", plain(n.args), plain(n.kwargs)) for n in place]
 
 
-def judge(case: Case, value: object) -> Iterator[Finding]:
+def judge(case: Case, value: Any) -> Iterator[Finding]:
     before, stages = case.build()
-    if not (isinstance(value, tuple | list) and len(value) == 3):
-        got = f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
-        yield Finding("valid", False, f"Return three things: the graph, the order, the node counts. It returned {got}.")
+    if broken := why_not_a_list(value, "three things: the graph, the order, the node counts", 3):
+        yield Finding("valid", False, broken)
         return
     gm, order, counts = value
-    broken = validate(before, gm)
+    broken = validate(before, gm) or ""
     order = [str(name) for name in order] if isinstance(order, tuple | list) else order
     if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
         broken = f"The order should name each of {list(stages)} once; yours is {order!r}."
@@ -109,20 +110,20 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
     return None
 
 
-def cases() -> list[Case]:
-    def four(m: Any, x: fx.Proxy) -> fx.Proxy:
-        w = torch.tanh(m.w) * 3
-        a, b = torch.relu(x * w), torch.relu(x * w)
-        torch.exp(a)
-        return torch.neg(torch.neg(torch.where(x > 0, a, b)))
+@pipeline_case("one target each", graph(..., (2, 3), w=(3,)), SWEEP, Best(5, 8))
+def four(m: Any, x: fx.Proxy) -> fx.Proxy:
+    w = torch.tanh(m.w) * 3
+    a, b = torch.relu(x * w), torch.relu(x * w)
+    torch.exp(a)
+    return torch.neg(torch.neg(torch.where(x > 0, a, b)))
 
-    def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x * 2 * 2
-        return y + torch.where(x > 0, y, y)
 
-    return [
-        pipeline_case("one target each", graph(four, (2, 3), w=(3,)), SWEEP, Best(5, 8)),
-        pipeline_case("scales", graph(scales, (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8)),
-        pipeline_case("two orders, two ends", graph(lambda m, x: x * 2 * 2, (2, 3)), ("double", "scale"), Best(3, 4)),
-        pipeline_case("no node less", graph(lambda m, x: torch.relu(x) * 2, (2, 3)), ("dce", "double"), Best(4, 4)),
-    ]
+@pipeline_case("scales", graph(..., (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8))
+def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * 2 * 2
+    return y + torch.where(x > 0, y, y)
+
+
+doubled, relu = graph(lambda m, x: x * 2 * 2, (2, 3)), graph(lambda m, x: torch.relu(x) * 2, (2, 3))
+two_ends = pipeline_case("two orders, two ends", doubled, ("double", "scale"), Best(3, 4))
+no_less = pipeline_case("no node less", relu, ("dce", "double"), Best(4, 4))

@@ -90,102 +90,105 @@ def _computing(gm: fx.GraphModule, place: int) -> list[fx.Node]:
     return [node for node in gm.graph.nodes if node in found]
 
 
-def cases() -> list[Case]:
-    nan = "it is NaN for x = inf and for x = NaN"
-    overflow = "{} overflows long before x does"
-    return [
-        table(
-            "numbers that do nothing",
-            [
-                holds("x * 1 = x", lambda m, x: 1 * (x * 1.0), mul=0),
-                holds("x / 1 = x", lambda m, x: x / 1, truediv=0),
-                holds("x - 0 = x", lambda m, x: x - 0, sub=0),
-                holds("x ** 1 = x", lambda m, x: x**1, pow=0),
-                holds("x * 1 = x, below x / 1 = x,", lambda m, x: (x * 1 / 1).relu(), mul=0, truediv=0),
-                holds("x * 1 = x, where 1 is a parameter full of ones,", lambda m, x: x * m.ones, mul=0),
-            ],
-            (2, 3),
-            erased=("mul", "truediv", "sub", "pow"),
-            ones=torch.ones(2, 3),
+NAN = "it is NaN for x = inf and for x = NaN"
+OVERFLOW = "{} overflows long before x does"
+
+idle = table(
+    "numbers that do nothing",
+    [
+        holds("x * 1 = x", lambda m, x: 1 * (x * 1.0), mul=0),
+        holds("x / 1 = x", lambda m, x: x / 1, truediv=0),
+        holds("x - 0 = x", lambda m, x: x - 0, sub=0),
+        holds("x ** 1 = x", lambda m, x: x**1, pow=0),
+        holds("x * 1 = x, below x / 1 = x,", lambda m, x: (x * 1 / 1).relu(), mul=0, truediv=0),
+        holds("x * 1 = x, where 1 is a parameter full of ones,", lambda m, x: x * m.ones, mul=0),
+    ],
+    (2, 3),
+    erased=("mul", "truediv", "sub", "pow"),
+    ones=torch.ones(2, 3),
+)
+
+integers = table(
+    "integers",
+    [
+        holds("x + 0 = x (x is an integer: no -0)", lambda m, n: 0 + n, add=0),
+        holds("x * 0 = zeros (x is an integer: no NaN, no inf)", lambda m, n: n * 0, mul=0),
+        holds("x - x = zeros (x is an integer)", lambda m, n: n - n, sub=0),
+        fails("x + 0.0 = x", "the sum is a float, x is an integer", lambda m, n: n + 0.0, add=1),
+        fails("x / 1 = x", "the quotient is a float, x is an integer", lambda m, n: n / 1, truediv=1),
+    ],
+    torch.arange(4),
+)
+
+special = table(
+    "NaN, inf, -0",
+    [
+        fails("exp(log(x)) = x", "log of a negative number is NaN", lambda m, x: x.log().exp(), exp=1),
+        fails("sqrt(x * x) = abs(x)", OVERFLOW.format("x * x"), lambda m, x: (x * x).sqrt(), sqrt=1),
+        fails(
+            "x + 0.0 = x",
+            "for x = -0 the sum is +0, and 1 / (x + 0.0) tells them apart",
+            lambda m, x: 1 / (x + 0.0),
+            add=1,
         ),
-        table(
-            "integers",
-            [
-                holds("x + 0 = x (x is an integer: no -0)", lambda m, n: 0 + n, add=0),
-                holds("x * 0 = zeros (x is an integer: no NaN, no inf)", lambda m, n: n * 0, mul=0),
-                holds("x - x = zeros (x is an integer)", lambda m, n: n - n, sub=0),
-                fails("x + 0.0 = x", "the sum is a float, x is an integer", lambda m, n: n + 0.0, add=1),
-                fails("x / 1 = x", "the quotient is a float, x is an integer", lambda m, n: n / 1, truediv=1),
-            ],
-            torch.arange(4),
+        fails("x * 0 = 0", NAN, lambda m, x: x * 0, mul=1),
+        fails("x - x = 0", "inf - inf is NaN", lambda m, x: x - x, sub=1),
+        fails("x / x = 1", "0 / 0 is NaN", lambda m, x: x / x, truediv=1),
+        fails("log(exp(x)) = x", OVERFLOW.format("exp(x)"), lambda m, x: torch.log(torch.exp(x)), log=1),
+    ],
+    (2, 3),
+)
+
+twice = table(
+    "twice is once",
+    [
+        holds("relu(relu(x)) = relu(x)", lambda m, x: F.relu(torch.relu(x.relu())), relu=1),
+        holds("abs(abs(x)) = abs(x)", lambda m, x: abs(x).abs(), abs=1),
+        holds("abs(-x) = abs(x)", lambda m, x: torch.abs(-x), neg=0),
+        holds("-(-x) = x", lambda m, x: -torch.neg(x), neg=0),
+        holds("x + (-y) = x - y", lambda m, x: x + (-m.y), neg=0, add=0),
+        holds("x ** 2 = x * x", lambda m, x: x**2, pow=0),
+    ],
+    (2, 3),
+    y=(3,),
+)
+
+shapes = table(
+    "shapes",
+    [
+        holds(
+            "x.transpose(a, b).transpose(b, a) = x",
+            lambda m, x: x.transpose(0, 1).transpose(-1, -2),
+            transpose=0,
         ),
-        table(
-            "NaN, inf, -0",
-            [
-                fails("exp(log(x)) = x", "log of a negative number is NaN", lambda m, x: x.log().exp(), exp=1),
-                fails("sqrt(x * x) = abs(x)", overflow.format("x * x"), lambda m, x: (x * x).sqrt(), sqrt=1),
-                fails(
-                    "x + 0.0 = x",
-                    "for x = -0 the sum is +0, and 1 / (x + 0.0) tells them apart",
-                    lambda m, x: 1 / (x + 0.0),
-                    add=1,
-                ),
-                fails("x * 0 = 0", nan, lambda m, x: x * 0, mul=1),
-                fails("x - x = 0", "inf - inf is NaN", lambda m, x: x - x, sub=1),
-                fails("x / x = 1", "0 / 0 is NaN", lambda m, x: x / x, truediv=1),
-                fails("log(exp(x)) = x", overflow.format("exp(x)"), lambda m, x: torch.log(torch.exp(x)), log=1),
-            ],
-            (2, 3),
+        holds("reshape(reshape(x, s), t) = reshape(x, t)", lambda m, x: x.reshape(6).reshape(3, 2), reshape=1),
+        fails(
+            "x.transpose(a, b).transpose(c, d) = x",
+            "(0, 1) and then (1, 2) is a rotation of three dimensions, and no way back",
+            lambda m, x: x.unsqueeze(0).transpose(0, 1).transpose(1, 2),
+            transpose=2,
         ),
-        table(
-            "twice is once",
-            [
-                holds("relu(relu(x)) = relu(x)", lambda m, x: F.relu(torch.relu(x.relu())), relu=1),
-                holds("abs(abs(x)) = abs(x)", lambda m, x: abs(x).abs(), abs=1),
-                holds("abs(-x) = abs(x)", lambda m, x: torch.abs(-x), neg=0),
-                holds("-(-x) = x", lambda m, x: -torch.neg(x), neg=0),
-                holds("x + (-y) = x - y", lambda m, x: x + (-m.y), neg=0, add=0),
-                holds("x ** 2 = x * x", lambda m, x: x**2, pow=0),
-            ],
-            (2, 3),
-            y=(3,),
+        fails(
+            "x * 1 = x",
+            "the ones are wider than x, and the product is as wide as they are",
+            lambda m, x: x * m.wide,
+            mul=1,
         ),
-        table(
-            "shapes",
-            [
-                holds(
-                    "x.transpose(a, b).transpose(b, a) = x",
-                    lambda m, x: x.transpose(0, 1).transpose(-1, -2),
-                    transpose=0,
-                ),
-                holds("reshape(reshape(x, s), t) = reshape(x, t)", lambda m, x: x.reshape(6).reshape(3, 2), reshape=1),
-                fails(
-                    "x.transpose(a, b).transpose(c, d) = x",
-                    "(0, 1) and then (1, 2) is a rotation of three dimensions, and no way back",
-                    lambda m, x: x.unsqueeze(0).transpose(0, 1).transpose(1, 2),
-                    transpose=2,
-                ),
-                fails(
-                    "x * 1 = x",
-                    "the ones are wider than x, and the product is as wide as they are",
-                    lambda m, x: x * m.wide,
-                    mul=1,
-                ),
-            ],
-            (2, 3),
-            wide=torch.ones(4, 2, 3),
+    ],
+    (2, 3),
+    wide=torch.ones(4, 2, 3),
+)
+
+options = table(
+    "options",
+    [
+        fails("x / 1 = x", "this division rounds down", lambda m, x: x.div(1, rounding_mode="floor"), div=1),
+        fails(
+            "x + (-y) = x - y",
+            "alpha=2 doubles the second operand first",
+            lambda m, x: torch.add(x, -x, alpha=2),
+            add=1,
         ),
-        table(
-            "options",
-            [
-                fails("x / 1 = x", "this division rounds down", lambda m, x: x.div(1, rounding_mode="floor"), div=1),
-                fails(
-                    "x + (-y) = x - y",
-                    "alpha=2 doubles the second operand first",
-                    lambda m, x: torch.add(x, -x, alpha=2),
-                    add=1,
-                ),
-            ],
-            (2, 3),
-        ),
-    ]
+    ],
+    (2, 3),
+)

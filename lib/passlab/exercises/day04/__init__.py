@@ -27,12 +27,6 @@ EXERCISES = (
             "is that element; otherwise it is the node itself. At the end collect the names by last[node], in graph "
             "order.",
         ),
-        meaning={
-            "valid": "the result is a list of groups of operations",
-            "same": "built as kernels, the groups compute the same",
-            "spared": "no group goes too far",
-            "cost": "there are as few kernels as can be",
-        },
         helps={"same": 2, "did": 2, "spared": 2, "cost": 2},
         closed=("passlab.exercises.day04.chains.largest_groups",),
     ),
@@ -46,7 +40,7 @@ EXERCISES = (
         stretch=True,
         hints=(
             "post_dominators(gm.graph) tells you where all paths from a node meet again, and nodes_between(node, "
-            "sink, 256) which nodes lie between, or None if there are too many. Every edge on these paths leads from "
+            "sink, 256) which nodes are between, or None if there are too many. Every edge on these paths leads from "
             "the node, or from one in between, to one of its users. Try sum(relu(x)) and relu(sum(x)) on paper first.",
             "Groups that merge are a union-find: parent = {n: n for n in nodes}, and last(n) follows it up to a node "
             "that is its own parent. Attach the other nodes to the last node of the sink's group: the root is then "
@@ -56,11 +50,6 @@ EXERCISES = (
             "the output; in phases 1 and 2 skip sinks that are a cat, in phase 3 skip all others; and in phases 1 and "
             "2 skip a node that is already in the sink's group. size[n] begins at 1, or at 2 for a cat.",
         ),
-        meaning={
-            "valid": "each operation is in exactly one group",
-            "did": "the groups are those of FuseOps",
-            "spared": "it joins nothing that FuseOps keeps apart",
-        },
         helps={"did": 1},
         closed=("tvm.relay.transform.FuseOps", *COMPILING),
     ),
@@ -81,11 +70,6 @@ EXERCISES = (
             "came_from back to the member where the path began. Trying all paths takes forever where they fork and "
             "join.",
         ),
-        meaning={
-            "valid": "the result is None or names of nodes",
-            "did": "it refuses what cannot be one kernel",
-            "spared": "it allows what can be one kernel",
-        },
         helps={"did": 1, "spared": 1},
         closed=("passlab.exercises.day04.convex.way_back",),
     ),
@@ -147,7 +131,7 @@ EXERCISES = (
         title="From a group to a kernel",
         points={"valid": 1, "same": 4, "did": 2, "spared": 1, "cost": 2},
         difficulty=4,
-        minutes=85,
+        minutes=75,
         stretch=True,
         hints=(
             "Walk the graph once, in its order: a placeholder becomes a load, a call becomes one line that stores "
@@ -161,11 +145,6 @@ EXERCISES = (
             "isnan(a), else b. to(float16) has to round, even if the next line computes in float32: cast there and "
             "back.",
         ),
-        meaning={
-            "valid": "the result is a kernel for these tensors",
-            "did": "one kernel writes each output element once",
-            "cost": "nothing is computed more often than needed",
-        },
         helps={"same": 3, "did": 1, "cost": 1},
         seconds=10.0,
     ),
@@ -186,12 +165,6 @@ EXERCISES = (
             "is computed as often as its consumer, however small it is itself. Bytes: what the kernel reads from "
             "outside, and its result, each once.",
         ),
-        meaning={
-            "valid": "every answer is True or False",
-            "did": "every choice is the faster side",
-            "spared": "it does not fuse where that is slower",
-            "cost": "its choices follow the numbers of the machine",
-        },
         helps={"did": 2, "cost": 1},
     ),
     Exercise(
@@ -199,7 +172,7 @@ EXERCISES = (
         title="What fusion saves",
         points={"valid": 1, "did": 4, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=40,
+        minutes=35,
         stretch=True,
         hints=(
             "Make one list of kernels first: before, each call is a kernel of one; after, the groups, and a kernel "
@@ -210,7 +183,6 @@ EXERCISES = (
             "does not change the operations. seconds is a sum over kernels, each with its own maximum.",
         ),
         meaning={
-            "valid": "the result has both rows with every number",
             "did": "the launches and the bytes are right",
             "spared": "the operations are counted right",
             "cost": "intensity, seconds and roof are right",

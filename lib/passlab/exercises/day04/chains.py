@@ -14,6 +14,7 @@ from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.patterns import POINTWISE, pattern
 from passlab.judge import Case, Finding, listed, plural
+from passlab.judge.forms import why_not_a_name, why_not_groups
 from passlab.kernels import fused
 
 
@@ -43,24 +44,14 @@ def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
     return last
 
 
-def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
-    if not isinstance(value, list | tuple):
-        return f"The answer is a list of groups; it is of type {type(value).__name__}."
-    op_of, seen = {n.name: n.op for n in gm.graph.nodes}, set()
-    for group in value:
-        if not isinstance(group, list | tuple) or not group:
-            return f"A group is a list of names of nodes; one here is {str(group)[:60]!r}."
-        for name in group:
-            if not isinstance(name, str):
-                return f"A group holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
-            if name not in op_of:
-                return f"A group holds {name[:60]!r}, and the graph has no node of that name."
-            if not op_of[name].startswith("call_"):
-                return f"A group holds {name!r}, which is not an operation."
-            if name in seen:
-                return f"Node {name} is in two groups, or twice in one."
-            seen.add(name)
-    return None
+def _invalid(gm: fx.GraphModule, value: Any) -> str:
+    op_of = {n.name: n.op for n in gm.graph.nodes}
+
+    def why_not(name: Any) -> str:
+        tail = why_not_a_name(name, op_of)
+        return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
+
+    return why_not_groups(value, "names of nodes", why_not, types=(list, tuple))
 
 
 def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:
@@ -100,7 +91,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """
     [gm] = case.build()
     wrong = _invalid(gm, value)
-    yield Finding("valid", wrong is None, wrong or "", before=gm)
+    yield Finding("valid", not wrong, wrong, before=gm)
     if wrong:
         return
     groups = [list(group) for group in value if len(group) > 1]

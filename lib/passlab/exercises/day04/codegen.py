@@ -16,7 +16,7 @@ from passlab.building.arrays import as_torch
 from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises._tensorir import FOREIGN
 from passlab.fx.reader import trace
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 from passlab.tvm import builds
 
 #: The operations in the groups of this exercise, besides the method `to(dtype)`.
@@ -35,6 +35,7 @@ WHOLE_EDGES = (0, 1, -1, 7, -1000, 1000)
 STEPS = 12
 
 
+@as_decorator
 def codegen_case(
     name: str, function: Callable, *inputs: torch.Tensor, edges: bool = True, about: tuple[str, ...] = ()
 ) -> Case:

@@ -12,7 +12,8 @@ from torch import fx
 
 from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, memory_order
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator, shown
+from passlab.judge.forms import why_not_names
 
 
 def waits_for(gm: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
@@ -66,18 +67,12 @@ def _no_witness(gm: fx.GraphModule, group: list[str], value: list[str]) -> str |
     return None
 
 
-def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
+def _invalid(gm: fx.GraphModule, value: Any) -> str:
     if value is None:
-        return None
+        return ""
     if not isinstance(value, list | tuple) or not value:
-        return f"The answer is None or a list of names of nodes; it is {str(value)[:60]!r}."
-    there = {node.name for node in gm.graph.nodes}
-    for name in value:
-        if not isinstance(name, str):
-            return f"The answer holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
-        if name not in there:
-            return f"The answer holds {name[:60]!r}, and the graph has no node of that name."
-    return None
+        return f"The answer is None or a list of names of nodes; it is {shown(value)}."
+    return why_not_names(value, {node.name for node in gm.graph.nodes})
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -88,7 +83,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """
     gm, group = case.build()
     broken = _invalid(gm, value)
-    yield Finding("valid", broken is None, broken or "", before=gm, mark=tuple(group))
+    yield Finding("valid", not broken, broken, before=gm, mark=tuple(group))
     if broken:
         return
     alone, path = effectful(gm, group), way_back(gm, group)
@@ -115,10 +110,12 @@ def _path_text(path: list[str]) -> str:
     )
 
 
+@as_decorator
 def refused(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
     return Case(name, lambda: (build(), list(group)), ("valid", "did"))
 
 
+@as_decorator
 def allowed(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
     return Case(name, lambda: (build(), list(group)), ("valid", "spared"))
 

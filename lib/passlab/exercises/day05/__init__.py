@@ -10,7 +10,7 @@ NOTEBOOKS = {"memory": "torch"}
 EXERCISES = (
     Exercise(
         id="day05.liveness",
-        title="What lives when",
+        title="Live ranges",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -24,17 +24,12 @@ EXERCISES = (
             "gm.parameters() and of gm.buffers() in a set that is left alone, and leave out storages of 0 bytes. The "
             "output node is a node like any other, so what it returns lives to the last step.",
         ),
-        meaning={
-            "valid": "the result gives ranges in steps of this graph",
-            "did": "no storage is missing or given up too early",
-            "spared": "none is kept too long, or is the caller's",
-        },
         helps={"valid": 3, "did": 2, "spared": 3},
         closed=("passlab.memory.storages.storages", "passlab.memory.liveness.liveness"),
     ),
     Exercise(
         id="day05.offsets",
-        title="Where everything goes",
+        title="Offsets in an arena",
         points={"valid": 2, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,
@@ -61,6 +56,7 @@ EXERCISES = (
             "passlab.memory.allocate.first_fit",
             "passlab.memory.allocate.best_fit",
             "passlab.memory.allocate.colouring",
+            "passlab.memory._fast.place",
             "passlab.memory.search.lowest_first",
             "passlab.memory.search.search",
             "passlab.memory.exact.exact",
@@ -68,23 +64,17 @@ EXERCISES = (
     ),
     Exercise(
         id="day05.coalescing",
-        title="What a warp asks for",
+        title="The transactions of a warp",
         points={"valid": 1, "did": 2, "spared": 2},
         difficulty=1,
         minutes=15,
         hints=(
-            "Which bytes does a lane want, from which to which? Which blocks of 32 bytes do they lie in, and which of "
-            "128?",
-            "A lane that begins at byte a wants the bytes a to a + size - 1. The block of byte b is number b // 32. A "
-            "block counts once, however many lanes want it: collect the numbers in a set.",
+            "Which bytes does a lane access? Which blocks of 32 bytes contain them, and which of 128?",
+            "A lane that begins at byte a accesses the bytes a to a + size - 1. The block of byte b is number b // 32. "
+            "A block counts once, however many lanes access it: collect the numbers in a set.",
             "{n for a in addresses if a is not None for n in range(a // 32, (a + size - 1) // 32 + 1)} are the "
             "sectors. Beware of `if a`: address 0 is an address.",
         ),
-        meaning={
-            "valid": "the result is a pair of numbers",
-            "did": "every requested block is counted",
-            "spared": "no block too many is counted",
-        },
         helps={"did": 2, "spared": 2},
         closed=(
             "passlab.memory.cache.transactions",
@@ -103,19 +93,12 @@ EXERCISES = (
             "First find out how long the memory of each value is really needed: by itself, by its views, by the "
             "caller. Then go through the values as they are made. Which slots may the next one have?",
             "Go along view_of to the value that owns the memory, and keep for each owner the largest upper of all "
-            "values that lie in it; math.inf if one of them is an output. A slot is free for a value if what it held "
-            "last is needed no longer than to the value's lower. Only if no slot is free, open a new one.",
+            "values in it; math.inf if one of them is an output. A slot is free for a value if its "
+            "last owner is not needed beyond the value's lower. Only if no slot is free, open a new one.",
             "Besides the free slots a value may have slot[name] for each name in its elementwise, if that owner has "
             "a slot, no view, the same size and dtype, and is needed until lower + 1 exactly. Choose with "
             'min(slots, key=lambda s: (width[s] < value["size"], abs(width[s] - value["size"]))).',
         ),
-        meaning={
-            "valid": "each value that needs a slot has one",
-            "same": "values that are live at once are apart",
-            "did": "no fewer slots are possible",
-            "spared": "what is still needed is not written over",
-            "cost": "the slots are not larger than needed",
-        },
         helps={"same": 1, "did": 2, "spared": 2, "cost": 3},
         closed=("passlab.memory.allocate.slots", "passlab.memory.allocate.colouring"),
     ),
@@ -135,17 +118,10 @@ EXERCISES = (
             "each access address = start + sum of steps[name] · the turn of that loop; line = address // cache['line'] "
             "belongs to set line % cache['sets'].",
         ),
-        meaning={
-            "valid": "the result is an order, and misses for each",
-            "did": "no miss is overlooked",
-            "spared": "no hit is counted as a miss",
-            "cost": "the order misses least of all",
-        },
         helps={"did": 2, "spared": 2, "cost": 3},
         closed=(
             "passlab.memory.cache.hits",
             "passlab.memory.cache.misses",
-            "passlab.memory.cache._hits",
         ),
     ),
     Exercise(
@@ -167,7 +143,6 @@ EXERCISES = (
             "second valley is not higher. Several outputs: merge their segments in the same way.",
         ),
         meaning={
-            "valid": "each task runs once, after what it reads",
             "did": "on graphs, the peak is nearly the lowest",
             "cost": "on trees, the peak is the lowest there is",
         },
@@ -197,11 +172,7 @@ EXERCISES = (
             "store min over v's layouts of the sum of the tables. At the end go back in reverse and look the choices "
             "up.",
         ),
-        meaning={
-            "valid": "each operation gets one of its layouts",
-            "did": "on trees, no choice is faster",
-            "cost": "on graphs, it takes at most 10 % longer",
-        },
+        meaning={"did": "on trees, no choice is faster", "cost": "on graphs, it takes at most 10 % longer"},
         helps={"did": 1, "cost": 2},
         closed=(
             "passlab.memory.layout.tree",
@@ -212,7 +183,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day05.remat",
-        title="Run it again",
+        title="Rematerialisation",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,
@@ -226,12 +197,6 @@ EXERCISES = (
             "Dijkstra's algorithm: heapq with (work, frozenset of the results that are there, steps so far), from the "
             "empty set on. A set that has been taken from the queue before is not looked at again.",
         ),
-        meaning={
-            "valid": "the schedule runs each task, after what it reads",
-            "did": "it keeps the budget",
-            "spared": "it runs nothing twice where the budget suffices",
-            "cost": "it does at most 10 % more than needed",
-        },
         helps={"did": 2, "cost": 3},
         closed=(
             "passlab.memory.remat.rematerialise",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from passlab.judge import shown
+from passlab.judge.forms import why_not_a_list
 from passlab.memory.tasks import Task, check_order
 
 #: More steps than this no schedule needs.
@@ -15,8 +16,8 @@ STEPS = 2000
 
 def wrong_list(tasks: Sequence[Task], value: Any, again: bool = False) -> str:
     """Return why a value is no schedule of the tasks, or ""."""
-    if not isinstance(value, list | tuple):
-        return f"Return a list of names of tasks; got {shown(value)}."
+    if wrong := why_not_a_list(value, "a list of names of tasks"):
+        return wrong
     if len(value) > STEPS:
         return f"The list has {len(value)} steps; at most {STEPS} are judged."
     if bad := [name for name in value if not isinstance(name, str)]:

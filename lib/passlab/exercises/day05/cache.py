@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_dict, why_not_a_list
 from passlab.memory.cache import Cache, misses
 
 
@@ -51,22 +52,20 @@ def true_misses(loops: Mapping[str, int], accesses: Sequence[dict], cache: Mappi
 
 
 def _invalid(value: Any, orders: Mapping[str, int]) -> str:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        return f"Return a pair: an order of the loops, and a dict from order to misses; got {shown(value)}."
+    if wrong := why_not_a_list(value, "a pair: an order of the loops, and a dict from order to misses", 2):
+        return wrong
     best, counts = value
     if not isinstance(best, str) or best not in orders:
         return f"The first of the pair must be one of the orders {', '.join(orders)}; it is {shown(best)}."
-    if not isinstance(counts, dict):
-        return f"The second of the pair must be a dict from order to misses; it is of type {type(counts).__name__}."
-    if lacking := [order for order in orders if order not in counts]:
-        return f"The dict has no misses for the order {lacking[0]!r}."
-    if strange := [order for order in counts if order not in orders]:
-        return f"The dict names {shown(strange[0])}, which is no order of the loops."
-    if bad := [order for order in orders if type(counts[order]) is not int]:
-        return f"The misses of {bad[0]} must be of type int; they are {shown(counts[bad[0]])}."
-    if bad := [order for order in orders if not 0 <= counts[order] < 10**9]:
-        return f"The misses of {bad[0]} must be at least 0, and there are fewer than 10**9 accesses."
-    return ""
+
+    def each(order: str, misses: Any) -> str:
+        if type(misses) is not int:
+            return f"The misses of {order} must be of type int; they are {shown(misses)}."
+        few = 0 <= misses < 10**9
+        return "" if few else f"The misses of {order} must be at least 0, and there are fewer than 10**9 accesses."
+
+    wanted = "as the second of the pair a dict from order to misses"
+    return why_not_a_dict(counts, wanted, orders, "misses", "an order of the loops", each, label="The order {!r}")
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from passlab.judge import Case, Finding, plural, shown
+from passlab.judge.forms import why_not_a_list
 from passlab.memory.cache import LINE, SECTOR, touched
 
 #: Each lane wants at most 16 bytes, which lie in two blocks at most.
@@ -28,15 +29,18 @@ def cases() -> list[Case]:
     ]
 
 
+def _invalid(value: Any) -> str:
+    if wrong := why_not_a_list(value, "a pair, the numbers of sectors and of lines", 2):
+        return wrong
+    if bad := [n for n in value if type(n) is not int]:
+        return f"Both numbers must be of type int; {shown(bad[0])} is of type {type(bad[0]).__name__}."
+    small = all(0 <= n <= MOST for n in value)
+    return "" if small else f"Both numbers must be from 0 to {MOST}: 32 lanes of 16 bytes cannot ask for more."
+
+
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     addresses, size = case.build()
-    broken = ""
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        broken = f"Return a pair, the numbers of sectors and of lines; got {shown(value)}."
-    elif bad := [n for n in value if type(n) is not int]:
-        broken = f"Both numbers must be of type int; {shown(bad[0])} is of type {type(bad[0]).__name__}."
-    elif any(not 0 <= n <= MOST for n in value):
-        broken = f"Both numbers must be from 0 to {MOST}: 32 lanes of 16 bytes cannot ask for more."
+    broken = _invalid(value)
     yield Finding("valid", not broken, broken)
     if broken:
         return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_dict
 from passlab.memory.layout import Edge, Layouts, every, tree
 
 LAYOUTS = ("NCHW", "NHWC", "NCHW8c")
@@ -65,16 +66,11 @@ def cases() -> list[Case]:
 
 
 def _invalid(operations: dict, value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"Return a dict from operation to layout; got {shown(value)}."
-    if lacking := [name for name in operations if name not in value]:
-        return f"{lacking[0]} has no layout in your dict."
-    if strange := [name for name in value if name not in operations]:
-        return f"Your dict names {shown(strange[0])}, which is no operation."
-    for name, times in operations.items():
-        if not isinstance(value[name], str) or value[name] not in times:
-            return f"{name} can run in {', '.join(times)}; you give it {shown(value[name])}."
-    return ""
+    def each(name: str, layout: Any) -> str:
+        known = isinstance(layout, str) and layout in operations[name]
+        return "" if known else f"{name} can run in {', '.join(operations[name])}; you give it {shown(layout)}."
+
+    return why_not_a_dict(value, "a dict from operation to layout", operations, "layout", "an operation", each)
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from passlab.fx.cases import graph, store
-from passlab.judge import Case, Finding, listed
+from passlab.judge import Case, Finding, as_decorator, cases_in, listed
 from passlab.memory.storages import Storage, storages
 
 
+@as_decorator
 def live_case(name: str, build: Callable[[], fx.GraphModule], *shapes: tuple[int, ...] | Tensor) -> Case:
     """Return a case: a graph and inputs for it."""
 
@@ -24,44 +25,48 @@ def live_case(name: str, build: Callable[[], fx.GraphModule], *shapes: tuple[int
     return Case(name, made)
 
 
+@live_case("a chain", graph(..., (2, 3)), (2, 3))
+def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    z = torch.tanh(y)
+    torch.exp(x)
+    return z + 1
+
+
+@live_case("views", graph(..., (3, 3)), (3, 3))
+def views(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    rows = y.view(-1)
+    first, second = rows[:3], y.t()
+    z = torch.exp(x)
+    return z + first + second.reshape(-1)[:3]
+
+
+@live_case("in place", graph(..., (2, 3)), (2, 3))
+def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = x * 2
+    z = y.add_(1)
+    store(y, 0, 0.0)
+    w = torch.exp(x)
+    return w * F.relu(z, inplace=True)
+
+
+@live_case("pieces of one result", graph(..., (2, 4), lin=lambda: nn.Linear(4, 4)), (2, 4))
+def pieces(m: Any, x: fx.Proxy) -> tuple:
+    a, b = m.lin(x).chunk(2, -1)[0], m.lin(x).split(2, -1)[1]
+    return a, torch.sigmoid(a), b.sum()
+
+
+@live_case("memory of the caller", graph(..., (3, 3), w=(2, 2)), (3, 3))
+def of_the_caller(m: Any, x: fx.Proxy) -> tuple:
+    y = x.t()
+    x.add_(1)
+    w = m.w.view(-1)
+    return y, w, x[0] * 2
+
+
 def cases() -> list[Case]:
-    def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        z = torch.tanh(y)
-        torch.exp(x)
-        return z + 1
-
-    def views(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = torch.relu(x)
-        rows = y.view(-1)
-        first, second = rows[:3], y.t()
-        z = torch.exp(x)
-        return z + first + second.reshape(-1)[:3]
-
-    def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
-        y = x * 2
-        z = y.add_(1)
-        store(y, 0, 0.0)
-        w = torch.exp(x)
-        return w * F.relu(z, inplace=True)
-
-    def pieces(m: Any, x: fx.Proxy) -> tuple:
-        a, b = m.lin(x).chunk(2, -1)[0], m.lin(x).split(2, -1)[1]
-        return a, torch.sigmoid(a), b.sum()
-
-    def of_the_caller(m: Any, x: fx.Proxy) -> tuple:
-        y = x.t()
-        x.add_(1)
-        w = m.w.view(-1)
-        return y, w, x[0] * 2
-
-    return [
-        live_case("a chain", graph(chain, (2, 3)), (2, 3)),
-        live_case("views", graph(views, (3, 3)), (3, 3)),
-        live_case("in place", graph(in_place, (2, 3)), (2, 3)),
-        live_case("pieces of one result", graph(pieces, (2, 4), lin=lambda: nn.Linear(4, 4)), (2, 4)),
-        live_case("memory of the caller", graph(of_the_caller, (3, 3), w=(2, 2)), (3, 3)),
-    ]
+    return [*cases_in(__name__)]
 
 
 def expected(gm: fx.GraphModule, inputs: list[Tensor]) -> tuple[dict[str, tuple[int, int, int]], list[Storage]]:

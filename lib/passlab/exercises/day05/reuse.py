@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_dict
 
 #: The bytes of all slots may exceed those of the rule in the text by this much.
 ALLOWED = 1.1
@@ -172,23 +173,16 @@ def rule_bytes(found: Mapping[str, Memory]) -> int:
 
 
 def _invalid(value: Any, found: Mapping[str, Memory], named: Mapping[str, dict]) -> str:
-    if not isinstance(value, dict):
-        return f"Return a dict from the name of a value to the number of its slot; got {shown(value)}."
-    for name in found:
-        if name not in value:
-            return f"{name} has no slot."
-        if type(value[name]) is not int:
-            return (
-                f"The slot of {name} is {shown(value[name])}, of type {type(value[name]).__name__}; it must be an int."
-            )
-        if value[name] < 0:
-            return f"The slot of {name} is negative; slots are numbered from 0."
-    for name in value:
-        if name not in found:
-            known = isinstance(name, str) and name in named
-            why = "is an input or a view, and gets no slot" if known else "is not the name of a value"
-            return f"{shown(name)} {why}."
-    return ""
+    def each(name: str, slot: Any) -> str:
+        if type(slot) is not int:
+            return f"The slot of {name} is {shown(slot)}, of type {type(slot).__name__}; it must be an int."
+        return "" if slot >= 0 else f"The slot of {name} is negative; slots are numbered from 0."
+
+    for name in value if isinstance(value, dict) else ():
+        if isinstance(name, str) and name in named and name not in found:
+            return f"{shown(name)} is an input or a view, and gets no slot."
+    wanted = "a dict from the name of a value to the number of its slot"
+    return why_not_a_dict(value, wanted, found, "slot", "the name of a value", each)
 
 
 def clashes(found: Mapping[str, Memory], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:

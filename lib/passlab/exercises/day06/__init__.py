@@ -24,17 +24,12 @@ EXERCISES = (
             "Number the blocks by reverse_postorder(program, analysis.direction), put all the numbers into a heap, and "
             "always pop the smallest. Push the readers of a changed fact, unless they are waiting already.",
         ),
-        meaning={
-            "valid": "it is facts for each block, and visits",
-            "did": "the facts are the solution",
-            "same": "the visits that are told lead to these facts",
-            "cost": "few visits are enough",
-        },
+        meaning={"same": "the visits that are told lead to these facts"},
         helps={"valid": 1, "did": 2, "same": 1, "cost": 3},
         closed=(
             "passlab.dataflow.solver.solve",
             "passlab.dataflow.solver.round_robin",
-            "passlab.dataflow.solver.Replay",
+            "passlab.dataflow.solver.FixpointState",
         ),
     ),
     Exercise(
@@ -50,11 +45,6 @@ EXERCISES = (
             "live = (live - {line.dest}) | set(line.args) for each line of reversed(block.instructions), starting with "
             "what is live after the block and the names that its terminator reads. Facts merge by union.",
         ),
-        meaning={
-            "valid": "it is two sets of variables for each block",
-            "did": "everything that is live is there",
-            "spared": "nothing else is",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=("passlab.dataflow.analyses.live_before",),
     ),
@@ -73,16 +63,11 @@ EXERCISES = (
             "is known, only one of the targets gets the fact, block.terminator.targets[0] for a number other than 0; "
             "the other gets None.",
         ),
-        meaning={
-            "valid": "the result is None or numbers for each block",
-            "did": "every constant and every unreached block is found",
-            "spared": "nothing is claimed that is not so",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.analyses.constants_after",
-            "passlab.dataflow.analyses.same_constants",
-            "passlab.dataflow.analyses.taken",
+            "passlab.dataflow.analyses.common_constants",
+            "passlab.dataflow.analyses.constants_on_edge",
         ),
     ),
     Exercise(
@@ -102,15 +87,10 @@ EXERCISES = (
             "an equation a variable can be replaced by an equal one; two variables with the same right side are equal. "
             "Repeat until nothing is new.",
         ),
-        meaning={
-            "valid": "the result is a list of instructions and variables",
-            "did": "every computation that value numbering finds redundant is there",
-            "spared": "no run contradicts a claim",
-        },
         helps={"valid": 1, "did": 3, "spared": 2},
         closed=(
             "passlab.dataflow.equations.redundant",
-            "passlab.dataflow.equations.assigned",
+            "passlab.dataflow.equations.equations_after_instruction",
             "passlab.dataflow.equations.equations_after",
         ),
     ),
@@ -123,7 +103,7 @@ EXERCISES = (
         stretch=True,
         hints=(
             "One pass from first to last: a dictionary from names to (low, high), and one rule for each operation. "
-            "Ask of each operand where it has to lie for the result to be smallest.",
+            "Find the end of each operand's range that makes the result smallest.",
             "A product is smallest and largest at a corner: one of low · low, low · high, high · low, high · high. For "
             "a layer no corner is needed: row by row, positive weights take the low end and negative ones the high "
             "end.",
@@ -131,12 +111,7 @@ EXERCISES = (
             "bias).min(). Compare node.args[0] is node.args[1] before you multiply corners, and let every operation "
             "that you have no rule for end in (-inf, inf).",
         ),
-        meaning={
-            "valid": "every node has a range, low and high",
-            "same": "no input leads out of a range",
-            "did": "the ranges are as narrow as the table's",
-            "spared": "where nothing is known, nothing is claimed",
-        },
+        meaning={"same": "no input leads out of a range"},
         helps={"same": 2, "did": 3, "spared": 3},
         closed=("passlab.dataflow.ranges.ranges", "passlab.exercises.day06.ranges.bounds"),
     ),
@@ -150,17 +125,12 @@ EXERCISES = (
         hints=(
             "Collect, for each call, the largest magnitudes that float16 would have to hold, and compare their maximum "
             "with the limit. A range has two ends, and the lower one may be the larger in magnitude.",
-            "Each call is asked by itself: what a node reads counts, not in which precision it was computed. So behind "
-            "a node that has to stay in float32 others may be safe again.",
+            "Decide for each call separately: the values that it reads count, not the precision they were computed in. "
+            "So after a node that has to stay in float32, others may be safe again.",
             "A mean of n numbers up to m adds up to n · m first. For a layer, (weight.abs().sum(1) * m + "
             "bias.abs()).max() bounds every sum on the way; terms that cancel in the result do not cancel there.",
         ),
-        meaning={
-            "valid": "it is names of calls",
-            "same": "no input is found on which the plan overflows",
-            "did": "what is proved safe runs in float16",
-            "spared": "what is not proved safe does not",
-        },
+        meaning={"same": "no input is found on which the plan overflows"},
         helps={"same": 1, "did": 2, "spared": 3},
         closed=("passlab.dataflow.precision.plan", "passlab.exercises.day06.precision.reaches"),
     ),
@@ -180,12 +150,7 @@ EXERCISES = (
             "Without -1: both products are equal. max_pool2d: every side is at least the window, and becomes side // "
             "window.",
         ),
-        meaning={
-            "valid": "all nodes have shapes, and constraints can be read",
-            "same": "the formulas give the shapes that the graph has",
-            "did": "sizes at which the graph fails are refused",
-            "spared": "sizes at which it runs are accepted",
-        },
+        meaning={"same": "the formulas give the shapes that the graph has"},
         helps={"same": 2, "did": 3, "spared": 2},
         closed=("passlab.dataflow.shapes.shapes",),
     ),
@@ -197,15 +162,14 @@ EXERCISES = (
         minutes=30,
         stretch=True,
         hints=(
-            "The roofline knows the shape of the answer: a start, then the slower of moving and computing. What it "
-            "does not know are the factors of this machine, and they depend on the kind of operator.",
+            "The roofline knows the shape of the answer: a start, then the slower of moving and computing. It "
+            "does not know the factors of this machine, and they depend on the kind of operator.",
             "Fit each kind by itself, on relative errors: divide each row by its seconds, so that the target is 1 "
             "everywhere. Errors of seconds would leave the choice to the few largest operators.",
             "Columns (1 / t, nbytes / t, flops / t), target 1, scipy.optimize.nnls: three numbers that are not "
-            "negative. They also say what an operator takes that is larger than all measured ones, which trees cannot.",
+            "negative. Unlike trees, they extrapolate beyond the largest measured operator.",
         ),
         meaning={
-            "valid": "a number of seconds for every operator",
             "did": "the order of the operators is right",
             "spared": "it holds beyond the measured sizes",
             "cost": "the predictions are near",

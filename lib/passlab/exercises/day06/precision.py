@@ -14,6 +14,7 @@ from passlab.exercises.day06.ranges import Bounds, bounds
 from passlab.fx.cases import graph
 from passlab.fx.nodes import op_name, shape
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_names
 
 #: What counts as the end of float16: its own, 65504, less some room for rounding.
 MOST = 60_000
@@ -81,9 +82,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _invalid(calls: list[str], value: Any) -> str:
     if not isinstance(value, set | frozenset | list | tuple):
         return f"The answer is a set of names of nodes; it is {shown(value)}."
-    if odd := [name for name in value if name not in calls]:
-        return f"The answer holds {shown(odd[0])}, and no call of the graph has that name."
-    return ""
+    return why_not_names(value, calls, kind="call")
 
 
 def overflowing(gm: fx.GraphModule, found: dict[str, Bounds], half: set[str], bold: list[str]) -> str:

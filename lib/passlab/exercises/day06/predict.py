@@ -15,6 +15,7 @@ from typing import Any
 
 from passlab.dataflow.predict import SIZES, Row, load, score
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import is_number, why_not_a_list
 
 FEATURES = ("kind", "flops", "nbytes", "outputs", "inner")
 RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
@@ -87,17 +88,11 @@ def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False)
     return Case(name, lambda: (dict(three), [dict(r) for r in measured], [dict(r) for r in asked]), about, expect=times)
 
 
-def _seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6
-
-
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Did: the order of the predictions is right. Cost: they are near. Spared: also beyond what was measured."""
     times = case.expect
-    broken = ""
-    if not isinstance(value, list | tuple) or len(value) != len(times):
-        broken = f"The answer is a list of {len(times)} numbers of seconds; it is {str(value)[:60]!r}."
-    elif odd := [v for v in value if not _seconds(v)]:
+    broken = why_not_a_list(value, f"a list of {len(times)} numbers of seconds", len(times))
+    if not broken and (odd := [v for v in value if not (is_number(v) and 0 < v < 1e6)]):
         broken = f"A prediction is a Python number of seconds greater than 0; one of yours is {shown(odd[0])}."
     yield Finding("valid", not broken, broken)
     if broken:

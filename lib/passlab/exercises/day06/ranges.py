@@ -12,7 +12,8 @@ from torch import fx
 from passlab.dataflow.precision import extremes, values
 from passlab.fx.cases import graph
 from passlab.fx.nodes import attribute, op_name, shape
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator, shown
+from passlab.judge.forms import why_not_a_dict
 
 Bounds = tuple[float, float]
 EVERYTHING = (-math.inf, math.inf)
@@ -74,22 +75,18 @@ def _room(*ends: float) -> float:
     return 1e-4 * (1 + max((abs(end) for end in ends if math.isfinite(end)), default=0))
 
 
-def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return f"The answer is a dictionary, node's name → (low, high); it is {str(value)[:60]!r}."
-    names = [n.name for n in gm.graph.nodes if n.op != "output"]
-    for name in names:
-        if name not in value:
-            return f"Node {name} has no range in your answer."
-    for name, pair in value.items():
-        if name not in names:
-            return f"Your answer holds {str(name)[:60]!r}, and the graph has no such node besides its output."
+def _invalid(gm: fx.GraphModule, value: Any) -> str:
+    def each(name: str, pair: Any) -> str:
         fit = isinstance(pair, list | tuple) and len(pair) == 2
         if not fit or not all(type(end) in (int, float) and end == end for end in pair):
-            return f"The range of {name} is {str(pair)[:60]!r}; it must be two numbers, low and high."
+            return f"The range of {name} is {shown(pair)}; it must be two numbers, low and high."
         if pair[0] > pair[1]:
             return f"The range of {name} begins at {pair[0]:.4g} and ends at {pair[1]:.4g}, which is before it."
-    return None
+        return ""
+
+    names = [n.name for n in gm.graph.nodes if n.op != "output"]
+    wanted, kind = "a dict from a node's name to (low, high)", "the name of a node besides the output"
+    return why_not_a_dict(value, wanted, names, "range", kind, each, label="Node {}")
 
 
 def _escape(gm: fx.GraphModule, inputs: dict[str, Bounds], name: str, low: float, high: float) -> str:
@@ -137,6 +134,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not claimed[0], claimed[1], before=gm, mark=(claimed[0],) if claimed[0] else ())
 
 
+@as_decorator
 def ranged(name: str, build: Callable[[], fx.GraphModule], unknown: bool = False, **inputs: Bounds) -> Case:
     """Return a case. unknown: whether it holds an operation that the table does not have."""
     about = ("valid", "same", "did", "spared") if unknown else ("valid", "same", "did")

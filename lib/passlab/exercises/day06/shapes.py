@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.fx.cases import graph
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 
 #: What a formula may hold, and what it means.
 OPERATORS: dict[type, Callable[[int, int], Any]] = {
@@ -158,6 +158,7 @@ def _read(value: Any, names: list[str], symbols: set[str]) -> tuple[dict[str, li
     return found, {str(law): compiled(law, symbols, law=True) for law in laws}
 
 
+@as_decorator
 def symbolic(name: str, build: Callable[[], fx.GraphModule], *about: str, **inputs: list) -> Case:
     """Return a case. about: the verdicts that it decides besides valid, same and spared."""
     return Case(name, lambda: (build(), {k: list(v) for k, v in inputs.items()}), ("valid", "same", "spared", *about))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import ANALYSES, Program, random_program, solve
-from passlab.dataflow.solver import DoesNotEnd, NotMonotone, Replay
+from passlab.dataflow.solver import DoesNotEnd, FixpointState, NotMonotone
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, STRAIGHT, not_by_block, shown
 from passlab.given.day06._facts import plain
 from passlab.judge import Case, Finding
@@ -54,14 +54,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", right, told)
     if not right:  # whether the visits lead to wrong facts says nothing
         return
-    replay = Replay(program, analysis)
+    state = FixpointState(program, analysis)
     try:
         for block in log:
-            replay.visit(block)
+            state.visit(block)
     except (NotMonotone, DoesNotEnd) as error:  # a block was visited hundreds of times
         yield Finding("same", False, str(error))
         return
-    same, told = _compared(program, replay.solution(), before, after, "Replayed, your visits lead elsewhere")
+    same, told = _compared(program, state.solution(), before, after, "Replayed, your visits lead elsewhere")
     yield Finding("same", same, told)
     most = allowed(program, name)
     yield Finding(

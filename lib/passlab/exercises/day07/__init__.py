@@ -11,7 +11,7 @@ NOTEBOOKS = {"relay": "relay"}
 EXERCISES = (
     Exercise(
         id="day07.pipeline-counts",
-        title="What a pipeline leaves",
+        title="Count operators after each pass",
         points={"valid": 1, "did": 4, "spared": 2},
         difficulty=1,
         minutes=15,
@@ -24,7 +24,6 @@ EXERCISES = (
             "A pass that you call directly runs whatever its level, but some passes consist of several, and those "
             "inside check their level: put the loop inside `with tvm.transform.PassContext(opt_level=4):`.",
         ),
-        meaning={"valid": "the result has one dictionary for each stage", "spared": "what is shared is counted once"},
         helps={"did": 2, "spared": 2},
         seconds=10.0,
     ),
@@ -46,7 +45,6 @@ EXERCISES = (
             "'conv2d_relu') and .with_attr('Primitive', tvm.tir.IntImm('int32', 1)). Call it with the visited "
             "operands. In visit_function, return Primitive functions unchanged.",
         ),
-        meaning={"valid": "the result is a well-formed module"},
         helps={"same": 3, "did": 1, "spared": 2},
     ),
     Exercise(
@@ -67,12 +65,11 @@ EXERCISES = (
             "the dtype of x: relay.const(value, dtype). relay.sqrt, relay.negative, and +, * and / between "
             "expressions do the rest.",
         ),
-        meaning={"valid": "the result is a well-formed module"},
         helps={"same": 2, "did": 1, "spared": 1, "cost": 2},
     ),
     Exercise(
         id="day07.fusion-groups",
-        title="What FuseOps will do",
+        title="Predict the groups of FuseOps",
         points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
         minutes=95,
@@ -89,11 +86,6 @@ EXERCISES = (
             "like the table, and try it on sum(relu(x)), relu(sum(x)), a diamond after a convolution, and split with "
             "concatenate.",
         ),
-        meaning={
-            "valid": "each call is in exactly one group",
-            "did": "the groups are those of FuseOps",
-            "spared": "it joins nothing that FuseOps keeps apart",
-        },
         helps={"did": 2, "spared": 3},
         seconds=10.0,
         closed=("tvm.relay.transform.FuseOps", *COMPILING),
@@ -116,7 +108,6 @@ EXERCISES = (
             "including those of inner functions. mod.functions.values() has all functions; those of TIR are not "
             "relay.Function. Empty both lists in enter_pass_ctx, and in __init__ too.",
         ),
-        meaning={"valid": "the rows are dictionaries with every entry", "same": "the log changes nothing in the build"},
         helps={"same": 2, "did": 2},
     ),
     Exercise(
@@ -132,7 +123,6 @@ EXERCISES = (
             "The level that a pass declares (info.opt_level) is not the answer: InlineGlobals declares 1 and runs at "
             "0, because it is called directly.",
         ),
-        meaning={"valid": "the result maps passes to lists of levels"},
         helps={"did": 2},
     ),
     Exercise(
@@ -152,7 +142,6 @@ EXERCISES = (
             "visit_tuple_getitem: key (tuple_value, index). Each returns self.first.setdefault(key, expression). A "
             "call whose op is not a tvm.ir.Op, or has op.get_attr('TOpIsStateful'), is returned unchanged.",
         ),
-        meaning={"valid": "the result is a well-formed function"},
         helps={"same": 2, "did": 1, "spared": 2},
         closed=("tvm.relay.transform.EliminateCommonSubexpr", *COMPILING),
     ),
@@ -172,7 +161,6 @@ EXERCISES = (
             "return the field itself, and the tuple loses its last use, if no other field has an effect. ExprMutator "
             "rebuilds functions with their parameters and attributes; leave that to it.",
         ),
-        meaning={"valid": "the result is a well-formed function"},
         helps={"did": 1, "spared": 2},
     ),
     Exercise(
@@ -187,18 +175,17 @@ EXERCISES = (
             "multiply are tried in both orders; | separates two ways to write something.",
             "pattern.partition(function, attributes, check=…) turns each match into a function call, and skips "
             "matches with an intermediate value that is read from outside. is_expr(relay.const(0.5, 'float32')) is a "
-            "pattern for exactly this number. Use a new one for each place: one pattern object stands for one "
-            "expression, and two places may hold two constants.",
+            "pattern for exactly this number. Use a new one for each place: one pattern object matches one "
+            "expression, and two places may have two constants.",
             "check receives the matched expression and returns True or False. Walk down from it to the add or "
             "bias_add that has a dense as an operand; the other operand's checked_type.shape must be (units,), where "
             "units is the last dimension of the dense's shape, and bias_add's attrs.axis must be the last axis.",
         ),
-        meaning={"valid": "the result is a well-formed module"},
         helps={"did": 1, "spared": 2},
     ),
     Exercise(
         id="day07.fold-and-time",
-        title="What does folding a BatchNorm buy?",
+        title="How much does folding a BatchNorm gain?",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
         minutes=40,
@@ -213,12 +200,6 @@ EXERCISES = (
             "mod['main'].params[0].name_hint. Run each once before you measure, then alternate, 20 times, with "
             "time.perf_counter around run(). Take statistics.median of each; the ratio is plain over folded.",
         ),
-        meaning={
-            "valid": "the result has two sides and a ratio",
-            "same": "both sides compute the same function",
-            "spared": "the sides differ in the folding only",
-            "cost": "the folded side launches fewer kernels",
-        },
         helps={"did": 2, "spared": 2, "cost": 1},
         seconds=10.0,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.given.day07._shared import plain
-from passlab.judge import Case
+from passlab.judge import Case, as_decorator
 from passlab.relay import relay, tvm
 from passlab.relay.cases import weight
 from passlab.tvm.judge import functions, is_primitive
@@ -85,6 +85,7 @@ def conv(x: relay.Expr, seed: int = 0, channels: int = 4, groups: int = 1, **set
 SHAPE = (1, 4, 6, 6)
 
 
+@as_decorator
 def clip_case(name: str, build: Callable[[], tvm.IRModule], *about: str, run: bool = True) -> Case:
     """Return a case about these verdicts besides valid, and about same if it is `run` (building takes a second)."""
     return Case(name, lambda: (build(),), ("valid", *(["same"] if run else []), *about))

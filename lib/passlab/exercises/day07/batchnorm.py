@@ -91,45 +91,63 @@ def free_norm() -> tvm.IRModule:
     return typed(relay.Function([x, *stats], relay.nn.relu(normal[0])))
 
 
+norm_case = clip_case
+
+
+LAWS = ("did", "cost")
+
+
+@norm_case("after a convolution", program(..., SHAPE), *LAWS)
+def after_conv(x: relay.Var) -> relay.Expr:
+    return relay.nn.relu(norm(conv(x), 4)[0])
+
+
+@norm_case("other axes", program(..., (2, 4, 5, 6)), *LAWS)
+def last_axis(x: relay.Var) -> relay.Expr:
+    return tuple_of(norm(x, 6, axis=3)[0], norm(x, 6, 1, axis=-1)[0], norm(x, 5, 2, axis=2)[0])
+
+
+@norm_case("without scale, without center", program(..., SHAPE), *LAWS)
+def without(x: relay.Var) -> relay.Expr:
+    return tuple_of(
+        norm(x, 4, scale=False)[0], norm(x, 4, 1, center=False)[0], norm(x, 4, 2, epsilon=0.5, scale=False)[0]
+    )
+
+
+@norm_case("two dimensions", program(..., (4, 5)), "did")
+def flat(x: relay.Var) -> relay.Expr:
+    return norm(relay.nn.dense(x, weight(3, 5)), 3, epsilon=0.01)[0]
+
+
+@norm_case("other results are read", program(..., SHAPE), "did", "spared", run=False)
+def others_read(x: relay.Var) -> relay.Expr:
+    one, two = norm(x, 4), norm(x, 4, 1)
+    return tuple_of(one[0], one[1], whole(two))
+
+
+@norm_case("other norms", program(..., SHAPE, note="kept"), "did", "spared", run=False)
+def other_norms(x: relay.Var) -> relay.Expr:
+    layer = relay.nn.layer_norm(x, weight(6), weight(6, seed=1))
+    return norm(relay.nn.relu(layer), 4)[0] * relay.nn.dropout(x, 0.5)
+
+
+@norm_case("in a row", program(..., SHAPE), *LAWS, run=False)
+def in_a_row(x: relay.Var) -> relay.Expr:
+    first = norm(x, 4)[0]
+    return norm(first + x, 4, 1)[0] * first
+
+
 def cases() -> list[Case]:
-    def after_conv(x: relay.Var) -> relay.Expr:
-        return relay.nn.relu(norm(conv(x), 4)[0])
-
-    def last_axis(x: relay.Var) -> relay.Expr:
-        return tuple_of(norm(x, 6, axis=3)[0], norm(x, 6, 1, axis=-1)[0], norm(x, 5, 2, axis=2)[0])
-
-    def without(x: relay.Var) -> relay.Expr:
-        return tuple_of(
-            norm(x, 4, scale=False)[0], norm(x, 4, 1, center=False)[0], norm(x, 4, 2, epsilon=0.5, scale=False)[0]
-        )
-
-    def flat(x: relay.Var) -> relay.Expr:
-        return norm(relay.nn.dense(x, weight(3, 5)), 3, epsilon=0.01)[0]
-
-    def others_read(x: relay.Var) -> relay.Expr:
-        one, two = norm(x, 4), norm(x, 4, 1)
-        return tuple_of(one[0], one[1], whole(two))
-
-    def other_norms(x: relay.Var) -> relay.Expr:
-        layer = relay.nn.layer_norm(x, weight(6), weight(6, seed=1))
-        return norm(relay.nn.relu(layer), 4)[0] * relay.nn.dropout(x, 0.5)
-
-    def in_a_row(x: relay.Var) -> relay.Expr:
-        first = norm(x, 4)[0]
-        return norm(first + x, 4, 1)[0] * first
-
-    laws = ("did", "cost")
     return [
-        norm_case("after a convolution", program(after_conv, SHAPE), *laws),
-        norm_case("other axes", program(last_axis, (2, 4, 5, 6)), *laws),
-        norm_case("without scale, without center", program(without, SHAPE), *laws),
-        norm_case("two dimensions", program(flat, (4, 5)), "did"),
+        after_conv,
+        last_axis,
+        without,
+        flat,
         norm_case("statistics are inputs", free_norm, "did", run=False),
-        norm_case("other results are read", program(others_read, SHAPE), "did", "spared", run=False),
-        norm_case("other norms", program(other_norms, SHAPE, note="kept"), "did", "spared", run=False),
-        norm_case("in a row", program(in_a_row, SHAPE), *laws, run=False),
+        others_read,
+        other_norms,
+        in_a_row,
     ]
 
 
 #: Both exercises describe their cases in the same way.
-norm_case = clip_case

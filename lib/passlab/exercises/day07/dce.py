@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Case
+from passlab.judge import Case, cases_in
 from passlab.relay import relay
 from passlab.relay.cases import (
     attributes_kept,
@@ -22,71 +22,75 @@ UNREAD = "It is unused and has no effect."
 EFFECT = "dropout has TOpIsStateful: it changes later random draws, so it must stay although it is unused."
 
 
+@case(
+    "a dead chain",
+    program(..., (2, 3), (2, 3), note="kept"),
+    did=[*(most(op, 0, UNREAD) for op in ("tanh", "exp", "multiply")), lets(1, UNREAD)],
+    spared=[least("nn.relu", 1, "It is used."), attributes_kept],
+)
+def chain(x: relay.Var, mask: relay.Var) -> relay.Expr:
+    return let(
+        relay.nn.relu(x),
+        lambda kept: let(
+            relay.tanh(kept), lambda a: let(relay.exp(a) * a, lambda b: let(a + b, lambda _: kept + number(1)))
+        ),
+    )
+
+
+@case(
+    "unused fields",
+    program(..., (2, 3), (2, 3)),
+    did=[
+        most("sigmoid", 0, "Only field 0 of its tuple is used."),
+        most("exp", 0, "Only field 0 of its tuple is used."),
+    ],
+    spared=[least("tanh", 1, "It is used."), least("nn.relu", 1, "It is used.")],
+)
+def fields(x: relay.Var, y: relay.Var) -> relay.Expr:
+    pair = tuple_of(relay.nn.relu(x), relay.sigmoid(y))
+    return let(tuple_of(relay.tanh(x), relay.exp(y)), lambda t: field(t, 0) * field(pair, 0))
+
+
+@case(
+    "the whole tuple is returned",
+    program(..., (2, 3)),
+    run=False,
+    did=[most("sqrt", 0, UNREAD)],
+    spared=[
+        least("tanh", 1, "The tuple is returned as a whole."),
+        least("exp", 1, "The tuple is returned as a whole."),
+    ],
+)
+def both(x: relay.Var) -> relay.Expr:
+    return let(tuple_of(relay.tanh(x), relay.exp(x)), lambda t: let(relay.sqrt(field(t, 1)), lambda _: t))
+
+
+@case(
+    "an unused draw",
+    program(..., (2, 3)),
+    did=[most("tanh", 0, UNREAD)],
+    spared=[least("nn.dropout", 1, EFFECT)],
+)
+def draws(x: relay.Var) -> relay.Expr:
+    return let(relay.exp(relay.nn.dropout(x, 0.5)), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+@case(
+    "a draw in an unused field",
+    program(..., (2, 3)),
+    run=False,
+    did=[most("tanh", 0, UNREAD)],
+    spared=[least("nn.dropout", 1, EFFECT), least("nn.relu", 1, "It is used.")],
+)
+def drawn_field(x: relay.Var) -> relay.Expr:
+    return let(
+        tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)),
+        lambda t: let(relay.tanh(x), lambda _: field(t, 1)),
+    )
+
+
 def cases() -> list[Case]:
-    def chain(x: relay.Var, mask: relay.Var) -> relay.Expr:
-        return let(
-            relay.nn.relu(x),
-            lambda kept: let(
-                relay.tanh(kept), lambda a: let(relay.exp(a) * a, lambda b: let(a + b, lambda _: kept + number(1)))
-            ),
-        )
-
-    def fields(x: relay.Var, y: relay.Var) -> relay.Expr:
-        pair = tuple_of(relay.nn.relu(x), relay.sigmoid(y))
-        return let(tuple_of(relay.tanh(x), relay.exp(y)), lambda t: field(t, 0) * field(pair, 0))
-
-    def both(x: relay.Var) -> relay.Expr:
-        return let(tuple_of(relay.tanh(x), relay.exp(x)), lambda t: let(relay.sqrt(field(t, 1)), lambda _: t))
-
-    def draws(x: relay.Var) -> relay.Expr:
-        return let(relay.exp(relay.nn.dropout(x, 0.5)), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
-
-    def drawn_field(x: relay.Var) -> relay.Expr:
-        return let(
-            tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)),
-            lambda t: let(relay.tanh(x), lambda _: field(t, 1)),
-        )
-
-    return [
-        case(
-            "a dead chain",
-            program(chain, (2, 3), (2, 3), note="kept"),
-            did=[*(most(op, 0, UNREAD) for op in ("tanh", "exp", "multiply")), lets(1, UNREAD)],
-            spared=[least("nn.relu", 1, "It is used."), attributes_kept],
-        ),
-        case(
-            "unused fields",
-            program(fields, (2, 3), (2, 3)),
-            did=[
-                most("sigmoid", 0, "Only field 0 of its tuple is used."),
-                most("exp", 0, "Only field 0 of its tuple is used."),
-            ],
-            spared=[least("tanh", 1, "It is used."), least("nn.relu", 1, "It is used.")],
-        ),
-        case(
-            "the whole tuple is returned",
-            program(both, (2, 3)),
-            run=False,
-            did=[most("sqrt", 0, UNREAD)],
-            spared=[
-                least("tanh", 1, "The tuple is returned as a whole."),
-                least("exp", 1, "The tuple is returned as a whole."),
-            ],
-        ),
-        case(
-            "an unused draw",
-            program(draws, (2, 3)),
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT)],
-        ),
-        case(
-            "a draw in an unused field",
-            program(drawn_field, (2, 3)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), least("nn.relu", 1, "It is used.")],
-        ),
-    ]
+    return [*cases_in(__name__)]
 
 
 judge = expecting()

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-from passlab.judge import Case
+from passlab.judge import Case, as_decorator, cases_in
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.relay.cases import calls, case, expecting, least, most, number, program, tuple_of, weight
@@ -108,6 +108,7 @@ def by_tanh(y: relay.Expr) -> relay.Expr:
 MATCHES = "This is gelu(dense(x, w) + b)."
 
 
+@as_decorator
 def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowed: int = 0) -> Case:
     """Return a case in which at most `allowed` layers may match, and no dense may be computed twice."""
     build = program(body, *shapes)
@@ -121,43 +122,48 @@ def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowe
     )
 
 
+@case("from torch", program(..., (2, 4)), did=[made(2, MATCHES)], spared=[none_made(MATCHES, 2)])
+def torch_forms(x: relay.Var) -> relay.Expr:
+    return tuple_of(from_torch(layer(x)), turned(weight(6, seed=9) + dense(x, 1)))
+
+
+@case("from ONNX, two layers", program(..., (2, 4)), did=[made(2, MATCHES)])
+def onnx_forms(x: relay.Var) -> relay.Expr:
+    first = from_onnx(dense(x) + weight(6))
+    return turned_onnx(layer(first, 1, units=5, inputs=6))
+
+
+@spares("other formulas", ..., (2, 4), why="These are different functions: compare the constants.")
+def constants(x: relay.Var) -> relay.Expr:
+    y = [layer(x, seed) for seed in range(4)]
+    return tuple_of(from_torch(y[0], root=0.7), from_torch(y[1], half=0.4), from_onnx(y[2], one=1.5), by_tanh(y[3]))
+
+
+@spares("x and y", ..., (2, 4), why="x * phi(y) is not GELU unless x is y.")
+def strangers(x: relay.Var) -> relay.Expr:
+    return from_torch(layer(x), phi_of=layer(x, 1))
+
+
+@spares(
+    "readers in the middle",
+    ...,
+    (2, 4),
+    why="An intermediate value is also used outside and would be computed twice.",
+)
+def readers(x: relay.Var) -> relay.Expr:
+    y, z = layer(x), dense(x, 1)
+    return tuple_of(from_torch(y), relay.tanh(y), from_onnx(z + weight(6)), z)
+
+
+@spares("other biases", ..., (2, 4), (6, 4), why="A bias has one number for each unit, along the last axis.")
+def biases(x: relay.Var, square: relay.Var) -> relay.Expr:
+    residual = dense(x) + weight(2, 6)
+    rows = relay.nn.bias_add(dense(square), weight(6), axis=0)
+    return tuple_of(from_torch(residual), from_torch(rows), from_torch(dense(x, 1) + weight(1)))
+
+
 def cases() -> list[Case]:
-    def torch_forms(x: relay.Var) -> relay.Expr:
-        return tuple_of(from_torch(layer(x)), turned(weight(6, seed=9) + dense(x, 1)))
-
-    def onnx_forms(x: relay.Var) -> relay.Expr:
-        first = from_onnx(dense(x) + weight(6))
-        return turned_onnx(layer(first, 1, units=5, inputs=6))
-
-    def constants(x: relay.Var) -> relay.Expr:
-        y = [layer(x, seed) for seed in range(4)]
-        return tuple_of(from_torch(y[0], root=0.7), from_torch(y[1], half=0.4), from_onnx(y[2], one=1.5), by_tanh(y[3]))
-
-    def strangers(x: relay.Var) -> relay.Expr:
-        return from_torch(layer(x), phi_of=layer(x, 1))
-
-    def readers(x: relay.Var) -> relay.Expr:
-        y, z = layer(x), dense(x, 1)
-        return tuple_of(from_torch(y), relay.tanh(y), from_onnx(z + weight(6)), z)
-
-    def biases(x: relay.Var, square: relay.Var) -> relay.Expr:
-        residual = dense(x) + weight(2, 6)
-        rows = relay.nn.bias_add(dense(square), weight(6), axis=0)
-        return tuple_of(from_torch(residual), from_torch(rows), from_torch(dense(x, 1) + weight(1)))
-
-    return [
-        case("from torch", program(torch_forms, (2, 4)), did=[made(2, MATCHES)], spared=[none_made(MATCHES, 2)]),
-        case("from ONNX, two layers", program(onnx_forms, (2, 4)), did=[made(2, MATCHES)]),
-        spares("other formulas", constants, (2, 4), why="These are different functions: compare the constants."),
-        spares("x and y", strangers, (2, 4), why="x * phi(y) is not GELU unless x is y."),
-        spares(
-            "readers in the middle",
-            readers,
-            (2, 4),
-            why="An intermediate value is also used outside and would be computed twice.",
-        ),
-        spares("other biases", biases, (2, 4), (6, 4), why="A bias has one number for each unit, along the last axis."),
-    ]
+    return [*cases_in(__name__)]
 
 
 judge = expecting(kernels=has_composite("dense_gelu"))

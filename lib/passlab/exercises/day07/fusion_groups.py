@@ -7,27 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 from passlab.exercises.day07._shared import block
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
+from passlab.judge.forms import why_not_groups
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
 from passlab.relay.groups import calls, fused_groups
 
 
-def _invalid(value: Any, number_of_calls: int) -> str | None:
-    if not isinstance(value, list | tuple):
-        return f"The answer is a list of groups; it is of type {type(value).__name__}."
-    seen: set[int] = set()
-    for group in value:
-        if not isinstance(group, list | tuple | set | frozenset) or not group:
-            return f"A group is a list of numbers of calls; one here is {str(group)[:60]!r}."
-        for at in group:
-            if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < number_of_calls:
-                return f"A group holds {str(at)[:60]!r}; calls are numbered from 0 to {number_of_calls - 1}."
-            if at in seen:
-                return f"Call {at} is in two groups, or twice in one."
-            seen.add(at)
-    missing = [at for at in range(number_of_calls) if at not in seen]
-    return f"Call {missing[0]} is missing: a call that is not fused forms a group of one." if missing else None
+def _invalid(value: Any, count: int) -> str:
+    def why_not(at: Any) -> str:
+        return "" if type(at) is int and 0 <= at < count else f"and calls are numbered from 0 to {count - 1}"
+
+    return why_not_groups(value, "numbers of calls", why_not, range(count), "call")
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -35,7 +26,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     module, *limit = case.build()
     names = [call.op.name for call in calls(module)]
     wrong = _invalid(value, len(names))
-    yield Finding("valid", wrong is None, wrong or "", before=module)
+    yield Finding("valid", not wrong, wrong, before=module)
     if wrong:
         return
     right = fused_groups(module, *limit)
@@ -61,6 +52,7 @@ def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:
     return None
 
 
+@as_decorator
 def groups_case(name: str, build: Callable[[], tvm.IRModule], *limit: int) -> Case:
     return Case(name, lambda: (build(), *limit))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from passlab import models
 from passlab.exercises.day07._shared import block, ladder
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of
 from passlab.tvm.importers import relay_module
@@ -46,6 +46,7 @@ def table(module: tvm.IRModule, passes: list[str]) -> list[Counter]:
     return rows
 
 
+@as_decorator
 def counts_case(name: str, build: Callable[[], tvm.IRModule], *passes: str, about: str = "did") -> Case:
     return Case(name, lambda: (build(), list(passes)), ("valid", about), expect=cache(lambda: table(build(), passes)))
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, outside
-from passlab.judge import Case, times
+from passlab.judge import Case, cases_in, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, number, program, tuple_of, weight
 from passlab.relay.dialect import parts_of
@@ -100,37 +100,45 @@ def instruction(x: relay.Expr, seed: int = 0) -> relay.Expr:
     return f.with_attr("Primitive", tvm.tir.IntImm("int32", 1))(x, kernel)
 
 
+RELU_CASE = relay.nn.relu
+
+
+@clip_case("settings", program(..., SHAPE), "did")
+def settings(x: relay.Var) -> relay.Expr:
+    strided = RELU_CASE(conv(x, strides=(2, 2), groups=2))
+    return tuple_of(strided, RELU_CASE(conv(x, 1, padding=(2, 1, 2, 1), dilation=(2, 1))))
+
+
+@clip_case("convolutions with other consumers", program(..., SHAPE), "spared", run=False)
+def read_twice(x: relay.Var) -> relay.Expr:
+    c, d = conv(x), conv(x, 1)
+    return tuple_of(RELU_CASE(c) + relay.sigmoid(c), RELU_CASE(d), d)
+
+
+@clip_case("relu elsewhere", program(..., SHAPE, note="kept"), "did", "spared")
+def elsewhere(x: relay.Var) -> relay.Expr:
+    biased = RELU_CASE(relay.nn.bias_add(conv(x), weight(4)))
+    return RELU_CASE(relay.nn.max_pool2d(biased, (2, 2))) + relay.clip(relay.sum(RELU_CASE(x)), -1.0, 6.0)
+
+
+@clip_case("one after another", program(..., SHAPE), "did", "spared", run=False)
+def one_after_another(x: relay.Var) -> relay.Expr:
+    y = RELU_CASE(conv(RELU_CASE(x)))
+    return RELU_CASE(conv(y, 1)) + y
+
+
+@clip_case("instructions that are there already", program(..., SHAPE), "did", "spared", run=False)
+def already(x: relay.Var) -> relay.Expr:
+    return RELU_CASE(conv(instruction(x), 1)) + instruction(x, 2)
+
+
+@clip_case("integers", program(..., (7,)), "did")
+def integers(n: relay.Var) -> relay.Expr:
+    return RELU_CASE(relay.cast(n * number(8.0), "int32"))
+
+
 def cases() -> list[Case]:
-    relu = relay.nn.relu
-
-    def settings(x: relay.Var) -> relay.Expr:
-        strided = relu(conv(x, strides=(2, 2), groups=2))
-        return tuple_of(strided, relu(conv(x, 1, padding=(2, 1, 2, 1), dilation=(2, 1))))
-
-    def read_twice(x: relay.Var) -> relay.Expr:
-        c, d = conv(x), conv(x, 1)
-        return tuple_of(relu(c) + relay.sigmoid(c), relu(d), d)
-
-    def elsewhere(x: relay.Var) -> relay.Expr:
-        biased = relu(relay.nn.bias_add(conv(x), weight(4)))
-        return relu(relay.nn.max_pool2d(biased, (2, 2))) + relay.clip(relay.sum(relu(x)), -1.0, 6.0)
-
-    def one_after_another(x: relay.Var) -> relay.Expr:
-        y = relu(conv(relu(x)))
-        return relu(conv(y, 1)) + y
-
-    def already(x: relay.Var) -> relay.Expr:
-        return relu(conv(instruction(x), 1)) + instruction(x, 2)
-
-    def integers(n: relay.Var) -> relay.Expr:
-        return relu(relay.cast(n * number(8.0), "int32"))
-
     return [
-        clip_case("settings", program(settings, SHAPE), "did"),
-        clip_case("convolutions with other consumers", program(read_twice, SHAPE), "spared", run=False),
-        clip_case("relu elsewhere", program(elsewhere, SHAPE, note="kept"), "did", "spared"),
-        clip_case("one after another", program(one_after_another, SHAPE), "did", "spared", run=False),
-        clip_case("instructions that are there already", program(already, SHAPE), "did", "spared", run=False),
-        clip_case("integers", program(integers, (7,)), "did"),
+        *cases_in(__name__),
         clip_case("every value read twice", program(ladder, (2, 3)), "did", "spared", run=False),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from passlab.exercises.day08._shared import CONV, IMAGE, RELU, WEIGHT, conv, other_calls, readings
-from passlab.judge import Case, plural
+from passlab.judge import Case, cases_in, plural
 from passlab.relax import relax
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import has_composite, judge_pass
@@ -110,42 +110,49 @@ judge = judge_pass(_composed, _pattern_spared, kernels=has_composite(*COMPOSITES
 VECTOR, SQUARE = (2, 8), (8, 8)
 
 
+BIAS = (1, 4, 1, 1)
+
+
+@case("the bias left and right", module(..., IMAGE, WEIGHT, BIAS), "did")
+def block(e: Any, x: Any, y: Any, w: Any) -> Any:
+    first = e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
+    return e(op.nn.relu(e(op.add(w, e(conv(first, y))))))
+
+
+@case("dense, bias, gelu", module(..., VECTOR, SQUARE, (8,)), "did")
+def dense(e: Any, x: Any, y: Any, w: Any) -> Any:
+    constant = relax.const(np.linspace(-1, 1, 8, dtype="float32"))
+    hidden = e(op.nn.gelu(e(op.add(constant, e(op.matmul(x, y))))))
+    return e(op.nn.gelu(e(op.add(e(op.matmul(hidden, e(op.permute_dims(y)))), w))))
+
+
+@case("values with other consumers", module(..., IMAGE, WEIGHT, BIAS), "spared")
+def fork(e: Any, x: Any, y: Any, w: Any) -> Any:
+    first = e(op.add(e(conv(x, y)), w))
+    product = e(conv(e(op.nn.relu(first)), y))
+    return e(op.sigmoid(first)), e(op.nn.relu(e(op.add(product, w)))), e(op.exp(product))
+
+
+@case("a value that is returned", module(..., VECTOR, SQUARE, (8,)), "spared", run=False)
+def handed_out(e: Any, x: Any, y: Any, w: Any) -> Any:
+    total = e(op.add(e(op.matmul(x, y)), w))
+    return total, e(op.nn.gelu(total))
+
+
+@case("not a bias, another layout", module(..., IMAGE, WEIGHT, BIAS, (4,)), "spared", run=False)
+def look_alikes(e: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
+    residual = e(op.nn.relu(e(op.add(e(conv(x, y)), x))))
+    last = e(op.nn.conv2d(e(op.permute_dims(x, [0, 2, 3, 1])), y, padding=1, data_layout="NHWC"))
+    last = e(op.nn.relu(e(op.add(last, b))))
+    scaled = e(op.nn.relu(e(op.multiply(e(conv(x, y)), w))))
+    return residual, last, scaled
+
+
+@case("the other gelu", module(..., VECTOR, SQUARE, (8,)), "did", "spared")
+def gelus(e: Any, x: Any, y: Any, w: Any) -> Any:
+    almost = e(op.nn.gelu_tanh(e(op.add(e(op.matmul(x, y)), w))))
+    return e(op.nn.gelu(e(op.add(e(op.matmul(almost, y)), w))))
+
+
 def cases() -> list[Case]:
-    def block(e: Any, x: Any, y: Any, w: Any) -> Any:
-        first = e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
-        return e(op.nn.relu(e(op.add(w, e(conv(first, y))))))
-
-    def dense(e: Any, x: Any, y: Any, w: Any) -> Any:
-        constant = relax.const(np.linspace(-1, 1, 8, dtype="float32"))
-        hidden = e(op.nn.gelu(e(op.add(constant, e(op.matmul(x, y))))))
-        return e(op.nn.gelu(e(op.add(e(op.matmul(hidden, e(op.permute_dims(y)))), w))))
-
-    def fork(e: Any, x: Any, y: Any, w: Any) -> Any:
-        first = e(op.add(e(conv(x, y)), w))
-        product = e(conv(e(op.nn.relu(first)), y))
-        return e(op.sigmoid(first)), e(op.nn.relu(e(op.add(product, w)))), e(op.exp(product))
-
-    def handed_out(e: Any, x: Any, y: Any, w: Any) -> Any:
-        total = e(op.add(e(op.matmul(x, y)), w))
-        return total, e(op.nn.gelu(total))
-
-    def look_alikes(e: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
-        residual = e(op.nn.relu(e(op.add(e(conv(x, y)), x))))
-        last = e(op.nn.conv2d(e(op.permute_dims(x, [0, 2, 3, 1])), y, padding=1, data_layout="NHWC"))
-        last = e(op.nn.relu(e(op.add(last, b))))
-        scaled = e(op.nn.relu(e(op.multiply(e(conv(x, y)), w))))
-        return residual, last, scaled
-
-    def gelus(e: Any, x: Any, y: Any, w: Any) -> Any:
-        almost = e(op.nn.gelu_tanh(e(op.add(e(op.matmul(x, y)), w))))
-        return e(op.nn.gelu(e(op.add(e(op.matmul(almost, y)), w))))
-
-    bias = (1, 4, 1, 1)
-    return [
-        case("the bias left and right", module(block, IMAGE, WEIGHT, bias), "did"),
-        case("dense, bias, gelu", module(dense, VECTOR, SQUARE, (8,)), "did"),
-        case("values with other consumers", module(fork, IMAGE, WEIGHT, bias), "spared"),
-        case("a value that is returned", module(handed_out, VECTOR, SQUARE, (8,)), "spared", run=False),
-        case("not a bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared", run=False),
-        case("the other gelu", module(gelus, VECTOR, SQUARE, (8,)), "did", "spared"),
-    ]
+    return [*cases_in(__name__)]

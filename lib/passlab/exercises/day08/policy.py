@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, as_decorator, cases_in
 from passlab.relax import relax
 from passlab.relax.cases import module, op
 from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
@@ -89,6 +89,7 @@ def _dear(cost: Any, best: Any) -> str | None:
     return f"Your groups cost {cost}. The best known groups cost {best}."
 
 
+@as_decorator
 def policy_case(name: str, build: Callable[[], Any], *about: str, best: Callable[[Any], list] = best_of_all) -> Case:
     """Return a case from a module of operators. `best` finds the cheapest groups of the prepared module."""
     groups = best(prepare(build()))
@@ -99,38 +100,43 @@ def number(value: float) -> Any:
     return relax.const(value, "float32")
 
 
+@policy_case("a chain", module(..., (256, 256), (256, 256)), "did", "cost")
+def chain(e: Any, x: Any, y: Any) -> Any:
+    h = e(op.nn.relu(e(op.add(e(op.multiply(x, number(0.5))), y))))
+    return e(op.subtract(e(op.multiply(h, h)), x))
+
+
+@policy_case("before and after a product", module(..., (64, 64), (64, 64)), "did", "spared", "cost")
+def prologue(e: Any, x: Any, w: Any) -> Any:
+    product = e(op.matmul(e(op.multiply(e(op.tanh(x)), number(2.0))), w))
+    positive = e(op.nn.relu(product))
+    return e(op.add(positive, e(op.exp(positive))))
+
+
+@policy_case("three consumers of an expensive value", module(..., (256, 256)), "did", "spared", "cost")
+def dear(e: Any, x: Any) -> Any:
+    y = e(op.erf(x))
+    return e(op.add(y, number(1.0))), e(op.nn.relu(y)), e(op.multiply(e(op.subtract(y, x)), x))
+
+
+@policy_case("three consumers of a cheap value", module(..., (256, 256)), "did", "cost")
+def cheap(e: Any, x: Any) -> Any:
+    y = e(op.multiply(x, number(2.0)))
+    return e(op.nn.relu(y)), e(op.multiply(y, y)), e(op.sum(y, axis=[1]))
+
+
+@policy_case("a norm", module(..., (128, 128), (128,)), "did", "spared", "cost")
+def norm(e: Any, x: Any, w: Any) -> Any:
+    mean = e(op.sum(e(op.multiply(x, x)), axis=[1], keepdims=True))
+    scale = e(op.rsqrt(e(op.add(mean, number(0.001)))))
+    return e(op.multiply(e(op.multiply(x, scale)), w))
+
+
+@policy_case("a convolution", module(..., (1, 8, 16, 16), (8, 8, 3, 3)), "did", "spared", "cost")
+def convolution(e: Any, x: Any, w: Any) -> Any:
+    y = e(op.nn.conv2d(e(op.nn.silu(x)), w, padding=1))
+    return e(op.add(e(op.nn.relu(e(op.add(y, number(0.1))))), x))
+
+
 def cases() -> list[Case]:
-    def chain(e: Any, x: Any, y: Any) -> Any:
-        h = e(op.nn.relu(e(op.add(e(op.multiply(x, number(0.5))), y))))
-        return e(op.subtract(e(op.multiply(h, h)), x))
-
-    def prologue(e: Any, x: Any, w: Any) -> Any:
-        product = e(op.matmul(e(op.multiply(e(op.tanh(x)), number(2.0))), w))
-        positive = e(op.nn.relu(product))
-        return e(op.add(positive, e(op.exp(positive))))
-
-    def dear(e: Any, x: Any) -> Any:
-        y = e(op.erf(x))
-        return e(op.add(y, number(1.0))), e(op.nn.relu(y)), e(op.multiply(e(op.subtract(y, x)), x))
-
-    def cheap(e: Any, x: Any) -> Any:
-        y = e(op.multiply(x, number(2.0)))
-        return e(op.nn.relu(y)), e(op.multiply(y, y)), e(op.sum(y, axis=[1]))
-
-    def norm(e: Any, x: Any, w: Any) -> Any:
-        mean = e(op.sum(e(op.multiply(x, x)), axis=[1], keepdims=True))
-        scale = e(op.rsqrt(e(op.add(mean, number(0.001)))))
-        return e(op.multiply(e(op.multiply(x, scale)), w))
-
-    def convolution(e: Any, x: Any, w: Any) -> Any:
-        y = e(op.nn.conv2d(e(op.nn.silu(x)), w, padding=1))
-        return e(op.add(e(op.nn.relu(e(op.add(y, number(0.1))))), x))
-
-    return [
-        policy_case("a chain", module(chain, (256, 256), (256, 256)), "did", "cost"),
-        policy_case("before and after a product", module(prologue, (64, 64), (64, 64)), "did", "spared", "cost"),
-        policy_case("three consumers of an expensive value", module(dear, (256, 256)), "did", "spared", "cost"),
-        policy_case("three consumers of a cheap value", module(cheap, (256, 256)), "did", "cost"),
-        policy_case("a norm", module(norm, (128, 128), (128,)), "did", "spared", "cost"),
-        policy_case("a convolution", module(convolution, (1, 8, 16, 16), (8, 8, 3, 3)), "did", "spared", "cost"),
-    ]
+    return [*cases_in(__name__)]

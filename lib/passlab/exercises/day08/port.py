@@ -18,7 +18,7 @@ from passlab.exercises.day08._shared import (
     other_calls,
     readings,
 )
-from passlab.judge import Case, and_more, plural
+from passlab.judge import Case, and_more, cases_in, plural
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import is_primitive, judge_pass
 
@@ -79,35 +79,40 @@ def _port_spared(before: Any, after: Any, case: Case) -> str | None:
 judge = judge_pass(_ported, _port_spared, kernels=is_primitive)
 
 
+def helper(e: Any, x: Any) -> Any:
+    return e(op.nn.relu(e(op.negative(x))))
+
+
+@case("two convs, three relus", module(..., IMAGE, WEIGHT), "did")
+def chain(e: Any, x: Any, w: Any) -> Any:
+    y = e(op.nn.relu(e(conv(x, w))))
+    z = e(op.nn.relu(e(conv(y, w))))
+    return e(op.nn.relu(e(op.add(z, x))))
+
+
+@case("a conv with two consumers", module(..., IMAGE, WEIGHT), "did", "spared")
+def fork(e: Any, x: Any, w: Any) -> Any:
+    y = e(conv(x, w))
+    return e(op.nn.relu(y)), e(op.sigmoid(y))
+
+
+@case("a conv that is returned, too", module(..., IMAGE, WEIGHT), "did", "spared", run=False)
+def returned(e: Any, x: Any, w: Any) -> Any:
+    y = e(conv(x, w))
+    return y, e(op.nn.relu(y)), e(op.nn.relu(e(conv(x, w, dilation=1))))
+
+
+@case("a function that main calls", module(..., IMAGE, WEIGHT, helper=helper), "did")
+def calls_program(e: Any, x: Any, w: Any) -> Any:
+    y = e(e.helper(x))
+    return e(op.nn.relu(e(conv(y, w))))
+
+
+@case("stride, padding, groups", module(..., IMAGE, (4, 2, 3, 3)), "did", "spared")
+def attributes(e: Any, x: Any, w: Any) -> Any:
+    y = e(op.nn.relu(e(op.nn.conv2d(x, w, strides=2, padding=(0, 1, 2, 1), groups=2))))
+    return e(op.clip(y, -1, 1))
+
+
 def cases() -> list[Case]:
-    def chain(e: Any, x: Any, w: Any) -> Any:
-        y = e(op.nn.relu(e(conv(x, w))))
-        z = e(op.nn.relu(e(conv(y, w))))
-        return e(op.nn.relu(e(op.add(z, x))))
-
-    def fork(e: Any, x: Any, w: Any) -> Any:
-        y = e(conv(x, w))
-        return e(op.nn.relu(y)), e(op.sigmoid(y))
-
-    def returned(e: Any, x: Any, w: Any) -> Any:
-        y = e(conv(x, w))
-        return y, e(op.nn.relu(y)), e(op.nn.relu(e(conv(x, w, dilation=1))))
-
-    def calls(e: Any, x: Any, w: Any) -> Any:
-        y = e(e.helper(x))
-        return e(op.nn.relu(e(conv(y, w))))
-
-    def helper(e: Any, x: Any) -> Any:
-        return e(op.nn.relu(e(op.negative(x))))
-
-    def attributes(e: Any, x: Any, w: Any) -> Any:
-        y = e(op.nn.relu(e(op.nn.conv2d(x, w, strides=2, padding=(0, 1, 2, 1), groups=2))))
-        return e(op.clip(y, -1, 1))
-
-    return [
-        case("two convs, three relus", module(chain, IMAGE, WEIGHT), "did"),
-        case("a conv with two consumers", module(fork, IMAGE, WEIGHT), "did", "spared"),
-        case("a conv that is returned, too", module(returned, IMAGE, WEIGHT), "did", "spared", run=False),
-        case("a function that main calls", module(calls, IMAGE, WEIGHT, helper=helper), "did"),
-        case("stride, padding, groups", module(attributes, IMAGE, (4, 2, 3, 3)), "did", "spared"),
-    ]
+    return [*cases_in(__name__)]

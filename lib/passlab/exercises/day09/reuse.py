@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from passlab.exercises.day05.reuse import ALLOWED, Memory, few, row, rule_bytes, shared
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_dict
 from passlab.mlir import parse
 from passlab.mlir.modules import printed_lines
 
@@ -261,17 +262,14 @@ def memories(found: Mapping[str, Life]) -> dict[str, Memory]:
 
 
 def _invalid(value: Any, found: Mapping[str, Life]) -> str:
-    if not isinstance(value, dict):
-        return f"Return a dict from the name of a buffer to the number of its slot; got {shown(value)}."
-    for name in found:
-        if name not in value:
-            return f"%{name} has no slot."
-        if type(value[name]) is not int or value[name] < 0:
-            return f"The slot of %{name} is {shown(value[name])}; slots are whole numbers from 0 on."
-    for name in value:
-        if name not in found:
-            return f"{shown(name)} is not the name of a buffer that memref.alloc makes (without its %)."
-    return ""
+    def each(name: str, slot: Any) -> str:
+        if type(slot) is int and slot >= 0:
+            return ""
+        return f"The slot of %{name} is {shown(slot)}; slots are whole numbers from 0 on."
+
+    wanted = "a dict from the name of a buffer to the number of its slot"
+    kind = "the name of a buffer that memref.alloc makes (without its %)"
+    return why_not_a_dict(value, wanted, found, "slot", kind, each, label="%{}")
 
 
 def clashes(found: Mapping[str, Life], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:

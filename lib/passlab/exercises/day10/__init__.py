@@ -13,7 +13,7 @@ EXERCISES = (
         title="Domains and accesses",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=2,
-        minutes=40,
+        minutes=35,
         hints=(
             "Walk the nest with three lists that grow on the way down: the enclosing iterators, the conditions that "
             "hold there, and the time. At a statement all three are complete, and the rest is assembling text: '[N] "
@@ -25,12 +25,7 @@ EXERCISES = (
             "with zeros. A guard is a level without an iterator. Start from isl.UnionSet('{ }') and add to it with "
             ".union.",
         ),
-        meaning={
-            "valid": "isl can read all four parts",
-            "same": "the schedule has the order of the loops",
-            "did": "no instance and no access is missing",
-            "spared": "no instance and no access is too many",
-        },
+        meaning={"same": "the schedule has the order of the loops"},
         helps={"valid": 1, "same": 3, "did": 2, "spared": 2},
         closed=("passlab.polyhedral.parse.parse",),
     ),
@@ -39,7 +34,7 @@ EXERCISES = (
         title="Dependences",
         points={"valid": 1, "did": 4, "spared": 4},
         difficulty=3,
-        minutes=30,
+        minutes=25,
         hints=(
             "Begin with execution order: schedule.lex_lt_union_map(schedule) holds the pairs of instances of which "
             "the first has the smaller time. Restrict the schedule to the domain first.",
@@ -50,11 +45,6 @@ EXERCISES = (
             "set_must_source(writes), set_schedule_map(schedule), compute_flow(), get_must_dependence(). It finds, "
             "for each read and each cell, the last write.",
         ),
-        meaning={
-            "valid": "isl can read all four relations",
-            "did": "no dependence is missing",
-            "spared": "no pair is in it that does not belong",
-        },
         helps={"did": 2, "spared": 1},
         closed=(
             "passlab.polyhedral.dependences.dependences",
@@ -75,11 +65,6 @@ EXERCISES = (
             "violated = dependences.subtract(…); is_empty() tells you whether there are any, and .sample() gives one, "
             "with numbers for the parameters, too.",
         ),
-        meaning={
-            "valid": "the result is None or one pair",
-            "did": "it finds a pair that makes it illegal",
-            "spared": "it accepts what is legal",
-        },
         helps={"valid": 3, "did": 2, "spared": 1},
         closed=(
             "passlab.polyhedral.dependences.violated",
@@ -109,12 +94,6 @@ EXERCISES = (
             "upper_bound_val(isl.dim_type.set, 0, it) keeps the points that have it, and sample_point() is one. "
             "Negative multiples undo a drift: with distances (1, 1) and (1, 2), i - t gives (1, 0) and (1, 1).",
         ),
-        meaning={
-            "valid": "the schedule gives each instance its own time",
-            "same": "the schedule is legal",
-            "did": "no dependence goes backwards in any dimension",
-            "cost": "dependences reach as little as possible",
-        },
         helps={"same": 2, "did": 1, "cost": 3},
         closed=("islpy.ScheduleConstraints.compute_schedule", "islpy.UnionSet.compute_schedule"),
     ),
@@ -123,7 +102,7 @@ EXERCISES = (
         title="From a schedule to a loop nest",
         points={"valid": 1, "same": 3, "did": 5},
         difficulty=3,
-        minutes=60,
+        minutes=55,
         stretch=True,
         hints=(
             "Write two recursive functions: one for nodes, which returns statements, and one for expressions. Both "
@@ -139,7 +118,6 @@ EXERCISES = (
             "Only minus has one argument; select has three, tirx.Select(test, then, otherwise), and min and max can "
             "have three. // rounds down in TensorIR, as fdiv_q requires.",
         ),
-        meaning={"valid": "the result is well-formed TensorIR", "did": "it runs the same iterations in the same order"},
         helps={"valid": 2, "same": 2, "did": 2},
         closed=("passlab.polyhedral.tensor_ir._Builder.statement",),
     ),
@@ -162,11 +140,7 @@ EXERCISES = (
             "as long as a tile has columns. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
             "each other.",
         ),
-        meaning={
-            "valid": "the result is a schedule and marks",
-            "did": "the loops are faster than as written",
-            "cost": "the loops are as fast as promised",
-        },
+        meaning={"did": "the loops are faster than as written"},
         helps={"same": 1, "did": 1, "cost": 2},
         seconds=10.0,
     ),
@@ -190,11 +164,6 @@ EXERCISES = (
             "their dimensions came, to one schedule.reorder(*parts). If sizes do not divide evenly, TVM adds the "
             "conditions.",
         ),
-        meaning={
-            "valid": "the result is well-formed TensorIR or None",
-            "did": "the loops run in the order of the schedule",
-            "spared": "where that cannot be, it gives None",
-        },
         helps={"valid": 1, "did": 2, "spared": 2},
         closed=("passlab.polyhedral.tensor_ir.prim_func", "passlab.polyhedral.tensor_ir._Builder.statement"),
     ),

@@ -136,7 +136,7 @@ def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[s
     for kind, dims in marks.items():
         if not isinstance(dims, list | tuple) or not all(type(dim) is int for dim in dims):
             raise Unreadable(f"{kind} must be a list of dimensions, counted from 0; it is {str(dims)[:60]}.")
-    if reason := polyhedral.not_a_schedule(program, text):
+    if reason := polyhedral.why_not_a_schedule(program, text):
         raise Unreadable(reason)
     schedule = polyhedral.schedule_of(text)
     count = polyhedral.depth(schedule)

@@ -13,7 +13,7 @@ EXERCISES = (
         title="Five numbers",
         points={"valid": 1, "did": 3, "same": 3, "cost": 1},
         difficulty=2,
-        minutes=35,
+        minutes=30,
         hints=(
             "Three of the numbers are sums or counts over messages, one at a time. For distance and depth, a message "
             "needs those of the messages that it waits for or streams: ask for them first.",
@@ -23,7 +23,6 @@ EXERCISES = (
             "its own way and route.index(source) more links, since it may go on beyond that core.",
         ),
         meaning={
-            "valid": "it is six numbers by name",
             "did": "contention, energy and links are right",
             "same": "distance and depth follow what waits",
             "cost": "the cycles follow from the five numbers",
@@ -36,7 +35,7 @@ EXERCISES = (
         title="A place for everything",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=30,
+        minutes=25,
         stretch=True,
         hints=(
             "How many bytes does each core of a p × q rectangle hold? Write that function first. For the window only "
@@ -47,17 +46,11 @@ EXERCISES = (
             "all corners; take the first place where every core has enough free bytes. Not on every grid will the "
             "first shape of several with equally many cores do.",
         ),
-        meaning={
-            "valid": "each operation has a rectangle on the grid",
-            "did": "no core holds more than its memory",
-            "spared": "what fits on one core stays whole",
-            "cost": "it fits where cores must be shared",
-        },
         helps={"valid": 1, "did": 1, "spared": 3, "cost": 2},
     ),
     Exercise(
         id="day11.near",
-        title="Near what they talk to",
+        title="Placing stages near their neighbours",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -70,7 +63,6 @@ EXERCISES = (
             "if words × hops went down. The words of the two tasks alone tell; twenty thousand pairs take a second.",
         ),
         meaning={
-            "valid": "each task has a core of its own",
             "did": "words travel less far than row by row",
             "spared": "it does not depend on the numbers of tasks",
         },
@@ -91,11 +83,7 @@ EXERCISES = (
             "Make a table of trees and what FORMULAS says of them, with groups of every size from 1 to P: "
             'FORMULAS["two-phase"](cores, words, group=size). Return the tree that costs least.',
         ),
-        meaning={
-            "valid": "it is a tree towards core 0",
-            "did": "with few words it is near the bound",
-            "cost": "with many words it is near the bound",
-        },
+        meaning={"did": "with few words it is near the bound", "cost": "with many words it is near the bound"},
         helps={"valid": 1, "did": 2, "cost": 2},
         closed=(
             "passlab.wafer.collectives.star",
@@ -106,7 +94,7 @@ EXERCISES = (
     ),
     Exercise(
         id="day11.matmul",
-        title="A product without long ways",
+        title="A matrix product with short paths",
         points={"valid": 1, "did": 5, "cost": 4},
         difficulty=4,
         minutes=45,
@@ -114,18 +102,13 @@ EXERCISES = (
         hints=(
             "Begin with Cannon's algorithm: row i of A moves by i at first, column j of B by j; then everything moves "
             "by one core a step. It is right, but a block goes from one end of a row to the other.",
-            "The cores of a row need not be a ring in the order in which they stand. Which order of 0 … 5 has "
+            "The cores of a row need not form a ring in the order of their positions. Which order of 0 … 5 has "
             "neighbours, the last and the first among them, that are at most two apart?",
             "0 2 4 5 3 1. Let place[core] be the position in this ring. Core (i, j) must begin with k at position "
             "(place[i] + place[j]) % n, and then take the block of the next position, for A along the row, for B along "
             "the column. With room nothing shifts: in step k, column k sends its blocks of A to both sides along the "
             "rows, and row k its blocks of B along the columns.",
         ),
-        meaning={
-            "valid": "it is steps of moves between cores",
-            "did": "every core multiplies all its pairs, once",
-            "cost": "no block goes far, or twice over a link",
-        },
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=(
             "passlab.wafer.matmul.shift",
@@ -152,21 +135,17 @@ EXERCISES = (
             "you make: when the sum is the lowest so far, keep board.cores(). Late in the search only cores near each "
             "other are worth a trial.",
         ),
-        meaning={
-            "valid": "each task has a core of its own",
-            "did": "it is better than the greedy placement",
-            "cost": "it is far better than the greedy placement",
-        },
+        meaning={"did": "it is better than the greedy placement", "cost": "it is far better than the greedy placement"},
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=("passlab.wafer.placing.greedy", "passlab.wafer.placing.search"),
         seconds=20,
     ),
     Exercise(
         id="day11.scaling",
-        title="Where it bends",
+        title="Where scaling stops",
         points={"valid": 1, "same": 4, "did": 3, "cost": 1},
         difficulty=3,
-        minutes=40,
+        minutes=35,
         stretch=True,
         hints=(
             "Write one function for the three parts of an iteration, given the block b and the side p. Strong scaling "
@@ -177,7 +156,6 @@ EXERCISES = (
             "for cores in strong scaling and 1 in weak scaling; at the first one below 0.5, compare halo and sums.",
         ),
         meaning={
-            "valid": "it has cycles, a side and two bends",
             "same": "the cycles of each side are right",
             "did": "the fastest side and the bends are found",
             "cost": "it is known what bends each curve",

@@ -10,6 +10,7 @@ import torch
 
 from passlab import models
 from passlab.judge import shown
+from passlab.judge.forms import why_not_a_list
 from passlab.wafer.machine import Machine
 from passlab.wafer.pieces import Pieces, cut
 from passlab.wafer.work import Operation, work_of
@@ -61,8 +62,8 @@ def by_rows(count: int, columns: int) -> list[tuple[int, int]]:
 
 def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
     """Return why a value does not give each of `count` tasks a core that no other has, or ""."""
-    if not isinstance(value, list | tuple):
-        return f"Return a list with one core (row, column) for each task; got {shown(value)}."
+    if wrong := why_not_a_list(value, "a list with one core (row, column) for each task"):
+        return wrong
     if len(value) != count:
         return f"There are {count} tasks, and the list has {len(value)} cores: one for each task, in order."
     machine, there = Machine(rows, columns), {}
@@ -71,7 +72,7 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
             return f"Task {task}: a core is (row, column), two whole numbers; {shown(core)} is not."
         if any(abs(x) > 10**9 for x in core):
             return f"Task {task}: its core is far off the grid of {rows} rows and {columns} columns."
-        if off := machine.off(core):
+        if off := machine.why_not_a_core(core):
             return f"Task {task}: {off}"
         if (other := there.setdefault(tuple(core), task)) != task:
             return f"Tasks {other} and {task} both lie on core {tuple(core)}: each needs a core of its own."

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import is_number
 from passlab.wafer import TREES, Cost, Machine, Message, cost, program, reduce_messages
 
 NUMBERS = ("contention", "energy", "links", "distance", "depth", "cycles")
@@ -59,7 +60,7 @@ def _invalid(value: Any) -> str:
         return f"Return a dictionary with the six numbers by name; got {shown(value)}."
     for name in NUMBERS:
         number = value.get(name)
-        if type(number) not in (int, float) or not 0 <= number < 1e15 or not math.isfinite(number):
+        if not (is_number(number) and 0 <= number < 1e15):
             told = f"it is {shown(number)}" if name in value else "it is missing"
             return f"{name} must be a number that is not negative; {told}."
     return "" if value["links"] else "links is 0; every message uses at least one link."

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_list
 from passlab.wafer import Deadlock, Machine
 from passlab.wafer.matmul import Move, blocks_used, cycles, run, shift
 
@@ -28,8 +29,8 @@ def cases() -> list[Case]:
 
 def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
     """Return the steps as moves, and a sentence if they are not."""
-    if not isinstance(value, list | tuple):
-        return [], f"Return a list of steps; got {shown(value)}."
+    if wrong := why_not_a_list(value, "a list of steps"):
+        return [], wrong
     if len(value) > 4 * n + 8:
         return [], f"There are {len(value)} steps; {n} products for each core take {n}."
     machine, steps = Machine(n, n), []
@@ -49,7 +50,7 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
             if room and (not isinstance(to, list | tuple) or not to):
                 return [], f"{where}: with room, it goes to a list of cores, the nearest first."
             targets = to if room else [to]
-            if off := next(filter(None, map(machine.off, (source, *targets))), None):
+            if off := next(filter(None, map(machine.why_not_a_core, (source, *targets))), None):
                 return [], f"{where}: {off}"
             source, targets = tuple(source), tuple(map(tuple, targets))
             if source in targets:

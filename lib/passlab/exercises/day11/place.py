@@ -7,6 +7,7 @@ from typing import Any
 
 from passlab.exercises.day11._zoo import network
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_dict
 from passlab.wafer.machine import Machine
 
 MEMORY = 48 * 1024
@@ -77,15 +78,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _broken(operations: Operations, value: Any, machine: Machine) -> str:
     """Return why a value does not give each operation a rectangle on the grid, or ""."""
-    if not isinstance(value, dict):
-        return f"Return a dictionary, name → (row, column, rows, columns); got {shown(value)}."
-    names = [operation["name"] for operation in operations]
-    if missing := [name for name in names if name not in value]:
-        return f"{missing[0]} has no place: each operation needs one."
-    if unknown := [name for name in value if name not in names]:
-        return f"There is no operation {shown(unknown[0])}."
-    for name in names:
-        rectangle = value[name]
+
+    def each(name: str, rectangle: Any) -> str:
         if not isinstance(rectangle, list | tuple) or len(rectangle) != 4 or any(type(x) is not int for x in rectangle):
             return f"{name}: a place is (row, column, rows, columns), four whole numbers; {shown(rectangle)} is not."
         top, left, high, wide = rectangle
@@ -94,6 +88,10 @@ def _broken(operations: Operations, value: Any, machine: Machine) -> str:
         for corner in ((top, left), (top + high - 1, left + wide - 1)):
             if any(abs(x) > 10**9 for x in corner):
                 return f"{name}: {shown(corner)} is far off the grid."
-            if off := machine.off(corner):
+            if off := machine.why_not_a_core(corner):
                 return f"{name}: {off}"
-    return ""
+        return ""
+
+    names = [operation["name"] for operation in operations]
+    wanted = "a dictionary, name → (row, column, rows, columns)"
+    return why_not_a_dict(value, wanted, names, "place", "an operation", each)

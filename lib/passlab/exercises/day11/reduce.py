@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_list
 from passlab.wafer import Machine, bound, program, reduce_messages, simulate
 
 #: The simulated cycles may exceed the bound by this much.
@@ -25,9 +26,8 @@ def cases() -> list[Case]:
 
 
 def _invalid(cores: int, value: Any) -> str:
-    if not isinstance(value, list | tuple) or len(value) != cores:
-        length = f", with {len(value)} entries" if isinstance(value, list | tuple) else ""
-        return f"Return a list with one entry for each of the {cores} cores; got {shown(value)}{length}."
+    if wrong := why_not_a_list(value, f"a list with one entry for each of the {cores} cores", cores):
+        return wrong
     for core, parent in enumerate(value):
         if type(parent) is not int:
             return f"The entry of core {core} is {shown(parent)}; it must be the number of a core."

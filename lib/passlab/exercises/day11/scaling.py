@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import is_number
 from passlab.wafer.scaling import Stencil, bend, strong, weak
 
 KEYS = ("strong", "weak", "fastest", "strong bend", "weak bend")
@@ -44,7 +45,7 @@ def _invalid(sides: list[int], value: Any) -> str:
         if not isinstance(table, dict) or set(table) != set(sides):
             return f"{key!r} must have the cycles for the sides {shown(sides)}; it is {shown(table)}."
         for side, cycles in table.items():
-            if type(cycles) not in (int, float) or not 0 <= cycles < 1e18:
+            if not (is_number(cycles) and 0 <= cycles < 1e18):
                 return f"{key!r} has {shown(cycles)} cycles for side {side}; they must be a number."
     if value["fastest"] not in sides:
         return f"'fastest' must be one of the sides; it is {shown(value['fastest'])}."

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.capstone import Compiled, Counts, counts, examined, wrong
+from passlab.capstone import Compiled, Counts, counts, examined, why_not_compiled
 from passlab.capstone.counting import allowed
 from passlab.capstone.families import Drawn
 from passlab.capstone.reference import STAGES, compile
@@ -96,7 +96,7 @@ def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
 def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Finding | dict]:
     """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it."""
     before, inputs = case.build()
-    broken, found = wrong(before, value) or "", {}
+    broken, found = why_not_compiled(before, value) or "", {}
     if not broken:
         try:
             found = looked_at(case, value, case.expect.rounds if time_it else 0)

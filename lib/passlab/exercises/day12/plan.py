@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from functools import cache
 
-from passlab.capstone import BadCompiled, Compiled, grouped, wrong
+from passlab.capstone import BadCompiled, Compiled, grouped, why_not_compiled
 from passlab.capstone.building import plan_of
 from passlab.capstone.counting import peak_sentence
 from passlab.capstone.families import Drawn, drawn
@@ -78,7 +78,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     gm, groups, inputs = case.build()
     broken = "" if type(value) is Plan else f"Return a Plan (passlab.memory.plan); got {type(value).__name__}."
     compiled = Compiled(gm, groups, plan=value)
-    broken = broken or wrong(gm, compiled) or ""
+    broken = broken or why_not_compiled(gm, compiled) or ""
     if not broken:
         try:
             plan_of(compiled, inputs)

@@ -1,0 +1,19 @@
+"""Take in submissions, a module for each step. Nothing here changes a submitted file or runs learner code.
+
+submissions    find the notebooks in what learners handed in (`grading.reading` reads them)
+repairs        restore locked and missing cells, ids and metadata
+jobs           make the engine's job of its code cells
+results        write the job's result into its outputs
+"""
+
+from autograder.grading.files import Damaged
+from autograder.grading.intake.jobs import job
+from autograder.grading.intake.repairs import repair
+from autograder.grading.intake.results import AS_HANDED_IN, VERDICT, dead_output, fill
+from autograder.grading.intake.submissions import MAX_NOTES, TIMESTAMP, ClassWork, Submission, collect
+from autograder.grading.reading import read
+
+__all__ = [
+    "AS_HANDED_IN", "MAX_NOTES", "TIMESTAMP", "VERDICT", "ClassWork", "Damaged", "Submission", "collect",
+    "dead_output", "fill", "job", "read", "repair",
+]  # fmt: skip

@@ -1,0 +1,420 @@
+"""Find the notebooks of each learner in the folders or archives of a class. Links are not followed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from stat import S_ISDIR
+
+from autograder.grading import files
+from autograder.grading.files import Damaged
+
+#: The file with the time of submission, which nbgrader writes into learner/assignment/ when it collects.
+TIMESTAMP = "timestamp.txt"
+
+#: The most archives of one learner that are unpacked, and the most sentences about one learner.
+MAX_ARCHIVES = 20
+MAX_NOTES = 50
+
+#: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
+_PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
+_LITTER = {"__MACOSX", "__pycache__", "node_modules"}
+#: Jupyter's folder of older versions, which nobody means to hand in; other hidden folders with notebooks are named.
+CHECKPOINTS = ".ipynb_checkpoints"
+LEFT_OUT = "was left out, since its name begins with a dot: rename the folder to have it graded."
+_ARCHIVES = (".zip", ".tar.gz", ".tgz")
+#: How the names of files end that are unpacked of the archive of a class.
+_HANDED_IN = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
+#: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
+_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
+#: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_(?P<what>file|onlinetext)_?")
+
+
+@dataclass
+class Submission:
+    """A learner's submission for one assignment: its notebooks by name, and notes for the report.
+
+    `times`: the files with the times at which it was collected; never one that the learner may have packed.
+    """
+
+    learner: str
+    assignment: str
+    notebooks: dict[str, Path] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    times: list[Path] = field(default_factory=list)
+
+    def note(self, sentence: str) -> None:
+        _note(self.notes, sentence)
+
+
+def _note(notes: list[str], sentence: str) -> None:
+    """Add a sentence that is not there yet, cut to a readable length. A learner chooses how many there would be."""
+    sentence = sentence if len(sentence) <= 1_000 else f"{sentence[:1_000]}…"
+    if len(notes) < MAX_NOTES and sentence not in notes:
+        notes.append(sentence)
+    elif len(notes) == MAX_NOTES:
+        notes.append(f"There is more to tell; only the first {MAX_NOTES} sentences are kept.")
+
+
+@dataclass
+class ClassWork:
+    """Everything found in a folder of submissions. `notes`: learner ("" for the whole class) → sentences."""
+
+    submissions: dict[tuple[str, str], Submission] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, learner: str, sentence: str) -> None:
+        _note(self.notes.setdefault(learner, []), sentence)
+
+    @contextlib.contextmanager
+    def only(self, learner: str) -> Iterator[None]:
+        """Note whatever goes wrong inside as this learner's, and go on with the class."""
+        try:
+            yield
+        except Exception as error:
+            self.note(learner, f"Not everything could be read ({type(error).__name__}: {files.printable(str(error))}).")
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(
+        p
+        for p in path.iterdir()
+        if p.is_dir() and not p.is_symlink() and not p.name.startswith(".") and p.name not in _LITTER
+    )
+
+
+def _handed_in(path: Path) -> list[Path]:
+    """Return the notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
+    entries = files.walk(path, lambda inside: inside.name.startswith(".") or inside.name in _LITTER)
+    names = [e.path for e in entries if e.path.name.endswith((".ipynb", ".zip")) and not S_ISDIR(e.about.st_mode)]
+    return [path / name for name in sorted(names, key=lambda name: (len(name.parts), name))]
+
+
+def _left_out(path: Path) -> list[str]:
+    """Return the folders in a folder that hold work and are left out, since their names begin with a dot."""
+    with os.scandir(path) as entries:
+        hidden = [one for one in islice(entries, files.ENTRIES) if one.name.startswith(".") and one.name != CHECKPOINTS]
+        return sorted(one.name for one in hidden if one.is_dir(follow_symlinks=False) and _handed_in(Path(one.path)))
+
+
+def _class_folder(path: Path, known: dict[str, set[str]], work: ClassWork) -> Path:
+    """Return the folder with the learners: `path`, or the only folder in it, if unpacking added a level."""
+    while True:
+        inside = _folders(path)
+        if len(inside) != 1 or any(p.suffix == ".ipynb" for p in path.iterdir()):
+            return path
+        if _MOODLE.fullmatch(inside[0].name):  # a class of one: what is below is the learner's
+            return path
+        below = {p.name for p in _folders(inside[0])}
+        holds_learners = any(set(known) & {q.name for q in _folders(p)} for p in _folders(inside[0])) or any(
+            _MOODLE.fullmatch(p.name) or _CANVAS.fullmatch(p.name) for p in inside[0].iterdir()
+        )
+        if below & set(known) or not holds_learners or below == {inside[0].name}:
+            return path
+        work.note("", f"The learners' folders were found in {inside[0].name}/, one level deeper than expected.")
+        path = inside[0]
+
+
+def _learners(
+    folders: list[Path], work: ClassWork, numbers: Mapping[str, str], names: Mapping[str, str]
+) -> dict[Path, str]:
+    """Return folder → learner's id: its name without what nbgrader or its pages would take for something else.
+
+    numbers, names: Moodle's number, or a full name that only one learner has → learner. Moodle's number decides; a name
+    counts if no other folder has it; otherwise the number stays in the id. Two folders share an id only if Moodle gave
+    them one number. Of others, the one that is called exactly so keeps it: no order decides whose work is whose.
+    """
+    moodle = {folder: _MOODLE.fullmatch(folder.name) for folder in folders}
+    having: dict[str, set[str]] = {}
+    for match in filter(None, moodle.values()):
+        having.setdefault(match["who"], set()).add(match["number"])
+    ids: dict[Path, str] = {}
+    claims: dict[str, set[str]] = {}
+    for folder, m in moodle.items():
+        known = m and (numbers.get(m["number"]) or (len(having[m["who"]]) == 1 and names.get(m["who"])))
+        ids[folder] = known or _usable(f"{m['who']}_{m['number']}" if m else folder.name)
+        claims.setdefault(ids[folder], set()).add(m["number"] if m else folder.name)
+    for folder, m in moodle.items():
+        name = ids[folder]
+        if len(claims[name]) > 1 and folder.name != name:
+            ids[folder] = f"{name} ({hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]})"
+            work.note(ids[folder], f"Another learner is also called {name!r}. If this one is meant, rename the folder.")
+        if not m and name != folder.name:
+            work.note(ids[folder], f"The folder is called {folder.name!r}, a name that nbgrader cannot use.")
+        if m and len(having[m["who"]]) > 1 and m["number"] not in numbers:
+            others = ", ".join(sorted(having[m["who"]] - {m["number"]}))
+            work.note(
+                ids[folder],
+                f"Moodle has several learners called {files.printable(m['who'])!r}: this is number {m['number']}, "
+                f"besides {others}. The column moodle_id of a roster tells who is who.",
+            )
+    return ids
+
+
+def _usable(name: str) -> str:
+    name = "".join(ch if ch.isprintable() else "_" for ch in name).translate(_PATTERN).strip()
+    return f"_{name[1:]}" if name.startswith(".") else name or "_"  # ".." would be the folder above
+
+
+def collect(
+    path: Path,
+    known: dict[str, set[str]],
+    scratch: Path | None = None,
+    ids: Mapping[str, str] | None = None,
+    moodle_ids: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> ClassWork:
+    """Find the submissions of a class, and note everything that is out of place.
+
+    path: a folder in the layout learner/assignment/notebook.ipynb, or in that of Moodle or Canvas; or a .zip or .tar.gz
+    of one. Learners may have submitted a .zip. known: assignment → names of its notebooks. scratch: an empty folder for
+    unpacked archives; without one they are not unpacked. ids, moodle_ids: Canvas's and Moodle's number → learner.
+    names: full name → learner, where Moodle's number is not known. Learners who are in none of them are called
+    name_number. Raises Damaged if `path` is a file but not a readable archive.
+    """
+    work = ClassWork()
+    if path.is_file():
+        path = _unpack_class(path, scratch, known, work)
+    home = _class_folder(path.resolve(), known, work)
+    folders, canvas_files = _learners_folders(home, known, work), _canvas_files(home)
+    numbers = {match["number"] for _, match in canvas_files}
+    search = _Search(work, known, scratch, len(folders) + len(numbers))
+    for name in _left_out(home):
+        work.note("", f"{files.printable(name)}/ {LEFT_OUT}")
+    for folder, learner in _learners(folders, work, moodle_ids or {}, names or {}).items():
+        moodle = _MOODLE.fullmatch(folder.name)
+        if not moodle:
+            search.homes[learner] = folder
+        with work.only(learner):
+            if not search.below(learner, folder, as_expected=bool(moodle)):
+                work.note(learner, "There is no notebook in this folder.")
+    for file, match in canvas_files:
+        learner = (ids or {}).get(match["number"]) or _usable(f"{match['who']}_{match['number']}")
+        with work.only(learner):
+            search.file(learner, file, Path(match["file"]), as_expected=True)
+    for file in _notebooks(home):
+        work.note("", f"{files.printable(file.name)} is not in a learner's folder and was not graded.")
+    return work
+
+
+def _learners_folders(home: Path, known: Collection[str], work: ClassWork) -> list[Path]:
+    """Return the folders of learners, and note links and other folders."""
+    folders = []
+    for folder in _folders(home):
+        moodle = _MOODLE.fullmatch(folder.name)
+        if folder.name in known:
+            work.note("", f"{folder.name}/ is named like an assignment; a learner's folder was expected here.")
+        elif not (moodle and moodle["what"] == "onlinetext"):  # typed into the browser
+            folders.append(folder)
+    for path in sorted(home.iterdir()):
+        if path.is_symlink():
+            work.note("", f"{files.printable(path.name)} is a link and was not followed.")
+    return folders
+
+
+def _canvas_files(home: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Return the files that Canvas wrote, with their parts. Of several attempts the last one counts: it comes first."""
+    paths = [path for path in home.iterdir() if not path.is_symlink()]
+    matches = [(path, match) for path in paths if (match := _CANVAS.fullmatch(path.name))]
+    return sorted(matches, key=lambda pair: (_attempt(pair[1]["file"]), pair[0]), reverse=True)
+
+
+def _notebooks(home: Path) -> list[Path]:
+    """Return the notebooks that lie beside the learners' folders."""
+    paths = [path for path in home.iterdir() if path.suffix == ".ipynb" and not path.is_symlink()]
+    return sorted(path for path in paths if not _CANVAS.fullmatch(path.name))
+
+
+def _attempt(name: str) -> int:
+    """Return the number that Canvas appends to the name of a resubmitted file; 0 without one."""
+    again = re.fullmatch(r".+-(\d{1,6})", Path(name).stem)
+    return int(again[1]) if again else 0
+
+
+def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work: ClassWork) -> Path:
+    """Unpack the archive of a class and return its folder. Raises Damaged if the file is not an archive."""
+    if not path.name.lower().endswith(_ARCHIVES):
+        raise Damaged(
+            f"{path.name} is not a folder or an archive. Expected a folder, or one of {', '.join(_ARCHIVES)}."
+        )
+    if scratch is None:
+        raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
+    inside = scratch / "class"
+    inside.mkdir()
+    path = path.resolve()
+
+    def wanted(parts: list[str]) -> str | None:
+        return "/".join(parts).casefold() if parts[-1].lower().endswith(_HANDED_IN) else None
+
+    whose = _whose([parts for parts in files.listed(path) if parts and wanted(parts)], known)
+    learners = {*whose.values()}
+    share = files.shares(inside, len(learners))
+    left = {learner: share() for learner in learners}
+    try:
+        notes = files.unpack(path, inside, wanted, lambda parts: left[whose[tuple(parts)]])
+    except files.Full as why:
+        raise Damaged(f"{path.name} was not unpacked: {why}") from None
+    for note in notes:
+        work.note("", note)
+    return inside
+
+
+def _whose(paths: list[list[str]], known: Collection[str]) -> dict[tuple[str, ...], str]:
+    """Return path in the archive of a class → the folder of its learner, or the number that Canvas gave.
+
+    Learners' folders all lie as deep as the first of them: nobody can put a file above the own one.
+    """
+
+    def depth(path: list[str]) -> int | None:
+        for at, part in enumerate(path):
+            if part in known:
+                return max(at - 1, 0)
+            if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
+                return at
+        return None
+
+    depths = [at for at in map(depth, paths) if at is not None]
+    depths = depths or [max(len(path) - 2, 0) for path in paths if path[-1].endswith(".ipynb")]
+    level = min(depths, default=0)
+    whose = {}
+    for path in paths:
+        part = path[min(level, len(path) - 1)]
+        canvas = _CANVAS.fullmatch(part)
+        whose[tuple(path)] = canvas["number"] if canvas else part
+    return whose
+
+
+class _Search:
+    """Searches learners' folders, and files notebooks and notes in a ClassWork."""
+
+    def __init__(self, work: ClassWork, known: dict[str, set[str]], scratch: Path | None, learners: int):
+        self.work, self.known, self.scratch = work, known, scratch
+        #: Learner → their archives so far, and what may still be unpacked of them.
+        self.archives: Counter[str] = Counter()
+        self.left: dict[str, files.Share] = defaultdict(files.shares(scratch, learners)) if scratch else {}
+        self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
+        #: Learner → their folder, where its layout is nbgrader's: learner/assignment/timestamp.txt is the collection's.
+        self.homes: dict[str, Path] = {}
+
+    def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
+        """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
+        paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
+        for name in _left_out(folder):
+            self.work.note(learner, f"{prefix / files.printable(name)}/ {LEFT_OUT}")
+        for p in paths:
+            self.file(learner, p, prefix.joinpath(*map(files.printable, p.relative_to(folder).parts)), as_expected)
+        return bool(paths)
+
+    def file(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        """File one notebook or archive. `inside`: its path within the learner's submission."""
+        if path.is_symlink():
+            self.work.note(learner, f"{inside} is a link and was not followed: hand in the file itself.")
+        elif not path.is_file():
+            self.work.note(learner, f"{inside} is not a regular file and was not read.")
+        elif path.suffix == ".zip":
+            self._archive(learner, path, inside)
+        else:
+            self._notebook(learner, path, inside, as_expected)
+
+    def _archive(self, learner: str, path: Path, inside: Path) -> None:
+        if self.scratch is None:
+            self.work.note(learner, f"{inside} is an archive and was not unpacked: hand in the notebook itself.")
+            return
+        self.archives[learner] += 1
+        if self.archives[learner] > MAX_ARCHIVES:
+            self.work.note(learner, f"There are more than {MAX_ARCHIVES} archives; the rest was not unpacked.")
+            return
+        into = self.scratch / f"learner-{self.archives.total()}"
+        into.mkdir()
+        notebooks = 0
+
+        def wanted(parts: list[str]) -> tuple[str, str] | None:
+            """Return the assignment and the name of a notebook that is still missing."""
+            nonlocal notebooks
+            if not parts[-1].endswith(".ipynb") or any(part.startswith(".") or part in _LITTER for part in parts):
+                if len(parts) > 1 and parts[0][0] == "." and parts[0] != CHECKPOINTS and parts[-1].endswith(".ipynb"):
+                    self.work.note(learner, f"{inside / files.printable(parts[0])}/ {LEFT_OUT}")
+                return None
+            notebooks += 1
+            at = inside.joinpath(*map(files.printable, parts))
+            place = self._place(learner, at, as_expected=False)
+            return None if place is None or self._filed(learner, at, *place) else place
+
+        try:
+            for note in files.unpack(path, into, wanted, lambda _: self.left[learner]):
+                self.work.note(learner, note)
+        except Damaged as why:
+            self.work.note(learner, str(why))
+        except files.Full as why:
+            self.work.note(learner, f"{inside} was not unpacked: {why}")
+        else:
+            if not notebooks:
+                self.work.note(learner, f"{inside}: there is no notebook in this archive.")
+            self.below(learner, into, inside, archives=False)
+
+    def _place(self, learner: str, inside: Path, as_expected: bool) -> tuple[str, str] | None:
+        """Return the assignment and the name of a notebook; note it if there is none."""
+        known, name = self.known, inside.stem
+        if as_expected and name not in self.owner and _attempt(inside.name):
+            name = name.rpartition("-")[0]
+        assignment = inside.parent.name if len(inside.parts) > 1 else None
+        if assignment not in known:
+            guess = self.owner.get(name)
+            if guess is None or (len(inside.parts) == 2 and (assignment or "").startswith("day")):
+                what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
+                self.work.note(learner, f"{inside}: unknown {what}. Expected one of {', '.join(sorted(known))}.")
+                return None
+            assignment = guess
+        if name not in known[assignment]:
+            expected = ", ".join(sorted(f"{n}.ipynb" for n in known[assignment]))
+            self.work.note(learner, f"{inside}: {assignment} has no notebook of that name. Expected: {expected}.")
+            return None
+        return assignment, name
+
+    def _filed(self, learner: str, inside: Path, assignment: str, name: str) -> bool:
+        """Return whether there is this notebook already; if so, note which one is graded."""
+        submission = self.work.submissions.get((learner, assignment))
+        if submission is None or name not in submission.notebooks:
+            return False
+        first = submission.notebooks[name]
+        why = "is a later attempt" if _attempt(first.name) else "is closer to the top"
+        submission.note(f"{inside} was not graded: there is also {_below(first, learner)}, which {why}.")
+        return True
+
+    def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        place = self._place(learner, inside, as_expected)
+        if place is None or self._filed(learner, inside, *place):
+            return
+        assignment, name = place
+        submission = self.work.submissions.setdefault((learner, assignment), Submission(learner, assignment))
+        if not as_expected and inside.parts != (assignment, path.name):
+            submission.note(f"Taken from {inside} (expected: {assignment}/{path.name}).")
+        submission.notebooks[name] = path
+        self._time(submission, path, inside)
+
+    def _time(self, submission: Submission, path: Path, inside: Path) -> None:
+        """Add the time at which the folder with this notebook was collected, if the layout shows that."""
+        home, handed_in = self.homes.get(submission.learner), inside.parts[0]
+        collected = home / handed_in / TIMESTAMP if home and handed_in in self.known else None
+        if collected and collected not in submission.times:
+            submission.times.append(collected)
+        packed = path.with_name(TIMESTAMP)
+        if packed != collected and os.path.lexists(packed):
+            submission.note(
+                f"{inside.with_name(TIMESTAMP)} does not count, since learners may have packed it: a time of "
+                "submission lies in learner/assignment/."
+            )
+
+
+def _below(path: Path, learner: str) -> Path:
+    """Return a path as the learner knows it: relative to the learner's folder if it is in there."""
+    parts = path.parts
+    return Path(*parts[parts.index(learner) + 1 :]) if learner in parts else Path(path.name)

@@ -1,0 +1,1 @@
+"""Small courses, classes of learners and a hub, for tests and benchmarks."""

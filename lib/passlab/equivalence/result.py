@@ -1,0 +1,85 @@
+"""What `equivalent` takes beside the programs, and what it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from passlab.graph.registry import load
+
+_locating = True
+
+
+@contextlib.contextmanager
+def unlocated() -> Iterator[None]:
+    """Do not search for the place where two programs part, which takes more runs: its caller shows no place."""
+    global _locating
+    before, _locating = _locating, False
+    try:
+        yield
+    finally:
+        _locating = before
+
+
+def locating() -> bool:
+    """Return whether to search for the place where two programs part."""
+    return _locating
+
+
+@dataclass
+class Equivalence:
+    """The answer of `equivalent`: true when no trial told the two programs apart.
+
+    `mse`, `max_abs` and `max_ulp` describe the trial that failed, else the worst of those in the inputs' own dtype.
+    `first_diverging` names a node of `after` (or of `before`, where `after` has lost it). `counterexample` holds inputs
+    that show the difference, `graph` and `graph_after` the smallest pair of graphs found that still differs. `notes`:
+    what was not tried, and what changed without being an error.
+    """
+
+    ok: bool
+    reason: str = ""
+    mse: float = 0.0
+    max_abs: float = 0.0
+    max_ulp: float = 0.0
+    first_diverging: str | None = None
+    counterexample: dict[str, Any] | None = None
+    graph: Any = None
+    graph_after: Any = None
+    devices: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return f"not the same function. {self.reason}"
+        return (
+            f"the same function in {len(self.trials)} trials on {', '.join(self.devices)}: "
+            f"mse {self.mse:.1e}, max abs {self.max_abs:.1e}, max ulp {self.max_ulp:.0f}"
+        )
+
+    def _repr_html_(self) -> str:
+        text = f"<p>{html.escape(repr(self))}</p>"
+        if self.graph is not None and self.graph_after is not None:
+            with contextlib.suppress(Exception):  # without Graphviz only the text is shown
+                text += load("drawing").diff(self.graph, self.graph_after).svg
+        return text
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword arguments of `passlab.equivalent`, which explains them."""
+
+    seed: int = 0
+    atol: float | None = None
+    rtol: float | None = None
+    modes: Sequence[str] | None = None
+    devices: Sequence[str] | None = None
+    trials: Sequence[str] | None = None
+    thorough: bool = False
+    aliasing: bool | None = None
