@@ -281,7 +281,7 @@ def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: 
         return engine.Engine(jobs, unsafe, device)
     except cluster.NoCluster as error:
         _fail(str(error))
-    except engine.Unsafe as error:
+    except engine.UnsafeSandboxError as error:
         _fail(f"{error} Untrusted code is not graded without it. If you trust these submissions, use --unsafe.")
 
 
@@ -538,7 +538,7 @@ def leaderboard(
 
     The models are those of the class's last grading, from its stored seed.
     """
-    from autograder.engine.engine import Engine, Unsafe
+    from autograder.engine.engine import Engine, UnsafeSandboxError
     from autograder.engine.timing import ModelTimer, TimingError
     from autograder.grading import entries
     from autograder.reports import leaderboard as boards
@@ -577,7 +577,7 @@ def leaderboard(
                 board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
             with ModelTimer(unsafe, repeats, tuple(without or ()), device) as race:
                 entries.race(board, race, lambda model: console.print(f"Measured {model}.", markup=False))
-        except (Unsafe, TimingError, ValueError) as error:
+        except (UnsafeSandboxError, TimingError, ValueError) as error:
             _fail(str(error))
     when = f"{datetime.now():%Y-%m-%d %H:%M}"
     standings = boards.standings(board, records, handed_in, late, when, names)

@@ -58,11 +58,11 @@ MOST_SHOWN = 16 * 2**20
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
 
-class Unsafe(Exception):
+class UnsafeSandboxError(Exception):
     """This machine cannot confine learner code. The message names the missing layers and the remedies."""
 
 
-class Broken(Exception):
+class EngineError(Exception):
     """One of the engine's own processes has ended."""
 
 
@@ -122,7 +122,7 @@ class BackendProcesses:
         try:
             flavours.prepare(flavour)
         except ImportError as unreachable:
-            raise Broken(str(unreachable)) from None
+            raise EngineError(str(unreachable)) from None
         self.lock = threading.Lock()
         self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -142,10 +142,10 @@ class BackendProcesses:
         self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):
-                raise Broken(f"The warm parent for {flavour} did not start.")
+                raise EngineError(f"The warm parent for {flavour} did not start.")
             receive(self.slots[0], form=reader(messages.Ready))
         except (ClosedError, MessageError):
-            raise Broken(f"The verifier for {flavour} did not start.") from None
+            raise EngineError(f"The verifier for {flavour} did not start.") from None
 
     def close(self) -> None:
         for sock in (self.control, *self.slots):
@@ -167,7 +167,7 @@ class BackendProcesses:
         try:
             return reader(cast(Any, form))(reply)
         except MessageError:
-            raise Broken("The warm parent has ended.") from None
+            raise EngineError("The warm parent has ended.") from None
 
     @contextlib.contextmanager
     def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
@@ -189,7 +189,7 @@ class BackendProcesses:
             try:
                 group.add(sandbox.pid_of(ours[0]))
             except OSError as error:
-                raise Broken(f"A worker did not start: {error}") from None
+                raise EngineError(f"A worker did not start: {error}") from None
             yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)), group)
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
@@ -199,26 +199,26 @@ class BackendProcesses:
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
     def case_data(self, slot: int, exercise: str, seed: int) -> CaseData:
-        """Return the test cases of an exercise, asking the verifier for them once. Raises Broken."""
+        """Return the test cases of an exercise, asking the verifier for them once. Raises EngineError."""
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
                 head, _ = receive(self.slots[slot], form=reader(messages.Cases))
                 data = [bytes(receive(self.slots[slot])[1]) for _ in head.about]
             except (ClosedError, MessageError):
-                raise Broken("The verifier has ended.") from None
+                raise EngineError("The verifier has ended.") from None
             self.cases[exercise, seed] = CaseData(head.seconds, head.visible, head.about, data)
         return self.cases[exercise, seed]
 
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
-        """Return the verifier's verdicts on questions of one submission. Raises Broken."""
+        """Return the verifier's verdicts on questions of one submission. Raises EngineError."""
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
             found = receive(self.slots[slot], form=reader(messages.Judged))[0].verdicts
         except (ClosedError, MessageError):
-            raise Broken("The verifier has ended.") from None
+            raise EngineError("The verifier has ended.") from None
         if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
-            raise Broken("The verifier has answered something else.")
+            raise EngineError("The verifier has answered something else.")
         return found
 
 
@@ -250,13 +250,13 @@ class Engine:
     """Grades up to `jobs` notebooks at once, each from its own thread (0: one per core). `device`: where FX graphs are
     compared, "cpu" or "cuda".
 
-    Raises Unsafe if the sandbox lacks a required layer, unless `unsafe` is set.
+    Raises UnsafeSandboxError if the sandbox lacks a required layer, unless `unsafe` is set.
     """
 
     def __init__(self, jobs: int = 0, unsafe: bool = False, device: str = "cpu"):
         missing = sandbox.missing()
         if missing and not unsafe:
-            raise Unsafe(" ".join(missing))
+            raise UnsafeSandboxError(" ".join(missing))
         self.jobs, self.unsafe, self.device = jobs or len(os.sched_getaffinity(0)), bool(missing), device
         self.free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(self.jobs):
@@ -288,7 +288,7 @@ class Engine:
 
         def start() -> None:
             for flavour in names:
-                with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
+                with contextlib.suppress(EngineError):  # the notebook will meet it again, and say so
                     self.backend(flavour)
                 self.has_graded.wait()
 
@@ -318,7 +318,7 @@ class Engine:
                     return result
                 except MessageError as large:  # its cells are more than one message holds: nothing was sent
                     return self._failure(job, f"Its cells are too large to be sent ({large}).")
-                except Broken as broken:
+                except EngineError as broken:
                     self._drop(backend)
                     if last:
                         return self._failure(job, str(broken))
@@ -421,7 +421,7 @@ class _Run:
             try:
                 send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.until)
             except ClosedError:
-                raise Broken("A worker did not start.") from None
+                raise EngineError("A worker did not start.") from None
             except DeadlineError:
                 return False
             for cell in self.job.cells:

@@ -26,7 +26,7 @@ from functools import cache
 from autograder.authoring import source
 from autograder.engine import flavours
 from autograder.engine.data import Cell, Job, NotebookResult, from_json, to_json
-from autograder.engine.engine import Engine, Unsafe
+from autograder.engine.engine import Engine, UnsafeSandboxError
 
 #: The files that scores depend on: a worker whose copies differ would grade differently.
 DECIDES = ("lib/passlab/**/*.py", "autograder/**/*.py", "solutions/**/*.py", "pyproject.toml")
@@ -172,6 +172,6 @@ class Cluster:
         )
         try:
             return from_json(json.loads(future.result()))
-        except (KilledWorker, NoCluster, Unsafe) as error:
+        except (KilledWorker, NoCluster, UnsafeSandboxError) as error:
             failure = str(error).split("\n")[0]
             return NotebookResult(job.learner, job.assignment, job.notebook, job.seed, failure=failure)

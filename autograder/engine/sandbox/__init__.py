@@ -645,9 +645,9 @@ def _reasons() -> dict[str, str]:
     """Return layer → why it does not hold on this machine, "" where it does. What could not be tried is left out."""
     try:
         reasons = _probe()
-    except _NotStarted as failure:
+    except _ProbeError as failure:
         reasons = {failure.layer: str(failure)}
-        with contextlib.suppress(_NotStarted):
+        with contextlib.suppress(_ProbeError):
             reasons |= _probe(unsafe=True)
     reasons["cgroup"] = _no_cgroup()
     return reasons
@@ -665,7 +665,7 @@ def _no_cgroup() -> str:
             sleeper.kill()
 
 
-class _NotStarted(Exception):
+class _ProbeError(Exception):
     """The process that tries the layers did not start, or ended early. The message is its last line of errors.
 
     layer: the one that kept it from starting.
@@ -686,7 +686,7 @@ _CULPRITS = {
 def _probe(unsafe: bool = False) -> dict[str, str]:
     """Return layer → why it does not hold for a confined process that tried it, "" where it does.
 
-    unsafe: start that process without the layers of `launch`. Raises _NotStarted.
+    unsafe: start that process without the layers of `launch`. Raises _ProbeError.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -694,14 +694,14 @@ def _probe(unsafe: bool = False) -> dict[str, str]:
         try:
             process = launch("runner", argv, fds=[theirs.fileno()], errors=subprocess.PIPE, unsafe=unsafe)
         except FileNotFoundError as error:
-            raise _NotStarted("bubblewrap", f"{error.filename} is not installed") from None
+            raise _ProbeError("bubblewrap", f"{error.filename} is not installed") from None
         theirs.close()
         _, errors = process.communicate()
         report = b"".join(iter(lambda: ours.recv(2**16), b""))
     if process.returncode or not report.endswith(b"}"):
         last = errors.decode(errors="replace").strip().rpartition("\n")[2]
         layer = next(layer for start, layer in _CULPRITS.items() if last.startswith(start))
-        raise _NotStarted(layer, last or f"the process that tries the layers ended with {process.returncode}")
+        raise _ProbeError(layer, last or f"the process that tries the layers ended with {process.returncode}")
     return json.loads(report)
 
 
