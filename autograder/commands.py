@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.authoring import samples, source
 from autograder.grading import locks
-from autograder.grading.intake import ClassWork, Damaged, Submission, collect
+from autograder.grading.intake import ClassWork, Submission, UnreadableError, collect
 from passlab.notebook import built
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
     if path.is_file():
         try:
             return read_roster(path)
-        except Damaged as error:
+        except UnreadableError as error:
             _fail(f"The roster cannot be read. {error}")
     if given:
         _fail(f"The roster {given} does not exist.")
@@ -447,7 +447,7 @@ def _session(
         learners = _roster(roster, folder)
         try:
             classwork = collect(folder, known, Path(scratch), *_whose(learners))
-        except Damaged as error:
+        except UnreadableError as error:
             _fail(str(error))
         _set_aside(classwork, learners)
         work = Work(classwork, learners, chosen, known, run)

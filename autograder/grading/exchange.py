@@ -55,10 +55,10 @@ class Collect(ExchangeCollect):
 
         try:
             notes, latest = files.copy(folder, Path(dest), self._share(), skip, os.lstat(folder).st_uid)
-        except files.Damaged as why:
+        except files.UnreadableError as why:
             self.log.error("%s was not collected: %s", src, why)
             return
-        except files.Full as why:
+        except files.DiskFullError as why:
             shutil.rmtree(dest, ignore_errors=True)  # not half a submission
             self.fail(f"{src} was not collected: {why}")
         for note in notes:
@@ -89,7 +89,7 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
             )
             for name in ("timestamp.txt", "submission_secret.txt"):
                 if not (folder / name).exists():
-                    with contextlib.suppress(files.Damaged):
+                    with contextlib.suppress(files.UnreadableError):
                         text = files.read_bytes(Path(submitted, name), 1_000)
                         (folder / name).write_bytes(text)
         super().copy_files()

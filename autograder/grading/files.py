@@ -37,11 +37,11 @@ _MOST_NOTES = 50
 TOO_MANY = "there are too many entries of this learner's."
 
 
-class Damaged(Exception):
+class UnreadableError(Exception):
     """A submitted file cannot be read. The message tells what is wrong with it."""
 
 
-class Full(Exception):
+class DiskFullError(Exception):
     """The disk is full. The message continues a sentence, and says whose disk it is."""
 
 
@@ -55,10 +55,10 @@ class Share:
     limit: str
 
     def read(self, size: int) -> None:
-        """Count bytes. Raises _Refused if there are too many."""
+        """Count bytes. Raises _EntryError if there are too many."""
         self.bytes -= size
         if self.bytes < 0:
-            raise _Refused(self.limit)
+            raise _EntryError(self.limit)
 
 
 def shares(folder: Path, learners: int, most: int = 0) -> Callable[[], Share]:
@@ -80,15 +80,17 @@ def shares(folder: Path, learners: int, most: int = 0) -> Callable[[], Share]:
     return lambda: Share(size, LEARNER_FILES, size_text)
 
 
-def full(error: OSError, folder: Path) -> Full | None:
+def disk_full(error: OSError, folder: Path) -> DiskFullError | None:
     """Return what to tell if an error says that a disk is full."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
-    return Full(f"there is no space left in {folder}. This is the disk of who grades: make space there and try again.")
+    return DiskFullError(
+        f"there is no space left in {folder}. This is the disk of who grades: make space there and try again."
+    )
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file without following links anywhere in its path. Raises Damaged for anything but a regular file.
+    """Open a file without following links anywhere in its path. Raises UnreadableError for anything but a regular file.
 
     Hard links are read: whoever made one could have copied the file, and refusing it would punish the owner of the
     other name.
@@ -99,11 +101,11 @@ def open_plain(path: Path) -> BinaryIO:
     if stat.S_ISREG(about.st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
-    raise Damaged(f"{path.name} is not a regular file (but a folder, a pipe or a device).")
+    raise UnreadableError(f"{path.name} is not a regular file (but a folder, a pipe or a device).")
 
 
 def _open(path: Path, flags: int) -> int:
-    """Open a path without following links anywhere in it. Raises Damaged."""
+    """Open a path without following links anywhere in it. Raises UnreadableError."""
     path = Path(os.path.abspath(path))
     folder = None
     try:
@@ -116,32 +118,34 @@ def _open(path: Path, flags: int) -> int:
         return os.open(path.name, flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Damaged(f"{path.name} is a link, or is reached through one; links are not followed.") from None
-        raise Damaged(f"{path.name} cannot be read: {error.strerror}.") from None
+            raise UnreadableError(
+                f"{path.name} is a link, or is reached through one; links are not followed."
+            ) from None
+        raise UnreadableError(f"{path.name} cannot be read: {error.strerror}.") from None
     finally:
         if folder is not None:
             os.close(folder)
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file. Raises Damaged unless it is a regular file of at most `limit` bytes."""
+    """Return the contents of a file. Raises UnreadableError unless it is a regular file of at most `limit` bytes."""
     with open_plain(path) as file:
         try:
             data = file.read(limit + 1)
         except OSError as error:
-            raise Damaged(f"{path.name} cannot be read: {error.strerror}.") from None
+            raise UnreadableError(f"{path.name} cannot be read: {error.strerror}.") from None
     if len(data) > limit:
         size = f"{limit // MIB} MiB" if limit >= MIB else f"{limit} bytes"
-        raise Damaged(f"{path.name} is larger than {size}; it was not read.")
+        raise UnreadableError(f"{path.name} is larger than {size}; it was not read.")
     return data
 
 
 def read_text(path: Path, limit: int = MAX_BYTES) -> str:
-    """Return the contents of a UTF-8 file as text, without a byte-order mark. Raises Damaged as `read_bytes` does."""
+    """Return the text of a UTF-8 file, without a byte-order mark. Raises UnreadableError as `read_bytes` does."""
     try:
         return read_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Damaged(f"{path.name} is not UTF-8 text.") from None
+        raise UnreadableError(f"{path.name} is not UTF-8 text.") from None
 
 
 def printable(name: str) -> str:
@@ -150,7 +154,7 @@ def printable(name: str) -> str:
     return name if len(name) <= 120 else f"{name[:60]}…{name[-50:]}"
 
 
-class _Refused(Exception):
+class _EntryError(Exception):
     """An entry is skipped. The message completes a sentence that begins with its name."""
 
 
@@ -184,7 +188,7 @@ def walk(folder: Path, skip: Callable[[Path], bool]) -> Iterator[Walked]:
         inside = waiting.popleft()
         try:
             handle = _open(folder / inside, os.O_RDONLY | os.O_DIRECTORY)
-        except Damaged:
+        except UnreadableError:
             continue
         try:
             with os.scandir(handle) as entries:
@@ -205,7 +209,7 @@ def copy(source: Path, target: Path, share: Share, skip: Callable[[Path], bool],
     """Copy the regular files below a folder that belong to `owner`.
 
     skip: as for `walk`. Return a sentence for each entry that was not copied, and the time at which the last one that
-    was copied had been changed. Raises Full, and Damaged for a folder that is a link.
+    was copied had been changed. Raises DiskFullError, and UnreadableError for a folder that is a link.
     """
     os.close(_open(source, os.O_RDONLY | os.O_DIRECTORY))
     target.mkdir(parents=True)
@@ -213,7 +217,7 @@ def copy(source: Path, target: Path, share: Share, skip: Callable[[Path], bool],
     for path, about in walk(source, skip):
         try:
             if not (stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)):
-                raise _Refused("it is a link, a pipe or a device.")
+                raise _EntryError("it is a link, a pipe or a device.")
             share.entries -= 1
             if share.entries < 0:
                 notes.add(f"{printable(str(path))} and what follows was not copied: {TOO_MANY}")
@@ -222,7 +226,7 @@ def copy(source: Path, target: Path, share: Share, skip: Callable[[Path], bool],
                 (target / path).mkdir()
             else:
                 latest = max(latest, _copy(source / path, target / path, share, owner))
-        except (_Refused, Damaged) as why:
+        except (_EntryError, UnreadableError) as why:
             notes.add(f"{printable(str(path))} was not copied: {why}")
     return notes, latest
 
@@ -233,15 +237,15 @@ def _copy(source: Path, target: Path, share: Share, owner: int) -> float:
     with open_plain(source) as file:
         about = os.fstat(file.fileno())
         if about.st_uid != owner:
-            raise _Refused("it is not a file of the learner's.")
+            raise _EntryError("it is not a file of the learner's.")
         if about.st_size > share.bytes:
-            raise _Refused(share.limit)
+            raise _EntryError(share.limit)
         _fill(target, _pieces(file), share.read)
     return about.st_ctime
 
 
 def _fill(target: Path, pieces: Iterator[bytes], count: Callable[[int], None]) -> None:
-    """Write a new file; remove it if anything fails. count: called with the size of each piece. Raises Full."""
+    """Write a new file; remove it on failure. count: called with the size of each piece. Raises DiskFullError."""
     with target.open("xb") as out:
         try:
             for piece in pieces:
@@ -250,7 +254,7 @@ def _fill(target: Path, pieces: Iterator[bytes], count: Callable[[int], None]) -
                     out.write(piece)
                     out.flush()
                 except OSError as error:
-                    raise full(error, target.parent) or error from None
+                    raise disk_full(error, target.parent) or error from None
         except BaseException:
             target.unlink()
             raise
@@ -259,7 +263,7 @@ def _fill(target: Path, pieces: Iterator[bytes], count: Callable[[int], None]) -
 # Archives
 
 
-class _Stop(Exception):
+class _ArchiveError(Exception):
     """Nothing more is read from an archive. The message completes a sentence that begins with its name."""
 
 
@@ -268,15 +272,15 @@ Wanted = Callable[[list[str]], Hashable | None]
 
 
 def listed(path: Path) -> Iterator[list[str]]:
-    """Yield the parts of the paths in an archive that are valid. Raises Damaged."""
+    """Yield the parts of the paths in an archive that are valid. Raises UnreadableError."""
     with open_plain(path) as file:
         try:
             for name, _ in _entries(path)(file, path.name):
                 try:
                     yield _parts(name)
-                except _Refused:
+                except _EntryError:
                     continue
-        except _Stop:
+        except _ArchiveError:
             return
 
 
@@ -285,7 +289,7 @@ def unpack(path: Path, into: Path, wanted: Wanted, share_of: Callable[[list[str]
 
     share_of: the share that an entry counts against. Sizes are counted while reading, regardless of the headers, and of
     files that are refused, too; nested archives are not unpacked. Return a sentence for each entry that was skipped.
-    Raises Damaged if the file is not an archive, and Full.
+    Raises UnreadableError if the file is not an archive, and DiskFullError.
     """
     notes, taken = _Notes(), set()
     with open_plain(path) as file:
@@ -300,25 +304,25 @@ def unpack(path: Path, into: Path, wanted: Wanted, share_of: Callable[[list[str]
                     share = share_of(parts)
                     share.entries -= 1
                     if share.entries < 0:
-                        raise _Refused(TOO_MANY)
+                        raise _EntryError(TOO_MANY)
                     if key in taken:
-                        raise _Refused("there are two files of this name; the first one was used.")
+                        raise _EntryError("there are two files of this name; the first one was used.")
                     _write(entry, into.joinpath(*parts), share)
                     taken.add(key)
-                except _Refused as why:
+                except _EntryError as why:
                     notes.add(f"{printable(path.name)}: {printable(name)} was skipped: {why}")
-        except _Stop as why:
+        except _ArchiveError as why:
             notes.add(f"{printable(path.name)}: {why}")
     return notes
 
 
 def _parts(name: str) -> list[str]:
-    """Return the parts of an entry's path. Raises _Refused if it would leave the target folder or is not valid."""
+    """Return the parts of an entry's path. Raises _EntryError if it would leave the target folder or is not valid."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or "\\" in name or ".." in parts or any(re.match(r"[A-Za-z]:", part) for part in parts):
-        raise _Refused("its path leads outside the archive's folder.")
+        raise _EntryError("its path leads outside the archive's folder.")
     if not name.isprintable() or len(parts) > 20 or any(len(part.encode("utf-8", "replace")) > 255 for part in parts):
-        raise _Refused("its name is not a valid file name.")
+        raise _EntryError("its name is not a valid file name.")
     return parts
 
 
@@ -326,31 +330,31 @@ def _write(entry: _Entry, target: Path, share: Share) -> None:
     """Write one entry."""
     size = 0
     if share.bytes <= 0:
-        raise _Refused(share.limit)
+        raise _EntryError(share.limit)
 
     def count(piece: int) -> None:
         nonlocal size
         size += piece
         share.read(piece)
         if size > MAX_BYTES:
-            raise _Refused(f"it unpacks to more than {MAX_BYTES / MIB:.0f} MiB.")
+            raise _EntryError(f"it unpacks to more than {MAX_BYTES / MIB:.0f} MiB.")
         if size > _RATIO_FROM and size > _RATIO * entry.packed():
-            raise _Refused(f"it unpacks to more than {_RATIO} times its size.")
+            raise _EntryError(f"it unpacks to more than {_RATIO} times its size.")
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _fill(target, entry.chunks(), count)
-    except (_Refused, _Stop, Full):
+    except (_EntryError, _ArchiveError, DiskFullError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and (failure := full(error, target.parent)):
+        if isinstance(error, OSError) and (failure := disk_full(error, target.parent)):
             raise failure from None
         # For damaged entries, zipfile raises a dozen kinds of errors, and tarfile several more.
-        raise _Refused(f"it cannot be unpacked ({printable(str(error)) or type(error).__name__}).") from None
+        raise _EntryError(f"it cannot be unpacked ({printable(str(error)) or type(error).__name__}).") from None
 
 
 class _Entry:
-    """One entry of an archive. `check` raises _Refused, `chunks` yields its bytes, `packed` returns its packed size."""
+    """An entry of an archive. `check` raises _EntryError, `chunks` yields its bytes, `packed` returns its packed size."""
 
     def __init__(self, check, chunks, packed):
         self.check, self.chunks, self.packed = check, chunks, packed
@@ -379,19 +383,19 @@ def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
     try:
         archive = zipfile.ZipFile(_Bounded(file))
     except Exception as error:
-        raise Damaged(f"{printable(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
+        raise UnreadableError(f"{printable(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
     with archive:
         for info in sorted(archive.infolist(), key=lambda info: info.orig_filename.count("/")):
 
             def check(info=info):
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise _Refused("it is a link or a device, not a regular file.")
+                    raise _EntryError("it is a link or a device, not a regular file.")
                 if info.flag_bits & 1:
-                    raise _Refused("it is encrypted.")
+                    raise _EntryError("it is encrypted.")
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     # zipfile unpacks 64 KiB of these at once, into gigabytes.
-                    raise _Refused("it is packed in an unusual way. Pack it again with the usual method (deflate).")
+                    raise _EntryError("it is packed in an unusual way. Pack it again with the usual method (deflate).")
 
             def chunks(info=info):
                 with archive.open(info) as inner:
@@ -412,7 +416,7 @@ class _Counted:
         data = self.file.read(size)
         self.size += len(data)
         if self.size > _RATIO_FROM and self.size > _RATIO * self.packed.tell():
-            raise _Stop(f"it unpacks to more than {_RATIO} times its size; the rest was not read.")
+            raise _ArchiveError(f"it unpacks to more than {_RATIO} times its size; the rest was not read.")
         return data
 
 
@@ -425,7 +429,7 @@ def _tar_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
 
                 def check(info=info):
                     if not (info.isreg() or info.isdir()) or info.issparse():
-                        raise _Refused("it is a link or a device, not a regular file.")
+                        raise _EntryError("it is a link or a device, not a regular file.")
 
                 def chunks(info=info):
                     return _pieces(cast(IO[bytes], archive.extractfile(info)))
@@ -434,5 +438,5 @@ def _tar_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
                     yield info.name, _Entry(check, chunks, lambda: MAX_BYTES)
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError) as error:
         if not started:
-            raise Damaged(f"{printable(name)} is damaged: it cannot be read as a .tar.gz ({error}).") from None
-        raise _Stop(f"it is damaged after the first entries ({error}); the rest was not read.") from None
+            raise UnreadableError(f"{printable(name)} is damaged: it cannot be read as a .tar.gz ({error}).") from None
+        raise _ArchiveError(f"it is damaged after the first entries ({error}); the rest was not read.") from None

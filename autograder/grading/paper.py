@@ -18,7 +18,7 @@ from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
 from autograder.grading.gradebook import writing
-from autograder.grading.intake import TIMESTAMP, Damaged, Submission
+from autograder.grading.intake import TIMESTAMP, Submission, UnreadableError
 from passlab import exercises
 
 #: The longest answer, in characters, that is kept as it is.
@@ -62,7 +62,7 @@ def read(submission: Submission) -> GradedSubmission:
     for name, path in sorted(submission.notebooks.items()):
         try:
             nb = intake.read(path)
-        except Damaged as error:
+        except UnreadableError as error:
             submission.note(str(error))
             continue
         for note in intake.repair(nb, source_notebook(submission.assignment, name)):
@@ -84,7 +84,7 @@ def _latest(paths: Iterable[Path]) -> str:
     """Return the latest of the valid times in these files, as it is written there; "" without one."""
     texts = []
     for path in paths:
-        with contextlib.suppress(Damaged):
+        with contextlib.suppress(UnreadableError):
             texts.append(files.read_bytes(path, 200).decode("utf-8", "replace").strip())
     times = {text: time for text in texts if (time := when(text))}
     return max(times, key=lambda text: times[text], default="")

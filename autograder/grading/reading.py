@@ -20,7 +20,7 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.engine import bounded_call, messages, outputs
 from autograder.grading import files
-from autograder.grading.files import Damaged
+from autograder.grading.files import UnreadableError
 from passlab.process.messages import MessageError
 
 #: Far more than any ordinary notebook of this course has.
@@ -56,14 +56,14 @@ class Notebook(Struct):
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
+    """Read a submitted notebook as nbformat 4. Raises UnreadableError, with the reason, if it is not a notebook."""
     reply = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
     if isinstance(reply, str):
-        raise Damaged(f"{path.name} {reply}")
+        raise UnreadableError(f"{path.name} {reply}")
     try:
         return _notebook(messages.reader(Notebook)(reply or b""))
     except MessageError:
-        raise Damaged(
+        raise UnreadableError(
             f"{path.name} was not read: that takes more than {bounded_call.SECONDS} seconds or "
             f"{bounded_call.MEMORY // 2**30} GiB."
         ) from None
@@ -89,7 +89,7 @@ def _notebook(read: Notebook) -> NotebookNode:
 # Aside
 
 
-class _Invalid(Exception):
+class _NotebookError(Exception):
     """A file is not an ordinary notebook. The message continues a sentence that begins with its name."""
 
 
@@ -97,7 +97,7 @@ def parsed(content: bytes) -> bytes | str:
     """Return a submitted notebook as a message of the form Notebook, or the rest of a sentence on what is wrong."""
     try:
         return msgspec.json.encode({"cells": _cells(_document(content))})
-    except _Invalid as why:
+    except _NotebookError as why:
         return str(why)
     except UnicodeEncodeError:  # lone surrogates can be read from JSON, but not written
         return "contains characters that are not valid text (lone surrogates)."
@@ -107,19 +107,21 @@ def _document(content: bytes) -> dict[str, Any]:
     """Return a notebook file as nbformat 4."""
     text, data = _json(content)
     if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
-        raise _Invalid("is JSON, but not a notebook: it has no `nbformat`.")
+        raise _NotebookError("is JSON, but not a notebook: it has no `nbformat`.")
     if not 1 <= data["nbformat"] <= 4:
-        raise _Invalid(f"has notebook format {data['nbformat']}; 4 is the newest that can be read.")
+        raise _NotebookError(f"has notebook format {data['nbformat']}; 4 is the newest that can be read.")
     parts, depth = _size(data)
     if depth > MAX_DEPTH:
-        raise _Invalid("is nested too deeply to be a notebook.")
+        raise _NotebookError("is nested too deeply to be a notebook.")
     if parts > MAX_PARTS:  # written with a line for each
-        raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+        raise _NotebookError(f"contains more than {MAX_PARTS:,} values; it was not read.")
     if data["nbformat"] < 4:
         try:
             data = nbformat.reads(text, as_version=4)
         except Exception:  # a heading of level 10**10 becomes as many characters
-            raise _Invalid("has an old notebook format and cannot be converted; open it and save it again.") from None
+            raise _NotebookError(
+                "has an old notebook format and cannot be converted; open it and save it again."
+            ) from None
     return data
 
 
@@ -128,18 +130,18 @@ def _json(content: bytes) -> tuple[str, Any]:
     try:
         text = content.decode("utf-8-sig")
         if not text:
-            raise _Invalid("is empty.")
+            raise _NotebookError("is empty.")
         if text.count("{") + text.count("[") > MAX_PARTS:
-            raise _Invalid(f"contains more than {MAX_PARTS:,} values; it was not read.")
+            raise _NotebookError(f"contains more than {MAX_PARTS:,} values; it was not read.")
         return text, json.loads(text)
     except UnicodeDecodeError:
-        raise _Invalid("is not UTF-8 text, so it is not a notebook.") from None
+        raise _NotebookError("is not UTF-8 text, so it is not a notebook.") from None
     except json.JSONDecodeError as error:
-        raise _Invalid(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
+        raise _NotebookError(f"is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
     except ValueError:
-        raise _Invalid("is damaged: it contains a number with thousands of digits.") from None
+        raise _NotebookError("is damaged: it contains a number with thousands of digits.") from None
     except RecursionError:
-        raise _Invalid("is nested too deeply to be a notebook.") from None
+        raise _NotebookError("is nested too deeply to be a notebook.") from None
 
 
 def _size(data: object) -> tuple[int, int]:
@@ -160,20 +162,24 @@ def _size(data: object) -> tuple[int, int]:
 def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
     cells = data.get("cells")
     if not isinstance(cells, list):
-        raise _Invalid("is not a valid notebook: it has no list of cells.")
+        raise _NotebookError("is not a valid notebook: it has no list of cells.")
     if len(cells) > MAX_CELLS:
-        raise _Invalid(f"has {len(cells):,} cells; the limit is {MAX_CELLS:,}.")
+        raise _NotebookError(f"has {len(cells):,} cells; the limit is {MAX_CELLS:,}.")
     made: list[dict[str, Any]] = []
     ids: set[str] = set()
     for number, cell in enumerate(cells, 1):
         kind = cell.get("cell_type") if isinstance(cell, dict) else None
         if kind not in ("code", "markdown", "raw"):
-            raise _Invalid(f"is not a valid notebook: cell {number} is not a cell for code, Markdown or raw text.")
+            raise _NotebookError(
+                f"is not a valid notebook: cell {number} is not a cell for code, Markdown or raw text."
+            )
         source = _text(cell.get("source"))
         if source is None:
-            raise _Invalid(f"is not a valid notebook: the source of cell {number} is not text.")
+            raise _NotebookError(f"is not a valid notebook: the source of cell {number} is not text.")
         if len(source) > MAX_SOURCE:
-            raise _Invalid(f"is too long: cell {number} has {len(source):,} characters; the limit is {MAX_SOURCE:,}.")
+            raise _NotebookError(
+                f"is too long: cell {number} has {len(source):,} characters; the limit is {MAX_SOURCE:,}."
+            )
         name = cell.get("id")
         if not isinstance(name, str) or name in ids or not re.fullmatch(_ID, name):
             name = next(free for at in itertools.count(len(made)) if (free := f"submitted-{at}") not in ids)
@@ -185,7 +191,7 @@ def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
             node["attachments"] = _attachments(cell)
         made.append(node)
     if (total := sum(len(cell["source"]) for cell in made)) > MAX_SOURCES:
-        raise _Invalid(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
+        raise _NotebookError(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
     return made
 
 

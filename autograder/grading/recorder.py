@@ -37,7 +37,7 @@ from traitlets.config import Config
 from autograder.authoring.answers import SEED_BITS
 from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
-from autograder.grading.files import Damaged, read_bytes
+from autograder.grading.files import UnreadableError, read_bytes
 from autograder.grading.gradebook import (
     INSERT,
     TABLES,
@@ -66,7 +66,7 @@ def digest(submission: Submission) -> str:
     for name, path in [*sorted(submission.notebooks.items()), *((TIMESTAMP, time) for time in submission.times)]:
         try:
             data = read_bytes(path)
-        except Damaged as error:
+        except UnreadableError as error:
             data = str(error).encode("utf-8", "replace")
         digest.update(f"\0{name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()[:32]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from autograder.authoring import fresh
-from autograder.grading.intake import Damaged
+from autograder.grading.intake import UnreadableError
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
 from autograder.reports.exports import read_roster
@@ -47,7 +47,7 @@ def prepare(roster: Path | None) -> list[str]:
     proxy()
     try:
         learners = None if roster is None else [(one.id, one.section) for one in read_roster(roster).values()]
-    except (OSError, Damaged) as error:
+    except (OSError, UnreadableError) as error:
         raise Refused(f"The roster {roster} cannot be read: {error}") from None
     new = accounts.enter(learners)
     notes = [f"The instructor is {accounts.instructor()}, the owner of {course_paths.PROJECT}."]

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
-from autograder.grading.files import Damaged, read_text
+from autograder.grading.files import UnreadableError, read_text
 from autograder.grading.gradebook import writing
 from autograder.grading.scores import NOT_HANDED_IN, UNANSWERED
 from passlab.judge import VERDICTS
@@ -173,13 +173,13 @@ def read_roster(path: Path) -> dict[str, Learner]:
     """Read a roster; return id → learner.
 
     The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
-    Otherwise every line is a learner whose id is in the first column. Raises Damaged if it is not a table.
+    Otherwise every line is a learner whose id is in the first column. Raises UnreadableError if it is not a table.
     """
     try:
         lines = csv.reader(read_text(path).splitlines(keepends=True))
         table = [[field.strip() for field in line] for line in lines]
     except csv.Error as error:
-        raise Damaged(f"{path.name} is not a CSV file: {error}.") from None
+        raise UnreadableError(f"{path.name} is not a CSV file: {error}.") from None
     table = [line for line in table if line and any(line)]
     known = list(Learner.__dataclass_fields__)
     header = [name.lower().replace(" ", "_") for name in table[0]] if table else []

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from autograder.grading import files
-from autograder.grading.files import Damaged, read_bytes, read_text, unpack
+from autograder.grading.files import UnreadableError, read_bytes, read_text, unpack
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def test_an_ordinary_file_is_read_up_to_its_limit(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffé".encode())
     assert read_text(path) == "é" and read_bytes(path, 5) == b"\xef\xbb\xbf\xc3\xa9"
-    with pytest.raises(Damaged, match=r"a.txt is larger than 4 bytes; it was not read."):
+    with pytest.raises(UnreadableError, match=r"a.txt is larger than 4 bytes; it was not read."):
         read_bytes(path, 4)
     path.write_bytes(b"\xff")
-    with pytest.raises(Damaged, match="not UTF-8 text"):
+    with pytest.raises(UnreadableError, match="not UTF-8 text"):
         read_text(path)
 
 
@@ -56,7 +56,7 @@ def test_no_link_is_followed_wherever_it_stands(tmp_path):
     (tmp_path / "a.txt").symlink_to(tmp_path / "real/a.txt")
     os.link(tmp_path / "real/a.txt", tmp_path / "hard.txt")
     for name, sentence in [("folder/a.txt", "reached through one"), ("a.txt", "is a link")]:
-        with pytest.raises(Damaged, match=sentence):
+        with pytest.raises(UnreadableError, match=sentence):
             read_text(tmp_path / name)
     assert read_text(tmp_path / "hard.txt") == read_text(tmp_path / "real/a.txt") == "secret"
 
@@ -72,7 +72,7 @@ def test_a_pipe_a_socket_a_folder_and_nothing_do_not_make_it_wait(tmp_path):
         ("socket", "cannot be read"),
         ("nothing", "No such file"),
     ]:
-        with pytest.raises(Damaged, match=sentence):
+        with pytest.raises(UnreadableError, match=sentence):
             read_bytes(tmp_path / name)
     listener.close()
 
@@ -83,7 +83,7 @@ def test_reading_leaves_no_descriptor_open(tmp_path):
     before = len(os.listdir("/dev/fd"))
     read_text(tmp_path / "a.txt")
     for name in ("link", "nothing", "."):
-        with pytest.raises(Damaged):
+        with pytest.raises(UnreadableError):
             read_text(tmp_path / name)
     assert len(os.listdir("/dev/fd")) == before
 
@@ -209,7 +209,7 @@ def test_a_full_disk_is_no_fault_of_the_archive(tmp_path, into, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files.Path, "open", nothing_left)
-    with pytest.raises(files.Full, match="This is the disk of who grades: make space there"):
+    with pytest.raises(files.DiskFullError, match="This is the disk of who grades: make space there"):
         unpacked(path, into)
     assert not list(into.iterdir())
 
@@ -238,7 +238,7 @@ def test_links_to_the_own_folder_and_pipes_are_not_copied(tmp_path):
     notes, found = copied(tmp_path / "from", tmp_path / "to")
     assert found == ["a/y.ipynb", "x.ipynb"] and len(notes) == 6
     assert "again was not copied: it is a link, a pipe or a device." in notes
-    with pytest.raises(Damaged, match="links are not followed"):
+    with pytest.raises(UnreadableError, match="links are not followed"):
         copied(tmp_path / "from/again", tmp_path / "again")
 
 
@@ -269,7 +269,7 @@ def test_encrypted_damaged_and_no_archive(tmp_path, into):
     assert "locked.ipynb was skipped: it is encrypted." in notes[0] and "Bad CRC" in notes[1]
     for content in (b"", b"PK\3\4 nothing", data[: len(data) // 2]):
         path.write_bytes(content)
-        with pytest.raises(Damaged, match="cannot be read as a zip archive"):
+        with pytest.raises(UnreadableError, match="cannot be read as a zip archive"):
             unpacked(path, into)
 
 
@@ -323,7 +323,7 @@ def test_a_tar_that_unpacks_to_far_too_much_or_breaks_off(tmp_path, into):
     assert found == ["a.ipynb", "c.ipynb"] and "was skipped" in notes[0]
 
     path.write_bytes(b"no archive")
-    with pytest.raises(Damaged, match=r"cannot be read as a .tar.gz"):
+    with pytest.raises(UnreadableError, match=r"cannot be read as a .tar.gz"):
         unpacked(path, into)
 
 
@@ -345,5 +345,5 @@ def test_a_table_of_contents_is_read_up_to_a_limit(tmp_path, into, monkeypatch):
     path = zipped(tmp_path / "hw.zip", {f"{number}.ipynb": "{}" for number in range(30)})
     assert len(unpacked(path, into)[1]) == 30
     monkeypatch.setattr(files, "_CONTENTS", 1_000)
-    with pytest.raises(Damaged, match="cannot be read as a zip archive"):
+    with pytest.raises(UnreadableError, match="cannot be read as a zip archive"):
         unpacked(path, into)

@@ -19,7 +19,7 @@ from autograder import commands
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading import files, intake, reading
-from autograder.grading.intake import VERDICT, Damaged, collect, read, repair, submissions
+from autograder.grading.intake import VERDICT, UnreadableError, collect, read, repair, submissions
 from autograder.grading.paper import _latest, when
 from autograder.reports.exports import Learner
 
@@ -176,7 +176,7 @@ def deep(levels: int) -> str:
 def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, content, sentence):
     path = tmp_path / "graphs.ipynb"
     path.write_bytes(content)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(UnreadableError) as caught:
         read(path)
     message = str(caught.value)
     assert sentence in message and message.startswith("graphs.ipynb ") and message.endswith(".")
@@ -187,7 +187,7 @@ def test_a_huge_file_is_not_even_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 10)
     path = touch(tmp_path / "graphs.ipynb")
     path.write_text(json.dumps(valid()))
-    with pytest.raises(Damaged, match="was not read"):
+    with pytest.raises(UnreadableError, match="was not read"):
         read(path)
 
 
@@ -420,7 +420,7 @@ def with_cells(cells) -> bytes:
 def test_the_limits_of_a_notebook(tmp_path, content, sentence):
     path = tmp_path / "graphs.ipynb"
     path.write_bytes(content)
-    with pytest.raises(Damaged, match=sentence) as caught:
+    with pytest.raises(UnreadableError, match=sentence) as caught:
         read(path)
     assert len(str(caught.value)) < 300
 
@@ -449,7 +449,7 @@ def test_a_folder_that_becomes_a_link_later_is_not_followed(tmp_path):
     path.unlink()
     path.parent.rmdir()
     path.parent.symlink_to(tmp_path / "class/bob/day01")
-    with pytest.raises(Damaged, match="reached through one"):
+    with pytest.raises(UnreadableError, match="reached through one"):
         read(path)
 
 
@@ -648,14 +648,14 @@ def test_a_learner_who_packs_too_much_for_a_small_disk_takes_nothing_from_the_ne
 
 def test_a_full_disk_is_named_and_is_not_the_archives_fault(tmp_path, monkeypatch):
     def nothing_left(*_):
-        raise files.Full("there is no space left in /tmp. This is the disk of who grades.")
+        raise files.DiskFullError("there is no space left in /tmp. This is the disk of who grades.")
 
     monkeypatch.setattr(files, "_fill", nothing_left)
     (scratch := tmp_path / "scratch").mkdir()
     zipped(tmp_path / "class/ada/hw.zip", {"day01/graphs.ipynb": "{}"})
     why = said(collect(tmp_path / "class", KNOWN, scratch), "ada")
     assert why == "hw.zip was not unpacked: there is no space left in /tmp. This is the disk of who grades."
-    with pytest.raises(Damaged, match=r"class.zip was not unpacked: there is no space left in /tmp"):
+    with pytest.raises(UnreadableError, match=r"class.zip was not unpacked: there is no space left in /tmp"):
         collect(zipped(tmp_path / "class.zip", {"ada/day01/graphs.ipynb": "{}"}), KNOWN, scratch)
 
 
@@ -683,9 +683,9 @@ def test_in_the_archive_of_a_class_one_learners_entries_leave_room_for_the_next(
 def test_without_a_place_to_unpack_archives_are_named(tmp_path):
     zipped(tmp_path / "class/ada/hw.zip", {"graphs.ipynb": "{}"})
     assert "hw.zip is an archive and was not unpacked" in said(collect(tmp_path / "class", KNOWN), "ada")
-    with pytest.raises(Damaged, match="no folder to unpack it into"):
+    with pytest.raises(UnreadableError, match="no folder to unpack it into"):
         collect(zipped(tmp_path / "class.zip", {}), KNOWN)
-    with pytest.raises(Damaged, match="not a folder or an archive"):
+    with pytest.raises(UnreadableError, match="not a folder or an archive"):
         collect(touch(tmp_path / "class.rar"), KNOWN)
 
 
@@ -797,7 +797,7 @@ def test_an_old_heading_cannot_be_of_any_level(tmp_path):
         if level == 2:
             assert read(path).cells[0].source == "## A heading"
         else:
-            with pytest.raises(Damaged, match="cannot be converted"):
+            with pytest.raises(UnreadableError, match="cannot be converted"):
                 read(path)
 
 

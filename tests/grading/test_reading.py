@@ -11,7 +11,7 @@ import pytest
 
 from autograder.engine import bounded_call
 from autograder.grading import reading
-from autograder.grading.files import Damaged
+from autograder.grading.files import UnreadableError
 from autograder.grading.paper import written
 
 #: A function of the size n grows at most as n^1.2.
@@ -110,7 +110,7 @@ def test_what_takes_too_long_aside_is_damaged_and_says_so(tmp_path, monkeypatch)
     monkeypatch.setattr(bounded_call, "call", lambda *_, **__: None)
     path = tmp_path / "x.ipynb"
     path.write_bytes(_file("a source", 1))
-    with pytest.raises(Damaged, match=r"x.ipynb was not read: that takes more than 3 seconds or 2 GiB"):
+    with pytest.raises(UnreadableError, match=r"x.ipynb was not read: that takes more than 3 seconds or 2 GiB"):
         reading.read(path)
 
 
@@ -119,7 +119,7 @@ def test_what_comes_back_is_of_the_form_or_nothing(tmp_path, monkeypatch, made):
     monkeypatch.setattr(bounded_call, "call", lambda *_, **__: made)
     path = tmp_path / "x.ipynb"
     path.write_bytes(b"")
-    with pytest.raises(Damaged, match="was not read"):
+    with pytest.raises(UnreadableError, match="was not read"):
         reading.read(path)
 
 

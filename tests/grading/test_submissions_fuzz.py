@@ -1,4 +1,4 @@
-"""Whatever is handed in: reading it gives a result or Damaged, stays in its place, and costs no other learner."""
+"""Any submission is read or raises UnreadableError; it stays in its place and costs no other learner anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from autograder.engine import bounded_call
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake, reading
-from autograder.grading.files import Damaged, unpack
+from autograder.grading.files import UnreadableError, unpack
 from autograder.grading.paper import when
 from autograder.reports import exports
 from autograder.reports.feedback import feedback
@@ -62,10 +62,10 @@ def one_file(content: bytes):
 
 
 def taken_in(path: Path, authored) -> bool:
-    """Read, repair and show a notebook as grading does; whether it was one. Other exceptions than Damaged are bugs."""
+    """Read, repair and show a notebook as grading does; return whether it was one. Raises UnreadableError only."""
     try:
         nb = intake.read(path)
-    except Damaged as error:
+    except UnreadableError as error:
         assert len(str(error)) < 1_000
         return False
     intake.repair(nb, authored)
@@ -113,7 +113,7 @@ def test_a_notebook_with_anything_anywhere(authored, monkeypatch):
     st.sampled_from([b"", b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": ']),
 )
 def test_what_is_no_notebook_is_damaged(content, head):
-    with one_file(head + content) as path, contextlib.suppress(Damaged):
+    with one_file(head + content) as path, contextlib.suppress(UnreadableError):
         intake.read(path)
 
 
@@ -201,7 +201,7 @@ def test_an_archive_is_unpacked_into_its_folder_or_is_damaged(suffix, packed):
             if suffix == ".tar.gz":  # damage the tar and not only gzip's checksum
                 data = gzip.compress(damaged(gzip.decompress(data), damage), 1)
             path.write_bytes(damaged(data, damage) if suffix == ".zip" else data)
-            with contextlib.suppress(Damaged):
+            with contextlib.suppress(UnreadableError):
                 share = files.Share(total, most, "there are too many bytes.")
                 notes = unpack(path, into, as_notebook, lambda _: share)
                 assert len(notes) <= 52 and all(len(note) < 500 and note.isprintable() for note in notes)
@@ -281,7 +281,7 @@ def test_a_class_of_any_folders_keeps_every_learner_apart(tree, numbers):
 @settings(FUZZ, max_examples=6 * amounts.EXAMPLES)
 @given(st.binary() | st.text(alphabet='a,;"\n\r\t id=\ufeff\0', max_size=60).map(str.encode))
 def test_a_roster_is_a_table_or_damaged(content):
-    with one_file(content) as path, contextlib.suppress(Damaged):
+    with one_file(content) as path, contextlib.suppress(UnreadableError):
         learners = exports.read_roster(path)
         assert all(name == one.id and name for name, one in learners.items())
 

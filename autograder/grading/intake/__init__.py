@@ -6,7 +6,7 @@ jobs           make the engine's job of its code cells
 results        write the job's result into its outputs
 """
 
-from autograder.grading.files import Damaged
+from autograder.grading.files import UnreadableError
 from autograder.grading.intake.jobs import job
 from autograder.grading.intake.repairs import repair
 from autograder.grading.intake.results import AS_HANDED_IN, VERDICT, dead_output, fill
@@ -14,6 +14,17 @@ from autograder.grading.intake.submissions import MAX_NOTES, TIMESTAMP, ClassWor
 from autograder.grading.reading import read
 
 __all__ = [
-    "AS_HANDED_IN", "MAX_NOTES", "TIMESTAMP", "VERDICT", "ClassWork", "Damaged", "Submission", "collect",
-    "dead_output", "fill", "job", "read", "repair",
+    "AS_HANDED_IN",
+    "MAX_NOTES",
+    "TIMESTAMP",
+    "VERDICT",
+    "ClassWork",
+    "Submission",
+    "UnreadableError",
+    "collect",
+    "dead_output",
+    "fill",
+    "job",
+    "read",
+    "repair",
 ]  # fmt: skip

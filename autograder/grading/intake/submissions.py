@@ -14,7 +14,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from autograder.grading import files
-from autograder.grading.files import Damaged
+from autograder.grading.files import UnreadableError
 
 #: The file with the time of submission, which nbgrader writes into learner/assignment/ when it collects.
 TIMESTAMP = "timestamp.txt"
@@ -178,7 +178,7 @@ def collect(
     of one. Learners may have submitted a .zip. known: assignment → names of its notebooks. scratch: an empty folder for
     unpacked archives; without one they are not unpacked. ids, moodle_ids: Canvas's and Moodle's number → learner.
     names: full name → learner, where Moodle's number is not known. Learners who are in none of them are called
-    name_number. Raises Damaged if `path` is a file but not a readable archive.
+    name_number. Raises UnreadableError if `path` is a file but not a readable archive.
     """
     work = ClassWork()
     if path.is_file():
@@ -240,13 +240,13 @@ def _attempt(name: str) -> int:
 
 
 def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work: ClassWork) -> Path:
-    """Unpack the archive of a class and return its folder. Raises Damaged if the file is not an archive."""
+    """Unpack the archive of a class and return its folder. Raises UnreadableError if the file is not an archive."""
     if not path.name.lower().endswith(_ARCHIVES):
-        raise Damaged(
+        raise UnreadableError(
             f"{path.name} is not a folder or an archive. Expected a folder, or one of {', '.join(_ARCHIVES)}."
         )
     if scratch is None:
-        raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
+        raise UnreadableError(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
     path = path.resolve()
@@ -260,8 +260,8 @@ def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work
     left = {learner: share() for learner in learners}
     try:
         notes = files.unpack(path, inside, wanted, lambda parts: left[whose[tuple(parts)]])
-    except files.Full as why:
-        raise Damaged(f"{path.name} was not unpacked: {why}") from None
+    except files.DiskFullError as why:
+        raise UnreadableError(f"{path.name} was not unpacked: {why}") from None
     for note in notes:
         work.note("", note)
     return inside
@@ -351,9 +351,9 @@ class _Search:
         try:
             for note in files.unpack(path, into, wanted, lambda _: self.left[learner]):
                 self.work.note(learner, note)
-        except Damaged as why:
+        except UnreadableError as why:
             self.work.note(learner, str(why))
-        except files.Full as why:
+        except files.DiskFullError as why:
             self.work.note(learner, f"{inside} was not unpacked: {why}")
         else:
             if not notebooks:
