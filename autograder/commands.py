@@ -190,7 +190,7 @@ def _results(folder: Path, sample: bool = False) -> Iterator[None]:
         try:
             stack.enter_context(locks.only_grader(folder))
             tempfile.TemporaryFile(dir=folder).close()
-        except locks.Taken as error:
+        except locks.LockedError as error:
             _fail(str(error))
         except OSError as error:
             _fail(f"The results cannot be written to {folder}: {error.strerror}. {remedy}")
@@ -208,7 +208,7 @@ def _clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _storing() -> Iterator[None]:
-    """Turn an error of the disk into a failure that names the file. Raises Failed, or Stopped."""
+    """Turn an error of the disk into a failure that names the file. Raises GradebookError, or StorageError."""
     from autograder.grading.gradebook import unwritten
 
     try:
@@ -279,7 +279,7 @@ def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: 
         if scheduler:
             return cluster.Cluster(scheduler, unsafe, without_tls)
         return engine.Engine(jobs, unsafe, device)
-    except cluster.NoCluster as error:
+    except cluster.ClusterError as error:
         _fail(str(error))
     except engine.UnsafeSandboxError as error:
         _fail(f"{error} Untrusted code is not graded without it. If you trust these submissions, use --unsafe.")
@@ -300,8 +300,8 @@ class Work:
     def publish(self, run: Run, seconds: float, before: int) -> None:
         """Write grades and the report, and print the table.
 
-        Exit with 1 if a submission could not be recorded, or if none could be graded. Raises Failed if the files cannot
-        be written, and Stopped if the gradebook cannot be read.
+        Exit with 1 if a submission could not be recorded, or if none could be graded. Raises GradebookError if the
+        files cannot be written, and StorageError if the gradebook cannot be read.
         """
         from autograder.engine import sandbox
         from autograder.reports import exports, tables
@@ -436,7 +436,7 @@ def _session(
         _grader(jobs, scheduler, unsafe, without_tls, device) as grader,
     ):
         from autograder.grading.class_run import Session, by_day, flavours
-        from autograder.grading.gradebook import Failed
+        from autograder.grading.gradebook import GradebookError
         from autograder.reports.feedback import draft
 
         if fresh:  # the sample class gets a new gradebook every time
@@ -462,7 +462,7 @@ def _session(
             with _gradebook(chosen) as recorder, _bar(work) as advance:
                 work.session = Session(recorder, grader, source.COURSE / run / "submitted", draft, advance, run_all)
                 yield work
-        except Failed as error:
+        except GradebookError as error:
             done = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."
             _fail(f"Grading stopped. {error} {done} {RESUME}")
 
@@ -471,7 +471,7 @@ def _session(
 def _gradebook(chosen: list[str]):
     """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
-    from autograder.grading.gradebook import Failed, Stopped, enter_release, place
+    from autograder.grading.gradebook import GradebookError, StorageError, enter_release, place
     from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
@@ -479,16 +479,16 @@ def _gradebook(chosen: list[str]):
     try:
         config = source.settings()
         recorder = Recorder(config)
-    except Stopped as error:
+    except StorageError as error:
         _fail(f"{error} Nothing was graded. {RESUME}")
-    except (Failed, ValueError) as error:
+    except (GradebookError, ValueError) as error:
         _fail(str(error))
     with recorder:
         try:
             enter_release(config, chosen)
-        except Stopped as error:
+        except StorageError as error:
             _fail(f"The questions cannot be entered into the gradebook. {error} Nothing was graded. {RESUME}")
-        except Failed as error:
+        except GradebookError as error:
             _fail(
                 f"The questions cannot be entered into the gradebook: {error}. If the notebooks have changed "
                 f"since the class was last graded, move {place(config)} away and grade again."
@@ -650,7 +650,7 @@ def cluster(
 
     try:
         words = clusters.command(scheduler, threads or os.cpu_count() or 1, port)
-    except clusters.NoCluster as error:
+    except clusters.ClusterError as error:
         _fail(str(error))
     if not scheduler:
         here = f"tls://{socket.getfqdn()}:{port}"

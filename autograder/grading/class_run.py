@@ -17,7 +17,7 @@ from typing import Protocol
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import Job, NotebookResult
 from autograder.grading import intake
-from autograder.grading.gradebook import Failed, Stopped, unwritten
+from autograder.grading.gradebook import GradebookError, StorageError, unwritten
 from autograder.grading.intake import Submission
 from autograder.grading.paper import GradedSubmission, read, write_submitted
 from autograder.grading.recorder import Page, Recorder, digest
@@ -44,12 +44,12 @@ def grade(
     """Read, run and judge one submission; its notebooks then hold outputs and points.
 
     run_all: also run the cells of the course that nothing graded depends on. Whatever goes wrong with one submission
-    (a bug here) is noted in it, and the class goes on. Raises Stopped if a disk is full.
+    (a bug here) is noted in it, and the class goes on. Raises StorageError if a disk is full.
     """
     try:
         return _grade(submission, grader, seed, submitted, run_all)
     except Exception as error:
-        if isinstance(error, OSError) and isinstance(failure := unwritten(error), Stopped):
+        if isinstance(error, OSError) and isinstance(failure := unwritten(error), StorageError):
             raise failure from None
         traceback.print_exc()
         note = f"It could not be graded ({type(error).__name__}: {str(error)[:200]})."
@@ -148,7 +148,7 @@ class Session:
     graded submission, or with None for one that this run had graded before. `run_all`: see `grade`. `failures`: reasons
     why submissions are not in the gradebook. `missed`: what could not be done with these: they could not be "read",
     "graded" or "recorded". `recorded`: how many this run has recorded. `answers`: (learner, question, source) of the
-    answer cells. Methods that grade or record raise Stopped where nothing can be stored.
+    answer cells. Methods that grade or record raise StorageError where nothing can be stored.
     """
 
     recorder: Recorder
@@ -201,9 +201,9 @@ class Session:
         """Note whatever goes wrong inside as the failure of this submission, and go on with the class."""
         try:
             yield
-        except Stopped:
+        except StorageError:
             raise
-        except Failed as error:
+        except GradebookError as error:
             self._miss(key, what, str(error))
         except Exception as error:
             traceback.print_exc()

@@ -40,20 +40,20 @@ _starting = threading.Lock()
 CERTIFICATE = "autograder/run/cluster"
 
 
-class NoCluster(Exception):
+class ClusterError(Exception):
     """The cluster cannot be used. The message tells why and what to do."""
 
 
 def certificate(new: bool = False) -> dict[str, str]:
     """Return the files of this cluster's certificate, by Dask's names: ca-file, cert, key.
 
-    new: make one if there is none; it is valid for a year. Raises NoCluster if there is none.
+    new: make one if there is none; it is valid for a year. Raises ClusterError if there is none.
     """
     folder = source.ROOT / CERTIFICATE
     cert, key = folder / "certificate.pem", folder / "key.pem"
     if not (cert.is_file() and key.is_file()):
         if not new:
-            raise NoCluster(
+            raise ClusterError(
                 f"This machine has no certificate of the cluster. Copy the folder {CERTIFICATE} from the machine on "
                 "which `passlab cluster` runs, over a connection that nobody else can read."
             )
@@ -68,9 +68,9 @@ def certificate(new: bool = False) -> dict[str, str]:
 
 
 def command(scheduler: str, threads: int, port: int) -> list[str]:
-    """Return the command of a worker of this scheduler or, with "", of a scheduler at this port. Raises NoCluster."""
+    """Return the command of a worker of a scheduler or, with "", of a scheduler at this port. Raises ClusterError."""
     if scheduler and not scheduler.startswith("tls://"):
-        raise NoCluster(
+        raise ClusterError(
             f"{scheduler} is not the address of a scheduler with TLS. Expected a form like tls://host:8786."
         )
     files = certificate(new=not scheduler)
@@ -111,10 +111,12 @@ def _engine(unsafe: bool) -> Engine:
 def grade_here(job: str, unsafe: bool, version: str) -> str:
     """Grade one notebook with this machine's engine; called by a Dask worker. Job and result are JSON.
 
-    wanted: the sender's `edition`. Raises NoCluster if this machine's copy of the course differs.
+    wanted: the sender's `edition`. Raises ClusterError if this machine's copy of the course differs.
     """
     if edition() != version:
-        raise NoCluster(f"{socket.gethostname()} has another edition of the course. Update it and restart its worker.")
+        raise ClusterError(
+            f"{socket.gethostname()} has another edition of the course. Update it and restart its worker."
+        )
     with _starting:
         engine = _engine(unsafe)
     data = json.loads(job)
@@ -123,7 +125,7 @@ def grade_here(job: str, unsafe: bool, version: str) -> str:
 
 
 class Cluster:
-    """A Dask cluster with the interface of Engine. Raises NoCluster if it cannot be used."""
+    """A Dask cluster with the interface of Engine. Raises ClusterError if it cannot be used."""
 
     ready = flavours.FLAVOURS  # its machines start what they need
 
@@ -132,25 +134,27 @@ class Cluster:
         from distributed.security import Security
 
         if not re.fullmatch(r"[a-z]+://.+:\d+", address):
-            raise NoCluster(f"{address} is not the address of a Dask scheduler. Expected a form like tls://host:8786.")
+            raise ClusterError(
+                f"{address} is not the address of a Dask scheduler. Expected a form like tls://host:8786."
+            )
         security = None
         if address.startswith("tls://"):
             files = certificate()
             names = {"tls_ca_file": files["ca-file"], "tls_client_cert": files["cert"], "tls_client_key": files["key"]}
             security = Security(require_encryption=True, **names)
         elif not without_tls and not _is_here(address):
-            raise NoCluster(
+            raise ClusterError(
                 f"{address} is on the network and has no TLS: anybody there could run code on its machines. Start it "
                 "with `passlab cluster`, or add --without-tls if nobody else can reach it."
             )
         try:
             self.client = Client(address, timeout="10s", set_as_default=False, security=security)
         except (OSError, ValueError) as error:
-            raise NoCluster(f"No Dask scheduler answers at {address}: {error}") from None
+            raise ClusterError(f"No Dask scheduler answers at {address}: {error}") from None
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
             self.client.close()
-            raise NoCluster(f"The scheduler at {address} has no workers. Start one with: passlab cluster {address}")
+            raise ClusterError(f"The scheduler at {address} has no workers. Start one with: passlab cluster {address}")
         self.jobs = sum(worker["nthreads"] for worker in workers.values())
         self.unsafe, self.edition = unsafe, edition()
 
@@ -172,6 +176,6 @@ class Cluster:
         )
         try:
             return from_json(json.loads(future.result()))
-        except (KilledWorker, NoCluster, UnsafeSandboxError) as error:
+        except (KilledWorker, ClusterError, UnsafeSandboxError) as error:
             failure = str(error).split("\n")[0]
             return NotebookResult(job.learner, job.assignment, job.notebook, job.seed, failure=failure)

@@ -354,7 +354,7 @@ def _write(entry: _Entry, target: Path, share: Share) -> None:
 
 
 class _Entry:
-    """An entry of an archive. `check` raises _EntryError, `chunks` yields its bytes, `packed` returns its packed size."""
+    """An entry of an archive. `check` raises _EntryError, `chunks` yields its bytes, `packed` is its packed size."""
 
     def __init__(self, check, chunks, packed):
         self.check, self.chunks, self.packed = check, chunks, packed

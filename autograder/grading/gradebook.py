@@ -38,11 +38,11 @@ INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 WAIT = 60
 
 
-class Failed(Exception):
+class GradebookError(Exception):
     """A step that involves nbgrader or its gradebook failed. The message names what failed and why."""
 
 
-class Stopped(Failed):
+class StorageError(GradebookError):
     """The machine cannot store any results now: a disk is full, or the gradebook cannot be used.
 
     What was stored before stays. The message names the thing and the reason.
@@ -62,21 +62,21 @@ def writing(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
-def unwritten(error: OSError) -> Failed:
-    """Return the failure to write a file: Stopped if others cannot be written either."""
-    kind = Stopped if error.errno in _DISK else Failed
+def unwritten(error: OSError) -> GradebookError:
+    """Return the failure to write a file: StorageError if others cannot be written either."""
+    kind = StorageError if error.errno in _DISK else GradebookError
     return kind(f"{error.filename or 'A file'} cannot be written: {error.strerror}.")
 
 
-def unusable(config: Config, error: DBAPIError) -> Failed:
-    """Return the failure of a transaction: Stopped, unless the gradebook only refused what was to be written."""
+def unusable(config: Config, error: DBAPIError) -> GradebookError:
+    """Return the failure of a transaction: StorageError, unless the gradebook only refused what was to be written."""
     where, reason = place(config), str(error.orig).strip().split("\n")[0]
     if _is_locked(error):
         who = locks.holders(where) or "another process"
-        return Stopped(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.")
+        return StorageError(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.")
     if isinstance(error, OperationalError):
-        return Stopped(f"The gradebook {where} cannot be used: {reason}.")
-    return Failed(f"the gradebook cannot be written: {reason}")
+        return StorageError(f"The gradebook {where} cannot be used: {reason}.")
+    return GradebookError(f"the gradebook cannot be written: {reason}")
 
 
 def _is_locked(error: DBAPIError) -> bool:
@@ -85,7 +85,7 @@ def _is_locked(error: DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def transaction(config: Config, engine: Engine) -> Iterator[Connection]:
-    """Provide a transaction; while the gradebook is locked, name who holds it. Raises Failed, and Stopped."""
+    """Provide a transaction; while the gradebook is locked, name who holds it. Raises GradebookError or StorageError."""
     try:
         with locks.naming_holders(place(config), WAIT), engine.begin() as db:
             yield db
@@ -163,7 +163,7 @@ class _Last(logging.Handler):
 
 
 def convert(converter_class, config: Config, assignment: str, learner: str = ".", **more) -> None:
-    """Run one of nbgrader's converters on one assignment of one learner, without its log. Raises Failed."""
+    """Run one of nbgrader's converters on one assignment of one learner, without its log. Raises GradebookError."""
     course = CourseDirectory(config=config, assignment_id=assignment, student_id=learner)
     converter = converter_class(coursedir=course, config=config, force=True, **more)
     last = _Last()
@@ -174,16 +174,16 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
     except NbGraderException:
         reason = last.reason()
         if re.search(r"\((sqlite3|psycopg)\.", reason):  # not nbgrader's reason, but the database's
-            raise Stopped(f"The gradebook {place(config)} cannot be used: {reason}.") from None
-        raise Failed(reason) from None
+            raise StorageError(f"The gradebook {place(config)} cannot be used: {reason}.") from None
+        raise GradebookError(reason) from None
     except Exception as error:
-        raise Failed(f"{type(error).__name__}: {str(error)[:300]}") from None
+        raise GradebookError(f"{type(error).__name__}: {str(error)[:300]}") from None
     finally:
         log.handlers, log.propagate = handlers, propagate
 
 
 def prepare(config: Config, more: MetaData | None = None) -> None:
-    """Create nbgrader's tables and those in `more` if they are missing. Raises Failed if the database is unusable."""
+    """Create nbgrader's tables and those in `more` if they are missing. Raises GradebookError if the database fails."""
     course = CourseDirectory(config=config)
     for attempt in range(5):
         try:
@@ -219,7 +219,7 @@ def _note_version(db_url: str) -> None:
 
 
 def enter_release(config: Config, assignments: list[str]) -> None:
-    """Enter the questions of these assignments, hidden tests included, into the gradebook. Raises Failed."""
+    """Enter the questions of these assignments, hidden tests included, into the gradebook. Raises GradebookError."""
     prepare(config)
     config = Config(config)
     run = config.CourseDirectory.submitted_directory.removesuffix("/submitted")

@@ -22,20 +22,22 @@ LOCK = "grading.lock"
 PATIENCE = 5.0
 
 
-class Taken(Exception):
+class LockedError(Exception):
     """Another process writes into a folder of results. The message names it."""
 
 
 @contextlib.contextmanager
 def only_grader(folder: Path) -> Iterator[None]:
-    """Keep other gradings out of a folder of results, which is created if needed. Raises Taken, and OSError if the
-    folder cannot be written."""
+    """Keep other gradings out of a folder of results, which is created if needed.
+
+    Raises LockedError if another grading holds it, and OSError if it cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with open(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Taken(
+            raise LockedError(
                 f"{folder} is in use: {lock.read() or 'another process'} is grading into it. Wait until that has "
                 "ended, or grade into another folder (PASSLAB_RUN=folder passlab grade …)."
             ) from None

@@ -33,7 +33,7 @@ from traitlets import Bool
 
 from autograder.authoring.answers import run_seed
 from autograder.authoring.notebooks import source_notebook
-from autograder.grading.gradebook import Failed, variable
+from autograder.grading.gradebook import GradebookError, variable
 from autograder.grading.intake import dead_output, fill, job, read, repair
 from autograder.grading.recorder import Recorder
 from autograder.grading.scores import Run
@@ -103,7 +103,7 @@ class RunInEngine(NbGraderPreprocessor):
         todo = job(nb, authored, place["student"], assignment, notebook, run_seed(), run_all=True)
         result = _engine(self.unsafe).grade(todo)
         if result.failure:
-            raise Failed(f"{place['student']}, {assignment}/{notebook}: {result.failure}")
+            raise GradebookError(f"{place['student']}, {assignment}/{notebook}: {result.failure}")
         fill(nb, result)
         resources["passlab"] = result
         return nb, resources

@@ -41,7 +41,7 @@ from autograder.grading.files import UnreadableError, read_bytes
 from autograder.grading.gradebook import (
     INSERT,
     TABLES,
-    Failed,
+    GradebookError,
     add_learners,
     place,
     prepare,
@@ -178,8 +178,8 @@ class Recorder:
     def record(self, run: Run, paper: GradedSubmission, digest: str, page: Page | None = None) -> None:
         """Write a graded submission, all or nothing: its scores, its notebooks, and a feedback page for each.
 
-        Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
-        gradebook or a file cannot be written; Stopped, if no other can be written either.
+        Raises GradebookError for a submission that was not graded, for an assignment that is not in the gradebook, and
+        if the gradebook or a file cannot be written; StorageError, if no other can be written either.
         """
         drafts = {name: page(nb, paper.results[name]) for name, nb in paper.notebooks.items()} if page else {}
         try:
@@ -208,7 +208,7 @@ class Recorder:
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", stored)
 
     def preview(self, paper: GradedSubmission) -> list[Score]:
-        """Return the scores that recording a submission now would give, without writing. Raises Failed."""
+        """Return the scores that recording a submission now would give, without writing. Raises GradebookError."""
         with self.engine.connect() as db:
             self._write(db, Run("preview", 0, _now()), paper, "")
             found = scores.scores(db, *paper.key)[paper.key]
@@ -218,7 +218,7 @@ class Recorder:
     def _write(self, db: Connection, run: Run, paper: GradedSubmission, digest: str) -> None:
         learner, assignment = paper.key
         if paper.failure or not paper.notebooks:
-            raise Failed(f"{learner}, {assignment}: {paper.failure or 'none of its notebooks could be read'}")
+            raise GradebookError(f"{learner}, {assignment}: {paper.failure or 'none of its notebooks could be read'}")
         # Two graders with the same submission take turns: on SQLite from this first write, elsewhere by a row lock.
         add_learners(db, [learner])
         student = TABLES["student"].c
@@ -226,7 +226,9 @@ class Recorder:
 
         id, duedate, cells = self._assignment(db, assignment)
         if unknown := set(paper.notebooks) - {name for name, _ in cells.values()}:
-            raise Failed(f"{learner}, {assignment}: the gradebook has no notebook {', '.join(sorted(unknown))}.")
+            raise GradebookError(
+                f"{learner}, {assignment}: the gradebook has no notebook {', '.join(sorted(unknown))}."
+            )
         submission = _submission(db, id, learner, when(paper.timestamp))
         notebooks = _rows(db, "submitted_notebook", "assignment_id", [submission.id], "notebook_id")
         mine = {notebook: notebooks.get((notebook,)) for notebook in cells}
@@ -272,11 +274,11 @@ class Recorder:
         _keep(db, run, paper.key, paper.results, digest, stored)
 
     def _assignment(self, db: Connection, name: str) -> _Assignment:
-        """Return an assignment as its release was entered. Raises Failed if it was not."""
+        """Return an assignment as its release was entered. Raises GradebookError if it was not."""
         assignment, notebook, cell = (TABLES[t].c for t in ("assignment", "notebook", "base_cell"))
         found = db.execute(select(assignment.id, assignment.duedate).where(assignment.name == name)).one_or_none()
         if found is None:
-            raise Failed(f"{name} is not in the gradebook {self.place}. Enter its release first.")
+            raise GradebookError(f"{name} is not in the gradebook {self.place}. Enter its release first.")
         grade, task, source = (TABLES[t] for t in ("grade_cells", "task_cells", "source_cell"))
         of_cell = (source.c.notebook_id == notebook.id) & (source.c.name == cell.name)
         query = (

@@ -8,7 +8,7 @@ import pytest
 
 from autograder.engine.data import NotebookResult
 from autograder.grading import class_run
-from autograder.grading.gradebook import Failed, Stopped
+from autograder.grading.gradebook import GradebookError, StorageError
 from autograder.grading.intake import Submission
 from autograder.grading.paper import GradedSubmission
 
@@ -40,7 +40,7 @@ def test_a_full_disk_is_no_fault_of_a_submission(tmp_path, monkeypatch):
 
     monkeypatch.setattr(class_run, "read", GradedSubmission)
     monkeypatch.setattr(class_run, "write_submitted", full)
-    with pytest.raises(Stopped, match="/run/submitted/ada cannot be written: No space left on device"):
+    with pytest.raises(StorageError, match="/run/submitted/ada cannot be written: No space left on device"):
         list(class_run.grade_all([Submission("ada", "day03")], Unused(), lambda _: 0, tmp_path))
 
 
@@ -48,7 +48,7 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
     recorded = []
 
     def record(run, paper, digest, page):
-        errors = {"bob": IndexError("a bug"), "cleo": Failed("cleo, day03: no disk")}
+        errors = {"bob": IndexError("a bug"), "cleo": GradebookError("cleo, day03: no disk")}
         if error := errors.get(paper.key[0]):
             raise error
         recorded.append(paper.key[0])
@@ -82,12 +82,12 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
 
 def test_a_gradebook_that_cannot_be_used_stops_the_class(tmp_path, monkeypatch):
     def record(run, paper, *_):
-        raise Stopped("The gradebook is locked.")
+        raise StorageError("The gradebook is locked.")
 
     monkeypatch.setattr(class_run, "grade", lambda submission, *_: GradedSubmission(submission, {"n": None}))
     monkeypatch.setattr(GradedSubmission, "answers", lambda self: ())
     session = class_run.Session(SimpleNamespace(digests=lambda run: {}, record=record), Unused(), tmp_path, page=None)
-    with pytest.raises(Stopped):
+    with pytest.raises(StorageError):
         session.grade([Submission(name, "day03") for name in ("ada", "bob", "cleo", "dan")], SimpleNamespace(seed=0))
     assert not session.failures and not session.recorded
 

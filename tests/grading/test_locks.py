@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from autograder.grading import gradebook, locks
-from autograder.grading.gradebook import Stopped, prepare, transaction
+from autograder.grading.gradebook import StorageError, prepare, transaction
 from autograder.grading.recorder import Recorder
 from autograder.toys import tiny
 from tests.support import books
@@ -38,7 +38,7 @@ def holding(code: str, path, *more: str) -> Iterator[subprocess.Popen]:
 def test_a_second_grading_is_told_of_the_first(tmp_path):
     run = tmp_path / "new/run"
     with holding(GRADER, run, "--db", "postgresql://ann:secret@host/db") as first:
-        with pytest.raises(locks.Taken) as taken, locks.only_grader(run):
+        with pytest.raises(locks.LockedError) as taken, locks.only_grader(run):
             pass
         said = str(taken.value)
         assert f"{run} is in use: process {first.pid} (" in said and "since 2" in said and "PASSLAB_RUN" in said
@@ -86,7 +86,7 @@ def test_who_waits_for_a_locked_gradebook_is_told_for_whom_and_stops(impatient, 
         with holding(LOCKER, path) as other:
             for act in (lambda: recorder.record(run, paper, ""), recorder.scores, lambda: prepare(impatient)):
                 start = time.monotonic()
-                with pytest.raises(Stopped) as stopped:
+                with pytest.raises(StorageError) as stopped:
                     act()
                 assert 1 <= time.monotonic() - start < 4
                 said = str(stopped.value)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.grading.gradebook import Failed, database, place, prepare
+from autograder.grading.gradebook import GradebookError, database, place, prepare
 from autograder.grading.recorder import Recorder
 from autograder.toys import tiny
 from autograder.toys.classes import GOOD, submit
@@ -66,7 +66,7 @@ def test_what_the_database_refuses_costs_one_submission(server, tmp_path):
     config = books.make(tmp_path / "course", server.new())
     with Recorder(config) as recorder:
         run = recorder.begin()
-        with pytest.raises(Failed, match="the gradebook cannot be written: value too long"):
+        with pytest.raises(GradebookError, match="the gradebook cannot be written: value too long"):
             recorder.record(run, books.paper(config, "a" * 200, ALL), "")
         recorder.record(run, books.paper(config, "ada", ALL | {"four": "odd \0 \ud800"}), "")
         assert list(recorder.scores()) == [("ada", "ps1")] and total(recorder.scores()["ada", "ps1"]) == 13.5
@@ -153,7 +153,7 @@ def test_what_is_no_database_is_refused_with_a_remedy(monkeypatch, given):
 
 def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
     config = books.settings(tmp_path, "postgresql+psycopg://grader:secret@127.0.0.1:1/course")
-    with pytest.raises(Failed) as failure:
+    with pytest.raises(GradebookError) as failure:
         prepare(config)
     assert "127.0.0.1:1/course cannot be used" in str(failure.value) and "secret" not in str(failure.value)
     assert place(config) == "postgresql+psycopg://grader:***@127.0.0.1:1/course"

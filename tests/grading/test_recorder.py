@@ -20,7 +20,7 @@ from traitlets.config import Config
 from autograder.engine.data import NotebookResult
 from autograder.grading import gradebook
 from autograder.grading import recorder as recording
-from autograder.grading.gradebook import Failed, Stopped, convert
+from autograder.grading.gradebook import GradebookError, StorageError, convert
 from autograder.grading.intake import Submission
 from autograder.grading.recorder import Recorder, digest
 from autograder.grading.scores import RUN, differences
@@ -405,10 +405,10 @@ def test_nothing_is_recorded_of_what_was_not_graded(config):
     with Recorder(config) as recorder:
         run = recorder.begin()
         for paper, why in ((failed, "the engine has ended"), (strange, "no notebook p9")):
-            with pytest.raises(Failed, match=why):
+            with pytest.raises(GradebookError, match=why):
                 recorder.record(run, paper, "")
         strange.submission.assignment = "ps9"
-        with pytest.raises(Failed, match="ps9 is not in the gradebook"):
+        with pytest.raises(GradebookError, match="ps9 is not in the gradebook"):
             recorder.record(run, strange, "")
         assert recorder.scores() == {} == recorder.digests(run)
     assert not Path(config.CourseDirectory.root, "run/autograded").exists()
@@ -416,7 +416,12 @@ def test_nothing_is_recorded_of_what_was_not_graded(config):
 
 @pytest.mark.parametrize(
     ("number", "kind"),
-    [(errno.ENOSPC, Stopped), (errno.EDQUOT, Stopped), (errno.EROFS, Stopped), (errno.EACCES, Failed)],
+    [
+        (errno.ENOSPC, StorageError),
+        (errno.EDQUOT, StorageError),
+        (errno.EROFS, StorageError),
+        (errno.EACCES, GradebookError),
+    ],
 )
 def test_a_full_disk_stops_a_grading_and_a_file_alone_does_not(config, monkeypatch, number, kind):
     def full(*_):
@@ -425,7 +430,9 @@ def test_a_full_disk_stops_a_grading_and_a_file_alone_does_not(config, monkeypat
     with Recorder(config) as recorder:
         run = recorder.begin()
         monkeypatch.setattr(Path, "replace", full)
-        with pytest.raises(Failed, match=f"ada/ps1/p1.ipynb cannot be written: {os.strerror(number)}") as failure:
+        with pytest.raises(
+            GradebookError, match=f"ada/ps1/p1.ipynb cannot be written: {os.strerror(number)}"
+        ) as failure:
             recorder.record(run, books.paper(config, "ada", ALL), "")
         assert type(failure.value) is kind
         monkeypatch.undo()
