@@ -85,7 +85,7 @@ def _is_locked(error: DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def transaction(config: Config, engine: Engine) -> Iterator[Connection]:
-    """Provide a transaction; while the gradebook is locked, name who holds it. Raises GradebookError or StorageError."""
+    """Provide a transaction; while the gradebook is locked, name its holder. Raises GradebookError, StorageError."""
     try:
         with locks.naming_holders(place(config), WAIT), engine.begin() as db:
             yield db
