@@ -4,7 +4,7 @@ The verifier must not run what a learner's pass returned: operators of torch tha
 and write anywhere in their process. So the engine starts a server (`autograder.engine.runner.programs`) in the sandbox
 for learner code, which forks a child, confined like a worker, for each question. It is no fork of the process that
 workers are forks of: where something lies in memory there says nothing about here. The verifier (`use`, `Disposable`)
-has the other end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs past this module.
+has the other end of its socket. See `passlab.fx.isolation`, which sees to it that nothing runs past this module.
 
 On a GPU (`passlab grade --device cuda`) this project's own programs run here, too, in a process apart from the
 learner's graphs: the verifier itself never touches the GPU. Values come back on the CPU.
@@ -31,8 +31,8 @@ from autograder.engine import sandbox, wire
 from autograder.engine.messages import GraphRan, reader
 from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
-from passlab.fx import elsewhere
-from passlab.fx.elsewhere import Lost
+from passlab.fx import isolation
+from passlab.fx.isolation import ProcessLostError
 from passlab.fx.programs import Program, Run, Trace, preserve_state
 from passlab.judge import PATIENCE
 from passlab.process.forking import settle
@@ -81,11 +81,11 @@ def _answer(sock: socket.socket) -> NoReturn:
 
 
 def _called(state: dict[str, Any], function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
-    """Call a function of `elsewhere.CONFINED` or of `elsewhere.STATEFUL`, and return its dictionary."""
+    """Call a function of `isolation.CONFINED` or of `isolation.STATEFUL`, and return its dictionary."""
     try:
-        if stateful := elsewhere.STATEFUL.get(function):
+        if stateful := isolation.STATEFUL.get(function):
             return {}, wire.encode(stateful(state, *arguments))
-        return {}, wire.encode(elsewhere.CONFINED[function](*arguments))
+        return {}, wire.encode(isolation.CONFINED[function](*arguments))
     except (Exception, SystemExit) as error:
         return {"error": (type(error).__name__, str(error)[:_MOST_TEXT])}, wire.encode({})
 
@@ -155,7 +155,7 @@ def use(control: socket.socket, device: str = "cpu") -> None:
     """Have the server at the other end of `control` run all returned graphs from now on, and all graphs on `device`."""
     global _control
     _control = control
-    elsewhere.use(_run, _call, device, _Apart)
+    isolation.use(_run, _call, device, _Apart)
 
 
 def allow(seconds: float) -> None:
@@ -166,22 +166,22 @@ def allow(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _paying(process: Disposable) -> Iterator[float]:
-    """Provide the deadline for what a process is asked inside, and count what it spends. Raises Lost."""
+    """Provide the deadline for what a process is asked inside, and count what it spends. Raises ProcessLostError."""
     global _seconds_left, unsteady
     if _process is None:
-        elsewhere.refuse()
+        isolation.refuse()
     try:
         if _seconds_left <= 0:
-            raise Lost("it was not run: the case before it had used up the time for all")
+            raise ProcessLostError("it was not run: the case before it had used up the time for all")
         process.start()
         before, start = process.seconds(), time.monotonic()
         try:
             yield start + PATIENCE * _seconds_left
             _seconds_left -= process.seconds() - before
-        except Lost:
+        except ProcessLostError:
             _seconds_left -= time.monotonic() - start
             raise
-    except Lost:
+    except ProcessLostError:
         unsteady += 1
         process.close()
         raise
@@ -191,28 +191,28 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     """Do what `Program.run` does, in the disposable process."""
     global _trusted
     if _process is None:
-        elsewhere.refuse()
-    if device not in ("cpu", elsewhere.device()):
-        return Run(error=Lost(f"returned graphs run on {elsewhere.device()} only"))
+        isolation.refuse()
+    if device not in ("cpu", isolation.device()):
+        return Run(error=ProcessLostError(f"returned graphs run on {isolation.device()} only"))
     process = cast(Disposable, _process)
-    if not program.elsewhere:
+    if not program.isolated:
         process = _trusted = _trusted or Disposable()
     try:
         with _paying(process) as deadline:
             return process.run(program, args, seed, how | {"device": device}, deadline)
     except wire.Refused as refused:
         return Run(error=refused)
-    except Lost as lost:
+    except ProcessLostError as lost:
         return Run(error=lost, trace=Trace(cast(fx.Graph, program.graph)))
 
 
 def _call(function: str, arguments: tuple) -> dict:
-    """Call a function of `elsewhere.CONFINED` in a process that has run nothing else. Raises Lost."""
+    """Call a function of `isolation.CONFINED` in a process that has run nothing else. Raises ProcessLostError."""
     with contextlib.closing(Disposable()) as process, _paying(process) as deadline:
         return process.call(function, arguments, deadline)
 
 
-class _Apart(elsewhere.Process):
+class _Apart(isolation.Process):
     """A process that keeps something between calls."""
 
     def __init__(self):
@@ -220,7 +220,7 @@ class _Apart(elsewhere.Process):
 
     def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
         with _paying(self.process) as deadline:
-            return self.process.call(elsewhere.name_of(function), arguments, deadline)
+            return self.process.call(isolation.name_of(function), arguments, deadline)
 
     def seconds(self) -> float:
         self.process.start()
@@ -248,12 +248,12 @@ class Disposable:
         self.child = self.child or _connect()
 
     def seconds(self) -> float:
-        """Return the CPU seconds that it has spent, by the server. Raises Lost."""
+        """Return the CPU seconds that it has spent, by the server. Raises ProcessLostError."""
         try:
             assert _control and self.child, "it has started"
             return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
         except ClosedError:
-            raise Lost("it ended the process that ran it") from None
+            raise ProcessLostError("it ended the process that ran it") from None
         except OSError:
             raise Ended from None
 
@@ -272,7 +272,7 @@ class Disposable:
         self.child, self.programs = None, []
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
-        """Raises Lost, wire.Refused."""
+        """Raises ProcessLostError, wire.Refused."""
         known = next((at for at, other in enumerate(self.programs) if other is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
         payload = wire.encode(asked)
@@ -283,15 +283,15 @@ class Disposable:
         )
 
     def call(self, function: str, arguments: tuple, deadline: float) -> dict:
-        """Raises Lost."""
+        """Raises ProcessLostError."""
         try:
             payload = wire.encode({"function": function, "arguments": arguments})
         except wire.Refused as refused:
-            raise Lost(str(refused)) from None
+            raise ProcessLostError(str(refused)) from None
         return self._request(payload, deadline, _read_dictionary)
 
     def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
-        """Send a request, and return the checked reply. Raises Lost."""
+        """Send a request, and return the checked reply. Raises ProcessLostError."""
         try:
             assert self.child, "it has started"
             sock = self.child.sock
@@ -300,14 +300,16 @@ class Disposable:
             if head.ended is None:
                 return read(head, wire.decode(bytes(value)))
         except DeadlineError:
-            raise Lost(_OUT_OF_TIME) from None
+            raise ProcessLostError(_OUT_OF_TIME) from None
         except ClosedError:
-            raise Lost("it ended the process that ran it") from None
+            raise ProcessLostError("it ended the process that ran it") from None
         except (MessageError, wire.Refused):
-            raise Lost("it wrote into the connection of the process that ran it") from None
+            raise ProcessLostError("it wrote into the connection of the process that ran it") from None
         if head.ended == -signal.SIGKILL:
-            raise Lost(_OUT_OF_TIME)
-        raise Lost(f"it ended the process that ran it ({_SIGNALS.get(-head.ended, f'exit code {head.ended}')})")
+            raise ProcessLostError(_OUT_OF_TIME)
+        raise ProcessLostError(
+            f"it ended the process that ran it ({_SIGNALS.get(-head.ended, f'exit code {head.ended}')})"
+        )
 
 
 _OUT_OF_TIME = "it used up its time"
@@ -326,9 +328,12 @@ def _connect() -> Child:
 
 
 def _read_dictionary(head: GraphRan, value: Any) -> dict:
-    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises MessageError, Lost."""
+    """Return the dictionary of an untrusted reply: the graph may have written it.
+
+    Raises MessageError, ProcessLostError.
+    """
     if head.error is not None:
-        raise Lost(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
+        raise ProcessLostError(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
     if type(value) is not dict or not all(type(key) is str for key in value):
         raise MessageError("something else than a dictionary")
     return value

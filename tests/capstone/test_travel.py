@@ -10,7 +10,7 @@ from passlab import trace
 from passlab.capstone import Compiled, examined, why_not_compiled
 from passlab.capstone.families import drawn
 from passlab.capstone.reference import compile
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.memory.plan import Plan
 
 
@@ -53,10 +53,10 @@ def test_a_returned_model_is_examined_elsewhere(monkeypatch):
     compiled = Compiled(trace(lambda x: x + 1, X))
     here = examined(compiled, (X,))
     asked = []
-    monkeypatch.setattr(elsewhere, "_run", lambda *a, **k: None)
-    monkeypatch.setattr(elsewhere, "_call", lambda name, arguments: asked.append(name) or {"broken": "there"})
+    monkeypatch.setattr(isolation, "_run", lambda *a, **k: None)
+    monkeypatch.setattr(isolation, "_call", lambda name, arguments: asked.append(name) or {"broken": "there"})
     assert examined(compiled, (X,)) == here and not asked  # trusted: nothing is marked
     for node in compiled.graph.graph.nodes:
-        elsewhere.mark(node)
+        isolation.mark(node)
     assert examined(compiled, (X,)) == {"broken": "there"}
-    assert asked == ["passlab.capstone.counting.counted"] and asked[0] in elsewhere.CONFINED
+    assert asked == ["passlab.capstone.counting.counted"] and asked[0] in isolation.CONFINED

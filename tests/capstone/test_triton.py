@@ -14,7 +14,7 @@ from passlab import trace
 from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, why_not_compiled
 from passlab.capstone.building import TRITON
 from passlab.capstone.triton import MOST_PROGRAMS, launcher, why_not_launched
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 
 TEXT = """
 import triton
@@ -285,10 +285,10 @@ def test_a_kernel_travels_as_data():
 
 def test_a_returned_text_is_not_run_here(monkeypatch):
     compiled = handed()
-    monkeypatch.setattr(elsewhere, "_run", lambda *a, **k: None)
+    monkeypatch.setattr(isolation, "_run", lambda *a, **k: None)
     for node in compiled.graph.graph.nodes:
-        elsewhere.mark(node)
-    with pytest.raises(elsewhere.NotHere):
+        isolation.mark(node)
+    with pytest.raises(isolation.MustBeIsolatedError):
         build(compiled, X, interpret=True)
 
 

@@ -17,7 +17,7 @@ from torch import fx, nn
 from autograder.engine import graphs, wire
 from passlab import trace
 from passlab.equivalence import equivalent
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.fx.judge import rebuild
 from passlab.fx.programs import RUNS, Program
 from passlab.fx.suspects import SUSPECTS
@@ -79,9 +79,9 @@ def process(server, monkeypatch, request):
     """A disposable process, in a process that may not run returned graphs. Parameter: the device to compare on."""
     for cls, name in ((fx.GraphModule, "recompile"), (fx.Interpreter, "run_node")):
         monkeypatch.setattr(cls, name, getattr(cls, name))
-    monkeypatch.setattr(elsewhere, "_run", None)
-    monkeypatch.setattr(elsewhere, "_open", None)
-    monkeypatch.setattr(elsewhere, "_device", "cpu")
+    monkeypatch.setattr(isolation, "_run", None)
+    monkeypatch.setattr(isolation, "_open", None)
+    monkeypatch.setattr(isolation, "_device", "cpu")
     monkeypatch.setattr(graphs, "_trusted", None)
     graphs.use(server, request.param)
     graphs.allow(graphs.SECONDS)
@@ -91,7 +91,7 @@ def process(server, monkeypatch, request):
     process.close()
     if graphs._trusted is not None:
         graphs._trusted.close()
-    elsewhere._run = elsewhere._open = None
+    isolation._run = isolation._open = None
 
 
 class Net(nn.Module):
@@ -189,7 +189,7 @@ def _runs(gm):
 
 def test_nothing_else_runs_a_returned_graph_here(process):
     for name, runs in _runs(returned(net(False))):
-        with pytest.raises(elsewhere.NotHere):
+        with pytest.raises(isolation.MustBeIsolatedError):
             runs()
             raise AssertionError(name)
     for name, runs in _runs(net(False)):  # the project's own graphs run as ever
@@ -204,12 +204,12 @@ def test_an_edited_graph_is_still_a_returned_one(process):
     with gm.graph.inserting_before(gm.graph.output_node()):
         gm.graph.output_node().args = (gm.graph.call_function(torch.relu, (next(iter(gm.graph.nodes)),)),)
     gm.recompile()
-    with pytest.raises(elsewhere.NotHere):
+    with pytest.raises(isolation.MustBeIsolatedError):
         gm(*args())
 
 
 def test_our_own_answers_run_here(process):
-    with elsewhere.trusting():
+    with isolation.trusting():
         gm = returned(net(False))
     assert gm(*args()) is not None and not process.running
 
@@ -218,7 +218,7 @@ def test_outside_a_process_none_runs(process):
     gm = returned(net(False))
     with graphs.Disposable():
         pass
-    with pytest.raises(elsewhere.NotHere):
+    with pytest.raises(isolation.MustBeIsolatedError):
         Program(gm).run(args())
 
 
@@ -231,7 +231,7 @@ def test_a_graph_that_goes_astray_gives_no_result_and_the_next_one_runs(process,
     if value == LOOP:
         graphs.allow(1)
     run = Program(gm).run(args(value), traced=True)
-    assert isinstance(run.error, elsewhere.Lost) and said in str(run.error) and graphs.unsteady == count + 1
+    assert isinstance(run.error, isolation.ProcessLostError) and said in str(run.error) and graphs.unsteady == count + 1
     assert run.output is None and run.trace.values == {}
     graphs.allow(graphs.SECONDS)
     assert Program(gm).run(args()).error is None
@@ -249,7 +249,7 @@ def test_a_graph_pays_for_what_it_computes_and_not_for_what_others_do(process):
     assert graphs._seconds_left > 0.5
 
 
-@elsewhere.stateful
+@isolation.stateful
 def spend(state: dict, seconds: float) -> dict:
     start = time.process_time()
     while time.process_time() - start < seconds:
@@ -259,19 +259,19 @@ def spend(state: dict, seconds: float) -> dict:
 
 
 def test_a_process_of_ones_own_keeps_its_state_and_its_time_is_counted_outside(process):
-    with elsewhere.process_for(net()) as one, elsewhere.process_for(net()) as other:
+    with isolation.process_for(net()) as one, isolation.process_for(net()) as other:
         before = one.seconds()
         first, second = one.call(spend, 0.2), one.call(spend, 0.1)
         assert (first["calls"], second["calls"], other.call(spend, 0.0)["calls"]) == (1, 2, 1)
         assert len({first["pid"], other.call(spend, 0.0)["pid"], os.getpid()}) == 3
         assert 0.3 <= one.seconds() - before < 1 and other.seconds() < 0.3
         os.kill(first["pid"], signal.SIGSEGV)
-        with pytest.raises(elsewhere.Lost, match="ended the process"):
+        with pytest.raises(isolation.ProcessLostError, match="ended the process"):
             one.call(spend, 0.0)
 
 
 def test_where_programs_may_run_a_process_is_this_one():
-    with elsewhere.process_for(net()) as here:
+    with isolation.process_for(net()) as here:
         before = here.seconds()
         assert here.call(spend, 0.1)["calls"] == 1 and here.call(spend, 0.0)["calls"] == 2
         assert here.seconds() - before >= 0.1
@@ -289,8 +289,8 @@ def test_on_a_device_all_programs_run_there_and_ours_apart_from_a_learners(proce
     assert not wrong and "is 2 before and 3 after" in wrong.reason and set(RUNS) == {"cpu:0"}
     ours, theirs = graphs._trusted, process
     assert ours is not theirs and ours.running and theirs.running
-    assert all(elsewhere.is_marked(program.fn) for program in theirs.programs)
-    assert not any(elsewhere.is_marked(program.fn) for program in ours.programs)
+    assert all(isolation.is_marked(program.fn) for program in theirs.programs)
+    assert not any(isolation.is_marked(program.fn) for program in ours.programs)
 
 
 @pytest.mark.parametrize("process", ["meta"], indirect=True)

@@ -27,7 +27,7 @@ from autograder.engine.verifier.misconceptions import Behaviour, match, signatur
 from passlab import exercises
 from passlab.building import requests
 from passlab.equivalence import unlocated
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.fx.programs import RUNS
 from passlab.judge import (
     Case,
@@ -411,7 +411,7 @@ class _WrongAnswer:
             # Read from the same bytes as in the runner: a module of TVM then has the same text on the way back.
             arguments = cache(partial(wire.decode, payloads(self.exercise, self.seed)[at]))
             about = cases_of(self.exercise, self.seed)[0][at].about
-            with elsewhere.trusting():
+            with isolation.trusting():
                 head, value = to_wire(run(limited, self.entry, Case("", arguments, about)))
             if before != of_the_moment():
                 self.unsteady.add(at)
@@ -425,5 +425,5 @@ class _WrongAnswer:
 
     def lost_verdicts(self, at: int) -> list[str]:
         """Return the verdicts that its value loses on a case."""
-        with elsewhere.trusting(), unlocated():
+        with isolation.trusting(), unlocated():
             return sorted({f.verdict for f in self._question(at).judge_case(at) if not f.ok})

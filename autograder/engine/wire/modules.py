@@ -15,7 +15,7 @@ from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.fx.ops import ConvReLU2d
 from passlab.judge import travel
 from passlab.process.refusal import Refused
@@ -77,7 +77,7 @@ def refuse_hooks(module: nn.Module, where: str) -> None:
 def settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a module's `__dict__` that not every module has."""
     for name, value in vars(module).items():
-        if name not in _INNER and name not in _DERIVED and value is not elsewhere.refuse:
+        if name not in _INNER and name not in _DERIVED and value is not isolation.refuse:
             yield name, value
 
 

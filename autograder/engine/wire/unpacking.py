@@ -20,7 +20,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.graph import registry
 from passlab.judge import travel
 from passlab.process.refusal import Refused
@@ -252,7 +252,7 @@ class _Unpacker:
             module = modules.blank(_entry(modules.CLASSES, name))
             self._parts(module, training, parts)
             modules.remake(module)
-            elsewhere.mark(module)
+            isolation.mark(module)
             return module
         graph, called, notes = parts[4:]
         if not kinds.is_word(called):
@@ -309,7 +309,7 @@ class _Unpacker:
             node = _append_node(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
             node.type = self._annotation(kind)
             node.meta = self._notes(notes, kinds.NOTES)
-            elsewhere.mark(node)
+            isolation.mark(node)
             nodes.append(node)
         for row in strays:
             name, foreign = _rows(row, 2)

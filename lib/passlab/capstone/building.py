@@ -29,7 +29,7 @@ from passlab.capstone import layouts, library, triton
 from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, with_shapes
 from passlab.capstone.triton import Triton
 from passlab.fx.effects import effects, has_effects
-from passlab.fx.elsewhere import is_marked, refuse
+from passlab.fx.isolation import is_marked, refuse
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs

@@ -4,7 +4,7 @@
     seconds_by_turns(compiled, before, inputs, rounds)
 
 A kernel, a program with layouts and a built program each run in a process of their own if they may not run here
-(`passlab.fx.elsewhere`). That process has the compiler's data and the inputs, but no expected results: the comparison,
+(`passlab.fx.isolation`). That process has the compiler's data and the inputs, but no expected results: the comparison,
 and the clock, are on this side.
 """
 
@@ -29,7 +29,7 @@ from passlab.capstone.building import Group, TritonStep, build, check_kernel, de
 from passlab.capstone.compiled import BadCompiled, Compiled, on
 from passlab.capstone.triton import Triton
 from passlab.equivalence.values import EXACT, Tolerance, compare
-from passlab.fx.elsewhere import Lost, Process, confined, process_for, stateful
+from passlab.fx.isolation import Process, ProcessLostError, confined, process_for, stateful
 from passlab.fx.programs import copy_inputs, to_device
 
 #: Inputs of a kernel besides the values of a run. Without infinities, on which torch's own operators disagree.
@@ -45,7 +45,7 @@ _ROUND = 0.03
 
 
 def differing(compiled: Compiled, inputs: Sequence[Any], device: str = "cpu") -> str:
-    """Return how kernels and layouts differ from the graph, or "". Raises BadCompiled, Lost.
+    """Return how kernels and layouts differ from the graph, or "". Raises BadCompiled, ProcessLostError.
 
     Each group with a kernel that Triton can run, on a GPU or by its interpreter, runs both ways, on its inputs in a run
     and with NaN in them. On a GPU the program is built and compared, too. device: where all this runs, unless the
@@ -74,7 +74,7 @@ def differing(compiled: Compiled, inputs: Sequence[Any], device: str = "cpu") ->
 def _kernel_differs(head: str, groups: list, kernels: object) -> str:
     """Return how the runs of a kernel differ from those of its group, or "". Untrusted: other processes' data."""
     if type(kernels) is not list or len(kernels) != len(groups):
-        raise Lost(f"the kernel of {head} gave no results")
+        raise ProcessLostError(f"the kernel of {head} gave no results")
     for (inputs, expected, nodes), (after, outputs) in zip(groups, kernels, strict=True):
         if compare(inputs, after, EXACT):
             return f"The Triton kernel of {head} writes into a tensor that it only reads."
@@ -86,11 +86,11 @@ def _kernel_differs(head: str, groups: list, kernels: object) -> str:
 
 
 def _reply(reply: Mapping[str, Any], field: str, kind: type = object) -> Any:
-    """Return a field of a reply. Raises BadCompiled for a reply that is "broken", Lost for a missing field."""
+    """Return a field of a reply. Raises BadCompiled for a "broken" reply, ProcessLostError for a missing field."""
     if broken := reply.get("broken"):
         raise BadCompiled(str(broken))
     if field not in reply or not isinstance(reply[field], kind):
-        raise Lost("the process that ran it gave no results")
+        raise ProcessLostError("the process that ran it gave no results")
     return reply[field]
 
 
@@ -217,7 +217,9 @@ def seconds_by_turns(compiled: Compiled, before: fx.GraphModule, inputs: Sequenc
     """Return the seconds of CPU time of a call of the graph, "eager", and of the program, "mine": one for each round.
 
     Each side has a process of its own, whose time the kernel counts. In a round both get the same new inputs, and must
-    return their outputs: "differs" is where the program's differ from the graph's, or "". Raises BadCompiled, Lost.
+    return their outputs: "differs" is where the program's differ from the graph's, or "".
+
+    Raises BadCompiled, ProcessLostError.
     """
     times: dict[str, list[float]] = {"eager": [], "mine": []}
     tolerance = Tolerance.of(torch.float32, len(compiled.graph.graph.nodes))

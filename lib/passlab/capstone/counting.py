@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 from passlab.capstone.building import device_of, plan_of, steps_of
 from passlab.capstone.comparing import differing, seconds_by_turns
 from passlab.capstone.compiled import BadCompiled, Compiled, on, other_outputs, output_types
-from passlab.fx.elsewhere import confined
+from passlab.fx.isolation import confined
 from passlab.fx.measure import traffic
 from passlab.fx.programs import Program, copy_inputs, to_device
 from passlab.measure import launches, peak_memory
@@ -123,7 +123,7 @@ def examined(
     memory: tuple[int, int] | None = None,
     device: str = "cpu",
 ) -> dict:
-    """Return all figures of a compiled model that passed `why_not_compiled`, as data. Raises Lost.
+    """Return all figures of a compiled model that passed `why_not_compiled`, as data. Raises ProcessLostError.
 
     "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts differ from its
     graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: the bytes that the model needs, and may need

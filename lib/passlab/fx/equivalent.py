@@ -53,9 +53,9 @@ from passlab.equivalence.values import (
     nonfinite,
     nudge,
 )
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 from passlab.fx.diverge import LARGEST, locate, parting
-from passlab.fx.elsewhere import Lost
+from passlab.fx.isolation import ProcessLostError
 from passlab.fx.nodes import op_name
 from passlab.fx.programs import Program, Run, preserve_state
 
@@ -121,7 +121,7 @@ def _names(before: Any, number: int) -> list[str]:
 
 def _summary(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0][:160]
-    if isinstance(error, Lost):
+    if isinstance(error, ProcessLostError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -212,11 +212,11 @@ class _Comparison(Comparison):
         """Return where to compare programs whose tensors are on the device `home`."""
         if self.options.devices is not None:
             return list(self.options.devices)
-        if home == "cpu" and (device := elsewhere.device()) != home:
+        if home == "cpu" and (device := isolation.device()) != home:
             if self._run(self.before, Trial("given", self.examples[0], device=device)).error is None:
                 return [device]
             self.notes[f"compared on {home}: before does not run on {device}"] = None
-        elif torch.accelerator.is_available() and not (self.before.elsewhere or self.after.elsewhere):
+        elif torch.accelerator.is_available() and not (self.before.isolated or self.after.isolated):
             present = torch.accelerator.current_accelerator().type
             return [home] if home.startswith(present) else [home, present]
         return [home]

@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence.values import nudge
-from passlab.fx import elsewhere
+from passlab.fx import isolation
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
@@ -87,14 +87,14 @@ class _Tracer(fx.Interpreter):
 class Program:
     """A callable with its parameters and buffers. A run replaces them by copies and puts them back.
 
-    `elsewhere`: whether it may not run in this process, so that `run` has another one do it.
+    `isolated`: whether it must not run in this process, so that `run` has another one do it.
     """
 
     def __init__(self, fn: Any, largest: float = math.inf):
         """`largest`: a graph of more nodes is not checked for edits since it was compiled."""
         self.exported = type(fn).__name__ == "ExportedProgram"
-        self.elsewhere = elsewhere.is_marked(fn)
-        self.fn = fn if self.elsewhere else current(fn, largest)
+        self.isolated = isolation.is_marked(fn)
+        self.fn = fn if self.isolated else current(fn, largest)
         self.module = self.fn if isinstance(self.fn, nn.Module) else None
         self.graph = self.fn.graph if isinstance(self.fn, fx.GraphModule) else None
         self.slots: list[tuple[str, dict, str, Tensor]] = []  # path, the dict that holds it, its key there, the tensor
@@ -135,9 +135,9 @@ class Program:
         relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
         node by node and record their values. An exception that the program raises is kept in `error`.
         """
-        if self.elsewhere or (device != "cpu" and device == elsewhere.device()):
+        if self.isolated or (device != "cpu" and device == isolation.device()):
             how = {"dtype": dtype, "device": device, "jitter": jitter, "training": training, "traced": traced}
-            result = elsewhere.run(self, args, seed, **how)
+            result = isolation.run(self, args, seed, **how)
             RUNS[device] += result.error is None
             return result
         if training is not None and self.module is not None:

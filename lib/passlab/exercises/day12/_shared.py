@@ -16,7 +16,7 @@ from passlab.capstone.families import Drawn
 from passlab.capstone.reference import STAGES, compile
 from passlab.equivalence import equivalent
 from passlab.fx.effects import effects
-from passlab.fx.elsewhere import Lost, device
+from passlab.fx.isolation import ProcessLostError, device
 from passlab.fx.judge import rebuild
 from passlab.fx.nodes import attribute
 from passlab.judge import Case, Finding
@@ -101,7 +101,7 @@ def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Fi
         try:
             found = looked_at(case, value, case.expect.rounds if time_it else 0)
             broken = broken_in(found, TIMED if time_it and case.expect.rounds else ())
-        except Lost as lost:
+        except ProcessLostError as lost:
             broken = f"No program can be built from it: {lost}."
     yield Finding("valid", not broken, broken)
     if broken:
@@ -126,7 +126,7 @@ def _memory(case: Case) -> tuple[int, int] | None:
 
 
 def looked_at(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
-    """Return what `examined` says of a compiled model of a case, on the CPU if it is timed. Raises Lost."""
+    """Return what `examined` says of a compiled model of a case, on the CPU if it is timed. Raises ProcessLostError."""
     before, inputs = case.build()
     return examined(compiled, inputs, before, rounds, _memory(case), "cpu" if rounds else device())
 

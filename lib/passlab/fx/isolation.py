@@ -2,7 +2,7 @@
 
 A process with secrets calls `use(run)` once. From then on a returned program, which `mark` has marked, is run by `run`:
 in another process, which gets the program and its inputs and knows nothing else. `Program.run` sees to that; any other
-way to run a marked graph or module here raises `NotHere`.
+way to run a marked graph or module here raises `MustBeIsolatedError`.
 
 `use(run, "cuda")` also gives that process every run on the GPU, this project's own programs too, and has `equivalent`
 compare there what it would compare on the CPU.
@@ -34,11 +34,11 @@ STATEFUL: dict[str, Callable] = {}
 _trusting = False
 
 
-class NotHere(BaseException):
+class MustBeIsolatedError(BaseException):
     """A returned program was about to run in a process with secrets. No judge is to catch it: it is a judge's bug."""
 
 
-class Lost(Exception):
+class ProcessLostError(Exception):
     """A program gave no result: the process that ran it crashed, or used up its time or memory."""
 
 
@@ -49,11 +49,11 @@ class Process:
         self.state: dict[str, Any] = {}
 
     def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
-        """Return what a `stateful` function returns there. Raises Lost."""
+        """Return what a `stateful` function returns there. Raises ProcessLostError."""
         return function(self.state, *arguments)
 
     def seconds(self) -> float:
-        """Return the seconds of CPU time that the process has spent. Raises Lost."""
+        """Return the seconds of CPU time that the process has spent. Raises ProcessLostError."""
         return cpu_time()
 
     def close(self) -> None:
@@ -80,10 +80,10 @@ def use(
 
 
 def confined(function: Callable[..., dict]) -> Callable[..., dict]:
-    """Declare a function that runs a program: where its first argument holds a marked graph, it is called elsewhere.
+    """Declare a function that runs a program: where its first argument holds a marked graph, another process calls it.
 
     That argument is a record with a field `graph`; all arguments, and the dictionary that it returns, travel. The reply
-    is a claim of a process that the program may have taken over. Raises Lost if there is none.
+    is a claim of a process that the program may have taken over. Raises ProcessLostError if there is none.
     """
     name = name_of(function)
     CONFINED[name] = function
@@ -160,8 +160,10 @@ def run(*args: Any, **how: Any) -> Any:
 
 
 def refuse(self: Any = None, *_: Any, **__: Any) -> None:
-    """Stand in for the `forward` of what may not run here. Always raises NotHere."""
-    raise NotHere("A returned program may not run in this process. Run it with passlab.fx.programs.Program.")
+    """Stand in for the `forward` of what may not run here. Always raises MustBeIsolatedError."""
+    raise MustBeIsolatedError(
+        "A returned program may not run in this process. Run it with passlab.fx.programs.Program."
+    )
 
 
 def _in(graph: fx.Graph) -> bool:
