@@ -11,9 +11,9 @@ from passlab import equivalent, shrink, view
 from passlab.mlir import MLIRError, parse, pipeline, text, verify
 from passlab.mlir.cases import case, counts, expecting, least, most, program, valid
 from passlab.mlir.equivalent import equivalent_modules, random_inputs
-from passlab.mlir.generate import FEATURES, random_module, random_text
 from passlab.mlir.measure import launches
 from passlab.mlir.run import run
+from tests.mlir.generate import FEATURES, random_module, random_text
 from tests.mlir.programs import CHAIN
 
 BUFFERS = "one-shot-bufferize{bufferize-function-boundaries=1}"

@@ -88,7 +88,7 @@ def test_the_picture_draws_an_operand_to_the_argument_that_takes_it():
 
 
 def test_a_large_module_is_drawn_without_bodies_and_a_huge_one_in_groups():
-    from passlab.mlir.generate import random_module
+    from tests.mlir.generate import random_module
 
     assert "tensor.empty is not drawn" in draw(random_module(1, 20)).note
     assert "nodes in" in draw(random_module(1, 300, ["pointwise"])).note
