@@ -80,7 +80,7 @@ def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, r
     return Match(b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None})
 
 
-def parting(
+def divergent_nodes(
     before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]
 ) -> list[fx.Node]:
     """Return the live operations of `after` whose values no node of `before` computes."""

@@ -54,7 +54,7 @@ from passlab.equivalence.values import (
     nudge,
 )
 from passlab.fx import isolation
-from passlab.fx.diverge import LARGEST, locate, parting
+from passlab.fx.diverge import LARGEST, divergent_nodes, locate
 from passlab.fx.isolation import ProcessLostError
 from passlab.fx.nodes import op_name
 from passlab.fx.programs import Program, Run, preserve_state
@@ -365,19 +365,19 @@ class _Comparison(Comparison):
         """Apply rule 2, where it applies."""
         left, right = leaves(b.output), leaves(a.output)
         odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
-        ops = self._parting_ops(trial) if odd else []
+        ops = self._divergent_ops(trial) if odd else []
         for d in odd:
             if not ops or any(part in ops[0] for part in SUMS):
                 d.bad = d.bad & ~nan_or_inf(left[d.leaf], right[d.leaf])
             if any("attention" in op for op in ops):  # a mask that was made for it may stand before it
                 d.bad = d.bad & ~nonfinite(left[d.leaf])
 
-    def _parting_ops(self, trial: Trial) -> list[str]:
+    def _divergent_ops(self, trial: Trial) -> list[str]:
         """Return the names of the operations at which the programs diverge, in order; [] if unknown."""
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
             return []
-        return [_op_name(after, n) for n in parting(before, after, trial, self.tolerance(trial)[0], self._run)]
+        return [_op_name(after, n) for n in divergent_nodes(before, after, trial, self.tolerance(trial)[0], self._run)]
 
     def _aliases(self, b: Run, a: Run) -> list[Difference]:
         changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]
