@@ -315,10 +315,10 @@ def test_each_layer_refuses_by_itself(name, off, known):
 def test_whoever_locks_a_file_of_their_own_may(whole):
     source = """
         import fcntl, sqlite3
-        file = open('/tmp/own', 'w')
+        file = open('/tmp/own file', 'w')
         fcntl.flock(file, fcntl.LOCK_EX)
         fcntl.lockf(file, fcntl.LOCK_EX)
-        base = sqlite3.connect('/tmp/base')
+        base = sqlite3.connect('/tmp/own database')
         base.execute('create table a (b)')
         with base:
             base.execute('insert into a values (1)')
