@@ -14,7 +14,7 @@ torch=$(sed -n 's/^ *"torch==\([^"]*\)".*/\1/p' pyproject.toml)
 # a copy. tests/system/test_resolve.py compares the downloads with PyPI.
 cuda_download="3.6 GB" cuda_venv=8 cuda_gib=12
 cpu_download="1.2 GB" cpu_venv=5 cpu_gib=7
-mac_download="0.6 GB" mac_venv=3 mac_gib=4
+mac_download="0.7 GB" mac_venv=3 mac_gib=4
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "Setup stopped: $*"; exit 1; }
