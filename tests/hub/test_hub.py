@@ -5,8 +5,8 @@ The hub is started once. The tests are the steps of one story, in their order.
 
 from __future__ import annotations
 
-import csv
 import contextlib
+import csv
 import json
 import re
 from pathlib import Path
