@@ -54,10 +54,10 @@ def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) ->
     def build() -> fx.GraphModule:
         root = type("Program", (nn.Module,), {"forward": body})()
         for name, part in parts.items():
-            made = torch.randn(part) if isinstance(part, tuple) else part() if callable(part) else part
-            if isinstance(made, Tensor):  # torch.fx computes with buffers while it traces; parameters become get_attr
-                made = nn.Parameter(made.clone(), requires_grad=False)
-            setattr(root, name, made)
+            value = torch.randn(part) if isinstance(part, tuple) else part() if callable(part) else part
+            if isinstance(value, Tensor):  # torch.fx computes with buffers while it traces; parameters become get_attr
+                value = nn.Parameter(value.clone(), requires_grad=False)
+            setattr(root, name, value)
         inputs = [shape.clone() if isinstance(shape, Tensor) else torch.randn(shape) for shape in shapes]
         return trace(root.requires_grad_(False).train(training), *inputs)
 
@@ -85,24 +85,24 @@ def read(x: fx.Proxy, name: str) -> fx.Proxy:
 
 def live(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the live nodes: those that the output needs, those with effects, and their operands."""
-    found: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     for node in reversed(gm.graph.nodes):
-        if node in found or effects(node):
-            found.update(node.all_input_nodes)
-            found.add(node)
-    return [node for node in gm.graph.nodes if node in found]
+        if node in nodes or effects(node):
+            nodes.update(node.all_input_nodes)
+            nodes.add(node)
+    return [node for node in gm.graph.nodes if node in nodes]
 
 
 def parameters(gm: fx.GraphModule) -> int:
     """Count the numbers in the parameters that live nodes use; a shared parameter counts once."""
-    held: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for node in live(gm):
         if node.op == "call_module":
-            held |= {id(p): p.numel() for p in gm.get_submodule(node.target).parameters()}
+            sizes |= {id(p): p.numel() for p in gm.get_submodule(node.target).parameters()}
         elif node.op == "get_attr":
             at = attribute(gm, node.target)
-            held |= {id(at): at.numel()} if isinstance(at, nn.Parameter) else {}
-    return sum(held.values())
+            sizes |= {id(at): at.numel()} if isinstance(at, nn.Parameter) else {}
+    return sum(sizes.values())
 
 
 # ---------------------------------------------------------------------------------------------------- expectations
@@ -111,24 +111,24 @@ def parameters(gm: fx.GraphModule) -> int:
 def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
     """Expect at most `number` nodes with `op`. Dead nodes do not count, unless `dead`."""
 
-    def found(after: fx.GraphModule) -> tuple[int, str]:
-        there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(n, after) == op]
-        return len(there), f"{plural(len(there), f'{op} node')} ({listed(there)})"
+    def count(after: fx.GraphModule) -> tuple[int, str]:
+        nodes = [n for n in (after.graph.nodes if dead else live(after)) if op_name(n, after) == op]
+        return len(nodes), f"{plural(len(nodes), f'{op} node')} ({listed(nodes)})"
 
-    return judge.at_most(number, why, found)
+    return judge.at_most(number, why, count)
 
 
 def least(op: str, number: int, why: str) -> Expectation:
     """Expect at least `number` nodes with `op`. Dead nodes do not count."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = [n for n in live(after) if op_name(n, after) == op]
-        if len(there) >= number:
+        nodes = [n for n in live(after) if op_name(n, after) == op]
+        if len(nodes) >= number:
             return None
         old = [n for n in before.graph.nodes if op_name(n, before) == op]
         if len(old) == number:
-            return f"{why} {listed(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
-        return f"{why} Of {listed(old)}, {number} should have stayed; {len(there)} did."
+            return f"{why} {listed(old)} should have stayed" + ("." if number == 1 else f"; {len(nodes)} did.")
+        return f"{why} Of {listed(old)}, {number} should have stayed; {len(nodes)} did."
 
     return law
 

@@ -50,8 +50,8 @@ class _Matcher:
             4 * self.tolerance.rtol * _total(wide(value).double().abs()) if self.tolerance.atol is None else math.inf
         )
         first = bisect.bisect_left(entries, (total - slack, ""))
-        for there, other in entries[first : first + 100]:
-            if there > total + slack:
+        for sum_, other in entries[first : first + 100]:
+            if sum_ > total + slack:
                 break
             if self.place[other] < self.place.get(name, 0):
                 continue  # an earlier value of `before` is not an agreement

@@ -317,54 +317,56 @@ class _Comparison(Comparison):
         if a.error is not None:
             return [Difference(f"after fails, which before does not: {_summary(a.error)}", "error")]
         tolerance, dtype = self.tolerance(trial)
-        found = compare(b.output, a.output, tolerance, "output", errors)
-        found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
-        found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
-        if found and all(d.bad is not None for d in found):
-            found = self._beyond_rounding(before, trial, b, a, found, torch.finfo(dtype).eps)
+        differences = compare(b.output, a.output, tolerance, "output", errors)
+        differences += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
+        differences.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
+        if differences and all(d.bad is not None for d in differences):
+            differences = self._beyond_rounding(before, trial, b, a, differences, torch.finfo(dtype).eps)
         self.draws |= b.drew or a.drew
-        if not found and not torch.equal(b.rng, a.rng):
-            found.append(Difference(_drew(b, a), "random"))
-        return found or self._aliases(b, a)
+        if not differences and not torch.equal(b.rng, a.rng):
+            differences.append(Difference(_drew(b, a), "random"))
+        return differences or self._aliases(b, a)
 
     def _inputs(self, trial: Trial, b: Run, a: Run, tolerance: Tolerance) -> list[Difference]:
-        found = []
+        differences = []
         for name, old, x, y in zip(self.names, trial.args, b.inputs, a.inputs, strict=False):
             if isinstance(old, Tensor):
                 old = old.to(x.device)
             wrote = [bool(compare(old, new, EXACT)) for new in (x, y)]
             self.writes |= any(wrote)
             if wrote == [True, True]:
-                found += compare(x, y, tolerance, f"what is written into the input {name}")
+                differences += compare(x, y, tolerance, f"what is written into the input {name}")
             elif any(wrote):
                 who, other = ("before", "after") if wrote[0] else ("after", "before")
-                found.append(Difference(f"{who} writes into its input {name}, {other} leaves it as it was", "input"))
-        return found
+                differences.append(
+                    Difference(f"{who} writes into its input {name}, {other} leaves it as it was", "input")
+                )
+        return differences
 
     def _state(self, b: Run, a: Run, tolerance: Tolerance) -> list[Difference]:
-        found = []
+        differences = []
         for path in dict.fromkeys([*b.state, *a.state]):
             if path in b.state and path in a.state:
-                found += compare(b.state[path], a.state[path], tolerance, f"what is written into {path}")
+                differences += compare(b.state[path], a.state[path], tolerance, f"what is written into {path}")
             else:
                 who, other = ("before", "after") if path in b.state else ("after", "before")
-                found.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
-        return found
+                differences.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
+        return differences
 
     def _beyond_rounding(
-        self, before: Program, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float
+        self, before: Program, trial: Trial, b: Run, a: Run, differences: list[Difference], eps: float
     ) -> list[Difference]:
         """Apply rule 3: keep the differences beyond what rounding alone causes in the same elements."""
         if self.sums and before is self.before:
-            self._excuse_sums(trial, b, a, found)
+            self._excuse_sums(trial, b, a, differences)
         runs = (self._run(before, replace(trial, args=_jitter(trial, by)), by) for by in (4 * eps, -4 * eps))
         moved = [leaves(run.output) for run in runs if run.error is None]
-        return beyond_rounding(found, leaves(b.output), leaves(a.output), moved)
+        return beyond_rounding(differences, leaves(b.output), leaves(a.output), moved)
 
-    def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
+    def _excuse_sums(self, trial: Trial, b: Run, a: Run, differences: list[Difference]) -> None:
         """Apply rule 2, where it applies."""
         left, right = leaves(b.output), leaves(a.output)
-        odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
+        odd = [d for d in differences if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
         ops = self._divergent_ops(trial) if odd else []
         for d in odd:
             if not ops or any(part in ops[0] for part in SUMS):
@@ -427,13 +429,13 @@ class _Comparison(Comparison):
 
 def _jitter(trial: Trial, by: float) -> tuple:
     """Move the inputs by up to `by`, relatively; of edge values only the large ones, which are not special cases."""
-    gen, made = torch.Generator().manual_seed(0), {}
+    gen, nudged = torch.Generator().manual_seed(0), {}
 
     def move(t: Tensor) -> Tensor:
-        if t.is_floating_point() and id(t) not in made:  # one tensor given twice stays one
+        if t.is_floating_point() and id(t) not in nudged:  # one tensor given twice stays one
             moved = nudge(t, by, gen)
-            made[id(t)] = torch.where(t.double().abs() >= 10, moved, t) if trial.edge else moved
-        return made.get(id(t), t)
+            nudged[id(t)] = torch.where(t.double().abs() >= 10, moved, t) if trial.edge else moved
+        return nudged.get(id(t), t)
 
     return pytree.tree_map_only(Tensor, move, trial.args)
 

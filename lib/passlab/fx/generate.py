@@ -201,13 +201,13 @@ class _Builder:
 
     def pick(self, kind: str = "float", dim: int | None = None, shape: tuple | None = None) -> fx.Node | None:
         """Pick a node of that sort: mostly a recent unused one, sometimes any (which makes fan-out)."""
-        there = self.pool.get(kind if dim is None and shape is None else (kind, dim if shape is None else shape))
-        if not there:
+        candidates = self.pool.get(kind if dim is None and shape is None else (kind, dim if shape is None else shape))
+        if not candidates:
             return None
         if self.rng.random() < 0.2:
-            return self.rng.choice(there)
+            return self.rng.choice(candidates)
         for _ in range(4):
-            node = there[max(0, len(there) - 1 - int(self.rng.expovariate(0.2)))]
+            node = candidates[max(0, len(candidates) - 1 - int(self.rng.expovariate(0.2)))]
             if not node.users:
                 break
         return node

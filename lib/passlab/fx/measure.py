@@ -69,9 +69,9 @@ class _Recorder(TorchDispatchMode):
             self.follow(tensor.untyped_storage(), made)
         return out
 
-    def follow(self, storage: torch.UntypedStorage, made: set[int]) -> None:
+    def follow(self, storage: torch.UntypedStorage, fresh: set[int]) -> None:
         key = storage._cdata
-        if key in made and key not in self.sizes:
+        if key in fresh and key not in self.sizes:
             self.sizes[key] = storage.nbytes()
             self.live += storage.nbytes()
             self.peak = max(self.peak, self.live)
@@ -227,7 +227,7 @@ def _torch_graph(program: Any, inputs: tuple) -> tuple[torch.fx.GraphModule | No
 
 
 def _zeros(gm: torch.fx.GraphModule) -> tuple:
-    made = []
+    zeros = []
     for node in gm.graph.find_nodes(op="placeholder"):
         known = node.meta.get("tensor_meta", node.meta.get("val"))
         if known is None:
@@ -235,8 +235,8 @@ def _zeros(gm: torch.fx.GraphModule) -> tuple:
                 f"The shape of input {node.name!r} is not known. Give example inputs after the graph, "
                 "or make the graph with passlab.trace(model, x)."
             )
-        made.append(torch.zeros(known.shape, dtype=known.dtype))
-    return tuple(made)
+        zeros.append(torch.zeros(known.shape, dtype=known.dtype))
+    return tuple(zeros)
 
 
 def _gpus() -> list[int]:

@@ -178,11 +178,11 @@ class Program:
     def _state(self, dtype: torch.dtype | None, device: str, jitter: float) -> list[Tensor]:
         if (dtype, device) in self._copies and not jitter:
             return self._copies[dtype, device]
-        made: dict[int, Tensor] = {}  # a tensor in two places gets one copy
+        copy_of: dict[int, Tensor] = {}  # a tensor in two places gets one copy
         for *_, t in self.slots:
-            if id(t) not in made:
-                made[id(t)] = _recast(t, dtype, device, jitter)
-        copies = [made[id(t)] for *_, t in self.slots]
+            if id(t) not in copy_of:
+                copy_of[id(t)] = _recast(t, dtype, device, jitter)
+        copies = [copy_of[id(t)] for *_, t in self.slots]
         if not jitter:
             self._copies[dtype, device] = copies
         return copies
@@ -206,10 +206,10 @@ def current(fn: Any, largest: float = math.inf) -> Any:
     if not isinstance(fn, fx.GraphModule) or len(fn.graph.nodes) > largest:
         return fn
     if fn.graph.python_code("self").src != fn.code:
-        made = fx.GraphModule(fn, fn.graph)
-        made.training = fn.training
-        made.meta.update(fn.meta)
-        return made
+        program = fx.GraphModule(fn, fn.graph)
+        program.training = fn.training
+        program.meta.update(fn.meta)
+        return program
     return fn
 
 
@@ -263,10 +263,10 @@ def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) ->
     to = dtype if dtype is not None and t.is_floating_point() else t.dtype
     if dtype == torch.float64 and t.is_complex():
         to = torch.complex128
-    made = t.detach().to(device, to, copy=True)
-    if jitter and made.is_floating_point():
-        made = nudge(made, jitter, torch.Generator().manual_seed(0))
-    return nn.Parameter(made, requires_grad=t.requires_grad) if type(t) is nn.Parameter else made
+    result = t.detach().to(device, to, copy=True)
+    if jitter and result.is_floating_point():
+        result = nudge(result, jitter, torch.Generator().manual_seed(0))
+    return nn.Parameter(result, requires_grad=t.requires_grad) if type(t) is nn.Parameter else result
 
 
 def _equal(old: Tensor, new: Tensor) -> bool:
@@ -275,8 +275,8 @@ def _equal(old: Tensor, new: Tensor) -> bool:
 
 def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[tuple[int, str]]:
     def memory(t: Any) -> int:
-        there = isinstance(t, Tensor) and t.layout == torch.strided and t.numel() and not t.is_meta
-        return t.untyped_storage().data_ptr() if there else 0
+        strided = isinstance(t, Tensor) and t.layout == torch.strided and t.numel() and not t.is_meta
+        return t.untyped_storage().data_ptr() if strided else 0
 
     outputs = [memory(t) for t in pytree.tree_leaves(output)]
     if not any(outputs):

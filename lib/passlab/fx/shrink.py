@@ -156,15 +156,15 @@ class _Shrinker(shrinking.Shrinker):
     def stand_ins(self) -> dict[fx.Node, list[fx.Node]]:
         """Return, for each call, the nodes that could replace it."""
         first: dict[tuple, fx.Node] = {}
-        found: dict[fx.Node, list[fx.Node]] = {}
+        twins: dict[fx.Node, list[fx.Node]] = {}
         for n in self.state.program.graph.nodes:
             value = self.state.values.get(n.name)
             if not isinstance(value, Tensor):
                 continue
             twin = first.setdefault((value.shape, value.dtype, tuple(value.flatten().tolist())), n)
             if n.op.startswith("call_"):
-                found[n] = [i for i in n.all_input_nodes if self.alike(i, n)] + [twin] * (twin is not n)
-        return {n: others for n, others in found.items() if others}
+                twins[n] = [i for i in n.all_input_nodes if self.alike(i, n)] + [twin] * (twin is not n)
+        return {n: others for n, others in twins.items() if others}
 
     def cut_off(self) -> None:
         """Replace nodes by inputs of the same shape and dtype."""
