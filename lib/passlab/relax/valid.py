@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.relax import relax, tvm
-from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
+from passlab.tvm.judge import HOLE, InvalidModuleError, last_line, unbound
 from passlab.tvm.modules import functions, short
 
 #: part of a message of Relax's check → remedy
@@ -22,7 +22,7 @@ _REMEDIES = {
 
 
 def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    """Raise Invalid unless the module is well-formed."""
+    """Raise InvalidModuleError unless the module is well-formed."""
     tell("The pass returned a module that TVM cannot even walk through")
     for name, function in functions(module).items():
         taken = {p.name for p in function.params}
@@ -31,17 +31,19 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
             relax.analysis.post_order_visit(function, called.append)
         for var in (e for e in called if isinstance(e, tvm.ir.GlobalVar)):
             if var.name_hint not in names:
-                raise Invalid(f"{name} calls {var.name_hint}, and the module has no function of that name.")
+                raise InvalidModuleError(f"{name} calls {var.name_hint}, and the module has no function of that name.")
         with contextlib.suppress(tvm.error.InternalError):
             for v in relax.analysis.free_vars(function):
                 if not v.same_as(function):
-                    raise Invalid(unbound(name, v.name, taken))
+                    raise InvalidModuleError(unbound(name, v.name, taken))
     tell("TVM crashed while it checked whether the module is well-formed")
     try:
         relax.analysis.well_formed(module)
     except Exception as error:
         text = last_line(error).split("\n")[0].split(" # Metadata omitted")[0]
         if "null pointer" in text:
-            raise Invalid(f"Somewhere {HOLE}") from None
+            raise InvalidModuleError(f"Somewhere {HOLE}") from None
         remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), "")
-        raise Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None
+        raise InvalidModuleError(
+            f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()
+        ) from None

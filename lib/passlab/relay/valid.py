@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.relay import relay, tvm
-from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
+from passlab.tvm.judge import HOLE, InvalidModuleError, last_line, unbound
 from passlab.tvm.modules import functions, nodes, short
 
 
 def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    """Raise Invalid unless all functions are well-formed and well-typed."""
+    """Raise InvalidModuleError unless all functions are well-formed and well-typed."""
     called: set[str] = set()  # InferType types the calls of these by their declared results
     for name, function in functions(module).items():
         exprs: list[Any] = []
@@ -21,7 +21,7 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
         try:
             relay.analysis.post_order_visit(function, exprs.append)
         except tvm.error.TVMError:
-            raise Invalid(f"In {name}, {HOLE}") from None
+            raise InvalidModuleError(f"In {name}, {HOLE}") from None
         for call in (e for e in exprs if isinstance(e, relay.Call)):
             _look_at(call, name, names)
         called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
@@ -31,21 +31,21 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
 
 
 def _check_variables(name: str, function: Any) -> None:
-    """Raise Invalid for a variable that is not bound, or bound more than once."""
+    """Raise InvalidModuleError for a variable that is not bound, or bound more than once."""
     if free := list(relay.analysis.free_vars(function)):
-        raise Invalid(unbound(name, free[0].name_hint, {p.name_hint for p in function.params}))
+        raise InvalidModuleError(unbound(name, free[0].name_hint, {p.name_hint for p in function.params}))
     for parameter, count in Counter(p.name_hint for p in function.params).items():
         if count > 1 and len({hash(p) for p in function.params if p.name_hint == parameter}) < count:
-            raise Invalid(f"{name} has its parameter {parameter} twice.")
+            raise InvalidModuleError(f"{name} has its parameter {parameter} twice.")
     if not relay.analysis.well_formed(function):
-        raise Invalid(
+        raise InvalidModuleError(
             f"{name} is not well-formed: a variable is bound more than once. "
             "Give every function and every let its own variables."
         )
 
 
 def _check_types(module: Any, called: set[str]) -> None:
-    """Raise Invalid for an ill-typed module, or a function whose body is not of the type that it declares.
+    """Raise InvalidModuleError for an ill-typed module, or a function whose body is not of the type that it declares.
 
     called: the functions that others call, whose declared types InferType needs.
     """
@@ -62,32 +62,34 @@ def _check_types(module: Any, called: set[str]) -> None:
         )
     inferred = _inferred(bare)
     if isinstance(inferred, str):
-        raise Invalid(inferred)
+        raise InvalidModuleError(inferred)
     for name, ret in declared.items():
         got = inferred[name].ret_type
         if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
-            raise Invalid(
+            raise InvalidModuleError(
                 f"{name} declares that it returns {ret}, but its body is {got}: "
                 "leave the return type out when you make the function, and InferType finds it."
             )
 
 
 def _look_at(call: Any, where: str, names: list[str]) -> None:
-    """Raise Invalid for a call on which InferType would crash."""
+    """Raise InvalidModuleError for a call on which InferType would crash."""
     op = call.op
     if isinstance(op, tvm.ir.GlobalVar) and op.name_hint not in names:
-        raise Invalid(f"{where} calls {op.name_hint}, and the module has no function of that name.")
+        raise InvalidModuleError(f"{where} calls {op.name_hint}, and the module has no function of that name.")
     if not isinstance(op, tvm.ir.Op):
         return
     if op.attrs_type_key and call.attrs is None:
-        raise Invalid(
+        raise InvalidModuleError(
             f"In {where}, {op.name} is called without its attributes: "
             "give relay.Call those of the old call (call.attrs), or use the function relay."
             f"{op.name}."
         )
     given = str(call.attrs).partition("(")[0]
     if op.attrs_type_key and given.startswith("relay.attrs.") and given != op.attrs_type_key:
-        raise Invalid(f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}.")
+        raise InvalidModuleError(
+            f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}."
+        )
 
 
 def _inferred(module: Any) -> Any:

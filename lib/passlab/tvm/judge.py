@@ -105,20 +105,24 @@ def _a(value: Any) -> str:
     return f"{article} {kind}"
 
 
-class Invalid(Exception):
+class InvalidModuleError(Exception):
     """A module is not valid; the message is for the learner."""
 
 
 def _check(module: Any, tell: Callable[[str], None]) -> None:
-    """Raise Invalid unless the module is valid. `tell` records the current step, in case TVM crashes in it."""
+    """Raise InvalidModuleError unless the module is valid. `tell` records the step, in case TVM crashes in it."""
     names = [var.name_hint for var in module.functions]
     if "main" not in names:
         has = f"it has {', '.join(sorted(names))}" if names else "it is empty"
-        raise Invalid(f"The module has no function main; {has}.")
+        raise InvalidModuleError(f"The module has no function main; {has}.")
     if module["main"] is None:
-        raise Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
+        raise InvalidModuleError(
+            "main is None: the pass over functions returned nothing. End it with `return` and the function."
+        )
     if "main" not in functions(module):
-        raise Invalid(f"main is {_a(module['main'])}, not a function of {current_dialect().NAME.capitalize()}.")
+        raise InvalidModuleError(
+            f"main is {_a(module['main'])}, not a function of {current_dialect().NAME.capitalize()}."
+        )
     own("valid").check(module, names, tell)
 
 
@@ -145,7 +149,7 @@ def last_line(error: BaseException) -> str:
 
 
 def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
-    """Do `work(tell)` in a fork; return the message of its Invalid, the step told last before a crash, or None."""
+    """Do `work(tell)` in a fork; return its InvalidModuleError's message, the last step before a crash, or None."""
     try:
         reading, writing = os.pipe()
         pid = os.fork()
@@ -153,7 +157,7 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
         told: list[str] = []
         try:
             work(told.append)
-        except Invalid as invalid:
+        except InvalidModuleError as invalid:
             return str(invalid)
         return None
     if pid == 0:
@@ -168,7 +172,7 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
             signal.alarm(seconds)
             work(lambda doing: os.write(writing, f"{doing}\n".encode()))
             end = "\0fine"
-        except Invalid as invalid:
+        except InvalidModuleError as invalid:
             end = f"\0{invalid}"
         except BaseException as error:
             end = f"\0TVM could not check the module: {type(error).__name__}: {short(last_line(error), 300)}"
@@ -197,15 +201,15 @@ def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None
     """
 
     def calls(module: Any) -> list[str]:
-        there = {var.name_hint: f for var, f in module.functions.items()} if is_module(module) else {}
-        found = []
+        named = {var.name_hint: f for var, f in module.functions.items()} if is_module(module) else {}
+        sentences = []
         for name, function in functions(module).items():
             for callee in current_dialect().function_calls(function):
                 title = str(getattr(callee, "name_hint", ""))
-                target = there.get(title, callee)
+                target = named.get(title, callee)
                 if not (kernels and is_function(target) and kernels(target)):
-                    found.append(f"{name} calls {title or 'a function'}")
-        return found
+                    sentences.append(f"{name} calls {title or 'a function'}")
+        return sentences
 
     old, new = calls(before), calls(after)
     if len(new) <= len(old):
