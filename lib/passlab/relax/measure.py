@@ -46,13 +46,13 @@ def _reshapes(function: Any) -> bool:
 
 def _operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
     """Return the tensors among the operands; for a variable bound to a tuple, the fields."""
-    found = []
+    tensors = []
     for arg in args:
         bound = known.get(arg) if isinstance(arg, relax.Var) else None
         for part in fields(bound if isinstance(bound, relax.Tuple) else arg):
             if isinstance(type_of(part), relax.TensorType | tvm.ir.TupleType):
-                found.append(part)
-    return found
+                tensors.append(part)
+    return tensors
 
 
 def allocations(module: Any, planned: bool) -> Allocations:
@@ -64,10 +64,10 @@ def allocations(module: Any, planned: bool) -> Allocations:
     steps += [passes.StaticPlanBlockMemory()] if planned else []
     if not any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
         module = tvm.transform.Sequential(steps)(module)
-    found = []
+    sizes = []
     for node in nodes(module, "main"):
         if node.name == "relax.builtin.alloc_tensor":
-            found.append(nbytes(node.var.ty))
+            sizes.append(nbytes(node.var.ty))
         elif node.name == "relax.memory.alloc_storage":  # its size is in bytes, whatever its dtype
-            found.append(math.prod(int(size) for size in node.expr.args[0].values))
-    return Allocations(len(found), sum(found))
+            sizes.append(math.prod(int(size) for size in node.expr.args[0].values))
+    return Allocations(len(sizes), sum(sizes))

@@ -65,17 +65,17 @@ def examples(function: Any, odd: int) -> Iterator[Parameter]:
 
 
 def nodes(name: str, function: Any) -> Iterator[Node]:
-    found: list[Any] = []
-    relay.analysis.post_order_visit(function, found.append)
-    for expr in found:
+    exprs: list[Any] = []
+    relay.analysis.post_order_visit(function, exprs.append)
+    for expr in exprs:
         if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
             yield Node(expr.op.name, expr, None, name)
 
 
 def function_calls(function: Any) -> Iterator[Any]:
-    found: list[Any] = []
-    relay.analysis.post_order_visit(function, found.append)
-    for expr in found:
+    exprs: list[Any] = []
+    relay.analysis.post_order_visit(function, exprs.append)
+    for expr in exprs:
         if isinstance(expr, relay.Call) and not isinstance(expr.op, tvm.ir.Op):
             yield expr.op
         elif isinstance(expr, relay.Call) and expr.op.name.startswith(_INDIRECT):

@@ -132,16 +132,16 @@ def _own_names(function: Any, params: dict[str, np.ndarray]) -> Any:
 
 def _needs_machine(main: Any) -> bool:
     """Return whether the function branches, calls another, or has sizes that depend on the inputs."""
-    found = []
+    reasons = []
 
     def look(node: Any) -> None:
         calls = isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.GlobalVar)
         typed = isinstance(node, relay.Var | relay.Call)
         if isinstance(node, relay.If) or calls or (typed and relay.ty.is_dynamic(node.checked_type)):
-            found.append(node)
+            reasons.append(node)
 
     relay.analysis.post_order_visit(main, look)
-    return bool(found)
+    return bool(reasons)
 
 
 def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:

@@ -12,9 +12,9 @@ MAX_DEPTH = 256
 
 def calls(module: tvm.IRModule) -> list[relay.Call]:
     """Return the calls of main, operands first: their positions are the numbering of these exercises."""
-    found: list[Any] = []
-    relay.analysis.post_order_visit(module["main"].body, found.append)
-    return [e for e in found if isinstance(e, relay.Call)]
+    exprs: list[Any] = []
+    relay.analysis.post_order_visit(module["main"].body, exprs.append)
+    return [e for e in exprs if isinstance(e, relay.Call)]
 
 
 def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[int]]:
@@ -47,5 +47,5 @@ def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[
             parts = [(old.tuple_value, new.tuple_value)]
         else:
             parts = []
-        todo += [(mine, theirs, bound, kernel) for mine, theirs in parts]
+        todo += [(part, twin, bound, kernel) for part, twin in parts]
     return sorted(sorted(group) for group in groups.values())

@@ -125,16 +125,16 @@ class _OnnxMapping(ModuleType):
 def _place(package: str) -> Path:
     """Return where a package is installed, without importing it. Raises Unreachable if it is not."""
     with contextlib.suppress(ModuleNotFoundError):  # the package above it is missing
-        found = importlib.util.find_spec(package)
-        if found is not None:
-            return Path(next(iter(found.submodule_search_locations)))
+        spec = importlib.util.find_spec(package)
+        if spec is not None:
+            return Path(next(iter(spec.submodule_search_locations)))
     raise Unreachable(f"Relay needs the package {package}, which is not installed. Run `make setup`.")
 
 
 def _folder() -> Path:
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        here = f"{platform.system()} on {platform.machine()}"
-        raise Unreachable(f"Relay's TVM exists for Linux on x86-64 only, and this is {here}. {_INSTEAD}")
+        system = f"{platform.system()} on {platform.machine()}"
+        raise Unreachable(f"Relay's TVM exists for Linux on x86-64 only, and this is {system}. {_INSTEAD}")
     return _place("bitblas") / "3rdparty" / "tvm"
 
 
