@@ -235,23 +235,6 @@ def nchw_if_possible(gm):
     return _convert(gm, _greedy(gm, NCHW))
 
 
-@wrong("cost", "hill climbing: one op after the other changes sides, as long as that saves a conversion")
-def hill_climbing(gm):
-    def climbed(side):
-        free, least = [n for n in gm.graph.nodes if _fixed(n) is None], _conversions(gm, side)
-        while True:
-            for node in free:
-                other = side | {node: NCHW if side[node] == NHWC else NHWC}
-                if (count := _conversions(gm, other)) < least:
-                    side, least = other, count
-                    break
-            else:
-                return side
-
-    best = min((climbed(_greedy(gm, prefer)) for prefer in (NHWC, NCHW)), key=lambda side: _conversions(gm, side))
-    return _convert(gm, best)
-
-
 @wrong("cost", "every reader gets a conversion of its own")
 def one_each(gm):
     best = min((_greedy(gm, prefer) for prefer in (NHWC, NCHW)), key=lambda side: _conversions(gm, side))

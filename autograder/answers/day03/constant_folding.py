@@ -374,11 +374,6 @@ ignores_later_writes = edited(
         ),
     ),
 )
-ignores_own_weights = edited(
-    "spared",
-    "looks at operands only: a layer's own weight may be written, too",
-    ("written(gm.graph)", '{n for n in written(gm.graph) if n.op != "call_module"}'),
-)
 copies_parameters = edited(
     "cost",
     "takes a parameter for a constant to fold: it is copied into a buffer",
@@ -389,37 +384,10 @@ flat_names = edited(
     "looks for a parameter on the top module only: it may lie in a part, at lin.weight",
     (FOLD, f'constant[node] = getattr(gm, node.target) if node.op == "get_attr" else {COMPUTED}'),
 )
-catches_the_error = edited(
-    "valid",
-    "computes first, and takes whatever raises an error for no constant",
-    ("not varies and (...)", "not varies"),
-    (
-        "constant[node] = ...",
-        """
-        try:
-            value = ...
-        except Exception:
-            continue
-        if node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit:
-            constant[node] = value
-        """,
-    ),
-)
-no_keywords = edited(
-    "did",
-    "puts a number into the operands that stand in positions, and not into keywords",
-    (
-        (
-            "user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda n, old=node, new=value: new if n "
-            "is old else n)"
-        ),
-        "user.args = map_arg(user.args, lambda n, old=node, new=value: new if n is old else n)",
-    ),
-)
 ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit", (SMALL, "True"))
 looks_too_late = edited(
     "valid",
-    "computes first and then looks at the size: a huge constant takes all memory, only to be thrown away",
+    "computes first and then looks at the size, or catches the error: a huge constant takes all memory",
     ("not varies and (...)", "not varies"),
     (
         "constant[node] = ...",
@@ -430,16 +398,10 @@ looks_too_late = edited(
     ),
 )
 counts_elements = edited("spared", "compares elements, not bytes, with the limit", ("... * meta.dtype.itemsize", "..."))
-one_byte_less = edited("did", "takes a result of exactly the limit for one over it", ("... <= limit", "... < limit"))
 tensors_only = edited(
     "did",
     "folds tensors only: the size of a weight, and what follows from it, stays in the graph",
     ("bool | int | float | torch.Size", "()"),
-)
-no_modules = edited(
-    "did",
-    "only functions and methods compute: a layer applied to a weight stays",
-    ("node in memory", 'node.op == "call_module" or node in memory'),
 )
 one_step = edited(
     "did",

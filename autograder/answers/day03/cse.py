@@ -292,7 +292,6 @@ def torch_ships_it(gm):
 
 
 ARGS, KWARGS = "repr(node.args)", "repr(sorted(node.kwargs.items()))"
-STAYS = '(node in memory and node.op != "get_attr")'
 
 merges_draws = edited(
     "spared",
@@ -315,44 +314,20 @@ python_equality = edited(
     "takes numbers that Python calls equal for the same operand: 1, 1.0 and True",
     _operand("float(a) if isinstance(a, int) else a"),
 )
-one_zero = edited(
-    "spared",
-    "rounds away the sign of zero: 0.0 and -0.0 are one operand",
-    _operand("a + 0 if isinstance(a, float) else a"),
-)
 nodes_only = edited(
     "spared",
     "only operands that are nodes count: x * 2 and x * 3 are the same",
     _operand("a if isinstance(a, fx.Node) else None"),
 )
-slice_or_tuple = edited(
-    "spared", "takes a slice for a tuple: x[0:1] and x[0, 1, None]", (ARGS, 'repr(node.args).replace("slice", "")')
-)
 list_or_tuple = edited(
     "spared",
-    "takes a list for a tuple: x[[0, 1]] and x[0, 1]",
+    "takes look-alikes for the same: a list and a tuple, a slice and a tuple, m.tanh(x) and x.tanh()",
     (ARGS, 'repr(node.args).replace("[", "(").replace("]", ")")'),
 )
-target_alone = edited(
-    "spared",
-    "takes a module for the method of its name: m.tanh(x) and x.tanh()",
-    ("node.op, node.target", "node.target"),
-)
-every_node_writes = edited(
-    "did",
-    "takes every node for a write: two reads are never the same",
-    ('bool(found & {"writes", "unknown"})', "1"),
-)
-one_written_operand = edited("spared", "a read of two memories is safe if one of them is not written", ("any", "all"))
 any_write = edited(
     "did",
     "a write ends all equality, also of values whose memory nothing writes",
     ("epoch if ... else None", "epoch"),
-)
-draws_write = edited("did", "takes a draw for a write", ('{"writes", "unknown"}', '{"writes", "unknown", "draws"}'))
-every_effect_writes = edited("did", "takes every effect for a write", ('found & {"writes", "unknown"}', "found"))
-trusts_the_unknown = edited(
-    "spared", "a call that nothing is known about writes nothing", ('{"writes", "unknown"}', '{"writes"}')
 )
 ignores_weights = edited(
     "spared",
@@ -379,11 +354,6 @@ no_modules = edited(
     "did",
     "functions and methods only: misses calls of one module on the same value",
     ("node in memory and ...", 'node.op == "call_module" or node in memory and ...'),
-)
-no_attributes = edited(
-    "did",
-    "takes two get_attr nodes of one parameter for two values",
-    (STAYS, 'node in memory or node.op == "get_attr"'),
 )
 afraid = edited(
     "did",

@@ -14,7 +14,7 @@ from torch import fx, nn
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, nodes, read
-from passlab.fx.effects import effects, module_effects
+from passlab.fx.effects import effects
 from passlab.judge import Case, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -207,31 +207,6 @@ def underscores(gm):
     return _sweep(gm, stays)
 
 
-@wrong("spared", "what the output needs is live and nothing else is")
-def from_the_output(gm):
-    live, todo = set(), [node for node in gm.graph.nodes if node.op in KEPT]
-    while todo:
-        node = todo.pop()
-        live.add(node)
-        todo.extend(n for n in node.all_input_nodes if n not in live)
-    for node in reversed(gm.graph.nodes):
-        if node not in live:
-            gm.graph.erase_node(node)
-    return gm
-
-
-@wrong("did", "everything named dropout or relu has an effect, also where it is switched off")
-def by_name(gm):
-    def stays(node):
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        if node.op == "call_module":
-            module = gm.get_submodule(node.target)
-            return isinstance(module, nn.Dropout) or module_effects(module)
-        return name in ("dropout", "relu") or effects(node)
-
-    return _sweep(gm, stays)
-
-
 @wrong("valid", "erases a dead node and then, calling itself, its operands: a long chain is too deep for that")
 def recursive(gm):
     def drop(node):
@@ -247,17 +222,6 @@ def recursive(gm):
     return gm
 
 
-@wrong("spared", "knows the in-place methods, setitem and assertions, but not out= and inplace=True")
-def forgets_keywords(gm):
-    def stays(node):
-        found = effects(node)
-        if node.op == "call_function" and (node.kwargs.get("out") is not None or node.kwargs.get("inplace")):
-            return found - {"writes"}
-        return found
-
-    return _sweep(gm, stays)
-
-
 def _stays(condition):
     """Return an edit: an unused node stays if the condition is true."""
     return "effects(node)", f"({condition})"
@@ -267,9 +231,6 @@ forgets_draws = edited(
     "spared",
     "an unused draw does nothing (but without it every later draw is another one)",
     _stays('effects(node) - {"draws"}'),
-)
-forgets_the_unknown = edited(
-    "spared", "what nothing is known about has no effect that it knows of", _stays('effects(node) - {"unknown"}')
 )
 forgets_writes = edited("spared", "a write counts when its result is used", _stays('effects(node) - {"writes"}'))
 forgets_assertions = edited("spared", "an assertion has no result, so it is dead", _stays('effects(node) - {"stops"}'))
@@ -284,9 +245,6 @@ forwards = edited(
     ("reversed(gm.graph.nodes)", "list(gm.graph.nodes)"),
 )
 keeps_modules = edited("did", "keeps every module, to be safe", _stays('node.op == "call_module" or effects(node)'))
-keeps_attributes = edited(
-    "did", "only computing counts: unused get_attr nodes stay", _stays('node.op == "get_attr" or effects(node)')
-)
 drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
 
 EQUIVALENT = {

@@ -475,12 +475,6 @@ def one_floor(gm):
     return gm
 
 
-def _adds(*laws):
-    """Return edits: the table has more laws, and exp, log and sqrt are ops, too."""
-    forms = ", ".join(f'{name}=(torch.{name}, "{name}")' for name in ("exp", "log", "sqrt"))
-    return ("FORMS.items()", f"FORMS.update({forms}) or FORMS.items()"), ("LAWS", f"({', '.join(laws)}, *LAWS)")
-
-
 modules_by_name = edited(
     "spared",
     "takes a module for the function of its name",
@@ -496,34 +490,6 @@ forgets_options = edited(
     "alpha=2 and rounding_mode='floor' change nothing",
     ("not isinstance(x, fx.Node) or ...", "not isinstance(x, fx.Node)"),
 )
-zero_is_no_option = edited(
-    "spared",
-    "0 == False: takes alpha=0 for an option that is switched off",
-    ("option is not None and option is not False", "option not in (None, False)"),
-)
-minus_minus_zero = edited(
-    "spared", "takes -0.0 for 0.0 in x - 0", ('repr(number(c)) in ("0", "0.0")', "number(c) == 0")
-)
-mixed_zeros = edited("spared", "takes a tensor of 0.0 and -0.0 for one of 0.0", ("map(repr, held)", "held"))
-subtracts_from_bool = edited(
-    "spared", "x + (-y) = x - y, also where x is Boolean, which torch refuses", ("... and not boolean(x)", "...")
-)
-first_law = edited(
-    "did",
-    "applies one law to a node, and not what the next law makes of the result",
-    ("while (result := ...) is not None: ...", "for result in filter(None, [...]): ..."),
-)
-two_tensors = edited("spared", "takes n - k for n - n", ("x is y and whole(n, x)", "whole(n, x)"))
-no_functions = edited(
-    "did", "does not know torch.add and torch.sub", ('torch.add, "add"', '"add"'), ('torch.sub, "sub"', '"sub"')
-)
-forgets_results = edited(
-    "spared", "takes -(-x) for x without asking whether x is written in between", ("*..., *result", "*...")
-)
-leaves_the_replaced = edited(
-    "did", "leaves the replaced nodes in the graph", ("for node in same: ...", "for node in (): ...")
-)
-relu_is_forgotten = edited("did", "does not know that relu twice is relu", ('op(x) == "relu"', "False"))
 any_two_transposes = edited(
     "spared",
     "two transposes undo each other, whatever they exchange",
@@ -555,24 +521,26 @@ needs_one_reader = edited(
 as_on_paper = edited(
     "spared",
     "exp(log(x)) = x and sqrt(x * x) = abs(x), as on paper",
-    *_adds(
-        'Law("exp", "", lambda n, x: op(x) == "log", lambda n, x: x.args)',
-        'Law("sqrt", "", lambda n, x: op(x) == "mul" and x.args[0] is x.args[1], lambda n, x: (torch.abs, x.args[0]))',
+    (
+        "FORMS.items()",
+        'FORMS.update(exp=(torch.exp, "exp"), log=(torch.log, "log"), sqrt=(torch.sqrt, "sqrt")) or FORMS.items()',
     ),
-)
-logarithms = edited(
-    "spared",
-    "log(exp(x)) = x, though exp(x) overflows long before x does",
-    *_adds('Law("log", "", lambda n, x: op(x) == "exp", lambda n, x: x.args)'),
+    (
+        "LAWS",
+        """
+        (
+            Law("exp", "", lambda n, x: op(x) == "log", lambda n, x: x.args),
+            Law("sqrt", "", lambda n, x: op(x) == "mul" and len({*x.args}) == 1, lambda n, x: (torch.abs, x.args[0])),
+            *LAWS,
+        )
+        """,
+    ),
 )
 wrapping = edited(
     "spared",
-    "abs(-x) = abs(x) and x + (-y) = x - y for all integers: forgets that -x wraps around in uint8",
+    "abs(-x) = abs(x) and x + (-y) = x - y for all dtypes: -x wraps around in uint8, bools have no minus",
     ("... and not unsigned(x)", "..."),
     ("... and not wider(n, y)", "..."),
-)
-quotients = edited(
-    "spared", "x / x = 1", *_adds('Law("div", "", lambda n, x, y: x is y, lambda n, x, y: (torch.ones_like, x))')
 )
 
 EQUIVALENT = {
