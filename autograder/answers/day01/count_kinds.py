@@ -144,7 +144,7 @@ def in_two_sweeps(gm):
     return {kind: (counts[kind], held[kind]) for kind in KINDS}
 
 
-@wrong("spared", "goes by a node's name, which says nothing about what it calls")
+@wrong("spared", "goes by a node's name or a module's path, not by what it calls, or takes every module for compute")
 def by_name(gm):
     def kind(node, gm):
         if node.op in ("placeholder", "get_attr", "output"):
@@ -154,21 +154,10 @@ def by_name(gm):
     return _count(gm, kind)
 
 
-by_target = edited(
-    "spared",
-    "takes the path of a module for the operation it does",
-    ('getattr(module, "inplace", False)', 'node.target in ("clone", "contiguous")'),
-    ("isinstance(module, nn.Flatten | nn.Unflatten)", 'node.target.split(".")[-1] in shapes'),
-)
 only_methods_store = edited(
     "did",
     "takes torch.clone, the function, for compute",
     ('name in ("clone", ...)', 'name in ("clone", ...) and node.op == "call_method"'),
-)
-modules_compute = edited(
-    "did",
-    "every module computes: nn.Flatten and modules that work in place are overlooked",
-    ("module = gm.get_submodule(node.target)", 'return "compute"'),
 )
 no_methods = edited(
     "did", "knows functions, and takes every method for compute", ("node.target if ... else ...", '"" if ... else ...')
@@ -178,11 +167,6 @@ no_in_place = edited(
     "does not ask whether a node works in place: relu_ and inplace=True are counted as compute",
     ('getattr(module, "inplace", False)', "False"),
     ('named_so or node.kwargs.get("inplace") or ...', "..."),
-)
-operators_in_place = edited("spared", "takes and_ for a function in place", ('...("_") and ...', '...("_")'))
-no_unflatten = edited("did", "does not know nn.Unflatten", ("nn.Flatten | nn.Unflatten", "nn.Flatten"))
-even_pieces = edited(
-    "did", "takes all pieces for as large as the first", ("sum(map(size, meta))", "len(meta) * size(meta[0])")
 )
 four_bytes = edited("did", "takes four bytes for every element, whatever the dtype", ("meta.dtype.itemsize", "4"))
 first_of_tuple = edited("did", "counts only the first of several tensors", ("sum(map(size, meta))", "size(meta[0])"))

@@ -135,19 +135,6 @@ def asks_again(gm):
     return _result({node: level(node) for node in gm.graph.nodes if _works(node)}, _answer(gm)["parallel"])
 
 
-@wrong("cost", "recursion with a memory: each node once, and too deep for Python")
-def deep_recursion(gm):
-    memory = {}
-
-    def level(node):
-        if node not in memory:
-            memory[node] = 1 + max((level(a) for a in _reads(node)), default=-1)
-        return memory[node]
-
-    levels = {node: level(node) for node in reversed(gm.graph.nodes) if _works(node)}
-    return _result(levels, _answer(gm)["parallel"])
-
-
 inputs_are_a_level = edited(
     "did",
     "the inputs are level 0, and all other nodes come one level too late",
@@ -183,17 +170,6 @@ no_edge_between = edited(
     "spared",
     "two nodes without an edge between them count as parallel, even where a path of two steps joins them",
     ("other not in pairs_above", "other not in operands"),
-)
-idle_pairs = edited(
-    "spared",
-    "lists inputs and constants as parallel to the first working node",
-    (
-        "pairs",
-        (
-            'pairs | {(n.name, w.name) for n in gm.graph.nodes if n.op in ("placeholder", "get_attr") for w in '
-            "list(level)[:1]}"
-        ),
-    ),
 )
 levels_by_name = edited(
     "valid",

@@ -323,46 +323,10 @@ def first_sigmoid(gm, model):
     return found
 
 
-@wrong("spared", "goes from the input on: of several readers of one type, it takes the first that is free")
-def first_free_reader(gm, model):
-    m, right = _Model(gm, model), _backwards(gm, model)
-    found, values, free = {}, {}, {node.name: node for node in m.nodes}
-    for node in gm.graph.nodes:
-        word, names = right.get(node.name, ("", []))
-        if node.op == "placeholder":
-            values[node] = model.graph.input[0].name
-        elif word == "same":
-            kind = next(part.op_type for part in m.nodes if part.name == names[0])
-            reads = {values.get(a) for a in node.all_input_nodes}
-            parts = (part for part in free.values() if part.op_type == kind and reads & set(part.input))
-            if part := next(parts, None):
-                found[node.name], values[node] = (word, [free.pop(part.name).name]), part.output[0]
-        elif word == "split":
-            values[node] = next(part.output[0] for part in m.nodes if part.name == names[0])
-        elif word:
-            values[node] = values.get(node.all_input_nodes[0])
-    return right | found
-
-
 last_part_only = edited(
     "did",
     "looks for one ONNX node for every FX node: finds only the last part of a split one",
     ('("same" if len(nodes) == 1 else "split", nodes)', '("same", nodes[:1])'),
-)
-parts_from_above = edited(
-    "did",
-    "collects the parts of a split in any order: takes the Add of the layer above for GELU's",
-    ("reversed(model.graph.node)", "map(maker.get, wanted)"),
-    ("node.output[0] in wanted", "node"),
-    (
-        "if ... or node.name in found: ...",
-        """
-        if ... or node.name in found: ...
-        if value.get(node) not in maker:
-            found[node.name] = ("gone", [])
-            continue
-        """,
-    ),
 )
 dropout_has_a_node = edited(
     "did",

@@ -347,13 +347,6 @@ def runs_zeros(gm, *inputs):
     return _entries(run.values)
 
 
-@wrong("cost", "moves the inputs to the weights, and computes with what memory happens to hold")
-def runs_garbage(gm, *inputs):
-    run = _Run(copy.deepcopy(gm).to_empty(device="cpu"))
-    run.run(*(torch.empty_like(t, device="cpu").fill_(1) for t in inputs))
-    return _entries(run.values)
-
-
 @wrong("did", "the dtype is that of the first operand")
 def first_dtype(gm, *inputs):
     found = _propagate(gm, inputs)
@@ -380,10 +373,9 @@ def weights_stay(gm, *inputs):
     return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
 
 
-modules_by_position = edited("did", "gives a module only what stands in its positions", ("args, kwargs", "args"))
 own_attributes = edited(
     "did",
-    "knows the parameters of the model itself, and none of its parts",
+    "knows the parameters of the model itself, and none of its parts; or a module's operands in positions only",
     ("operator.attrgetter(node.target)(gm)", "getattr(gm, node.target)"),
 )
 anything_goes = edited(
@@ -404,24 +396,6 @@ names_half = edited(
     "spared",
     "names unknown operations, but leaves it to torch to say where shapes do not fit",
     ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
-)
-guesses = edited(
-    "spared",
-    "takes unknown operations for element-wise: the shape of the first operand",
-    ('raise TypeError(f"there is no rule for {node.format_node()}")', "return args[0]"),
-)
-subclasses_too = edited(
-    "spared",
-    "isinstance lets in subclasses of the listed modules",
-    (
-        "type(module := gm.get_submodule(node.target)) in MODULES",
-        "isinstance(module := gm.get_submodule(node.target), tuple(MODULES))",
-    ),
-)
-live_nodes_only = edited(
-    "spared",
-    "looks only at what the output needs",
-    ("for node in ...: ...", "gm.graph.eliminate_dead_code()\nfor node in ...: ..."),
 )
 output_too = edited(
     "did",

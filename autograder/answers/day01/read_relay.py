@@ -219,7 +219,6 @@ def main_only(module):
     return _read(module, operators=_outside)
 
 
-no_tuples = edited("valid", "takes each parameter for a tensor", ("isinstance(kind, tvm.ir.TupleType)", "False"))
 first_of_tuple = edited(
     "did", "counts the first tensor of a tuple only", ("sum(map(size, kind.fields))", "size(kind.fields[0])")
 )
@@ -249,28 +248,6 @@ constants_per_use = edited(
     ("if isinstance(e, relay.Constant): ...", "for c in (c for c in reads(e) if isinstance(c, relay.Constant)): ..."),
     ("e.data", "c.data"),
 )
-constants_of_main = edited(
-    "did",
-    "counts no constants in functions inside main",
-    ("constants.append(e.data.numpy().nbytes)", "constants.append(e)"),
-    ("sum(constants)", "sum(c.data.numpy().nbytes for c in constants if c not in inside)"),
-    (
-        "operators, readers, constants = Counter(), Counter([main.body]), []",
-        "operators, readers, constants, inside = Counter(), Counter([main.body]), [], set()",
-    ),
-    (
-        "if isinstance(e, relay.Constant): ...",
-        (
-            "if isinstance(e, relay.Function) and e != main:\n    relay.analysis.post_order_visit(e, inside.add)\n"
-            "if isinstance(e, relay.Constant): ..."
-        ),
-    ),
-)
-four_bytes_in_constants = edited(
-    "spared",
-    "takes four bytes for every element of a constant",
-    ("e.data.numpy().nbytes", "4 * e.data.numpy().size"),
-)
 every_call_of_a_function = edited(
     "spared",
     "counts what is in a function once for each of its calls",
@@ -284,14 +261,6 @@ every_call_of_a_function = edited(
         for function in (f for at, f in enumerate(called) if f in called[:at]):
             relay.analysis.post_order_visit(function, look)
         """,
-    ),
-)
-readers_of_fields = edited(
-    "spared",
-    "counts who reads a field of a tuple among the readers of the tuple",
-    (
-        "...(set(reads(e)))",
-        "fields = {r.tuple_value for r in reads(e) if isinstance(r, relay.TupleGetItem)}\n...({*reads(e), *fields})",
     ),
 )
 idle_left_out = edited(

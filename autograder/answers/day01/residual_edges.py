@@ -139,18 +139,6 @@ def all_paths(gm):
     return _edges(gm, leads)
 
 
-@wrong("cost", "recursion with a memory: each node once, and too deep for Python")
-def deep_recursion(gm):
-    above = {}
-
-    def ancestors(node):
-        if node not in above:
-            above[node] = set(_tensors(node)).union(*(ancestors(a) for a in _tensors(node)))
-        return above[node]
-
-    return _edges(gm, lambda a, c: a in ancestors(c))
-
-
 any_join = edited(
     "spared", "every join counts: products, concatenations and subtractions too", ("node.target in additions", "True")
 )
@@ -163,11 +151,6 @@ doubles = edited(
     "spared",
     "takes x + x for a residual: both ways are the same edge",
     ("a in above[c]", "a is c or a in above[c]"),
-)
-read_twice = edited(
-    "spared",
-    "takes every operand of an addition that has another user",
-    ("any(a in above[c] for c in operands)", "len(a.users) > 1"),
 )
 operator_only = edited(
     "did",

@@ -220,9 +220,6 @@ def spelled_out(gm, slope):
     return _swap(gm, slope)
 
 
-modules_only = edited(
-    "did", "looks at modules alone", ('("relu", "relu_")', "()"), ("(torch.relu, torch.relu_, F.relu)", "()")
-)
 functional_only = edited("did", "knows no function but F.relu", ("(torch.relu, torch.relu_, F.relu)", "(F.relu,)"))
 first_call_only = edited(
     "did",
@@ -231,27 +228,15 @@ first_call_only = edited(
     ("... is nn.ReLU", "... is nn.ReLU and node.target not in done"),
     ("inplace = module.inplace", "done.add(node.target)\ninplace = module.inplace"),
 )
-never_in_place = edited("same", "forgets that the old ReLU worked in place", ("bool(inplace)", "False"))
-in_place_by_keyword = edited(
+never_in_place = edited(
     "same",
-    "looks only at the keyword inplace, not at relu_ and positions",
-    ('node.target == "relu_"', "False"),
-    ("node.target is torch.relu_ or ...", "..."),
-    ("(*node.args, False, False)[1]", "False"),
+    "forgets that the old ReLU worked in place, or sees that in the keyword inplace alone",
+    ("bool(inplace)", "False"),
 )
 default_slope = edited(
     "same",
     "gives modules the default slope of nn.LeakyReLU",
     ("slope", '0.01 if node.op == "call_module" else slope'),
-)
-positive_slopes = edited("same", "takes every slope for positive", ("slope", "abs(slope)"))
-leaky_method = edited(
-    "same",
-    "writes x.leaky_relu(slope), a method that tensors do not have",
-    (
-        "...(F.leaky_relu, ...)",
-        'gm.graph.call_method("leaky_relu", (x, slope)) if node.op == "call_method" else ...(F.leaky_relu, ...)',
-    ),
 )
 
 
@@ -267,27 +252,13 @@ by_node_name = edited(
     "goes by a node's name: swaps whatever is called relu in the graph",
     _also('node.name.rstrip("_0123456789") == "relu"'),
 )
-by_target_name = edited(
-    "spared",
-    "compares __name__: swaps a user's own function relu and class ReLU",
-    _also('getattr(called, "__name__", type(called).__name__) in ("relu", "ReLU")'),
-)
 by_substring = edited(
     "spared",
     "searches for 'relu' in the text of the target: relu6 and leaky_relu have it too",
     _also('"relu" in str(called).lower()'),
 )
-subclasses_too = edited(
-    "spared",
-    "isinstance takes subclasses of nn.ReLU for ReLU",
-    (
-        "type(module := gm.get_submodule(node.target)) is nn.ReLU",
-        "isinstance(module := gm.get_submodule(node.target), nn.ReLU)",
-    ),
-)
-returns_nothing = edited("valid", "edits the graph and returns nothing", ("return gm", "return None"))
-readers_left = edited(
-    "valid", "erases the old node without handing over its users", ("node.replace_all_uses_with(leaky)\n        ", "")
+returns_nothing = edited(
+    "valid", "returns nothing, or erases the old node before it hands over its users", ("return gm", "return None")
 )
 
 EQUIVALENT = {

@@ -8,7 +8,6 @@ import itertools
 import random
 import re
 import tokenize
-from collections import Counter
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01 import to_ssa as ssa
@@ -198,17 +197,6 @@ def no_parentheses(source):
     return _rename("\n".join(lines), _counter(source))
 
 
-@wrong("did", "puts a number right behind each name: the 11th x and the first x1 are both x11")
-def numbers_meet(source):
-    text, made = _names(ast.parse(source)), Counter()
-
-    def fresh(name):
-        made[name] += 1
-        return f"{name}{made[name]}" if f"{name}{made[name]}" not in text else fresh(name)
-
-    return _rename(source, fresh)
-
-
 @wrong("cost", "copies what comes in into a first version of its own")
 def copies_inputs(source):
     text, last = _rename(source, fresh := _counter(source))
@@ -216,29 +204,6 @@ def copies_inputs(source):
     copies = {name: fresh(name) for name in inputs}
     renamed = _Rename(lambda name: copies.get(name, name)).visit(ast.parse(text))
     return "".join(f"{new} = {old}\n" for old, new in copies.items()) + ast.unparse(renamed), last
-
-
-@wrong("cost", "puts a temporary in front of every assignment")
-def temporaries(source):
-    text, last = _rename(source, fresh := _counter(source))
-    lines = []
-    for statement in ast.parse(text).body:
-        name = fresh("t")
-        lines += [f"{name} = {ast.unparse(statement.value)}"]
-        statement.value = ast.Name(name, ast.Load())
-        lines += [ast.unparse(statement)]
-    return "\n".join(lines), last
-
-
-@wrong("valid", "keeps augmented assignments and renames in them")
-def keeps_augmented(source):
-    tree, fresh, last = ast.parse(source), _counter(source), {}
-    for statement in tree.body:
-        statement.value = _Rename(lambda name: last.get(name, name)).visit(statement.value)
-        for target in ast.walk(ast.Tuple(getattr(statement, "targets", None) or [statement.target])):
-            if isinstance(target, ast.Name):
-                last[target.id] = target.id = fresh(target.id)
-    return ast.unparse(tree), last
 
 
 inputs_renamed = edited(
@@ -269,21 +234,10 @@ first_keeps_name = edited(
     "the first assignment keeps the old name, even where a value of that name comes in",
     ("taken.add(new)", "new = new if node.id in last else node.id\ntaken.add(new)"),
 )
-by_line = edited(
-    "did",
-    "numbers names by line, so that two targets in one line share a name",
-    ("number = 1", "number = len(lines)"),
-    ('(new := f"{node.id}_{number}") in taken', '(new := f"{node.id}_line{number}") in ()'),
-)
 text_only = edited(
     "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
 )
 
-last_target_first = edited(
-    "same",
-    "assigns the targets of one line from the last to the first",
-    ("[... for target in targets]", "[... for target in reversed(targets)][::-1]"),
-)
 
 EQUIVALENT = {
     ("number = 1\nwhile ...: ...", "number = 2\nwhile ...: ..."): "the choice of names is free",
