@@ -315,23 +315,13 @@ def also_before(gm):
     return gm
 
 
-EPS = "bn.running_var + bn.eps"
 WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
-default_eps = edited("same", "takes the default eps instead of the module's", (EPS, "bn.running_var + 1e-5"))
 bias_not_scaled = edited(
     "same",
     "forgets to scale the convolution's own bias",
     ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
     ("shift * scale", "shift * scale + (0 if conv.bias is None else conv.bias)"),
-)
-needs_bias = edited(
-    "did",
-    "expects a bias on the convolution and skips those without",
-    (
-        "norm.running_mean is not None",
-        "norm.running_mean is not None and gm.get_submodule(conv.target).bias is not None",
-    ),
 )
 needs_affine = edited(
     "valid",
@@ -360,50 +350,15 @@ called_twice = edited(
     "folds a convolution that is called twice: two sets of weights instead of one",
     ("... and calls.count(module) == 1", "..."),
 )
-by_path = edited(
-    "spared",
-    "counts calls by name: one convolution may have two",
-    ("gm.get_submodule(node.target)", "node.target"),
-    ("calls.count(module)", "calls.count(conv.target)"),
-)
 asks_the_model = edited(
     "did",
     "asks whether the model is in training, and not the batch norm",
     ("not norm.training", "not gm.training"),
 )
-takes_a_name = edited(
-    "same",
-    "puts the new convolution under a name that another module has",
-    ("hasattr(gm, name)", "False"),
-)
-invents_statistics = edited(
-    "spared",
-    "assumes mean 0 and variance 1 for a batch norm in eval mode without running statistics",
-    ("... and norm.running_mean is not None", "..."),
-    (EPS, "(torch.ones(conv.out_channels) if bn.running_var is None else bn.running_var) + bn.eps"),
-    ("bn.running_mean", "0 if bn.running_mean is None else bn.running_mean"),
-)
-by_isinstance = edited(
-    "same",
-    "asks isinstance: a ConvReLU2d is a Conv2d too, but its batch norm comes after a ReLU",
-    (
-        "type(module) is nn.Conv2d",
-        "isinstance(module, nn.Conv2d)",
-    ),
-)
 leaves_dead_nodes = edited(
     "cost",
     "leaves the old convolution in the graph: unused, and still run",
     ("        gm.graph.erase_node(conv)\n", ""),
-)
-identity_stays = edited(
-    "cost",
-    "puts an Identity where the batch norm was: the node is still there, and still run",
-    (
-        "bn.replace_all_uses_with(new)",
-        'gm.add_submodule(f"was_{bn.name}", nn.Identity())\nbn.target, bn.args = f"was_{bn.name}", (new,)',
-    ),
-    ("        gm.graph.erase_node(bn)\n", ""),
 )
 
 EQUIVALENT = {

@@ -257,21 +257,9 @@ def rebuilt(gm):
     return fx.GraphModule(gm, graph)
 
 
-@wrong("same", "leaves the stride at its default")
+@wrong("same", "leaves an attribute at its default: stride, dilation, or the padding mode, which only the border shows")
 def loses_stride(gm):
     return _fuse(gm, lambda conv: _module(conv, [a for a in ATTRIBUTES if a != "stride"]))
-
-
-@wrong("same", "replaces the ReLU module by Identity: the other calls of that module lose their ReLU")
-def identity_for_relu(gm):
-    for node in list(gm.graph.nodes):
-        if node.op == "call_module" and _convolution(gm, node) is not None and _alone(gm, node):
-            (relu,) = node.users
-            if relu.op == "call_module":
-                gm.add_submodule(f"fused_{node.name}", _module(gm.get_submodule(node.target)))
-                node.target = f"fused_{node.name}"
-                gm.set_submodule(relu.target, nn.Identity())
-    return _fuse(gm, _module)
 
 
 @wrong("valid", "erases the ReLU before its users were handed over, by unlinking it")
@@ -285,24 +273,12 @@ def dangling(gm):
 SHARE = "fused.weight, fused.bias = conv.weight, conv.bias"
 ONE_USER = "        if len(conv.users) != 1:\n            continue\n"
 
-loses_padding_mode = edited(
-    "same",
-    "leaves the padding mode at zeros: only the border of the image is wrong",
-    ("ConvReLU2d(*shape, conv.groups, padding_mode=conv.padding_mode)", "ConvReLU2d(*shape, conv.groups)"),
-)
-loses_dilation = edited("same", "leaves the dilation at its default", ("conv.dilation", "1"))
 fresh_weights = edited("same", "makes a fresh module and forgets to take over the weights", (SHARE, ""))
 every_user_gets_the_relu = edited(
     "same",
     "fuses although the convolution has a second user, which now sees the ReLU too",
     (ONE_USER, ""),
     ("...(relu)", "conv.replace_all_uses_with(fused)\n...(relu)"),
-)
-computed_twice = edited(
-    "spared",
-    "fuses although the convolution has a second user, and keeps it for that one: computed twice",
-    (ONE_USER, ""),
-    ("gm.graph.erase_node(conv)", "conv.users or gm.graph.erase_node(conv)"),
 )
 swaps_the_module = edited(
     "same",
@@ -313,7 +289,6 @@ swaps_the_module = edited(
 modules_only = edited(
     "did", "knows ReLU as a module only", ("(node.op, node.target) in ...", "False and (node.op, node.target) in ...")
 )
-no_functional = edited("did", "does not know F.conv2d", ("conv.target is F.conv2d", "False"))
 copies_weights = edited(
     "cost",
     "copies the weights instead of sharing them: the model grows",
@@ -327,29 +302,6 @@ at_the_relu = edited(
     "same",
     "puts the fused node where the ReLU was: it reads x after what was written in between",
     ("gm.graph.inserting_before(conv)", "gm.graph.inserting_before(relu)"),
-)
-takes_a_name = edited(
-    "same",
-    "puts the fused module under a name that another module has",
-    ('free_name(f"{conv.name}_relu")', 'f"{conv.name}_relu"'),
-)
-relu_by_isinstance = edited(
-    "same",
-    "asks isinstance of the ReLU: a subclass may compute something else",
-    ("type(gm.get_submodule(node.target)) is nn.ReLU", "isinstance(gm.get_submodule(node.target), nn.ReLU)"),
-)
-conv_by_isinstance = edited(
-    "spared",
-    "asks isinstance of the convolution: a ConvReLU2d has its ReLU already",
-    ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
-)
-stops_at_another_relu = edited(
-    "did",
-    "stops at the first ReLU that is not of a convolution",
-    (
-        'if conv.op == "call_module" and type(gm.get_submodule(conv.target)) is nn.Conv2d: ...\nelse:\n    continue',
-        'if conv.op == "call_module" and type(gm.get_submodule(conv.target)) is nn.Conv2d: ...\nelse:\n    break',
-    ),
 )
 by_name = edited(
     "spared",

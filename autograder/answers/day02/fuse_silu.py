@@ -229,16 +229,10 @@ one_order = edited(
     ("((a, b), (b, a))", "((a, b),)"),
 )
 any_gate = edited("same", "takes the sigmoid of any value for a gate", ("... and made.args[0].same_as(x)", "..."))
-tanh_too = edited(
-    "same", "takes tanh for a gate, too", ("made.op == SIGMOID", 'made.op in (SIGMOID, tvm.ir.Op.get("relax.tanh"))')
-)
 by_name = edited(
     "spared",
     "compares the names of variables, which may repeat",
     ("made.args[0].same_as(x)", "made.args[0].name == x.name"),
-)
-every_function = edited(
-    "valid", "visits kernels, too, which are not functions of Relax", ("isinstance(function, relax.Function)", "True")
 )
 main_only = edited(
     "did",

@@ -151,21 +151,7 @@ class VerifiesAtTheEnd(_Manager):
         pass
 
 
-@wrong("valid", "checks the order pass by pass, when others have already changed the graph")
-class ChecksOrderLate(_Manager):
-    def check_order(self):
-        pass
-
-    def run_one(self, p, gm):
-        done = [name for name, *_ in self.history]
-        for name in p.after:
-            if name not in done:
-                raise PassError(p.name, f"{name} must come before it")
-        return super().run_one(p, gm)
-
-
 CHECK = "if broken := self.verify(gm):\n                raise PassError(p.name, broken)\n            "
-CULPRIT = "raise PassError(p.name, broken)"
 FORGET = "facts = {name: fact for name, fact in facts.items() if name in p.preserves}"
 NOTE = "self.history.append((p.name, before, len(gm.graph.nodes)))"
 
@@ -182,20 +168,6 @@ TrustsTheInput = edited(
     ('raise PassError("input", broken)', "pass"),
 )
 LetsErrorsThrough = edited("valid", "lets a pass's own exception through, without a name", ("Exception", "PassError"))
-NamesAnother = edited(
-    "valid",
-    "lets the PassError of an inner manager through: it names a pass that this manager does not have",
-    (
-        "try: ...\nexcept Exception as error: ...",
-        """
-        try: ...
-        except PassError:
-            raise
-        except Exception as error: ...
-        """,
-    ),
-)
-OnlyPrints = edited("valid", "prints what is wrong and goes on", (CULPRIT, "print(p.name, broken)"))
 IgnoresOrder = edited(
     "valid",
     "does not look at `after`: a wrong order runs without a word",
@@ -218,11 +190,6 @@ KeepsFactsBetweenRuns = edited(
     ("self.history, facts = [], {}", 'self.history, facts = [], getattr(self, "facts", {})'),
     ("facts = ...", "self.facts = facts\nfacts = ..."),
 )
-PreservesReversed = edited(
-    "spared",
-    "reads `preserves` as the list of what to throw away",
-    ("name in p.preserves", "name not in p.preserves"),
-)
 HandsOutEverything = edited(
     "spared",
     "hands out all facts it has, not just those in `requires`",
@@ -231,22 +198,4 @@ HandsOutEverything = edited(
 AlwaysComputes = edited(
     "cost", "computes what is required anew for every pass, preserved or not", (FORGET, "facts = {}")
 )
-ComputesAll = edited(
-    "cost",
-    "computes all analyses before every pass, whether it requires them or not",
-    (
-        "for name in p.requires:\n    if ...:\n        facts[name] = ...",
-        """
-        facts = {}
-        for name in self.analyses:
-            if ...:
-                facts[name] = ...
-        """,
-    ),
-)
 HistoryOfNames = edited("did", "history holds the names alone", (NOTE, "self.history.append(p.name)"))
-own_name_counts = edited(
-    "valid",
-    "takes a pass for one that stands before itself",
-    ("... - seen", "... - seen - {p.name}"),
-)

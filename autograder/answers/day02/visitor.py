@@ -205,26 +205,6 @@ def pre_order(root, callbacks):
     return results[root]
 
 
-@wrong("did", "breadth-first from the root, read backwards: a short path puts an operand behind its user")
-def levels_reversed(root, callbacks):
-    results = {}
-    for node in reversed(_needed(root)):
-        results[node] = _apply(node, callbacks, results)
-    return results[root]
-
-
-stops_at_unknown = edited(
-    "did",
-    "a node without a callback ends the walk: its operands are never visited",
-    (
-        "node = stack[-1]",
-        (
-            "node = stack[-1]\n"
-            'known = node.op in callbacks or (node.op.startswith("call_") and node.target in callbacks)'
-        ),
-    ),
-    ("operand not in results", "known and operand not in results"),
-)
 args_only = edited(
     "did",
     "takes operands from node.args: misses those in keywords and in lists",
@@ -239,20 +219,7 @@ target_for_all = edited(
     "looks callbacks up by target for every node: an input called like a method gets the method's",
     ('... if node.op.startswith("call_") else None', "..."),
 )
-modules_by_opcode = edited(
-    "spared",
-    "looks a callback up by target for functions and methods, and not for modules",
-    ('node.op.startswith("call_")', 'node.op in ("call_function", "call_method")'),
-)
-weights_by_target = edited(
-    "spared",
-    "gives a weight named like a method the method's callback",
-    ('node.op.startswith("call_")', 'node.op != "placeholder"'),
-)
 falsy_is_none = edited("did", "takes a result of 0 for none", ("results[o]", "results[o] or None"))
-returns_everything = edited(
-    "did", "returns the whole dictionary of results instead of the root's", ("return results[root]", "return results")
-)
 none_is_not_done = edited(
     "cost",
     "a callback that returned None has not run yet, so its node is not done",
