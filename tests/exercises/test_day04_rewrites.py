@@ -142,12 +142,12 @@ def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
         (IDS[0], "one_gelu", "1 linear layer ends in gelu_tanh here; the result has 0 linear_act nodes"),
         (IDS[0], "any_readers", "The intermediate value has another consumer"),
         (IDS[0], "leaves_dead_nodes", ", now unused."),
-        (IDS[1], "any_dimension", "None of these is attention: look at every dimension, order, number and dtype."),
-        (IDS[1], "no_permute", "4 attentions can be fused here; 3 became one op."),
+        (IDS[1], "any_transposition", "None of these is attention: look at every dimension, order, number and dtype."),
+        (IDS[1], "one_side", "4 attentions can be fused here; 3 became one op."),
         (IDS[1], "drops_dropout", "In training this dropout draws"),
         (IDS[0], "modules_by_name", "with 'relu' came in for relu6_1; expected none."),
         (IDS[1], "adds_booleans", "scaled_dot_product_attention came in for matmul_16; expected none."),
-        (IDS[1], "one_of_two_scales", "4 are enough. It still calls mul_1."),
+        (IDS[1], "query_stays_scaled", "4 are enough. It still calls mul and mul_1."),
     ],
 )
 def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):

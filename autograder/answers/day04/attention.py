@@ -551,23 +551,8 @@ def default_scale(gm):
     return gm
 
 
-never_a_scale = edited(
-    "same",
-    "takes the width of the example for the scale, and always leaves scale= out",
-    ('{"scale": scale} | (...)', "..."),
-)
-hides_by_where_only = edited(
-    "did",
-    "knows torch.where(mask, -inf, scores) and not its twin",
-    ("... + [(b, mask, True)] * (a == -math.inf)", "[(b, mask, True)] * (a == -math.inf)"),
-)
 mask_upside_down = edited(
     "same", "passes the mask of masked_fill on as it is", ("(scores, mask, True)", "(scores, mask, False)")
-)
-any_dimension = edited(
-    "spared",
-    "does not ask over which dimension the softmax goes",
-    ("dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1", "dim is not None"),
 )
 drops_dropout = edited("same", "takes every dropout away, also in training", ("... or effects(node)", "..."))
 any_readers = edited(
@@ -578,68 +563,36 @@ any_readers = edited(
         "class Scores(NamedTuple): ...\nread_once = lambda node: isinstance(node, fx.Node)",
     ),
 )
-reads_counted_by_nodes = edited(
-    "spared",
-    "p @ p is one node that reads p, but it reads it twice",
-    (
-        "class Scores(NamedTuple): ...",
-        "class Scores(NamedTuple): ...\nread_once = lambda node: isinstance(node, fx.Node) and len(node.users) == 1",
-    ),
-)
 low_is_infinite = edited(
     "spared", "takes any very negative number for minus infinity", ("(value == -math.inf)", "(value < -1000)")
 )
 any_transposition = edited(
     "same",
-    "takes any transposition of k for the right one",
+    "takes any transposition of k for the right one, and a softmax over any dimension",
     ("... if other == ... else None", "..."),
 )
 any_mask = edited(
     "same",
-    "takes masks of any shape: the op wants at least two dimensions",
+    "takes masks of any shape, where the op wants at least two dimensions; or any order of the last two",
     ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
-)
-any_batch = edited(
-    "spared",
-    "ignores the leading dimensions",
-    ("len(shape_of(q)) not in (3, 4) or ...", "len(shape_of(q)) not in (3, 4)"),
 )
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
 )
-mask_overwritten = edited(
-    "same", "asks what is written of everything but the mask", ("(q, k, v, mask, *inner)", "(q, k, v, *inner)")
+any_rank = edited(
+    "spared",
+    "takes q, k and v of any rank: matrices, or five dimensions",
+    ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2"),
 )
-queries_overwritten = edited(
-    "same", "asks what is written of everything but the queries", ("(q, k, v, mask, *inner)", "(k, v, mask, *inner)")
-)
-values_overwritten = edited(
-    "spared", "asks what is written of everything but the values", ("(q, k, v, mask, *inner)", "(q, k, mask, *inner)")
-)
-any_rank = edited("spared", "takes q, k and v of any rank", ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2"))
-matrices_too = edited("spared", "takes matrices for batches of one", ("3, 4", "2, 3, 4"))
-larger_too = edited("spared", "takes five dimensions, too", ("3, 4", "3, 4, 5"))
-no_quotients = edited("did", "knows the scale as a product, not as a quotient", ("(*TIMES, *OVER)", "TIMES"))
 query_stays_scaled = edited(
     "cost",
     "leaves the scaling of q in the graph, one more pass over it",
     ("q, more = times_number(left)", "q, more = left, 1.0"),
 )
-one_of_two_scales = edited(
-    "cost",
-    "one scale is enough: where the scores have one, q keeps its own",
-    ("q, more = times_number(left)", "q, more = times_number(left) if product is node else (left, 1.0)"),
-)
 adds_booleans = edited(
     "same",
     "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True",
     ("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"),
-)
-where_upside_down = edited(
-    "same", "takes where(mask, -inf, scores) for where(mask, scores, -inf)", ("(b, mask, True)", "(b, mask, False)")
-)
-where_one_way = edited(
-    "did", "knows where(mask, scores, -inf) alone", ("... + [(b, mask, True)] * (a == -math.inf)", "...")
 )
 one_side = edited(
     "did",
@@ -647,17 +600,7 @@ one_side = edited(
     ("((a, b), (b, a))", "((a, b),)"),
     ("(node.args, node.args[::-1])", "(node.args,)"),
 )
-additive_only = edited(
-    "did", "knows added masks only", ('forms("masked_fill")', "()"), ("inside(node, torch.where)", "False")
-)
-no_permute = edited("did", "k is transposed by transpose, never by permute", ('forms("permute")', "()"))
-permute_to_the_end = edited(
-    "same",
-    "asks of permute only that the last two dimensions come last, in any order",
-    ("dims if ... else ...", "[*dims[:-2], *sorted(dims[-2:], reverse=True)] if ... else ..."),
-)
 dropout_in_the_way = edited(
     "did", "gives up at every dropout, also at one that does nothing", ("is_dropout(at)", "False")
 )
-leaves_dead_nodes = edited("cost", "leaves the written-out attention in the graph, dead", ("(node, *inner)", "(node,)"))
 returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "pass"))

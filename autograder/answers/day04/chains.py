@@ -189,7 +189,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_LARGE = "return [group for group in groups.values() if len(group) > 1]"
 EQUIVALENT = {
     ("len(group) > 1", "True"): "groups of one may be left out",
     ("len(group) > 1", "len(group) >= 1"): "groups of one may be left out",
@@ -284,11 +283,6 @@ def connected(gm):
 memory_unseen = edited(
     "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
 )
-operands_by_position = edited(
-    "spared",
-    "looks for written memory among the operands that stand in positions",
-    ("[node, *node.all_input_nodes]", "[node, *(a for a in node.args if isinstance(a, fx.Node))]"),
-)
 all_patterns = edited(
     "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
 )
@@ -308,11 +302,6 @@ no_broadcast = edited(
         'pattern(node) <= ... and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1',
     ),
 )
-one_operand = edited(
-    "did",
-    "fuses unary operations only",
-    ("pattern(node) <= ...", "pattern(node) <= ... and len(node.all_input_nodes) == 1"),
-)
 element_wise_alone = edited("did", "ELEMWISE alone: no sums and no products", ("Pattern.BROADCAST", "Pattern.ELEMWISE"))
 pairs = edited(
     "did",
@@ -321,43 +310,6 @@ pairs = edited(
 )
 
 
-@wrong("cost", "walks from the first node to the last and never merges two groups that meet")
-def never_merges(gm):
-    groups, of = [], {}
-    for group in merging(gm):
-        of |= dict.fromkeys(group, len(of))
-    for n in gm.graph.nodes:
-        if n.name not in of:
-            continue
-        mine = [g for g in groups for a in n.all_input_nodes if a.name == g[-1] and of[a.name] == of[n.name]]
-        if mine:
-            mine[0].append(n.name)
-        else:
-            groups.append([n.name])
-    return groups
-
-
-@wrong("did", "stops a group where something else stands between its nodes in the text")
-def by_the_text(gm):
-    fits, groups = _fits(gm), [[]]
-    joined = [set(g) for g in merging(gm)]
-    for n in gm.graph.nodes:
-        last = groups[-1]
-        if n in fits and last and any({last[-1], n.name} <= g for g in joined):
-            last.append(n.name)
-        else:
-            groups.append([n.name] if n in fits else [])
-    return [group for group in groups if group]
-
-
-nodes_themselves = edited("valid", "gives nodes instead of their names", ("node.name", "node"))
-
-
-@wrong("valid", "puts the inputs of a kernel into its group")
-def with_inputs(gm):
-    node_of = {n.name: n for n in gm.graph.nodes}
-    found = []
-    for group in merging(gm):
-        read = [a.name for name in group for a in node_of[name].all_input_nodes]
-        found.append(list(dict.fromkeys([*read, *group])))
-    return found
+nodes_themselves = edited(
+    "valid", "gives nodes instead of their names, or the inputs of a kernel, too", ("node.name", "node")
+)

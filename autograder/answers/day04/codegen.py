@@ -131,16 +131,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_REGISTER = 'register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)'
-_LINE_UP = (
-    "return [0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]"
-)
-_VALUE = "value = values[a].astype(name_of(wanted)) if compares else values[a]"
-_NUMBER = "return TIR.const(torch.tensor(a, dtype=wanted).item() if compares else a, working(wanted))"
-_RELU = '"relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),'
-_LEAST = '"minimum": lambda a, b: TIR.Select(TIR.Or(a < b, TIR.isnan(a)), a, b),'
-_PLACE = "return TIR.decl_buffer(tuple(meta.shape), name_of(meta.dtype), name, layout=None)"
-_NEST = "for loop, size in reversed(list(zip(loops, shape, strict=True))):"
 EQUIVALENT = {
     (
         '...((1,), ..., node.name, scope="local", layout=None)',
@@ -406,14 +396,6 @@ relu_by_max = edited(
     "relu is max(x, 0), which makes 0 of NaN",
     ("TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a)", "TIR.max(a, TIR.const(0, a.ty.dtype))"),
 )
-larger = edited(
-    "same", "maximum is the larger of the two, whichever side NaN is on", ("TIR.Or(a > b, TIR.isnan(a))", "a > b")
-)
-equal_to_itself = edited(
-    "same",
-    "a.equal(b) and no more: NaN is equal to itself",
-    ("TIR.And(a.equal(b), TIR.Not(TIR.isnan(a)))", "a.equal(b)"),
-)
 numbers_are_whole = edited(
     "same",
     "a number has the type of the operand beside it: n < 0.5 becomes n < 0",
@@ -421,11 +403,6 @@ numbers_are_whole = edited(
         "torch.result_type(left, right)",
         'next(a.meta["tensor_meta"].dtype for a in node.args if isinstance(a, fx.Node))',
     ),
-)
-numbers_unrounded = edited(
-    "same",
-    "compares a value of float16 with a number as it was written: 0.1, which no float16 is",
-    ("torch.tensor(a, dtype=wanted).item() if compares else a", "a"),
 )
 rounds_when_stored = edited(
     "same",
@@ -439,23 +416,6 @@ half_is_false = edited(
 )
 from_nothing = edited(
     "same", "-x is 0 - x: zero loses its sign", ("operator.neg", "lambda a: TIR.const(0, a.ty.dtype) - a")
-)
-size_by_sign = edited(
-    "same",
-    "|x| is -x where x is below 0, else x: -0.0 stays as it is",
-    ("TIR.abs", "lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), -a, a)"),
-)
-whole_division = edited(
-    "same",
-    "divides whole numbers as C does",
-    (
-        "return EXPRESSIONS[name](*...)",
-        (
-            "value = EXPRESSIONS[name](*...)\n"
-            'whole = all(a.meta["tensor_meta"].dtype == torch.int32 for a in node.all_input_nodes)\n'
-            'return TIR.trunc(value) if name == "truediv" and whole else value'
-        ),
-    ),
 )
 broadcasts_at_the_front = edited(
     "same",
@@ -479,8 +439,3 @@ always_float32 = edited(
     ),
     ('values[node].astype(name_of(node.meta["tensor_meta"].dtype))', 'values[node].astype("float32")'),
 )
-
-
-@wrong("valid", "the text of a kernel is not a kernel")
-def only_text(gm):
-    return str(_kernel(gm))

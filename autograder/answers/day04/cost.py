@@ -63,7 +63,6 @@ def hidden(seed: int) -> list[Case]:
     return [cost_case("one of each kind", choices), cost_case("each number of the machine decides", pairs)]
 
 
-_CLOSE = "you are asked only where one side takes at least 1.3 times as long"
 EQUIVALENT = {
     (
         "... < sum(... for kernel in apart)",
@@ -169,12 +168,12 @@ def no_cache(gm, groups, machine):
     return _choose(gm, groups, machine, price=price)
 
 
-@wrong("spared", "fuses whatever can be fused: fewer bytes and fewer launches, always")
+@wrong("spared", "fuses whatever can be fused: counts bytes or launches only, and what is computed again is free")
 def always(gm, groups, machine):
     return True
 
 
-@wrong("did", "never fuses: what is computed once needs to be computed once")
+@wrong("did", "never fuses, or not a product or a small tensor: what is computed once needs to be computed once")
 def never(gm, groups, machine):
     return False
 
@@ -184,50 +183,16 @@ def by_heart(gm, groups, machine):
     return _choose(gm, groups, MACHINE)
 
 
-@wrong("did", "guesses from the program alone: no product, no sum and nothing dear in a group")
-def by_looks(gm, groups, machine):
-    inside = {name for group in groups for name in group}
-    avoided = (torch.matmul, torch.sum, *DEAR)
-    return not any(node.target in avoided for node in gm.graph.nodes if node.name in inside)
-
-
-bytes_only = edited(
-    "spared",
-    "counts bytes only: what is computed again is free",
-    ('machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])', 'moved / machine["bandwidth"]'),
-)
-launches_only = edited(
-    "spared",
-    "counts launches only",
-    (
-        "sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)",
-        "len(fused) < len(apart)",
-    ),
-)
 no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + ...', "..."))
 no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
-read_only = edited("cost", "counts what is read and not what is written", ("{result, *read}", "read"))
-inside_too = edited(
+read_only = edited(
     "cost",
-    "moves what is read inside a kernel, too",
-    (
-        "{operand for node in kernel for operand in ... if operand not in kernel}",
-        "{operand for node in kernel for operand in ...}",
-    ),
-)
-product_of_k = edited(
-    "cost", "a product takes one step for a number, like a sum", ("2 * added_up(node)", "added_up(node)")
+    "counts what is read and not what is written, or what stays inside a kernel, too",
+    ("{result, *read}", "read"),
 )
 all_alive = edited("did", "a value stays in its register to the end", ("alive - {node}", "alive"))
-written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 
-no_registers = edited("cost", "everything fits into registers", ('machine["registers"]', "math.inf"))
-by_readers = edited(
-    "spared",
-    "a value is computed again for every reader, but not for every element that reads it",
-    ("times = evaluations(kernel, result)", "times = {node: elements(node) for node in kernel}"),
-)
 exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction", ('machine["dear"]', "1"))
 
 
@@ -243,28 +208,7 @@ groups_only = edited(
 )
 
 
-@wrong("spared", "fusing pays as soon as something large is not written")
-def large_values(gm, groups, machine):
-    return (
-        any(len(group) > 1 for group in groups)
-        and sum(_numel(node) for node in gm.graph.nodes if node.op == "call_function") * 4 / machine["bandwidth"]
-        > 0.1 * machine["launch"]
-    )
-
-
-@wrong("did", "never fuses a product or a sum: TVM's patterns say they are not element-wise")
-def element_wise_only(gm, groups, machine):
-    inside = {name for group in groups for name in group}
-    return not any(node.target in (torch.matmul, torch.sum) for node in gm.graph.nodes if node.name in inside)
-
-
-@wrong("did", "small tensors are not worth a kernel of their own making")
-def large_only(gm, groups, machine):
-    largest = max(_numel(node) for node in gm.graph.nodes if node.op == "call_function")
-    return largest >= 10_000 and _choose(gm, groups, machine)
-
-
-@wrong("did", "a value that its kernel would compute more than once must not be in it")
+@wrong("did", "looks at the program alone, not at the machine: nothing may be computed more than once")
 def nothing_again(gm, groups, machine):
     _, fused = _kernels(gm, groups)
     return all(count <= _numel(node) for kernel in fused for node, count in _times(kernel).items())
@@ -274,13 +218,3 @@ def nothing_again(gm, groups, machine):
 def seconds_saved(gm, groups, machine):
     apart, fused = _kernels(gm, groups)
     return sum(_seconds(k, machine) for k in apart) - sum(_seconds(k, machine) for k in fused)
-
-
-the_most_of_two = edited(
-    "did",
-    "a value that is read twice is computed as often as the busier of its readers asks",
-    (
-        "times[operand] += times[node] * added_up(node)",
-        "times[operand] = max(times[operand], times[node] * added_up(node))",
-    ),
-)

@@ -402,20 +402,6 @@ def any_readers(gm):
     return _fuse(gm, Careless, erase=False)
 
 
-no_mt = edited("did", "does not know w.mT", ('("T", "mT")', '("T",)'))
-for_all_readers = edited(
-    "same",
-    "gives every reader of the product the activation",
-    ("... or len(node.users) != 1", "..."),
-    ("(reader,) = node.users", "reader = next(iter(node.users))"),
-    ("gm.graph.inserting_before(node)", "gm.graph.inserting_before(inner[0])"),
-    ("for dead in ...: ...", "inner[0].replace_all_uses_with(fused)\nfor dead in ...: ..."),
-)
-reads_counted_by_nodes = edited(
-    "spared",
-    "counts y + y as one reading of y",
-    ("sum(n is node for n in (*reader.args, *reader.kwargs.values()))", "1"),
-)
 one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
 any_shape = edited(
     "spared", "takes any addend for a bias: a column, a matrix", ("... and bias.shape == weight.shape[:1]", "...")
@@ -426,19 +412,8 @@ any_dtype = edited(
     ("len(...) != 2 or ...", "len(...) != 2"),
     ("bias.dtype == weight.dtype and ...", "..."),
 )
-any_rank = edited(
-    "same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ...", "...")
-)
-rows_too = edited(
-    "spared",
-    "a weight of one row is not a matrix, though F.linear takes it",
-    ("len(...) != 2", "len(...) > 2"),
-)
 loses_the_bias = edited(
     "same", "leaves the added bias out", ("b, [node, *found.nodes]", "found.bias, [node, *found.nodes]")
-)
-second_bias_wins = edited(
-    "same", "a layer that has a bias gets the second one in its place", ("found and found.bias is None", "found")
 )
 ignores_options = edited(
     "same",
@@ -458,28 +433,11 @@ any_weight = edited(
 ignores_writes = edited(
     "same", "ignores writes between the product and the activation", ("memory = written(gm.graph)", "memory = set()")
 )
-ignores_written_modules = edited(
-    "same",
-    "asks what is written of nodes, and forgets the parameters that a module reads",
-    ('memory |= {node.target for node in memory if node.op == "get_attr"}', ""),
-)
-any_subclass = edited(
-    "spared",
-    "isinstance(module, nn.Linear): a subclass may do something else",
-    ("type(gm.get_submodule(node.target)) is nn.Linear", "isinstance(gm.get_submodule(node.target), nn.Linear)"),
-)
 modules_by_name = edited(
     "same",
     "a module with relu in the name of its class is relu: nn.ReLU6",
     ("...(type(module))", '...(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
 )
-by_name = edited(
-    "same",
-    "whatever has relu in its name is relu: relu6 and leaky_relu",
-    ("ACTIVATIONS.get(node.target)", 'ACTIVATIONS.get(node.target, "relu" if "relu" in str(node.target) else None)'),
-)
-one_order = edited("did", "y + b, and never b + y", ("(node.args, node.args[::-1])", "(node.args,)"))
-no_methods = edited("did", "functions and operators only: y.relu() is missed", ('(..., "call_method")', "(...,)"))
 modules_only = edited(
     "did",
     "a linear layer is an nn.Linear",

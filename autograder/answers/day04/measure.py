@@ -214,9 +214,6 @@ operands_by_position = edited(
     ("node.all_input_nodes", "node.args"),
     ("operand not in kernel", "isinstance(operand, fx.Node) and operand not in kernel"),
 )
-functions_only = edited(
-    "did", "calls of functions alone are kernels", ('node.op.startswith("call_")', 'node.op == "call_function"')
-)
 broadcast_in_full = edited(
     "did",
     "a broadcast operand is read as often as the result has elements",
@@ -231,11 +228,6 @@ writes_everything = edited(
     "a kernel writes all that it computes, also what stays inside",
     ("{node for node in kernel if any(user not in kernel for user in node.users)}", "set(kernel)"),
 )
-writes_the_unread = edited(
-    "did",
-    "a kernel writes what is not read inside it, even unused values",
-    ("any(... for user in node.users)", "not node.users or any(... for user in node.users)"),
-)
 writes_the_last = edited(
     "did",
     "a kernel writes its last value, whoever reads the others",
@@ -247,35 +239,15 @@ groups_only = edited(
     "counts the groups only: calls in no group are left out",
     ("row(together, machine)", 'row(together, machine) | {"launches": len(groups)}'),
 )
-fewer_operations = edited(
-    "spared",
-    "a kernel does the operations of its last call only",
-    ("sum(map(flops_of, kernel))", "flops_of(kernel[-1])"),
-)
 half_a_product = edited(
     "spared",
     "multiplying and adding is one operation: a product has k, not 2·k",
     ("2 * ....shape[-1]", "....shape[-1]"),
 )
-first_matrix = edited(
-    "spared",
-    "takes k from the place where a matrix has it, also in a batch",
-    ("-1", "1"),
-)
-other_operand = edited(
-    "spared",
-    "takes k from the first dimension of the second operand, also in a batch",
-    ("node.args[0].meta[...].shape[-1]", "node.args[1].meta[...].shape[0]"),
-)
 no_batch = edited(
     "spared",
-    "counts the elements of one product out of a batch",
+    "takes the sizes of a batch's product where a matrix has them, or counts one product out of the batch",
     ("return ... * elements", 'elements = math.prod(node.meta["tensor_meta"].shape[-2:])\nreturn ... * elements'),
-)
-first_operand = edited(
-    "spared",
-    "an element-wise operation does one operation per element of its first operand",
-    ("    return elements\n", '    return getattr(node.args[0], "meta", node.meta)["tensor_meta"].shape.numel()\n'),
 )
 cheap_sums = edited(
     "spared", "a sum does one operation per element that it writes", ("(torch.sum, torch.mean, torch.amax)", "()")
@@ -285,29 +257,7 @@ one_after_the_other = edited(
     "first all bytes are moved, then the operations are done",
     ('machine["launch"] + ...', 'machine["launch"] + nbytes / machine["bandwidth"] + flops / machine["flops"]'),
 )
-one_maximum = edited(
-    "cost",
-    "one maximum over the whole program, as if the kernels ran at the same time",
-    (
-        'machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"]) for nbytes, flops in each',
-        '[len(kernels) * machine["launch"], max(moved / machine["bandwidth"], done / machine["flops"])]',
-    ),
-)
-no_launches = edited("cost", "forgets that kernels have to be started", ('machine["launch"] + ...', "..."))
 upside_down = edited(
     "cost", "swaps the roofs: high intensity means bound by memory", ("intensity < ...", "intensity >= ...")
 )
-memory_at_the_ridge = edited(
-    "cost", "at the ridge itself memory still decides", ("intensity < ...", "intensity <= ...")
-)
-endless_intensity = edited(
-    "cost",
-    "where no byte moves the intensity has no bound, and so the operations decide",
-    ("0.0", "math.inf"),
-)
 divides_by_nothing = edited("valid", "divides by the bytes, also where none moves", ("... if moved else 0.0", "..."))
-a_pair = edited(
-    "valid",
-    "a pair of rows instead of a dictionary",
-    ('{"before": row(apart, machine), "after": row(together, machine)}', "row(apart, machine), row(together, machine)"),
-)
