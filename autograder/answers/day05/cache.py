@@ -117,10 +117,6 @@ def endless(loops, accesses, cache):
     return _simulated(loops, accesses, cache, first)
 
 
-one_set = edited("did", "lets a line lie anywhere in the cache: as many ways as it has lines",
-    ('lines = sets[line % cache["sets"]]', "lines = sets[0]"),
-    ('cache["ways"]', 'cache["ways"] * cache["sets"]'),
-)  # fmt: skip
 direct_mapped = edited("spared", "forgets the ways: each set holds one line", ('cache["ways"]', "1"))
 set_of_address = edited(
     "spared", "finds the set by the address in place of the line",
@@ -136,7 +132,6 @@ still_warm = edited(
     ),
 )
 latest_goes = edited("spared", "sends away the line that was used latest", ("del lines[0]", "del lines[-1]"))
-most = edited("cost", "names the order with the most misses", ("min", "max"))
 as_written = edited(
     "cost",
     "names the order as written",
@@ -144,25 +139,10 @@ as_written = edited(
 )
 
 
-@wrong("spared", "counts every access to a line other than the one before as a miss")
-def last_line_only(loops, accesses, cache):
-    def missed(state, line):
-        new = state.get("last") != line
-        state["last"] = line
-        return new
-
-    return _simulated(loops, accesses, cache, missed)
-
-
 @wrong("valid", "returns the misses of the best order in place of those of all orders")
 def best_only(loops, accesses, cache):
     best, found = by_times(loops, accesses, cache)
     return best, found[best]
-
-
-@wrong("did", "takes no order: none misses")
-def none(loops, accesses, cache):
-    return "".join(loops), {"".join(order): 0 for order in permutations(loops)}
 
 
 each_once = edited(

@@ -67,7 +67,6 @@ def rng_of(seed: int) -> random.Random:
 
 
 _ZIP = "chosen = dict(zip(scope, layouts, strict=True))"
-_SCOPE = "mine, scope = [t for t in tables if name in t[0]], tuple(around(name))"
 EQUIVALENT = {
     ("zip(scope, layouts, strict=True)", "zip(scope, layouts)"): "both have one entry for each neighbour",
     ("zip(scope, layouts, strict=True)", "zip(scope, layouts, strict=False)"): "both have one entry for each neighbour",
@@ -199,25 +198,8 @@ def one_at_a_time(operations, edges, bandwidth, overhead):
         choice = best
 
 
-@wrong("cost", "cuts a graph to a tree: every operation keeps its first operand's edge only")
-def spanning(operations, edges, bandwidth, overhead):
-    kept, seen = [], {name: name for name in operations}
-
-    def root(name):
-        while seen[name] != name:
-            name = seen[name]
-        return name
-
-    for a, b, nbytes in edges:
-        if root(a) != root(b):
-            seen[root(a)] = root(b)
-            kept.append((a, b, nbytes))
-    return _on_forest(operations, kept, bandwidth, overhead)
-
-
 once = edited("did", "moves the bytes once: a conversion reads and writes them", ("2 * nbytes", "nbytes"))
 free_start = edited("did", "forgets the overhead of a conversion", ("... + overhead", "..."))
-unlike = edited("did", "converts where the layouts agree", ("convert if x != y else 0.0", "convert if x == y else 0.0"))
 
 
 @wrong("valid", "gives each operation the layout of the first, also where it cannot run in it")

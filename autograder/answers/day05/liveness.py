@@ -224,7 +224,7 @@ def without_views(gm, inputs):
     return found
 
 
-@wrong("did", "what the program returns is done")
+@wrong("did", "what the program returns is done, or the last step is the end of the range")
 def outputs_die(gm, inputs):
     last = len(gm.graph.nodes) - 1
     return {n: (lo, min(hi, last), size) for n, (lo, hi, size) in afterwards(gm, inputs).items()}
@@ -240,7 +240,7 @@ def forever(gm, inputs):
     return {n: (lo, len(gm.graph.nodes), size) for n, (lo, hi, size) in afterwards(gm, inputs).items()}
 
 
-@wrong("spared", "what the program reads must be there from the start: inputs and parameters are planned, too")
+@wrong("spared", "what the caller has is planned, too: the program's inputs or its parameters")
 def callers_too(gm, inputs):
     value = _All(gm, inputs).value
     found = afterwards(gm, inputs)
@@ -257,51 +257,19 @@ def as_large_as_its_value(gm, inputs):
     return {name: (lower, upper, made[name]) for name, (lower, upper, _) in found.items()}
 
 
-upper_is_last = edited(
-    "did", "the last step is the end of the range", ("(first, last + 1, size)", "(first, max(last, first + 1), size)")
-)
-empty_too = edited("spared", "what has no bytes is planned, too", ("... and storage.nbytes()", "..."))
-inputs_only = edited(
-    "spared", "parameters and buffers are made by the program", ("(*inputs, *gm.parameters(), *gm.buffers())", "inputs")
-)
-no_buffers = edited("spared", "parameters are the caller's, inputs are made", ("*inputs, *...", "*..."))
 only_results = edited(
     "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
 )
 without_names = edited(
     "did",
-    "operands that are given by name are overlooked",
+    "operands that are given by name, or of which only the size is read, are overlooked",
     ("[... for operand in ...]", "[... for operand in ... if operand not in node.kwargs.values()]"),
-)
-sizes_are_free = edited(
-    "did",
-    "asking a tensor for its size touches nothing",
-    ("[... for operand in ...]", "[] if isinstance(value, int) else [... for operand in ...]"),
-)
-written_only = edited(
-    "did",
-    "an in-place operation touches only what it writes",
-    (
-        "node.all_input_nodes",
-        'node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]',
-    ),
 )
 no_parts = edited(
     "did",
-    "the parts of a split are touched only where one is taken out",
+    "the parts of a split are touched only where one is taken out, or results within results are overlooked",
     (
         "operands = [self.env[operand] for operand in node.all_input_nodes]",
         "operands = [v for v in map(self.env.get, node.all_input_nodes) if isinstance(v, Tensor)]",
-    ),
-)
-flat_results = edited(
-    "did",
-    "results are the elements of the returned tuple; what lies deeper is overlooked",
-    (
-        "for tensor in ...: ...",
-        (
-            'if node.op == "output" and isinstance(value, tuple):\n'
-            "    operands, value = [], [part for part in value if isinstance(part, Tensor)]\nfor tensor in ...: ..."
-        ),
     ),
 )

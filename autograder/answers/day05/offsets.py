@@ -100,7 +100,7 @@ def both_ways(buffers, alignment):
     return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0))
 
 
-@wrong("cost", "largest first is the best order, so one plan is enough")
+@wrong("cost", "largest first is the best order, so one plan is enough, in the lowest hole or in the smallest")
 def by_size(buffers, alignment):
     return _first_fit(buffers, alignment, _size)
 
@@ -108,11 +108,6 @@ def by_size(buffers, alignment):
 @wrong("cost", "in the order in which the program makes them")
 def by_start(buffers, alignment):
     return _first_fit(buffers, alignment, _start)
-
-
-@wrong("cost", "the smallest hole that fits is better than the lowest")
-def best_fitting(buffers, alignment):
-    return _first_fit(buffers, alignment, _size, best=True)
 
 
 @wrong("did", "every buffer its own place, as if all lived at once")
@@ -165,21 +160,10 @@ unaligned = edited(
     "alignment is somebody else's",
     ("-(-(plan[buffer.name] + buffer.size) // alignment) * alignment", "plan[buffer.name] + buffer.size"),
 )
-rounded_down = edited(
-    "valid",
-    "rounds down",
-    ("-(-(plan[buffer.name] + buffer.size) // alignment)", "(plan[buffer.name] + buffer.size) // alignment"),
-)
 only_at_the_start = edited(
     "valid",
     "two buffers meet if one is live when the other begins",
     ("other.lower < buffer.upper and buffer.lower < other.upper", "buffer.lower <= other.lower < buffer.upper"),
-)
-one_order = edited("cost", "fills from below, by start only", ("..., lambda b: (-b.upper, -b.size)", "..."))
-another_order = edited(
-    "cost",
-    "fills from below, the longest-lived first, and tries nothing else",
-    ("lambda b: (b.lower, -b.size), ...", "..."),
 )
 
 
@@ -188,8 +172,6 @@ def without_empty(buffers, alignment):
     return skyline([b for b in buffers if b.size], alignment)
 
 
-_MIN = "return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=%s))"
-_ORDERS = "orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, %s)]"
 EQUIVALENT = {
     ("max(..., default=0)", "max(..., default=1)"): "without buffers both plans are empty, so either will do",
     ("-b.upper, -b.size", "-b.upper, b.size"): "which of several buffers with one end goes first is a matter of luck",

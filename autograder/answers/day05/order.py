@@ -60,7 +60,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 _QUEUE = "queue, closed = [(0, frozenset(), [])], set()"
-_JOINS = "while stack and (hill >= stack[-1][0] or valley <= stack[-1][1]):"
 EQUIVALENT = {
     ("valley <= ...", "valley < ..."): "a segment that leaves what the one before leaves may run later",
     ("hill >= ...", "hill > ..."): "a segment that climbs as high as the one before may run later",
@@ -201,7 +200,7 @@ def registers(tasks):
     return _postorder(tasks, need)
 
 
-@wrong("cost", "the best postorder: one subtree is finished before the next begins")
+@wrong("cost", "the best postorder, or the highest segment first: one subtree ends before the next begins")
 def best_postorder(tasks):
     tree_ = all(len(after) <= 1 for after in _readers(tasks).values())
     if not tree_:
@@ -252,31 +251,8 @@ no_joins = edited(
 )
 
 
-@wrong("cost", "the highest of all segments goes first, but a subtree is one segment")
-def whole_subtrees(tasks):
-    if any(len(after) > 1 for after in _readers(tasks).values()):
-        return _best_first(tasks)
-    return best_postorder(tasks)
-
-
 @wrong("valid", "leaves out what nothing reads but the last task")
 def without_outputs(tasks):
     order = _best_first(tasks) if len(tasks) < 20 else _by_pieces(tasks)
     last = order[-1]
     return [name for name in order if name == last or any(name in task.reads for task in tasks)][:-1]
-
-
-@wrong("cost", "the trees of a forest run one after the other, each in its best order")
-def tree_by_tree(tasks):
-    if any(len(after) > 1 for after in _readers(tasks).values()):
-        return _best_first(tasks)
-    named, runs = {task.name: task for task in tasks}, []
-
-    def below(name):
-        return {name}.union(*map(below, named[name].reads))
-
-    for root in [name for name, after in _readers(tasks).items() if not after]:
-        own = [task for task in tasks if task.name in below(root)]
-        order = _by_pieces(own)
-        runs.append((named[root].size - peak(own, order), order))
-    return [name for _, order in sorted(runs) for name in order]

@@ -58,8 +58,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_QUEUE = "queue, closed = [(0, frozenset(), [])], set()"
-_MAY = "if task.name not in there and there.issuperset(task.reads) and fits:"
 EQUIVALENT = {
     ("0, frozenset()", "1, frozenset()"): "only differences between works matter",
     ("task.name not in there and ...", "..."): "to run what is there leads nowhere new",
@@ -109,7 +107,7 @@ def order_first(tasks, budget):
     return _search(tasks, budget)
 
 
-@wrong("did", "keeps everything: the order as given")
+@wrong("did", "keeps everything, or drops what was used longest ago, whether what is left fits or not")
 def as_given(tasks, budget):
     return [task.name for task in tasks]
 
@@ -154,7 +152,7 @@ result_only = edited(
 last_only = edited("valid", "takes the last task for the only output", ("outputs <= there", "tasks[-1].name in there"))
 
 
-@wrong("did", "lets go of outputs that are ready")
+@wrong("did", "lets go of outputs that are ready, or never makes one again at the end")
 def outputs_dropped(tasks, budget):
     return _search(tasks, budget, final=False)
 
@@ -179,50 +177,3 @@ def always_again(tasks, budget):
         steps += [read for read in task.reads if read in inputs and steps[-1:] != [read]]
         steps.append(task.name)
     return steps
-
-
-@wrong("did", "drops what was used longest ago, without asking whether what is left fits")
-def longest_ago(tasks, budget):
-    named, steps, live = {task.name: task for task in tasks}, [], []
-
-    def make(name):
-        for read in named[name].reads:
-            if read not in live:
-                make(read)
-        while live and sum(named[n].size for n in live) + named[name].size > 2 * budget:
-            live.pop(0)
-        live.append(name)
-        steps.append(name)
-
-    for task in tasks:
-        make(task.name)
-    return steps
-
-
-@wrong("did", "an output that has been made stays, even where it could be made again at the end")
-def outputs_stay(tasks, budget):
-    named, read = {task.name: task for task in tasks}, {name for task in tasks for name in task.reads}
-    tried, queue = set(), [(0, 0, (), ())]
-    while queue:
-        spent, first, there, done = heapq.heappop(queue)
-        if (first, there) in tried:
-            continue
-        tried.add((first, there))
-        if first == len(tasks):
-            return list(done)
-        for name in there:
-            if name in read:
-                heapq.heappush(queue, (spent, first, tuple(n for n in there if n != name), done))
-        for i, task in enumerate(tasks[: first + 1]):
-            needed = sum(named[name].size for name in there) + task.size + task.scratch
-            if task.name not in there and set(task.reads) <= set(there) and needed <= budget:
-                held = tuple(sorted((*there, task.name)))
-                heapq.heappush(queue, (spent + task.cost, first + (i == first), held, (*done, task.name)))
-    return [task.name for task in tasks]
-
-
-scratch_once = edited(
-    "did",
-    "forgets the scratch memory of a task that runs again",
-    ("task.scratch", "0 if task.name in steps else task.scratch"),
-)

@@ -97,7 +97,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_UNTIL = 'needed_until[owner["name"]] = max(needed_until.get(owner["name"], %d), end)'
 EQUIVALENT = {
     ('owner["name"], 0', 'owner["name"], 1'): "a value is live in one step at least, so it ends at 1 or later",
     ("width.append(0)", "width.append(1)"): "a value has at least one byte",
@@ -190,11 +189,6 @@ def each_its_own(values):
     return {v["name"]: number for number, v in enumerate(_own(values))}
 
 
-@wrong("same", "puts everything into one slot")
-def all_in_one(values):
-    return {v["name"]: 0 for v in _own(values)}
-
-
 @wrong("valid", "gives slots to inputs and views, too")
 def everything(values):
     return {v["name"]: number for number, v in enumerate(values)}
@@ -203,11 +197,6 @@ def everything(values):
 _CHOICE = '(width[number] < value["size"], abs(width[number] - value["size"]))'
 
 never_in_place = edited("did", "never runs in place", ("free.append(slot[name])", "pass"))
-first_only = edited(
-    "did",
-    "looks at the first operand only",
-    ('value["elementwise"]', 'value["elementwise"][:1]'),
-)
 as_listed = edited(
     "same", "takes the values as they are listed", ('sorted(own, key=lambda value: value["lower"])', "own")
 )
@@ -216,21 +205,10 @@ early = edited(
     "lets the result of any step take over what ends in that step",
     ("end <= ...", "end <= ... + 1"),
 )
-touching = edited("did", "what ends where another begins meets it", ("end <= ...", "end < ..."))
 outputs_end = edited(
     "spared",
     "hands the slot of an output on after its last reader",
     ('math.inf if value["kind"] == "output" else value["upper"]', 'value["upper"]'),
-)
-outputs_to_the_end = edited(
-    "spared",
-    "keeps outputs to the last step, in which they can be taken over",
-    ("math.inf", 'max(v["upper"] for v in values)'),
-)
-outputs_apart = edited(
-    "did",
-    "gives each output a slot of its own",
-    ("if not free: ...", 'if value["kind"] == "output":\n    free = []\nif not free: ...'),
 )
 no_views = edited(
     "spared",
@@ -241,27 +219,11 @@ one_step = edited(
     "spared", "follows one view, but not a view of a view",
     ('while owner["view_of"] is not None: ...', 'if owner["view_of"] is not None: ...'),
 )  # fmt: skip
-returned_one_step = edited(
-    "spared",
-    "keeps what a returned view looks at, but not what that is a view of",
-    ('... == "output"', '... == "output" and owner["name"] in (value["name"], value["view_of"])'),
-)
 viewed_in_place = edited("spared", "runs in place in what has a view", ("name not in viewed and alike", "alike"))
-any_size = edited(
-    "spared", "runs in place if the dtype is the same, whatever the size", ('("size", "dtype")', '("dtype",)')
-)
 any_dtype = edited(
     "spared", "runs in place if the size is the same, whatever the dtype", ('("size", "dtype")', '("size",)')
 )
-not_last = edited("spared", "runs in place in what is read again later", ("alike and ...", "alike"))
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "number"))
-widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[number]"))
-smallest = edited("cost", "takes the smallest free slot, and lets it grow", (_CHOICE, "width[number]"))
-as_at_first = edited(
-    "cost",
-    "forgets that a slot grew",
-    ('width[best] = max(width[best], value["size"])', 'width[best] = width[best] or value["size"]'),
-)
 nearest = edited(
     "cost",
     "opens a new slot if none that is free is large enough: fewer bytes for now, but more slots",
