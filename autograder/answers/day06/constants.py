@@ -167,7 +167,9 @@ def by_rounds(program):
 
 
 _EDGE = "return after if target == end.targets[0 if after[end.args[0]] else 1] else None"
-not_conditional = edited("did", "all branches may go either way", (_EDGE, "return after"))
+not_conditional = edited(
+    "did", "all branches may go either way, and so every block has constants", (_EDGE, "return after")
+)
 pessimist = edited(
     "did",
     "before its first visit a block knows nothing: loops lose their constants",
@@ -181,24 +183,10 @@ one_side = edited(
         "{n: v for n, v in {**other, **one}.items() if v == other.get(n, v)}",
     ),
 )
-last_wins = edited(
-    "spared",
-    "of two values one wins",
-    (
-        "{name: value for name, value in one.items() if other.get(name) == value}",
-        "{n: one[n] for n in one if n in other}",
-    ),
-)
-keeps_old = edited(
-    "spared", "a variable that gets an unknown value keeps its old one", ("known.pop(line.dest, None)", "pass")
-)
-wrong_way = edited(
-    "spared", "true and false exchanged", ("0 if after[end.args[0]] else 1", "1 if after[end.args[0]] else 0")
-)
 one_is_true = edited("did", "only 1 is true", ("0 if after[end.args[0]] else 1", "0 if after[end.args[0]] == 1 else 1"))
 no_wrap = edited(
     "spared",
-    "numbers do not overflow",
+    "numbers do not overflow; or x * 0, x & 0 and x == x are known, against the rules",
     ("evaluate(line.op, [known[arg] for arg in line.args])", "int(OPS[line.op](*[known[arg] for arg in line.args]))"),
 )
 no_copies = edited("did", "copies are not followed", ("line.op in OPS", 'line.op in OPS and line.op != "copy"'))
@@ -213,58 +201,10 @@ booleans = edited(
     "comparisons give True and False",
     ("evaluate(line.op, [known[arg] for arg in line.args])", "OPS[line.op](*[known[arg] for arg in line.args])"),
 )
-never_none = edited(
-    "did",
-    "a block that no run gets to has no constants",
-    (
-        "return solve(program, analysis).before",
-        "return {name: fact or {} for name, fact in solve(program, analysis).before.items()}",
-    ),
-)
 at_the_end = edited(
     "spared",
     "tells what is known at the ends of the blocks",
     ("return solve(program, analysis).before", "return solve(program, analysis).after"),
-)
-times_zero = edited(
-    "spared",
-    "x times zero is known, against the rules",
-    (
-        "known.pop(line.dest, None)",
-        """
-        if line.op == "mul" and 0 in map(known.get, line.args):
-            known[line.dest] = 0
-        else:
-            known.pop(line.dest, None)
-        """,
-    ),
-)
-
-compares_itself = edited(
-    "spared",
-    "x equals x is known, against the rules",
-    (
-        "known.pop(line.dest, None)",
-        """
-        if line.op in ("eq", "le", "ge") and len(set(line.args)) == 1:
-            known[line.dest] = 1
-        else:
-            known.pop(line.dest, None)
-        """,
-    ),
-)
-and_zero = edited(
-    "spared",
-    "zero and x is known, against the rules",
-    (
-        "known.pop(line.dest, None)",
-        """
-        if line.op == "and" and 0 in map(known.get, line.args):
-            known[line.dest] = 0
-        else:
-            known.pop(line.dest, None)
-        """,
-    ),
 )
 
 
@@ -275,13 +215,3 @@ def assigned_once(program):
     once = {line.dest: line.value for line in lines if line.op == "const" and values.count(line.dest) == 1}
     reached = by_rounds(program)
     return {n: None if fact is None else {k: v for k, v in once.items() if k in fact} for n, fact in reached.items()}
-
-
-same_object = edited(
-    "did",
-    "two values are equal if they are one object: as small numbers are in Python",
-    (
-        "{name: value for name, value in one.items() if other.get(name) == value}",
-        "{name: value for name, value in one.items() if other.get(name) is value}",
-    ),
-)

@@ -377,11 +377,6 @@ operands_stay = edited(
     "an assignment to an operand is overlooked",
     ("... and line.dest not in value[1:]", "..."),
 )
-holder_stays = edited(
-    "spared",
-    "a variable that is assigned still holds what it held",
-    ("line.dest != name and ...", "..."),
-)
 one_way = edited(
     "spared", "what holds on one of the ways is enough", ("return one & other", "return complete(one | other)")
 )
@@ -394,14 +389,6 @@ no_constants = edited(
     "did",
     "two variables with the same constant are not equal",
     ("value == other", 'value == other and value[0] != "const"'),
-)
-not_complete = edited(
-    "did",
-    "one step of consequences, not all",
-    (
-        "        if more <= equations:\n            return equations\n        equations = equations | more",
-        "        return equations | more",
-    ),
 )
 
 
@@ -431,33 +418,9 @@ def operations_alone(program):
     return [entry[:2] for entry in numbered(program)]
 
 
-_REACHED = "no program has a block that cannot be reached"
 EQUIVALENT = {
     ("before is not None", "True"): "no program has a block that cannot be reached",
     ("known is not None", "True"): "no program has a block that cannot be reached",
     ('op == "const"', "False"): "a number is never the name of a variable",
     ('("const", line.value)', "(line.value,)"): "a number alone is unlike all other right sides, too",
 }
-
-not_itself = edited(
-    "did",
-    "an operation is not redundant where only the variable that it assigns holds its result",
-    ("value == computed(line)", "value == computed(line) and name != line.dest"),
-)
-turns_comparisons = edited(
-    "spared",
-    "x < y and y < x are one operation",
-    (
-        "return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))",
-        'return (line.op, *(sorted(line.args) if line.op in {*COMMUTATIVE, "lt"} else line.args))',
-    ),
-    (
-        "return (op, *(sorted(args) if op in COMMUTATIVE else args))",
-        'return (op, *(sorted(args) if op in {*COMMUTATIVE, "lt"} else args))',
-    ),
-)
-two_operands = edited(
-    "spared",
-    "compares two operands, also where there are three",
-    ("... if ... else line.args", "... if ... else line.args[:2]"),
-)

@@ -240,15 +240,6 @@ def inputs_too(gm, ranges):
     return {name for name, (low, high) in ranges.items() if max(-low, high) <= 60_000}
 
 
-upper_end = edited("same", "looks at the upper end only", ("max(abs(end) for end in ends)", "ends[1]"))
-result_only = edited(
-    "spared", "asks for the result, not for what is read", ("(node, *node.all_input_nodes)", "(node,)")
-)
-first_operand = edited(
-    "spared",
-    "asks for the first operand only",
-    ("*node.all_input_nodes", "*node.all_input_nodes[:1]"),
-)
 operands_only = edited(
     "same",
     "asks for what is read, not for the result",
@@ -257,12 +248,8 @@ operands_only = edited(
 no_sums = edited(
     "spared", "what happens on the way to a result does not matter", ("held + on_the_way(gm, node, most)", "held")
 )
-mean_is_small = edited("spared", "a mean is no larger than its terms", ('("sum", "mean")', '("sum",)'))
 cancelled = edited("spared", "terms cancel on the way, too", ("layer.weight.double().abs", "layer.weight.double"))
 no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "weight.sum(1) * most"))
-no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ...", "..."))
-whole_layer = edited("did", "adds up the weights of all rows", ("weight.sum(1)", "weight.sum()"))
-fixed_terms = edited("did", "takes all elements for the terms of one sum", ("... / math.prod(shape(node))", "..."))
 
 to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("MOST", "65504"))
 numbers_too = edited(
@@ -274,8 +261,6 @@ numbers_too = edited(
     ),
 )
 
-_FITS = "if max(held + on_the_way(gm, node, most)) %s MOST:"
-_PARTS = "weight, bias = layer.weight.double().abs(), %s if layer.bias is None else layer.bias.double().abs()"
 EQUIVALENT = {
     ("... <= MOST", "... < MOST"): "so near to the end, either plan is accepted",
     (

@@ -80,7 +80,7 @@ def lines_of_kinds(machine, measured, unseen):
     return _kinds(measured, unseen, fit)
 
 
-@wrong("did", "predicts the median for all")
+@wrong("did", "predicts the median for all, or fits operations per second")
 def median(machine, measured, unseen):
     return [float(np.median([row["seconds"] for row in measured]))] * len(unseen)
 
@@ -109,7 +109,7 @@ def by_flops(machine, measured, unseen):
     return [factor * row["flops"] for row in unseen]
 
 
-@wrong("spared", "the nearest measured operator of the same kind: nothing is larger than the largest")
+@wrong("spared", "asks measured operators of the same kind, or trees: nothing is larger than the largest")
 def nearest(machine, measured, unseen):
     def place(row):
         return np.log([row["flops"], row["nbytes"]])
@@ -121,26 +121,6 @@ def nearest(machine, measured, unseen):
     return _kinds(measured, unseen, fit)
 
 
-@wrong("spared", "trees for the seconds themselves: they never predict more than they have seen")
-def forest(machine, measured, unseen):
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    kinds = sorted({row["kind"] for row in measured})
-
-    def features(row):
-        return [math.log(row["flops"]), math.log(row["nbytes"]), *(float(row["kind"] == kind) for kind in kinds)]
-
-    trees = ExtraTreesRegressor(60, random_state=0).fit(
-        [features(r) for r in measured], [math.log(r["seconds"]) for r in measured]
-    )
-    return [math.exp(v) for v in trees.predict([features(row) for row in unseen])]
-
-
 @wrong("valid", "returns logarithms of seconds")
 def logarithms(machine, measured, unseen):
     return [math.log(_bound(machine, row)) for row in unseen]
-
-
-@wrong("did", "the other way round: operations for each second")
-def speeds(machine, measured, unseen):
-    return [1e-9 * machine["launch"] / _bound(machine, row) for row in unseen]

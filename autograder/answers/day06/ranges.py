@@ -121,12 +121,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_OPERANDS = (
-    "ends = [found[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if not isinstance(a, tuple)]"
-)
-_TRANSFER = "def transfer(gm, node, first, second=(0, 0)):"
-_SQUARE = "return 0.0 if a < 0 < b else min(a * a, b * b), max(corners)"
-_MONOTONE = "return tuple(getattr(torch, name)(torch.tensor(first, dtype=torch.float64)).tolist())"
 EQUIVALENT = {
     ("not isinstance(a, tuple)", "True"): "what sums over dimensions has one operand",
     (
@@ -275,7 +269,6 @@ low_times_low = edited(
     "multiplies low by low and high by high",
     ("[... for p in (a, b) for q in (c, d)]", "[... for p, q in ((a, c), (b, d))]"),
 )
-no_square = edited("did", "does not see that both factors are one value", ("node.args[0] is node.args[1]", "False"))
 equal_ranges = edited(
     "same", "takes every product across zero for a square", ("node.args[0] is node.args[1]", "(a < 0 < b)")
 )
@@ -292,15 +285,7 @@ no_signs = edited(
     ("up * a + down * b", "torch.minimum((up + down) * a, (up + down) * b)"),
     ("up * b + down * a", "torch.maximum((up + down) * a, (up + down) * b)"),
 )
-one_of_a_sum = edited("same", "a sum has the range of its terms", ("count * a, count * b", "a, b"))
 passes_on = edited(
     "spared", "an operation without a row hands its operand's range on", ("EVERYTHING  # no row", "a, b")
 )
 no_bias = edited("same", "forgets the bias of a layer", ("0 if layer.bias is None else layer.bias.double()", "0"))
-
-zero_in_between = edited(
-    "did",
-    "the range of a constant reaches to zero",
-    ("attribute(gm, node.target).min().item()", "min(attribute(gm, node.target).min().item(), 0.0)"),
-    ("attribute(gm, node.target).max().item()", "max(attribute(gm, node.target).max().item(), 0.0)"),
-)

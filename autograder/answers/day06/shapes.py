@@ -134,11 +134,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 _PAIRS = "pairs = zip([1] * (long - len(one)) + one, [1] * (long - len(other)) + other, strict=True)"
-_EACH = "for k, (a, b) in enumerate(zip(parts[0], part, strict=True)):"
-_JOINED = "return [*parts[0][:dim], plus([part[dim] for part in parts]), *parts[0][dim + 1 :]]"
-_BATCHES = "return [*broadcast(list(shape[:-2]), list(other[:-2])), shape[-2], other[-1]]"
-_END = "start, end = args[1], args[2] if len(args) > 2 else len(shape) - 1"
-_A_LIST = "every shape is a list already"
 EQUIVALENT = {
     ("if a != b: ...", "if True: ..."): "that a size equals itself rules nothing out",
     ("zip(... + one, ..., strict=True)", "zip(... + one, ...)"): "both were made as long as the longer one",
@@ -319,13 +314,6 @@ def any_window(gm, inputs):
     return found | {"constraints": [law for law in found["constraints"] if ">=" not in law]}
 
 
-@wrong("spared", "a window must fit a whole number of times")
-def whole_windows(gm, inputs):
-    found = _with_sympy(gm, inputs)
-    laws = [law.replace(" >= ", " % ") + " == 0" if ">=" in law else law for law in found["constraints"]]
-    return found | {"constraints": laws}
-
-
 @wrong("spared", "sizes must be multiples of four")
 def fours(gm, inputs):
     found = _with_sympy(gm, inputs)
@@ -345,9 +333,7 @@ no_ones = edited(
 not_added = edited(
     "same", "joins parts without adding their sizes", ("plus([part[dim] for part in parts])", "parts[0][dim]")
 )
-not_turned = edited("same", "a transposed value keeps its shape", ("shape[i], shape[j] = shape[j], shape[i]", "pass"))
 
-two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]", "parts[1:2]"))
 counts_from_the_front = edited(
     "same",
     "a dimension from the end counts from the front",

@@ -149,88 +149,28 @@ no_boundary = edited("did", "the boundary is not used", (_START, "fact = analysi
 boundary_everywhere = edited(
     "did", "every block starts from the boundary", (_START, "fact = analysis.boundary(program)")
 )
-boundary_alone = edited(
-    "did",
-    "at the entry only the boundary counts: a loop back to it is overlooked",
-    ("sources[name]", "[] if starts else sources[name]"),
-)
 no_edges = edited("did", "the edge function is not called", ("... if analysis.edge else ...", "... if False else ..."))
 one_round = edited("did", "one round in the right order, and loops are not visited again", (_AGAIN, ""))
 one_source = edited("did", "reads only the first of the sources", ("sources[name]", "sources[name][:1]"))
 always_forward = edited(
-    "did", "facts always flow forward", ('forward = analysis.direction == "forward"', "forward = True")
-)
-not_turned = edited(
     "did",
-    "for a backward analysis, start and end are exchanged",
-    ("... if forward else (went, came, log)", "... if True else ()"),
+    "facts always flow forward, or start and end are merely exchanged at the end",
+    ('forward = analysis.direction == "forward"', "forward = True"),
 )
 last_is_exit = edited(
     "did",
     "backward, the boundary is at the last block of the text only",
     ("not ahead[name]", "name == program.blocks[-1].name"),
 )
-first_return = edited(
-    "did",
-    "backward, the boundary is at the first return only",
-    ("not ahead[name]", "name == next((n for n in ahead if not ahead[n]), None)"),
-)
-last_return = edited(
-    "did",
-    "backward, the boundary is at the last return only",
-    ("not ahead[name]", "name in [n for n in ahead if not ahead[n]][-1:]"),
-)
-only_ways_out = edited(
-    "did",
-    "backward, only blocks on a way to a return are visited",
-    (
-        "waiting, log = list(range(len(order))), []",
-        "waiting, log = [place[name] for name in order if forward or not ahead[name]], []",
-    ),
-)
-only_the_entry = edited(
-    "did",
-    "forward, only the entry waits at first: where it changes nothing, no other block is visited",
-    (
-        "waiting, log = list(range(len(order))), []",
-        "waiting, log = [0] if forward else list(range(len(order))), []",
-    ),
-)
-plain_list = edited(
-    "cost",
-    "blocks wait in the order of the text, and the one that waits longest is next",
-    ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
-    (_AGAIN, _AGAIN.replace("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])")),
-    ("heapq.heappop(waiting)", "waiting.pop(0)"),
-)
-stack = edited(
-    "cost",
-    "the block that was added last is next",
-    (_AGAIN, _AGAIN.replace("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])")),
-    ("heapq.heappop(waiting)", "waiting.pop()"),
-)
 order_of_text = edited(
     "cost",
     "blocks are visited in the order of the text",
     ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
 )
-never_backward = edited(
-    "cost",
-    "the forward order for both directions",
-    ("reverse_postorder(program, analysis.direction)", 'reverse_postorder(program, "forward")'),
-)
-doubled = edited("cost", "a block may wait twice", ("place[reader] not in waiting", "True"))
-all_again = edited("cost", "after a change all blocks are visited again", ("readers[name]", "order"))
 told_once = edited(
     "same",
     "tells each block once, to look cheap",
     ("while waiting: ...", "while waiting: ...\nlog = order"),
-)
-only_changes = edited(
-    "same",
-    "a block that is visited for the first time and changes nothing is not told",
-    ("        log.append(name)\n", ""),
-    ("for reader in ...: ...", "log.append(name)\nfor reader in ...: ..."),
 )
 
 
