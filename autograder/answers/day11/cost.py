@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, right
 from passlab.exercises.day11.cost import along, sent
 from passlab.judge import Case
 from passlab.wafer import TREES, Message, reduce_messages
@@ -116,17 +116,12 @@ def walked(messages, ramp):
     return found
 
 
-receives_only = edited(
-    "did", "counts only what cores receive", ('words["out", message.source] += message.words', "pass")
-)
-sends_only = edited("did", "counts only what cores send", ('words["in", core] += message.words', "pass"))
 together = edited(
     "did",
     "adds what a core sends to what it receives",
     ('"out", ...', "..."),
     ('"in", core', "core"),
 )
-last_only = edited("did", "a multicast arrives at the end of its route only", ("message.targets", "message.route[-1:]"))
 copies = edited(
     "did",
     "a multicast's words cross each link once for each target",
@@ -144,31 +139,11 @@ busy_links = edited(
 messages_words = edited(
     "did", "counts words and not words times links", ("energy += message.words * len(hops)", "energy += message.words")
 )
-to_the_end = edited(
-    "same",
-    "a way goes on from the end of the parent's route, not from the core where the message starts",
-    ("so_far + ...", "so_far + len(messages[parent].route) - 1"),
-)
 streams_only = edited("same", "forgets what is waited for", ("(*message.waits, *message.streams)", "message.streams"))
 waits_only = edited("same", "forgets what is streamed", ("(*message.waits, *message.streams)", "message.waits"))
-latest = edited("same", "takes the last parent's way, not the longest", ("way, so_far + ...", "0, so_far + ..."))
 own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + ...", "..."))
 sums_up = edited(
     "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")
 )
 one_ramp = edited("cost", "a message passes one ramp", ("(2 * ramp + 1)", "(ramp + 1)"))
 no_max = edited("cost", "adds contention and flow", ('max(found["contention"], flow)', '(found["contention"] + flow)'))
-
-
-@wrong("same", "reads messages in their order and takes an unread parent for none")
-def in_order(messages, ramp):
-    way, depth = {}, {}
-    found = walked(messages, ramp)
-    for i, m in enumerate(messages):
-        parents = (*m.waits, *m.streams)
-        way[i] = max((way.get(j, 0) + messages[j].route.index(m.source) for j in parents), default=0)
-        depth[i] = 1 + max((depth.get(j, 0) for j in parents), default=0)
-    found["distance"] = max(way[i] + len(m.route) - 1 for i, m in enumerate(messages))
-    found["depth"] = max(depth.values())
-    flow = found["energy"] / found["links"] + found["distance"]
-    return found | {"cycles": max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]}

@@ -85,55 +85,22 @@ def followed(n):
     return steps
 
 
-@wrong("cost", "Cannon's algorithm: the last block of a row goes all the way back")
+@wrong("cost", "Cannon's algorithm on a line: the last block of a row goes all the way back, or two cores a step")
 @with_room
 def cannon(n):
     return _ring(list(range(n)))
 
 
-@wrong("cost", "turns by the distance on the line, two cores a step where n is odd")
-@with_room
-def by_two(n):
-    return _ring(list(range(n)), by=2) if n % 2 else _ring(list(range(n)))
-
-
-@wrong("did", "forgets to bring the blocks together in the first step")
+@wrong("did", "forgets to bring the blocks of A or B together in the first step, or takes a step too few or too many")
 @with_room
 def not_skewed(n):
     return [[], *_ring([*range(0, n, 2), *reversed(range(1, n, 2))])[1:]]
 
 
-@wrong("did", "turns the blocks of A only")
-@with_room
-def only_a(n):
-    first, *rest = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
-    return [first, *([move for move in step if move[0] == "A"] for step in rest)]
-
-
-@wrong("did", "stops a step too early")
-@with_room
-def one_short(n):
-    return _ring([*range(0, n, 2), *reversed(range(1, n, 2))])[:-1]
-
-
-@wrong("did", "takes a step too many: each core multiplies its first blocks again")
-@with_room
-def one_more(n):
-    steps = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
-    return [*steps, steps[-1]]
-
-
-@wrong("valid", "a row of cores that goes round: off the grid at its end")
+@wrong("valid", "a row of cores that goes round: off the grid at its end; or sends blocks that stay to their own core")
 @with_room
 def off_the_grid(n):
     return [[], *[[("A", (i, j), (i, j - 1)) for i in range(n) for j in range(n)]] * (n - 1)]
-
-
-@wrong("valid", "sends blocks that stay to their own core")
-@with_room
-def to_itself(n):
-    first, *rest = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
-    return [[*first, ("A", (0, 0), (0, 0))], *rest]
 
 
 @wrong("valid", "broadcasts: a block goes to all cores of its row")
@@ -173,8 +140,6 @@ def never_room(n, room):
     return followed(n, False)
 
 
-half_skewed = edited("did", "brings A into place, but not B", ("up != i", "False"))
 wrong_row = edited(
     "did", "skews B by its row, as A", ("ring[(place[i] - place[j]) % n]", "ring[(place[j] - place[i]) % n]")
 )
-unfolded = edited("cost", "the ring is the line", ("[*range(0, n, 2), *reversed(range(1, n, 2))]", "list(range(n))"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import right, wrong
 from passlab.exercises.day11.near import small_case, zoo_case
 from passlab.judge import Case
 
@@ -35,8 +35,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 _COUNTED, _OTHER = "talks[a][b] = talks[a].get(b, 0) + number", "talks[b][a] = talks[b].get(a, 0) + number"
-_PULL = "pull = dict.fromkeys(range(count), 0)  # words to the tasks that are placed"
-_ONE_MORE = "one word more between two tasks that talk moves nothing that counts"
 EQUIVALENT = {
     ("talks[a].get(b, 0)", "talks[a].get(b, 1)"): "one word more between two tasks that talk moves nothing that counts",
     ("talks[b].get(a, 0)", "talks[b].get(a, 1)"): "one word more between two tasks that talk moves nothing that counts",
@@ -166,17 +164,12 @@ def by_rows(words, count, rows, columns):
     return [divmod(task, columns) for task in range(count)]
 
 
-@wrong("did", "row by row, every other row backwards: only neighbours in the order are near")
+@wrong("did", "row by row, every other row backwards, or column by column: only neighbours in the order are near")
 def snake(words, count, rows, columns):
     return [
         (task // columns, columns - 1 - task % columns if task // columns % 2 else task % columns)
         for task in range(count)
     ]
-
-
-@wrong("did", "column by column")
-def by_columns(words, count, rows, columns):
-    return [(task % rows, task // rows) for task in range(count)]
 
 
 @wrong("did", "who talks most goes to the middle, wherever its neighbours are")
@@ -201,22 +194,12 @@ def in_order(words, count, rows, columns):
     return min(plans, key=lambda plan: _traffic(talks, plan))
 
 
-@wrong("valid", "each task on the core where its words travel least, taken or not")
+@wrong("valid", "each task on the core where its words travel least, taken or not; or rows and columns are mixed up")
 def all_on_one(words, count, rows, columns):
     return [(0, 0)] * count
-
-
-@wrong("valid", "rows and columns are mixed up")
-def transposed(words, count, rows, columns):
-    return [(task % columns, task // columns) for task in range(count)]
 
 
 @wrong("valid", "only tasks that talk get a core")
 def talkers_only(words, count, rows, columns):
     talks = _talks(words, count)
     return [divmod(task, columns) for task in range(count) if talks[task]]
-
-
-farthest = edited(
-    "did", "takes the core where words travel farthest", ("min(free, key=far.get)", "max(free, key=far.get)")
-)

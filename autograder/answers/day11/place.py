@@ -63,10 +63,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_ORDER = "for operation in sorted(operations, key=lambda o: -held(o, 1, 1)):"
-_ROOM = "if all(free.get(core, -1) >= held(operation, p, q) for core in cores(r, c, p, q))"
-_LARGE = "another measure of how large an operation is"
-_OFF = "a shape of several cores holds something on each of them"
 EQUIVALENT = {
     ("held(o, 1, 1)", "held(o, 1, 2)"): "another measure of how large an operation is",
     ("held(o, 1, 1)", "held(o, 2, 1)"): "another measure of how large an operation is",
@@ -173,32 +169,6 @@ def rounded_down(operations, rows, columns, memory):
     )
 
 
-@wrong("did", "rounds up the sum of the shares, not each of them")
-def rounded_once(operations, rows, columns, memory):
-    def held(o, p, q):
-        return math.ceil(o["weights"] / (p * q) + o["window"] / q + o["result"] / p)
-
-    return _first_fit(operations, rows, columns, memory, held)
-
-
-weights_down = edited(
-    "did",
-    "rounds the share of the weights down",
-    (
-        "return sum(math.ceil(size / cores) for size, cores in parts)",
-        "return sum(math.ceil(size / cores) for size, cores in parts[1:]) + parts[0][0] // parts[0][1]",
-    ),
-)
-window_down = edited(
-    "did",
-    "rounds the share of the window down",
-    ('(operation["window"], q)', '(operation["window"] // q, 1)'),
-)
-result_down = edited(
-    "did",
-    "rounds the share of the result down",
-    ('(operation["result"], p)', '(operation["result"] // p, 1)'),
-)
 a_byte_more = edited("did", "fills cores with a byte more than they hold", ("memory", "memory + 1"))
 
 
@@ -236,10 +206,3 @@ def swapped(operations, rows, columns, memory):
 def ends(operations, rows, columns, memory):
     plan = _first_fit(operations, rows, columns, memory)
     return {name: (r, c, r + p - 1, c + q - 1) for name, (r, c, p, q) in plan.items()}
-
-
-small_first = edited(
-    "cost",
-    "small operations go first and leave no room side by side",
-    ("-held(o, 1, 1)", "held(o, 1, 1)"),
-)

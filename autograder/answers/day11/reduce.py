@@ -122,24 +122,9 @@ def two_phases(cores, words):
     return two_phase_of(cores, max(1, round(math.sqrt(cores))))
 
 
-@wrong("valid", "a chain that runs away from core 0")
+@wrong("valid", "a chain away from core 0, core 0 sends to itself, or pairs of cores instead of a target for each")
 def away(cores, words):
     return [*range(1, cores), -1]
-
-
-@wrong("valid", "core 0 sends to itself")
-def itself(cores, words):
-    return [0, *range(cores - 1)]
-
-
-@wrong("valid", "says to whom cores 1 … P − 1 send, and nothing of core 0")
-def one_short(cores, words):
-    return list(range(cores - 1))
-
-
-@wrong("valid", "a list of pairs: who sends to whom")
-def pairs(cores, words):
-    return [(core, core - 1) for core in range(cores)]
 
 
 no_star = edited(
@@ -151,7 +136,6 @@ root_only = edited(
     "tries groups of the root of P only",
     ("for size in range(1, cores): ...", "for size in [round(cores**0.5)]: ..."),
 )
-worst = edited("cost", "takes the tree that costs most", ("min(trees, key=trees.get)", "max(trees, key=trees.get)"))
 one_word = edited(
     "cost", "chooses as if each core had one word", ("...(cores, words, group=size)", "...(cores, 1, group=size)")
 )

@@ -90,25 +90,16 @@ whole = edited(
 )
 lone_halo = edited("same", "one core sends halos, too", ("p == 1", "p == 0"))
 one_side = edited("same", "sends one side", ("4 * b * stencil.depth", "b * stencil.depth"))
-areas = edited("same", "sends the whole block as halo", ("4 * b * stencil.depth", "4 * b * b * stencil.depth"))
-no_way_back = edited("same", "sums, but does not send the sum back", ("... + (1 + half + 2 * ramp)", "..."))
-one_line = edited(
-    "same",
-    "sums along the rows, but not along the column",
-    ("2 * (... + (1 + half + 2 * ramp))", "1 * (... + (1 + half + 2 * ramp))"),
+no_way_back = edited(
+    "same", "sums along rows alone, or does not send the sum back", ("... + (1 + half + 2 * ramp)", "...")
 )
-to_the_corner = edited("same", "sums to the corner, not to the middle", ("half = p // 2 + 1", "half = p"))
-one_sum = edited("same", "does one sum", ("stencil.sums * once", "once"))
 weak_as_strong = edited(
     "did", "judges weak scaling as strong", ("bend(weak, lambda p: 1)", "bend(weak, lambda p: p * p)")
 )
 strong_as_weak = edited(
     "did",
-    "forgets the number of cores in the efficiency",
+    "forgets the number of cores in the efficiency, or takes p for it",
     ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: 1)"),
-)
-per_side = edited(
-    "did", "takes p for the number of cores", ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: p)")
 )
 largest = edited("did", "the largest grid is the fastest", ("min(sides, key=lambda p: sum(strong[p]))", "sides[-1]"))
 always_sums = edited(
