@@ -185,19 +185,8 @@ def by_broadcast_shape(mod):
     return Shaped.run(mod)
 
 
-@wrong("same", "forgets epsilon")
-def no_epsilon(mod):
-    class Forgets(_Norm):
-        def epsilon(self, attrs):
-            return 0.0
-
-    return Forgets.run(mod)
-
-
-usual_epsilon = edited("same", "takes epsilon for 1e-5 whatever the setting says", ("float(attrs.epsilon)", "1e-5"))
-always_scales = edited("same", "multiplies by gamma even if scale is off", ("attrs.scale", "True"))
 always_centers = edited("same", "adds beta even if center is off", ("attrs.center", "True"))
-no_root = edited("same", "divides by the variance, not by its root", ("relay.sqrt(...)", "..."))
+no_root = edited("same", "forgets epsilon, or divides by the variance, not by its root", ("relay.sqrt(...)", "..."))
 mean_unscaled = edited(
     "same", "subtracts the unscaled mean: x * s + (beta - mean)", ("...(mean) * factor", "...(mean)")
 )
@@ -207,52 +196,8 @@ no_dimensions = edited(
     "multiplies by the vector as it is, which broadcasts along the last dimension",
     ("if behind: ...", "if False: ..."),
 )
-float32_numbers = edited(
-    "valid", "the numbers are float32, whatever the module computes in", ("shape.dtype", '"float32"')
-)
-only_axis_one = edited(
-    "did", "handles channels in dimension 1 only", ("item.index != 0", "item.index != 0 or int(norm.attrs.axis) != 1")
-)
 
 
-@wrong("did", "leaves a batch norm if another result of it is read, too")
-def all_or_nothing(mod):
-    read = set()
-
-    def note(e):
-        if isinstance(e, relay.TupleGetItem) and e.index:
-            read.add(e.tuple_value)
-        read.update([f for f in e.fields if _is_norm(f)] if isinstance(e, relay.Tuple) else [])
-
-    relay.analysis.post_order_visit(mod["main"], note)
-
-    class Whole(_Norm):
-        def visit_tuple_getitem(self, item):
-            if item.tuple_value in read:
-                return relay.ExprMutator.visit_tuple_getitem(self, item)
-            return super().visit_tuple_getitem(item)
-
-    return Whole.run(mod)
-
-
-for_each_projection = edited(
-    "cost",
-    "writes the batch norm out anew for every projection of it",
-    ("norm not in self.unpacked", "True"),
-)
-one_projection = edited(
-    "did",
-    "replaces the first projection of a batch norm that it meets, and no other",
-    (
-        "if norm not in self.unpacked:\n    self.unpacked[norm] = ...",
-        """
-        if norm in self.unpacked:
-            return super().visit_tuple_getitem(item)
-        if True:
-            self.unpacked[norm] = ...
-        """,
-    ),
-)
 bare_function = edited(
     "spared",
     "makes main anew from parameters and body: its attributes are gone",
@@ -273,41 +218,13 @@ one_level = edited(
 )
 
 
-@wrong("spared", "puts a tuple with the old statistics in place of the batch norm, which others read")
-def replaces_the_tuple(mod):
-    class Tuples(relay.ExprMutator):
-        def visit_call(self, call):
-            new = super().visit_call(call)
-            if not _is_norm(call):
-                return new
-            return relay.Tuple([_Norm().unpacked(call, list(new.args)), new.args[3], new.args[4]])
-
-        def visit_tuple_getitem(self, item):
-            new = self.visit(item.tuple_value)
-            return new.fields[item.index] if isinstance(new, relay.Tuple) else relay.TupleGetItem(new, item.index)
-
-    return typed(Tuples().visit(mod["main"]))
-
-
 @wrong("spared", "asks SimplifyInference, which takes layer norms and dropouts apart as well")
 def simplify_inference(mod):
     return relay.transform.SimplifyInference()(mod)
 
 
-@wrong("cost", "subtracts, multiplies, multiplies and adds on the whole tensor")
-def four_large_steps(mod):
-    class Steps(_Norm):
-        def unpacked(self, norm, args):
-            data, gamma, beta, mean, variance = args
-            y = (data - self.spread(mean, norm)) * self.spread(self.inverse(norm, variance), norm)
-            y = y * self.spread(gamma, norm) if norm.attrs.scale else y
-            return y + self.spread(beta, norm) if norm.attrs.center else y
-
-    return Steps.run(mod)
-
-
 written_out = edited(
     "cost",
-    "writes the vectors out to the size of the tensor first",
+    "works on the whole tensor: in four steps, or with vectors that are written out to its size",
     ("x * factor + shift", "x * relay.broadcast_to(factor, shape.shape) + relay.broadcast_to(shift, shape.shape)"),
 )

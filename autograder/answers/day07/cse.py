@@ -175,18 +175,6 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _effects(expr):
-    """Return whether an expression holds a call of an operator with effects."""
-    found = []
-
-    def visit(e):
-        if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op):
-            found.append(bool(e.op.get_attr("TOpIsStateful")))
-
-    relay.analysis.post_order_visit(expr, visit)
-    return any(found)
-
-
 def _bits(constant):
     value = constant.data.numpy()
     return str(value.dtype), value.shape, value.tobytes()
@@ -277,14 +265,6 @@ numbers_only = edited(
     "constants of equal numbers are equal, whatever their shape",
     ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))"),
 )
-one_zero = edited(
-    "spared", "adds 0 to constants before comparing: 0 and -0 become one", ("value.tobytes()", "(value + 0).tobytes()")
-)
-as_written = edited(
-    "spared",
-    "compares constants as they are written: one NaN may have other bits than another",
-    ("value.shape, value.tobytes()", "value.shape, repr(value.tolist())"),
-)
 by_bytes = edited(
     "valid",
     "constants of the same bytes are equal, an integer and a floating-point number, too",
@@ -295,33 +275,8 @@ calls_of_functions = edited(
     "two calls of one function on one value are the same value",
     ("not isinstance(call.op, tvm.ir.Op)", "False"),
 )
-by_type = edited("spared", "constants are the same if their types are", ("value.shape, value.tobytes()", "value.shape"))
 
 
-@wrong("spared", "lets structural_hash map free variables: relu(x) and relu(y) have one hash")
-def free_variables(mod):
-    @relay.transform.function_pass(opt_level=0)
-    def merge(function, mod, context):
-        table = {}
-
-        class Same(relay.ExprMutator):
-            def visit_call(self, call):
-                made = super().visit_call(call)
-                if _effects(made):
-                    return made
-                return table.setdefault(tvm.ir.structural_hash(made, map_free_vars=True), made)
-
-        return Same().visit(function)
-
-    return merge(mod)
-
-
-any_field = edited("spared", "all fields of a tuple are one value", ("..., value.index", "..."))
-bare_function = edited(
-    "spared",
-    "makes the function anew from parameters and body: its attributes are gone",
-    ("return ...(func)", "func = ...(func)\nreturn relay.Function(func.params, func.body)"),
-)
 by_identity = edited(
     "did", "a constant is equal to itself only", ("(str(value.dtype), value.shape, value.tobytes())", "constant")
 )
@@ -336,25 +291,11 @@ one_level = edited(
     ("call = super().visit_call(call)", "old, call = call, super().visit_call(call)"),
     ("(call.op, *call.args)", "(call.op, *old.args)"),
 )
-settings_by_identity = edited(
-    "did",
-    "settings are equal if identical",
-    ("tvm.ir.structural_equal(other.attrs, call.attrs)", "other.attrs == call.attrs"),
-)
 
 
 @wrong("did", "TVM ships this pass: it compares calls and single numbers")
 def tvm_ships_it(mod):
     return relay.transform.EliminateCommonSubexpr()(mod)
-
-
-@wrong("valid", "makes equal constants and tuples one object, and leaves the calls to TVM's pass")
-def tvm_does_the_calls(mod):
-    class Leaves(_Merge):
-        visit_call = relay.ExprMutator.visit_call
-
-    merged = relay.transform.function_pass(lambda f, mod, context: Leaves().visit(f), opt_level=0)(mod)
-    return relay.transform.EliminateCommonSubexpr()(merged)
 
 
 @wrong("did", "works on main, where a function pass sees every function")

@@ -261,11 +261,6 @@ literals_only = edited(
     "sees through tuples that stand where they are taken apart, not through those that have a name",
     ("self.tuples.get(whole, whole)", "whole"),
 )
-names_only = edited(
-    "did",
-    "sees through tuples that have a name, not through those that stand where they are taken apart",
-    ("self.tuples.get(whole, whole)", "self.tuples.get(whole)"),
-)
 values_as_they_are = edited(
     "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
 )
@@ -285,14 +280,6 @@ outside_only = edited(
     ),
 )
 no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
-outermost = edited(
-    "spared",
-    "looks at the outermost operator only: relu(dropout(x)) draws, too",
-    (
-        "relay.analysis.post_order_visit(expr, visit)",
-        "while isinstance(expr, relay.TupleGetItem):\n    expr = expr.tuple_value\nvisit(expr)",
-    ),
-)
 pure_functions = edited(
     "spared",
     "calls of functions are pure: what they do is in another function",
@@ -303,36 +290,6 @@ pure_functions = edited(
 @wrong("spared", "brings the program into graph form, where nothing is dead: draws without readers are gone with it")
 def graph_form(mod):
     return by_search(relay.transform.ToGraphNormalForm()(mod))
-
-
-@wrong("spared", "a field that is never taken can go, though the tuple is returned as a whole")
-def zeros_for_fields(mod):
-    def prune(function):
-        function = _Prune().visit(function)
-        everything = _expressions(function)
-        taken = {(e.tuple_value, e.index) for e in everything if isinstance(e, relay.TupleGetItem)}
-
-        class Zeros(relay.ExprMutator):
-            def visit_let(self, let):
-                value = self.visit(let.value)
-                if isinstance(value, relay.Tuple) and not _anywhere(value):
-                    kept = [
-                        f if (let.var, i) in taken else relay.zeros_like(f.args[0]) if isinstance(f, relay.Call) else f
-                        for i, f in enumerate(value.fields)
-                    ]
-                    value = relay.Tuple(kept)
-                return relay.Let(let.var, value, self.visit(let.body))
-
-        return Zeros().visit(function)
-
-    return _apply(mod, prune)
-
-
-bare_function = edited(
-    "spared",
-    "makes the function anew from parameters and body: its attributes are gone",
-    ("return ...(func)", "func = ...(func)\nreturn relay.Function(func.params, func.body)"),
-)
 
 
 @wrong("valid", "removes unused parameters, too: callers no longer fit")

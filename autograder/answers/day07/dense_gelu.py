@@ -145,7 +145,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_SUM = 'if expr.op.name in ("add", "nn.bias_add") and isinstance(dense, relay.Call) and dense.op.name == "nn.dense":'
 EQUIVALENT = {
     (
         '{"Composite": ..., "Primitive": 1}',
@@ -347,37 +346,6 @@ def any_constant(mod):
     return _partition(mod, _forms(_y(), number=_any))
 
 
-@wrong("spared", "numbers are compared to three digits")
-def three_digits(mod):
-    def check(whole):
-        numbers = []
-        todo = [whole]
-        sum_ = _bias_of(whole)[0]
-        while todo:
-            e = todo.pop()
-            if e == sum_ or not isinstance(e, relay.Call | relay.Constant):
-                continue
-            numbers += [_value(e)] if isinstance(e, relay.Constant) else []
-            todo += list(e.args) if isinstance(e, relay.Call) else []
-        wanted = ([0.5, 0.5, 0.5**0.5], [0.5, 1.0, 2**0.5])
-        near = [all(abs(a - b) < 1e-3 for a, b in zip(sorted(numbers), w, strict=True)) for w in wanted]
-        return any(near) and _fits(whole)
-
-    return _partition(mod, _forms(_y(), number=_any), check=check)
-
-
-@wrong("spared", "takes a constant by its value, whatever its shape")
-def any_shape(mod):
-    def check(whole):
-        sizes = []
-        relay.analysis.post_order_visit(whole, lambda e: sizes.append(e) if isinstance(e, relay.Constant) else None)
-        values = [float(c.data.numpy().ravel()[0]) for c in sizes if c.data.numpy().size == 1]
-        wanted = ([0.5, 0.5, 0.5**0.5], [0.5, 1.0, 2**0.5])
-        return any(np.allclose(sorted(values), w, rtol=1e-7) for w in wanted if len(values) == 3) and _fits(whole)
-
-    return _partition(mod, _forms(_y(), number=_any), check=check)
-
-
 one_half = edited(
     "did",
     "one pattern object for both halves: they are two constants, and one object is one expression",
@@ -432,16 +400,9 @@ def again_and_again(mod):
 
 
 any_bias = edited("spared", "whatever is added to a dense is its bias", ("bias_fits", "lambda whole: True"))
-rank_only = edited(
-    "spared",
-    "a bias has one dimension: one number for all units has that, too",
-    ("[int(n) for n in bias.checked_type.shape] == [int(units)]", "len(bias.checked_type.shape) == 1"),
-)
-any_axis = edited("spared", "bias_add adds along the last axis, whatever its axis says", ("along and ...", "..."))
 bias_add_only = edited(
     "did", "a bias is added by bias_add, as torch's importer does it", ('... | is_op("add")(dense, b)', "...")
 )
-torch_only = edited("did", "knows the form of torch's importer only", ("(from_torch, from_onnx)", "(from_torch,)"))
 not_primitive = edited(
     "did",
     "Composite alone: relay.build cannot build such a function",

@@ -131,13 +131,6 @@ class Events(_Log):
         self.events = value
 
 
-@wrong("same", "should_run only looks, and gives nothing back: TVM wants a yes or a no, and stops")
-@tvm.instrument.pass_instrument
-class Looking(_Log):
-    def should_run(self, mod, info):
-        self.last = info.name
-
-
 @wrong("same", "should_run says what is worth a row: what it turns down does not run at all")
 @tvm.instrument.pass_instrument
 class Choosy(_Log):
@@ -147,7 +140,7 @@ class Choosy(_Log):
 
 AtTheEnd = edited(
     "did",
-    "rows are written when a run ends: what is nested comes before what it is nested in",
+    "rows are written when a run ends, or nested runs are not told from the others",
     ("self.rows.append(row)\n        ", ""),
     ('row["after"] = size(mod)', 'row["after"] = size(mod)\nself.rows.append(row)'),
 )
@@ -170,7 +163,6 @@ class LastOfName(_Log):
         row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
 
 
-Flat = edited("did", "all runs look alike: nested ones are not told from the others", ("len(self.open)", "0"))
 MainOnly = edited("did", "a module is its main", ("mod.functions.values()", '[mod["main"]]'))
 OperatorsOnly = edited(
     "did",
@@ -179,49 +171,13 @@ OperatorsOnly = edited(
 )
 
 
-@wrong("did", "a value that is read twice counts twice: the graph is walked as if it were a tree")
-@tvm.instrument.pass_instrument
-class Tree(_Log):
-    def size(self, mod):
-        def walk(e):
-            if isinstance(e, relay.Call):
-                return 1 + walk(e.op) + sum(map(walk, e.args))
-            if isinstance(e, relay.Tuple):
-                return sum(map(walk, e.fields))
-            if isinstance(e, relay.TupleGetItem):
-                return walk(e.tuple_value)
-            if isinstance(e, relay.Let):
-                return walk(e.value) + walk(e.body)
-            return walk(e.body) if isinstance(e, relay.Function) else 0
-
-        return sum(walk(f) for f in mod.functions.values() if isinstance(f, relay.Function))
-
-
-@wrong("did", "goes on with the rows of the context before")
-@tvm.instrument.pass_instrument
-class NeverAnew(_Log):
-    def enter_pass_ctx(self):
-        self.depth = 0
-
-
-@wrong("did", "forgets that a pass which failed is still open: what comes later looks nested in it")
+@wrong("did", "forgets that a pass which failed is still open, or goes on with the rows of the context before")
 @tvm.instrument.pass_instrument
 class StillOpen(_Log):
     def enter_pass_ctx(self):
         self.rows = []
 
 
-Carried = edited(
-    "did",
-    "a run begins with what the last one ended with",
-    (
-        '{"name": info.name, "depth": ..., "before": size(mod), "after": None, "seconds": None}',
-        (
-            '{"name": info.name, "depth": ..., "before": next((r["after"] for r in reversed(self.rows) if '
-            'r["after"] is not None), size(mod)), "after": None, "seconds": None}'
-        ),
-    ),
-)
 Exclusive = edited(
     "did",
     "the time of a run without what is nested in it, where the whole was asked",
@@ -232,7 +188,7 @@ Exclusive = edited(
 )
 
 
-@wrong("valid", "only names, which are all that one reads")
+@wrong("valid", "only names; or none: should_run gives nothing back where TVM wants a yes or a no, and stops")
 @tvm.instrument.pass_instrument
 class NamesOnly(_Log):
     def run_before_pass(self, mod, info):

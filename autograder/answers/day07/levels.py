@@ -94,25 +94,12 @@ def outermost(mod, disabled=()):
 
 nothing_off = edited(
     "did",
-    "takes the names that `disabled` has, and switches nothing off",
+    "takes the names that `disabled` has, and switches nothing off, or hides them in the table alone",
     ("disabled", "[]"),
 )
 
 
-@wrong("did", "leaves out of the table what was switched off, but lets it, and what it would have run, run")
-def crossed_out(mod, disabled=()):
-    return {name: levels for name, levels in by_pass(mod).items() if name not in disabled}
-
-
 up_to_three = edited("did", "levels go from 0 to 3, as in all compilers", ("range(5)", "range(4)"))
-default_level = edited(
-    "did",
-    "sets no level: every build is made at the default one, 2",
-    (
-        "...(opt_level=level, disabled_pass=disabled, instruments=[log])",
-        "...(disabled_pass=disabled, instruments=[log])",
-    ),
-)
 
 
 @wrong("did", "the lowest level only")

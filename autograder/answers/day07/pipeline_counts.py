@@ -83,8 +83,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_LEVEL = "with tvm.transform.PassContext(opt_level=4):"
-_COUNT = "Counter(e.op.name for e in found if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op))"
 EQUIVALENT = {
     ("...(opt_level=4)", "...(opt_level=5)"): "no pass has a level above 4",
     (
@@ -191,31 +189,10 @@ def level_three(mod, passes):
     return rows
 
 
-@wrong("did", "calls each pass directly: FoldScaleAxis is a sequence, and its parts still ask for their level")
-def called_directly(mod, passes):
-    rows = [_count(mod)]
-    for name in passes:
-        mod = getattr(relay.transform, name)()(mod)
-        rows.append(_count(mod))
-    return rows
-
-
 @wrong("did", "gives every pass the module from the start, not what the one before it left")
 def each_from_the_start(mod, passes):
     with tvm.transform.PassContext(opt_level=4):
         return [_count(mod), *(_count(getattr(relay.transform, name)()(mod)) for name in passes)]
-
-
-@wrong("did", "does not look into the functions that FuseOps makes")
-def outside_only(mod, passes):
-    def count(mod):
-        inside = set()
-        for e in _expressions(mod):
-            if isinstance(e, relay.Call) and isinstance(e.op, relay.Function):
-                relay.analysis.post_order_visit(e.op.body, inside.add)
-        return Counter(e.op.name for e in _expressions(mod) if _is_op(e) and e not in inside)
-
-    return _rows(mod, passes, count)
 
 
 @wrong("did", "counts in main only: other functions of the module are code, too")
@@ -231,20 +208,6 @@ def equal_is_one(mod, passes):
             if _is_op(e):
                 calls.setdefault(tvm.ir.structural_hash(e, map_free_vars=True), e.op.name)
         return Counter(calls.values())
-
-    return _rows(mod, passes, count)
-
-
-@wrong("did", "walks through calls, tuples and functions only: let and if hold calls, too")
-def not_in_let(mod, passes):
-    def count(mod):
-        found, todo = set(), [function.body for function in mod.functions.values()]
-        while todo:
-            e = todo.pop()
-            if e not in found:
-                found.add(e)
-                todo += _parts(e)
-        return Counter(e.op.name for e in found if _is_op(e))
 
     return _rows(mod, passes, count)
 
@@ -275,23 +238,7 @@ def as_a_tree(mod, passes):
     return _rows(mod, passes, count)
 
 
-@wrong("spared", "counts what is inside of a function once for each call of the function")
-def for_each_call(mod, passes):
-    def count(mod):
-        total = Counter()
-        for e in _expressions(mod):
-            if isinstance(e, relay.Call) and isinstance(e.op, relay.Function):
-                total += _count(tvm.IRModule.from_expr(e.op)) if not relay.analysis.free_vars(e.op) else Counter()
-        seen_inside = set()
-        for e in _expressions(mod):
-            if isinstance(e, relay.Call) and isinstance(e.op, relay.Function):
-                relay.analysis.post_order_visit(e.op.body, seen_inside.add)
-        return total + Counter(e.op.name for e in _expressions(mod) if _is_op(e) and e not in seen_inside)
-
-    return _rows(mod, passes, count)
-
-
-@wrong("spared", "counts calls of functions as if they were operators")
+@wrong("spared", "counts calls of functions as if they were operators, or does not look into them")
 def functions_too(mod, passes):
     def count(mod):
         calls = [e for e in _expressions(mod) if isinstance(e, relay.Call)]
@@ -310,14 +257,9 @@ def everything(mod, passes):
     return _rows(mod, passes, count)
 
 
-@wrong("valid", "forgets the row before the first pass: what did it start from?")
+@wrong("valid", "forgets the row before the first pass, or gives the sums alone")
 def no_start(mod, passes):
     return _rows(mod, passes)[1:]
-
-
-@wrong("valid", "gives the sums alone")
-def sums(mod, passes):
-    return [sum(row.values()) for row in _rows(mod, passes)]
 
 
 def _parts(e):

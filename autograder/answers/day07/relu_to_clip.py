@@ -121,12 +121,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_ZIP = 'data, weight = (relay.var(n, a.checked_type) for n, a in zip(("data", "weight"), x.args, strict=True))'
-_TWO = "a convolution has two operands"
-_MADE = 'fused = fused.with_attr("Composite", "conv2d_relu").with_attr("Primitive", tvm.tir.IntImm("int32", 1))'
-_TUPLES = "a projection reads a tuple, which no convolution is"
-_BODY = "return [e.body] if isinstance(e, relay.Function) else []"
-_RETURNED = "a convolution that main returns is read by no relu"
 EQUIVALENT = {
     ("zip(..., x.args, strict=True)", "zip(..., x.args)"): "a convolution has two operands",
     ("zip(..., x.args, strict=True)", "zip(..., x.args, strict=False)"): "a convolution has two operands",
@@ -260,22 +254,9 @@ def never_counts(mod):
     return Any.run(mod)
 
 
-calls_only = edited(
-    "spared",
-    "counts calls alone: a convolution that main returns is read by a tuple",
-    ("self.readers.update(operands(e))", "self.readers.update(e.args if isinstance(e, relay.Call) else [])"),
+clips_only = edited(
+    "did", "clips everything, in instructions, too, or makes no instructions", ("self.readers[x] == 1", "False")
 )
-operators_only = edited(
-    "spared",
-    "counts calls of operators and tuples: a function that is called reads, too",
-    ("        return e.args\n", "        return e.args if isinstance(e.op, tvm.ir.Op) else []\n"),
-)
-bare_function = edited(
-    "spared",
-    "makes main anew from parameters and body: its attributes are gone",
-    ("main", "relay.Function(main.params, main.body)"),
-)
-clips_only = edited("did", "clips everything: no convolution gets its instruction", ("self.readers[x] == 1", "False"))
 instructions_only = edited(
     "did",
     "leaves the relus that stand elsewhere",
@@ -289,28 +270,12 @@ not_primitive = edited(
     "forgets Primitive: later passes look inside",
     ('...("Primitive", tvm.tir.IntImm("int32", 1))', 'fused.with_attr("Composite", "conv2d_relu")'),
 )
-no_name = edited(
-    "did", "forgets Composite, the name of the instruction", ('fused.with_attr("Composite", "conv2d_relu")', "fused")
-)
-clip_inside = edited(
-    "did",
-    "clips inside of the instruction, too",
-    (
-        "relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs))",
-        'relay.clip(relay.Call(x.op, [data, weight], x.attrs), 0, tvm.tir.max_value("float32").value)',
-    ),
-)
 into_instructions = edited(
     "did",
     "looks into instructions that are there already, and replaces their relu",
     ("function if is_primitive(function) else ...", "..."),
 )
 relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
-largest_float = edited(
-    "spared",
-    "cuts all floats off at the largest of float32: half precision keeps its inf",
-    ("call.checked_type.dtype", '"float32" if "float" in call.checked_type.dtype else call.checked_type.dtype'),
-)
 default_settings = edited(
     "valid",
     "makes the convolution anew and leaves out its strides, dilation and groups",
