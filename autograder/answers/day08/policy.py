@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autograder.answers.day08._shared import Build
-from autograder.authoring.answers import edited, reference, right, wrong
+from autograder.authoring.answers import reference, right, wrong
 from passlab.exercises.day08._shared import WEIGHT, conv
 from passlab.exercises.day08.policy import best_of_all, number, policy_case
 from passlab.judge import Case
@@ -100,8 +100,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_STOP = "if not costs or min(costs) >= cost:"
-
 EQUIVALENT = {
     (
         "name not in there.returned",
@@ -184,7 +182,7 @@ def nothing(module):
     return []
 
 
-@wrong("spared", "fuses all that can be: the more the better")
+@wrong("spared", "fuses all that can be: counts kernels or bytes only, and no work")
 def everything(module):
     return fusing.everything(module)
 
@@ -211,10 +209,6 @@ def _runs(there, kernels):
             yield tuple(group)
 
 
-fewest_kernels = edited("spared", "counts kernels only", ("....microseconds", "....kernels"))
-fewest_bytes = edited("spared", "counts bytes only", ("....microseconds", "....nbytes"))
-
-
 @wrong("cost", "never computes a value twice")
 def never_again(module):
     return _search(module, cost=lambda price: price.microseconds + 1e6 * price.recomputed)
@@ -225,20 +219,6 @@ def elementwise_only(module):
     there = program(module)
     beside = {n for op in there.ops.values() if op.reductions for n in (op.name, *op.reads)}
     return _search(module, keeps=lambda there, name: name in beside)
-
-
-@wrong("cost", "fuses pairs and goes no further")
-def pairs(module):
-    there, groups, used = program(module), [], set()
-    for name, kernel in there.ops.items():
-        for read in kernel.reads:
-            free = not {read, name} & used | {read} & there.returned
-            if read in there.ops and there.readers(read) == [name] and free:
-                trial = [*groups, (read, name)]
-                if _cheaper(there, trial, groups):
-                    groups, used = trial, used | {read, name}
-                    break
-    return groups
 
 
 @wrong("cost", "stops at the first value whose removal does not pay")
@@ -254,25 +234,7 @@ def gives_up(module):
     return _around(there, kept)
 
 
-@wrong("valid", "keeps a value that others read inside of a group")
-def follows_chains(module):
-    there, groups, used = program(module), [], set()
-    for name in there.ops:
-        chain = [name]
-        while chain[-1] not in there.returned and there.readers(chain[-1]):
-            chain.append(there.readers(chain[-1])[0])
-        if name not in used and len(chain) > 1:
-            groups.append(tuple(chain))
-            used |= set(chain)
-    return groups
-
-
-@wrong("valid", "names the kernels, not the bindings")
+@wrong("valid", "names the kernels, not the bindings, or returns the fused module")
 def names_of_kernels(module):
     there = program(module)
     return [tuple(there.ops[name].kernel for name in group) for group in _search(module)]
-
-
-@wrong("valid", "returns the fused module, not the groups")
-def returns_the_module(module):
-    return fusing.fuse(module, _search(module))

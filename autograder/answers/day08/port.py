@@ -232,7 +232,7 @@ def no_underscore(module):
 
 operand_is_a_call = edited(
     "did",
-    "asks whether the operand itself is a call of conv2d: in Relax it is always a variable",
+    "asks whether the operand itself is a call of conv2d: in Relax it is a variable, and all is clipped",
     ("self.lookup_binding(call.args[0])", "call.args[0]"),
 )
 ignores_readers = edited(
@@ -247,12 +247,6 @@ forgets_the_output = edited(
     ("...(binding.value, note)", "isinstance(binding.value, tvm.ir.Call) and ...(binding.value, note)"),
     ("note(function.body.body)", ""),
 )
-across_blocks = edited(
-    "spared",
-    "takes a value that leaves its block for one of the block's own, since one relu is all that reads it",
-    ("... and self.readers[call.args[0]] == 1", "self.readers[call.args[0]] == 1"),
-)
-one_block = edited("did", "takes a function for one block", ("....blocks", "....blocks[:1]"))
 every_call_has_a_name = edited(
     "valid",
     "takes call.op.name of every call: a call of a function of the module has a GlobalVar there",
@@ -265,21 +259,14 @@ main_only = edited(
 )
 loses_attributes = edited(
     "same",
-    "makes a new convolution of the operands and forgets stride, padding, dilation and groups",
+    "makes a new convolution without stride, padding, dilation and groups, or forgets Primitive",
     ("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"),
 )
 relu_six = edited("same", "clips at 6: that is relu6", ('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
-finite = edited(
-    "did",
-    "clips at the largest float32: inf, which relu keeps, is cut off",
-    ('call.args[0], 0, float("inf")', "call.args[0], 0, 3.4028234663852886e38"),
-)
-not_primitive = edited("did", "forgets Primitive: the functions do not become kernels", ('{"Primitive": True}', "{}"))
 does_not_clip = edited(
-    "did", "fuses and does not clip what is left", ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
-)
-clips_all = edited(
-    "did", "clips every relu, even behind a convolution", ('operator(conv) != "relax.nn.conv2d" or not hidden', "True")
+    "did",
+    "fuses and does not clip what is left, or clips off the inf that relu keeps",
+    ('relax.op.clip(call.args[0], 0, float("inf"))', "call"),
 )
 leaves_dead_code = edited(
     "spared",

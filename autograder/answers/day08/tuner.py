@@ -26,10 +26,6 @@ def hidden(seed: int) -> list[Case]:
     return [tuner_case(f"machine {i + 1}", drawn_machine(drawn()), drawn()) for i in range(5)]
 
 
-_ROW = 'return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]'
-_LESS = "two choices make up for it: without it, both values are tried"
-_SPAN = "another basis of the same features"
-
 EQUIVALENT = {
     ('y * y, candidate["depth"] == 0', "y * y"): "two choices make up for it: without it, both values are tried",
     (
@@ -124,7 +120,7 @@ def known_tile(candidates, history, k):
     return sorted(_left(candidates, history), key=far)[:k]
 
 
-@wrong("did", "the largest tiles first: they reuse most")
+@wrong("did", "the largest tiles first: they reuse most; or rows and columns alone decide, without the words")
 def largest(candidates, history, k):
     return sorted(_left(candidates, history), key=lambda i: -candidates[i]["rows"] * candidates[i]["columns"])[:k]
 
@@ -134,27 +130,10 @@ slowest_first = edited(
 )
 
 
-@wrong("did", "the words are left out: rows and columns alone decide")
-def no_words(candidates, history, k):
-    return _fitted(candidates, history, k, lambda c: _bent(c)[:5], ridge=0.1)
-
-
 @wrong("did", "the neighbours of the best one so far, and nothing that the others tell")
 def neighbours(candidates, history, k):
     best = _logarithms(candidates[min(history, key=lambda trial: trial[1])[0]])
     return sorted(_left(candidates, history), key=lambda i: math.dist(_logarithms(candidates[i]), best))[:k]
-
-
-raw_numbers = edited(
-    "did",
-    "sizes as they are, times as they are: 128 columns weigh as much as all else",
-    (
-        "[1, x, y, x * x, y * y, ... == 0, ..., *words]",
-        '[1, candidate["rows"], candidate["columns"], ..., ..., *words]',
-    ),
-    ("..., *words", "..."),
-    ("np.log([seconds for _, seconds in history])", "np.array([seconds for _, seconds in history])"),
-)
 
 
 @wrong("valid", "measures the best ones again")
@@ -162,9 +141,4 @@ def again(candidates, history, k):
     return [index for index, _ in sorted(history, key=lambda trial: trial[1])[:k]]
 
 
-candidates_themselves = edited(
-    "valid",
-    "returns the candidates themselves",
-    ("[index for index in order if ...]", "[candidates[index] for index in order if ...]"),
-)
 one_less = edited("valid", "one too few: the last measurement is kept for later", ("k", "k - 1"))
