@@ -134,9 +134,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 _STRICT, _LOOSE = ", strict=True", ("", ", strict=False")
-_RANKS = 'for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 2, 1, 2)%s):'
-_SIDES = "for one, other in zip(left, shape(self, self.result)%s):"
-_DIMS = "list(range(len(op.x.type.get_shape())))"
 EQUIVALENT = {
     ("zip(..., sides, ..., strict=True)", "zip(..., sides, ...)"): "there are four of each",
     ("zip(..., sides, ..., strict=True)", "zip(..., sides, ..., strict=False)"): "there are four of each",
@@ -335,9 +332,6 @@ def refuses_all(text):
     return "nn.dense, nn.leaky_relu, nn.sum: something does not fit."
 
 
-no_ends = edited(
-    "spared", "refuses a slope of 0 or 1", ("not 0 <= self.slope.value.data <= 1", "not 0 < self.slope.value.data < 1")
-)
 from_the_end = edited(
     "did", "takes a negative axis, as Python does", 
     ("0 <= axis < len(sides)", "-len(sides) <= axis < len(sides)")
@@ -350,47 +344,11 @@ any_result = edited(
     "did", "believes what the text says of the result",
     ('        agree(self, "the rows of x and of the result", rows, up)\n', ""),
 )  # fmt: skip
-any_elements = edited("did", "takes f64 as well", ("value.type.element_type != f32", "False"))
-unnamed = edited(
-    "did",
-    "gives the numbers, and not the operation",
-    (
-        'f"{op.name}: {what} should be equal; they are {one} and {other}"',
-        'f"{what} should be equal; they are {one} and {other}"',
-    ),
-)
 as_relu = edited(
     "same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0",
     (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result"),
 )  # fmt: skip
-unfilled = edited(
-    "same", "adds up in what tensor.empty gives",
-    ("start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]\n", "start = empty\n"),
-)  # fmt: skip
 no_bias = edited("same", "starts with the bias in its first column", ("[[1], [0, 1]]", "[[0], [0, 1]]"))
-nan_slope = edited(
-    "did",
-    "refuses slopes below 0 and above 1: NaN is neither",
-    ("not 0 <= self.slope.value.data <= 1", "self.slope.value.data < 0 or self.slope.value.data > 1"),
-)
-axis_to_dims = edited(
-    "did",
-    "allows an axis as large as the number of dimensions",
-    ("0 <= axis < len(sides)", "0 <= axis <= len(sides)"),
-)
-b_for_all = edited(
-    "did",
-    "takes one number as b for all columns",
-    (
-        'agree(self, "the rows of w and the size of b", height, bias)',
-        'agree(self, "the rows of w and the size of b", height, bias if bias != 1 else height)',
-    ),
-)
-x_of_any_kind = edited(
-    "did",
-    "does not ask what the elements of the x of nn.dense are",
-    ("[... for value in ...]", "[self.x.type.get_shape(), *(... for value in (self.w, self.b, self.result))]"),
-)
 last_axis = edited(
     "same",
     "sums along the last dimension",

@@ -297,13 +297,11 @@ forward = edited(
     "composes with the map of the result, not with its inverse",
     ("out.inverse_permutation().compose(read)", "out.compose(read)"),
 )
-maps_kept = edited("same", "keeps the producer's maps as they are", ("[amap.compose(turned) for amap in maps]", "maps"))
 maps_of_reader = edited(
     "same",
     "takes the consumer's map for what the producer reads",
     ("[amap.compose(turned) for amap in maps]", "[read for amap in maps]"),
 )
-any_size = edited("valid", "does not ask whether a size gets lost", ("len(known) == maps[0].num_dims", "True"))
 twins_stay = edited(
     "did", "does not merge equal inputs before it looks for producers", ("            op = rebuilt(op)\n", "")
 )
@@ -331,9 +329,6 @@ copies = edited(
         "if ... and not producer.results[0].uses:\n    ...\n    producer.erase()",
     ),
 )
-reads_outs = edited(
-    "spared", "fuses a producer that reads its outs", ("value.has_one_use() and ...", "value.has_one_use()")
-)
 kept = edited(
     "did", "leaves the producer behind", ("        producer.detach()\n        producer.erase()\n", "        pass\n")
 )
@@ -345,7 +340,6 @@ def unchanged(module):
     return module
 
 
-_ARGUMENTS = "for value, amap, argument in zip(producer.inputs, theirs, producer.body.block.args[:-1]{}):"
 EQUIVALENT = {
     ("list(module.walk())", "module.walk()"): "xDSL's walk survives the replacement of where it is",
     ("maps[0].num_dims", "maps[1].num_dims"): "all maps have the same loops",

@@ -123,8 +123,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 _ARGUMENTS = "for argument, operand, map in zip(op.body.block.args, op.operands, maps%s):"
-_YIELDED = "for value, output, map in zip(inner.operands, op.outputs, maps[len(op.inputs) :]%s):"
-_OPERANDS = "for operand, map in zip(op.operands, maps%s):"
 _STRICT = ", strict=True"
 EQUIVALENT = {
     ("zip(..., op.operands, maps, strict=True)", "zip(..., op.operands, maps)"): "linalg's verifier counts them",
@@ -326,29 +324,6 @@ from_zero = edited(
 numbers_loaded = edited(
     "valid", "loads numbers as if they were buffers",
     ("isinstance(operand.type, MemRefType)", "True"),
-)  # fmt: skip
-no_index = edited("did", "copies linalg.index into the loop", ("isinstance(inner, IndexOp)", "False"))
-first_output = edited(
-    "same", "stores the first output only",
-    ("zip(inner.operands, op.outputs, maps[len(op.inputs) :], strict=True)",
-     "zip(inner.operands[:1], op.outputs, maps[len(op.inputs) :], strict=False)"),
-)  # fmt: skip
-other_index = edited(
-    "same", "counts linalg.index from the innermost loop",
-    ("turn[inner.dim.value.data]", "turn[::-1][inner.dim.value.data]"),
-)  # fmt: skip
-inside_first = edited(
-    "same", "makes the last dimension the outermost loop",
-    ("ends", "reversed(ends)"),
-    ("turn.append(body.args[0])", "turn.insert(0, body.args[0])"),
-)  # fmt: skip
-at_least_once = edited(
-    "same", "runs each loop at least once",
-    ("known if known >= 0 else place, IndexType()", "(known or 1) if known >= 0 else place, IndexType()"),
-)  # fmt: skip
-known_sizes = edited(
-    "same", "does not ask for the size where it is unknown",
-    ("return number if known >= 0 else build.insert(memref.DimOp(operand, number))", "return number"),
 )  # fmt: skip
 always_loads = edited("cost", "loads outputs that no turn reads", ("argument.uses", "True"))
 left_behind = edited(

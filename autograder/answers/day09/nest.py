@@ -212,34 +212,12 @@ shape_of_first = edited(
     ("isinstance(expr, ...)", "operand is op.operands[0] and isinstance(expr, ...)"),
     ("sizes[d]", "sizes.get(d, 1)"),
 )
-no_parentheses = edited(
-    "same",
-    "loses parentheses: (d0 + d1) mod 3 is read as d0 + (d1 mod 3)",
-    ('...("mod", "%")', '...("mod", "%").translate({40: "", 41: ""})'),
-)
-first_out = edited(
-    "same",
-    "indexes every out like the first one",
-    (
-        'lines.append(f"{inside}{place} = {values[value]}")',
-        'lines.append(f"{inside}{place[:4]}{places[len(op.inputs)][4:]} = {values[value]}")',
-    ),
-)
-any_expression = edited(
-    "did",
-    "takes the size of a side as the number of iterations, whatever indexes it",
-    (
-        "if isinstance(expr, AffineDimExpr):\n    sizes[expr.position] = ...",
-        "for used in expr.used_dims():\n    sizes[used] = ...",
-    ),
-)
 only_inputs = edited(
     "did",
     "looks for sizes at the ins only",
     ("isinstance(expr, ...)", "operand in op.inputs and isinstance(expr, ...)"),
     ("sizes[d]", "sizes.get(d, 1)"),
 )
-reads_all = edited("spared", "reads the outs whether the body uses them or not", ("argument.uses", "True"))
 all_parallel = edited(
     "spared", "declares every loop parallel", ('"prange" if kind.data.value == "parallel" else "range"', '"prange"')
 )
@@ -255,11 +233,6 @@ not_read_first = edited(
 """,
         "            values[argument] = place\n",
     ),
-)
-one_result = edited(
-    "same",
-    "writes the first of the results only",
-    ("zip(..., result.operands, strict=True)", "zip(...[:1], result.operands)"),
 )
 overwrites = edited(
     "same",
@@ -304,11 +277,6 @@ def all_inlined(module):
     outs = op.body.block.args[len(op.inputs) :]
     lines += [f"{inside}{values[out]} = r{k}" for k, out in enumerate(outs)]
     return "\n".join(lines)
-
-
-@wrong("valid", "returns the lines as a list")
-def a_list(module):
-    return inlined(module).splitlines()
 
 
 _SAME_LENGTH = "the lists are equally long, as long as the operation is well-formed"

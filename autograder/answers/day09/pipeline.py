@@ -155,45 +155,24 @@ depth_first = edited(
     "takes the module that was found last: a way, but not a shortest one",
     ("for here, steps in waiting: ...", "while waiting:\n    here, steps = waiting.pop()\n    ..."),
 )
-zeros = edited("same", "tells what did not change, too", ("{op: n for op, n in ... if n}", "{op: n for op, n in ...}"))
+zeros = edited(
+    "same",
+    "tells what did not change, too, or what was removed in the place of what was added",
+    ("{op: n for op, n in ... if n}", "{op: n for op, n in ...}"),
+)
 since_start = edited(
     "same",
     "tells what changed since the beginning",
     ("change.subtract(names_here)", "change.subtract(Counter(op.name for op in module.walk()))"),
 )
-backwards = edited(
-    "same", "counts what was removed", ("{op: n for op, n in ... if n}", "{op: -n for op, n in ... if n}")
-)
-only_growth = edited(
-    "same",
-    "subtracts counters with -, which drops what is less than nothing",
-    ("change.subtract(names_here)", "change = change - names_here"),
-)
 no_dialects = edited(
     "did", "reads a goal as names of operations only", ("names_here[kind] + dialects[kind]", "names_here[kind]")
 )
-no_names = edited("did", "reads a goal as dialects only", ("names_here[kind] + dialects[kind]", "dialects[kind]"))
 exactly = edited("did", "wants exactly as many as the goal allows", ("... <= most", "... == most"))
-one_goal = edited("did", "is content when one number of the goal is reached", ("all", "any"))
 once = edited(
     "did",
     "runs no pass a second time",
     ("names", "(name for name in names if name not in [step for step, _ in steps])"),
-)
-by_numbers = edited(
-    "did",
-    "takes two modules with the same numbers of operations for the same",
-    ("mlir.text(module)", "str(Counter(op.name for op in module.walk()))"),
-    ("mlir.text(after) not in seen", "str(Counter(op.name for op in after.walk())) not in seen"),
-    ("mlir.text(after)", "str(Counter(op.name for op in after.walk()))"),
-)
-prefixes = edited(
-    "did",
-    "takes a name for another one that begins with it",
-    (
-        "names_here[kind] + dialects[kind] <= most",
-        "sum(n for op, n in names_here.items() if op.startswith(kind)) <= most",
-    ),
 )
 fails = edited("valid", "does not expect a pass to fail", ("mlir.MLIRError", "ZeroDivisionError"))
 no_answer = edited("did", "returns the empty pipeline where there is none", ("    return None\n", "    return []\n"))
@@ -215,24 +194,3 @@ def as_given(module, names, goal):
         steps.append((name, _difference(_counts(module), _counts(after))))
         module = after
     return steps
-
-
-@wrong("cost", "follows one ladder, and takes every rung that changes something")
-def one_ladder(module, names, goal):
-    ladder = [CSE, GENERALIZE, FUSE, BUFFERIZE, INSIDE, AFFINE, MERGE, FORWARD, LOWER, CLEAN, LOOPS, BLOCKS]
-    steps = []
-    for name in (rung for rung in ladder if rung in names):
-        after = mlir.pipeline(module, name) if not _reached(_counts(module), goal) else module
-        if change := _difference(_counts(module), _counts(after)):
-            steps.append((name, change))
-        module = after
-    return steps if _reached(_counts(module), goal) else None
-
-
-@wrong("same", "counts what stands in main, not in its regions")
-def no_regions(module, names, goal):
-    found = by_rounds(module, names, goal)
-    stages = [module, *mlir.passes(module, [name for name, _ in found])] if found else [module]
-    counts = [Counter(op.name for f in stage.ops for block in f.body.blocks for op in block.ops) for stage in stages]
-    changes = [_difference(a, b) for a, b in itertools.pairwise(counts)]
-    return found and [(name, change) for (name, _), change in zip(found, changes, strict=True)]

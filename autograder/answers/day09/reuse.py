@@ -179,8 +179,6 @@ def hidden(seed: int) -> list[Case]:
     return [reuse_case(name, text) for name, text in programs.items()]
 
 
-_STRICT = ", strict=True"
-_ZIPS = "pairs += [*zip(value, op.iter_args%s), *zip(value, after%s)]"
 EQUIVALENT = {
     (
         "zip(value, op.iter_args, strict=True)",
@@ -326,21 +324,11 @@ no_views = edited(
     "takes a view for memory of its own",
     ('op.name in ("memref.subview", "memref.cast", "arith.select")', "False"),
 )
-no_casts = edited("spared", "knows subview, but not cast", ('(..., "memref.cast", ...)', "(..., ...)"))
-no_choices = edited("spared", "knows views, but not select", ('(..., ..., "arith.select")', "(..., ...)"))
-no_loop_names = edited("spared", "does not see that a loop renames buffers", ("isinstance(op, scf.ForOp)", "False"))
-first_turn = edited(
-    "spared", "thinks only of the first turn of a loop: what is passed on is forgotten",
-    ("*..., *zip(value, after, strict=True)", "*..."),
-)  # fmt: skip
-only_passed_on = edited(
-    "spared", "takes what is passed on for the result of a loop, which may have no turn",
-    ("*zip(value, op.iter_args, strict=True), ", "*zip(value, [v for v in op.iter_args if value != op.results]), "),
-)  # fmt: skip
-one_round = edited(
-    "spared", "joins the names once, and not until nothing changes",
-    ("while before != (before := sum(map(len, found.values()))): ...", "if True: ..."),
-)  # fmt: skip
+no_loop_names = edited(
+    "spared",
+    "does not see that a loop renames buffers, or thinks only of its first turn",
+    ("isinstance(op, scf.ForOp)", "False"),
+)
 no_turns = edited(
     "spared", "takes a loop for straight code: what the next turn reads is overwritten",
     ("            first, last = number[at], max(number[inner] for inner in at.walk())",
@@ -354,19 +342,9 @@ outermost = edited(
 returned_ends = edited(
     "spared", "does not count a return as a use", ('"scf.for", "scf.yield"', '"scf.for", "scf.yield", "func.return"')
 )  # fmt: skip
-from_allocation = edited(
-    "did", "lets a life begin at memref.alloc",
-    ("live.get(buffer, (first, last))", "live.get(buffer, (number[buffer], last))")
-)  # fmt: skip
-names_touch = edited(
-    "did", "counts making a view as a use of the memory",
-    ('"memref.subview", "memref.cast", "arith.select", "scf.for"', '"scf.for"'),
-)  # fmt: skip
 handed_over = edited(
     "same",
     "lets an operation write over what it reads",
     ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())"),
 )
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "n"))
-widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[n]"))
-elements = edited("cost", "counts elements, and not bytes", ("... * buffer.memref.type.element_type.size", "..."))
