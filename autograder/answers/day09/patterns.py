@@ -148,12 +148,6 @@ def _drawn(rng: random.Random) -> str:
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-no_flags = edited(
-    "did",
-    "gives the merged operation no flags: what follows merges with it no more",
-    ("again(op, inner.lhs, merged.result, both)", "again(op, inner.lhs, merged.result)"),
-)
-either_sign = edited("same", "takes x · (−2) for x + x, too", ("number(op.rhs) == 2", "abs(number(op.rhs) or 0) == 2"))
 ADD, MULTIPLY = ("arith.addi", "arith.addf"), ("arith.muli", "arith.mulf")
 
 
@@ -256,19 +250,9 @@ times_zero = edited(
     "x · 0.0 = 0.0, whatever x is",
     ('op.name == "arith.muli" or flags(op) >= {"nnan", "nsz"}', "True"),
 )
-nan_alone = edited("spared", "x · 0.0 = 0.0 with nnan alone", ('{"nnan", "nsz"}', '{"nnan"}'))
-sign_alone = edited("spared", "x · 0.0 = 0.0 with nsz alone", ('{"nnan", "nsz"}', '{"nsz"}'))
 zero_is_x = edited("same", "x · 0 = x", ("rewriter.replace(op, [], [op.rhs])", "rewriter.replace(op, [], [op.lhs])"))
 always_regroups = edited(
     "spared", "regroups floats without being allowed to", ('("reassoc" in both or isinstance(c, int))', "True")
-)
-never_regroups = edited(
-    "did", "merges integers only", ('("reassoc" in both or isinstance(c, int))', "isinstance(c, int)")
-)
-one_allows = edited(
-    "spared",
-    "regroups if one of the two operations allows it",
-    ('"reassoc" in both', '"reassoc" in flags(inner) | flags(op)'),
 )
 all_promises = edited(
     "spared",
@@ -276,46 +260,18 @@ all_promises = edited(
     ("... & flags(op) - ...", "(... | flags(op)) - ..."),
 )
 keeps_nsw = edited("spared", "promises that the new sum does not overflow", ('flags(op) - {"nsw", "nuw"}', "flags(op)"))
-no_wrap = edited(
-    "valid",
-    "computes constants without wrapping them",
-    (
-        "merged = constant(c + d if op.name in ADD else c * d, op.rhs.type)",
-        "merged = arith.ConstantOp(type(inner.rhs.owner.value)(c + d if op.name in ADD else c * d, op.rhs.type))",
-    ),
-)
 any_inner = edited(
     "same",
     "merges with whatever stands inside",
     ('getattr(op.lhs.owner, "name", "") != op.name', 'getattr(op.lhs.owner, "name", "") not in ADD + MULTIPLY'),
 )
 no_benefit = edited("cost", "doubles before it merges", ("    benefit = 2\n", "    benefit = 0\n"))
-swap_forgets = edited(
-    "did",
-    "forgets the flags when it swaps, and what they allow",
-    ("again(op, op.rhs, op.lhs, flags(op))", "again(op, op.rhs, op.lhs)"),
-)
-swap_promises = edited(
-    "spared",
-    "exchanges operands, and promises what the operation did not",
-    (
-        "again(op, op.rhs, op.lhs, flags(op))",
-        "again(op, op.rhs, op.lhs, flags(op) | {'nsw' if op.name in INT else 'nnan'})",
-    ),
-    ("def patterns() -> ...: ...", 'def patterns() -> ...: ...\nINT = ("arith.addi", "arith.muli")'),
-)
 double_promises = edited(
     "spared",
     "doubles with every promise that there is",
     ("op.fastmath", "arith.FastMathFlagsAttr('fast')"),
 )
 no_swap = edited("did", "looks for constants on the right only", ("ConstantRight(), Neutral()", "Neutral()"))
-adds_products = edited("same", "adds the constants of products, too", ("c + d if op.name in ADD else c * d", "c + d"))
-one_for_sums = edited(
-    "same",
-    "takes x + 1 for x",
-    ("(op.name in MULTIPLY and number(op.rhs) == 1)", "(op.name in ADD + MULTIPLY and number(op.rhs) == 1)"),
-)
 doubles_all = edited(
     "same",
     "takes every product with a constant for a double",
@@ -342,12 +298,6 @@ def back_and_forth():
     return [*functions(), _Halve()]
 
 
-@wrong("valid", "returns one pattern instead of a list")
-def bare():
-    return _Laws()
-
-
-_SIGN = 'zero = math.copysign(1, number(op.rhs)) {} or "nsz" in flags(op)'
 EQUIVALENT = {
     ("math.copysign(1, ...) < 0", "math.copysign(1, ...) < 1"): "copysign gives 1 or -1",
     ("math.copysign(1, ...) < 0", "math.copysign(1, ...) <= 0"): "copysign gives 1 or -1",
