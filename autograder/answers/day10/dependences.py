@@ -143,12 +143,6 @@ def no_order(domain, reads, writes, schedule):
     return _all(reads, writes, anything, _values(reads, writes, schedule))
 
 
-@wrong("spared", "before or at the same time: an instance depends on itself")
-def on_itself(domain, reads, writes, schedule):
-    reads, writes, schedule = _inside(domain, reads, writes, schedule)
-    return _all(reads, writes, schedule.lex_le_union_map(schedule), _values(reads, writes, schedule))
-
-
 @wrong("did", "only the last writer counts, in flow, too")
 def only_values(domain, reads, writes, schedule):
     found = _plain(domain, reads, writes, schedule)
@@ -192,22 +186,6 @@ def mixed_up(domain, reads, writes, schedule):
     return found | {"flow": found["anti"], "anti": found["flow"]}
 
 
-@wrong("spared", "the accesses say what runs: the domain is not looked at")
-def no_domain(domain, reads, writes, schedule):
-    return _all(reads, writes, schedule.lex_lt_union_map(schedule), _values(*_inside(domain, reads, writes, schedule)))
-
-
-@wrong("did", "instances of one statement alone: others have loops of their own")
-def one_statement(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    own = isl.UnionMap("{ }")
-    sets = domain.get_set_list()
-    for k in range(sets.n_set()):
-        one = isl.UnionSet.from_set(sets.get_at(k))
-        own = own.union(isl.UnionMap.from_domain_and_range(one, one))
-    return {kind: pairs.intersect(own) for kind, pairs in found.items()}
-
-
 @wrong("spared", "later in the text is later in time: compares iterators, not the schedule")
 def by_iterators(domain, reads, writes, schedule):
     reads, writes, schedule = _inside(domain, reads, writes, schedule)
@@ -230,9 +208,3 @@ def _untuple(domain):
 def by_the_library(domain, reads, writes, schedule):
     program = SimpleNamespace(domain=domain, reads=reads, writes=writes, schedule=schedule)
     return {kind: polyhedral.dependences(program, kind) for kind in ("flow", "anti", "output", "values")}
-
-
-@wrong("valid", "one relation of all dependences together")
-def all_together(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found["flow"].union(found["anti"]).union(found["output"])

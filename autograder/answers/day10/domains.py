@@ -231,20 +231,10 @@ no_guards = edited(
 only_upwards = edited(
     "did", "a loop whose start is above its stop never runs", ('... if step > 0 else f"{start} >= {i} > {stop}"', "...")
 )
-no_negatives = edited(
-    "did",
-    "an iterator is never negative",
-    ("[*conditions, inside, steps]", '[*conditions, inside, steps, f"{i} >= 0"]'),
-)
 one_size = edited(
     "did",
     "N is 10, as in the test at hand",
     ("...(conditions)", '...([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
-)
-reads_without_updates = edited(
-    "did",
-    "a cell that is written needs no read, although the statement adds to it",
-    ('[... for cell in item["reads"]]', '[... for cell in item["reads"] if cell not in item["writes"]]'),
 )
 every_write_reads = edited(
     "spared",
@@ -253,17 +243,6 @@ every_write_reads = edited(
 )
 iterators_alone = edited(
     "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
-)
-upwards_in_time = edited(
-    "same", "a loop that counts down is given the iterator itself as its time", ('i if step > 0 else f"-{i}"', "i")
-)
-ragged = edited(
-    "same", "times have as many numbers as their statement is deep", ('time + ["0"] * (length - len(time))', "time")
-)
-zeros_in_front = edited(
-    "same",
-    "fills up times with zeros in front, where the outermost loop belongs",
-    ('time + ["0"] * (length - len(time))', '["0"] * (length - len(time)) + time'),
 )
 
 
@@ -276,9 +255,3 @@ def by_the_library(nest):
 @wrong("valid", "returns a list of statements, each with its own sets")
 def per_statement(nest):
     return [_objects({**nest, "body": [item]}) for item in nest["body"]]
-
-
-@wrong("valid", "writes conditions as in Python, with ==")
-def python_text(nest):
-    parts = _texts(nest)
-    return parts | {"domain": parts["domain"].replace(" = 0", " == 0")}

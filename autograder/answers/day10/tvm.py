@@ -48,7 +48,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_LOOPS = 'for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):'
 EQUIVALENT = {
     ("zip(..., grains, strict=True)", "zip(..., grains)"): "there is one loop for each variable",
     ("zip(..., grains, strict=True)", "zip(..., grains, strict=False)"): "there is one loop for each variable",
