@@ -1,7 +1,8 @@
 """Prove the checks: run every exercise's reference, stub, wrong and right answers on visible and hidden cases.
 
 The proof holds when reference and right answers have all points, the stub has none, nor has an answer that returns its
-first argument unchanged, and every wrong answer loses the verdict that its misconception breaks.
+first argument unchanged, and every wrong answer loses the verdict that its misconception breaks. No two of them
+lose the same verdicts on the same cases; of two that fail every case, the messages differ.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.building import cache
-from passlab.judge import Case, Exercise, Judgement, judge, plural
+from passlab.judge import Case, Exercise, Finding, Judgement, judge, plural
 
 if TYPE_CHECKING:  # `make gpu` proves without rich
     from rich.console import Console
@@ -76,11 +77,13 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
 
 
 class _Result(NamedTuple):
-    """The row of an answer, and the seconds that its visible and its hidden cases took."""
+    """The row of an answer, and its judgements on the visible and on the hidden cases, which may have been skipped."""
 
     row: Row
-    visible: float
-    hidden: float
+    answer: object
+    seen: Judgement
+    unseen: Judgement
+    skipped: bool
 
 
 def _put(
@@ -109,7 +112,36 @@ def _put(
         problem=_problem(kind, should, seen, full)
         or ", ".join(f"the case {name!r} cannot be built" for name in seen.unbuilt + unseen.unbuilt),
     )
-    return _Result(row, seen.seconds, unseen.seconds)
+    return _Result(row, answer, seen, unseen, short)
+
+
+def _name_twins(
+    exercise: Exercise, hidden: Sequence[Case], wrong: list[_Result], judge: Callable[..., Judgement]
+) -> None:
+    """Write it into the row of a wrong answer that it behaves as one before it."""
+    alike: dict[frozenset, list[_Result]] = {}
+    for result in wrong:
+        alike.setdefault(frozenset((f.case, f.verdict) for f in result.seen.findings if not f.ok), []).append(result)
+    for group in (group for group in alike.values() if len(group) > 1):
+        first: dict[frozenset, str] = {}
+        for row, answer, seen, unseen, skipped in group:
+            judgement = judge(exercise, answer, hidden) if skipped else unseen
+            twin = first.setdefault(_behaviour(seen.findings + judgement.findings), row.name)
+            if twin != row.name and not row.problem:
+                row.problem = (
+                    f"behaves as {twin}: it loses the same verdicts on the same cases. "
+                    "Keep one of them, or add a case that tells them apart"
+                )
+
+
+def _behaviour(findings: list[Finding]) -> frozenset[tuple[str, str, str]]:
+    """Return each case with each verdict that is lost there and, for an answer that fails every case, what is said.
+
+    The search for misconceptions, too, distinguishes such answers by what they return.
+    """
+    lost = [finding for finding in findings if not finding.ok]
+    fails_all = {finding.case for finding in lost} == {finding.case for finding in findings}
+    return frozenset((finding.case, finding.verdict, finding.message * fails_all) for finding in lost)
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
@@ -148,16 +180,22 @@ def prove(
         there = sum(k == kind for k, _ in entries)
         if there < wanted:
             proof.problems.append(f"it has {plural(there, f'{kind} answer')}; {wanted} are needed")
+    wrong: list[_Result] = []
     for kind, answer in entries:
         name = getattr(answer, "__name__", kind)
         try:
-            row, visible, hidden = _put(exercise, cases, kind, answer, judge, brief)
+            result = _put(exercise, cases, kind, answer, judge, brief)
         except Exception as error:
             proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
             continue
-        proof.rows.append(row)
+        proof.rows.append(result.row)
+        wrong += [result] if kind == "wrong" else []
         if kind == "reference":
-            proof.seconds_visible, proof.seconds_hidden = round(visible, 3), round(hidden, 3)
+            proof.seconds_visible, proof.seconds_hidden = round(result.seen.seconds, 3), round(result.unseen.seconds, 3)
+    try:
+        _name_twins(exercise, cases, wrong, judge)
+    except Exception as error:
+        proof.problems.append(f"telling its wrong answers apart raised {type(error).__name__}: {error}")
     for later in range(seed + 1, seed + seeds):
         proof.problems += losses(exercise, later, [a for k, a in entries if k in ("reference", "right")], judge)
     return proof

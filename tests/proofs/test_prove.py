@@ -71,6 +71,37 @@ def test_a_proof_that_fails_is_not_written(proved):
         assert lines(proved) == before and "day00.double" in stale(proved)
 
 
+TWINS = """
+
+@wrong("did", "adds 2")
+def adds_two(x):
+    return x + 2
+
+
+@wrong("did", "2 is all that comes")
+def four(x):
+    return 4
+"""
+
+
+def test_a_wrong_answer_that_behaves_as_another_is_named(proved):
+    path, before = "autograder/answers/day00/double.py", lines(proved)
+    text = (proved / path).read_text()
+    (proved / path).write_text(text + TWINS)
+    done = prove(proved, "--json", "--exercise", "double")
+    (proved / path).write_text(text)
+    assert {row["name"]: row["problem"] for row in json.loads(done.stdout)[0]["rows"] if row["problem"]} == {
+        "four": "behaves as adds_two: it loses the same verdicts on the same cases. "
+        "Keep one of them, or add a case that tells them apart"
+    }
+    assert done.returncode == 1 and lines(proved) == before
+
+
+def test_where_hidden_cases_are_skipped_they_still_tell_answers_apart(proved):
+    code = "from autograder.authoring.prove import prove; print([r.problem for r in prove('double', brief=True).rows])"
+    assert set(eval(tiny.run(proved, "-c", code).stdout)) == {""}
+
+
 def test_a_notebook_that_runs_is_written_and_one_that_does_not_is_named(proved):
     (proved / "course/lesson.py").write_text(tiny.HEADER + "# %%\nimport passlab.judge\n\n1 + 1\n")
     (proved / "course/broken.py").write_text(tiny.HEADER + "# %%\n1 / 0\n")
