@@ -207,11 +207,6 @@ shared_in_place = edited(
         ),
     ),
 )
-copied_for_each_call = edited(
-    "spared",
-    "gives every call of a shared convolution weights of its own",
-    ("... or calls.count(conv.target) > 1", "..."),
-)
 merges_draws = edited(
     "same",
     "merges two draws of random numbers",
@@ -234,12 +229,9 @@ pairs = edited(
     ("why_not(longer) is None", "len(groups[at]) < 2 and why_not(longer) is None"),
 )
 returns_graph = edited("valid", "returns the graph, which is a module: code", (_KEPT, "return gm"))
-built_already = edited("valid", "builds the program itself", (_KEPT, "return build(Compiled(gm, groups), inputs)"))
 one_group = edited(
     "valid", "puts everything into one group", (_KEPT, "return Compiled(gm, [[n for g in groups for n in g]])")
 )
-unknown_node = edited("valid", "names a node that is not there", (_KEPT, 'return Compiled(gm, [["no_such_node"]])'))
-twice = edited("valid", "has a node in two groups", (_KEPT, "return Compiled(gm, [*groups, *groups])"))
 growing = edited(
     "spared",
     "computes every constant ahead of time, however large it gets",
@@ -280,17 +272,6 @@ def every_place_once(gm, inputs):
     return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
 
 
-@wrong("did", "converts images to another layout after every convolution: a launch each")
-def converted(gm, inputs):
-    made = reference("day12.compiler")(gm, inputs)
-    if has_effects(made.graph.graph):
-        return made
-    ends = {group[-1] for group in made.groups}
-    images = [node for node in _shaped(made.graph, inputs).graph.nodes if node.name in ends]
-    images = [node for node in images if isinstance(node.meta["val"], torch.Tensor) and node.meta["val"].ndim == 4]
-    return Compiled(made.graph, made.groups, layouts={node.name: [3, 2, 1, 0] for node in images})
-
-
 @right("stores the weights of convolutions with channels last, which is done before the program runs")
 def weights_last(gm, inputs):
     made = reference("day12.compiler")(gm, inputs)
@@ -308,11 +289,6 @@ def last(gm, inputs):
     )
     called = {} if images or has_effects(gm.graph) else {n.target for n in gm.graph.find_nodes(op="call_module")}
     return {f"{path}.weight": [0, 2, 3, 1] for path in called if isinstance(gm.get_submodule(path), nn.Conv2d)}
-
-
-@wrong("did", "hands over the model as it is")
-def as_it_is(gm, inputs):
-    return Compiled(gm)
 
 
 @right("hands over a plan with it, and schedules")

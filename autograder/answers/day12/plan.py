@@ -78,10 +78,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_NO_EFFECTS = 'not any(effects(node) for node in gm.graph.nodes if node.op.startswith("call_"))'
-_PURE = f"if not written(gm.graph) and {_NO_EFFECTS}:"
-_RULES = "for order, key, fit in product(orders, ORDERS.values(), (%s)):"
-_BOTH = _RULES % "first_fit, best_fit"
 EQUIVALENT = {
     ("(first_fit, best_fit)", "(best_fit,)"): "best fit alone places nearly as well, and 5 % are allowed",
     ("(first_fit, best_fit)", "(first_fit,)"): "first fit alone is what the course's compiler has",
@@ -96,26 +92,10 @@ ungrouped = edited("valid", "plans the graph without its groups", ("gm = grouped
 backwards = edited("valid", "runs the steps from the last to the first", ("order", "order[::-1]"))
 all_at_zero = edited(
     "valid",
-    "places everything at the beginning",
+    "places everything at the beginning, forgets a buffer, or claims half of the arena",
     (
         "return min(plans, key=...)",
         "plan = min(plans, key=...)\nreturn Plan(plan.order, dict.fromkeys(plan.offsets, 0), plan.arena)",
-    ),
-)
-half = edited(
-    "valid",
-    "claims an arena of half the size",
-    (
-        "return min(plans, key=...)",
-        "plan = min(plans, key=...)\nreturn Plan(plan.order, plan.offsets, plan.arena // 2)",
-    ),
-)
-forgets_one = edited(
-    "valid",
-    "forgets one of the buffers",
-    (
-        "return min(plans, key=...)",
-        "plan = min(plans, key=...)\nreturn Plan(plan.order, dict(list(plan.offsets.items())[1:]), plan.arena)",
     ),
 )
 any_order = edited("spared", "orders graphs that write into memory, too", ("not written(gm.graph) and ...", "True"))
