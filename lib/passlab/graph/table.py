@@ -116,11 +116,11 @@ def _control(graphs: Sequence[Graph]) -> str:
 
 
 def _level(graphs: Sequence[Graph]) -> str:
-    found = {
+    levels = {
         next((level for level, belongs in LEVELS if belongs(graph, node)), graph.ir)
         for graph in graphs
         for node in graph.nodes
         if node.kind in ("compute", "memory")
     }
     order = [level for level, _ in LEVELS]
-    return ", ".join(sorted(found, key=lambda level: order.index(level) if level in order else len(order)))
+    return ", ".join(sorted(levels, key=lambda level: order.index(level) if level in order else len(order)))

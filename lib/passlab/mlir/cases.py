@@ -45,12 +45,12 @@ _IDLE = ("builtin.module", "func.func", "func.return", "arith.constant", "linalg
 def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` operations `op`; "" stands for all that compute."""
 
-    def found(after: ModuleOp) -> tuple[int, str]:
+    def count(after: ModuleOp) -> tuple[int, str]:
         left = [it for it in as_module(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
         last = str(left[-1]).splitlines()[0] if left else ""
         return len(left), f"{plural(len(left), f'{op} operation'.strip())}, among them `{last:.80}`"
 
-    return judge.at_most(limit, why, found)
+    return judge.at_most(limit, why, count)
 
 
 def least(op: str, limit: int, why: str) -> Expectation:

@@ -164,7 +164,7 @@ def values(module: Any, given: tuple) -> list[Value]:
     names = value_names(module)
     opened = copy(module)
     pairs = zip(_block(module).ops, _block(opened).ops, strict=True)
-    found = [
+    rows = [
         (f"%{names[old]}", name_of(op), new)
         for op, twin in pairs
         for old, new in zip(op.results, twin.results, strict=True)
@@ -172,12 +172,12 @@ def values(module: Any, given: tuple) -> list[Value]:
         and name_of(op) not in ("tensor.empty", "bufferization.alloc_tensor")
         and not str(old.type).startswith("memref")
     ]
-    if len(found) > _MOST_SEARCHED:
-        raise MLIRError(f"A module of {len(found)} values is not taken apart.")
+    if len(rows) > _MOST_SEARCHED:
+        raise MLIRError(f"A module of {len(rows)} values is not taken apart.")
     function = next(iter(functions(opened).values()))
     end = _block(opened).last_op
-    end.operands = [value for *_, value in found]
+    end.operands = [value for *_, value in rows]
     takes = function.properties["function_type"].inputs.data
-    function.properties["function_type"] = FunctionType.from_lists(takes, [value.type for *_, value in found])
+    function.properties["function_type"] = FunctionType.from_lists(takes, [value.type for *_, value in rows])
     (outputs,) = run_all(opened, [given], function=function.properties["sym_name"].data)
-    return [Value(name, op, tensor(array)) for (name, op, _), array in zip(found, outputs, strict=True)]
+    return [Value(name, op, tensor(array)) for (name, op, _), array in zip(rows, outputs, strict=True)]

@@ -323,14 +323,14 @@ def no_iree(what: str) -> str:
 _NAMED = re.compile(r":(\d+):\d+: error: ([^\n]*?)'([a-z_]+\.[\w.]+)'(?: op)?([^\n]*)")
 
 
-def complaint(said: str, who: str) -> str:
+def complaint(output: str, who: str) -> str:
     """Return a compiler's first error as a sentence that names the operation, and its place (see `run.with_places`)."""
-    if found := _NAMED.search(said):
-        line, before, name, after = found.groups()
+    if match := _NAMED.search(output):
+        line, before, name, after = match.groups()
         why = (before.replace("operation ", "") + after.split(": %")[0]).strip(" :")
         return f"{who} cannot lower {name} {LINE.format(line)}: {why[:200]}."
     errors = (
-        [line for line in said.splitlines() if "error:" in line] or said.strip().splitlines() or ["no reason given"]
+        [line for line in output.splitlines() if "error:" in line] or output.strip().splitlines() or ["no reason given"]
     )
     return f"{who} cannot build the module: {errors[0].split('error:')[-1].strip()[:250]}."
 

@@ -161,10 +161,10 @@ def mismatch(one: Any, other: Any) -> tuple[str, str] | None:
 def expose_calls(module: Any, most: int) -> CallValues | None:
     module = relax.transform.ToNonDataflow()(module)
     main = module["main"]
-    found = [binding for block in main.body.blocks for binding in block.bindings]
-    if any(isinstance(binding.value, relax.If | relax.Function) for binding in found):
+    all_bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    if any(isinstance(binding.value, relax.If | relax.Function) for binding in all_bindings):
         return None
-    calls = [b for b in found if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
+    calls = [b for b in all_bindings if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
     if not 0 < len(calls) <= most:
         return None
     result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))

@@ -176,12 +176,12 @@ class _Reader(Visits):
 
     def _inside(self, function: Any) -> list[str]:
         """Return the operators and PrimFuncs that a function calls, in order, directly or through other functions."""
-        found: list[str] = []
+        names: list[str] = []
         for block in function.body.blocks:
             for binding in block.bindings:
                 value = binding.value
                 if isinstance(value, relax.Function):
-                    found += self._inside(value)
+                    names += self._inside(value)
                 if not isinstance(value, relax.Call) or isinstance(value.op, relax.Var):  # a variable: handled above
                     continue
                 op = value.op
@@ -189,8 +189,8 @@ class _Reader(Visits):
                     op = value.args[0]
                 name = getattr(op, "name_hint", None) or getattr(op, "global_symbol", None) or getattr(op, "name", "")
                 inner = self.functions.get(str(name))
-                found += self._inside(inner) if isinstance(inner, relax.Function) else [str(name)]
-        return found
+                names += self._inside(inner) if isinstance(inner, relax.Function) else [str(name)]
+        return names
 
     def other(self, e: Any, name: str) -> Generator:
         """Add a shape, number, text or function used as a value."""

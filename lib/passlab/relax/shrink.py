@@ -24,9 +24,9 @@ class Form(shrink.Form):
         return [var for var, _ in self.items]
 
     def operands(self, node: Any) -> list[Any]:
-        found: list[Any] = []
-        relax.analysis.post_order_visit(self.value[node], found.append)
-        return [e for e in dict.fromkeys(found) if isinstance(e, relax.Var)]
+        exprs: list[Any] = []
+        relax.analysis.post_order_visit(self.value[node], exprs.append)
+        return [e for e in dict.fromkeys(exprs) if isinstance(e, relax.Var)]
 
     def constant(self, type: Any) -> Any:
         if not isinstance(type, relax.TensorType) or not all(isinstance(n, tvm.tirx.IntImm) for n in type.shape):

@@ -87,10 +87,10 @@ def calls(n: int, op: str) -> str:
 def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` calls of `op`."""
 
-    def found(after: tvm.IRModule) -> tuple[int, str]:
+    def count(after: tvm.IRModule) -> tuple[int, str]:
         return counts(after)[op], calls(counts(after)[op], op)
 
-    return judge.at_most(limit, why, found)
+    return judge.at_most(limit, why, count)
 
 
 def least(op: str, limit: int, why: str) -> Expectation:
@@ -117,15 +117,15 @@ def lets(limit: int, why: str) -> Expectation:
 def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
     """Expect every function to keep its attributes."""
     for var, function in before.functions.items():
-        found = next((f for v, f in after.functions.items() if v.name_hint == var.name_hint), None)
-        if found is None:
+        same = next((f for v, f in after.functions.items() if v.name_hint == var.name_hint), None)
+        if same is None:
             return f"The function @{var.name_hint} is gone."
-        kept = set(found.attrs.keys()) if found.attrs else set()
-        lost = sorted(set(function.attrs.keys() if function.attrs else ()) - kept)
-        if lost:
+        attributes = set(same.attrs.keys()) if same.attrs else set()
+        missing = sorted(set(function.attrs.keys() if function.attrs else ()) - attributes)
+        if missing:
             return (
-                f"The function @{var.name_hint} has lost its attribute {lost[0]!r}: make the new one with func.attrs, "
-                f"or with relay.function.FunctionWithFields."
+                f"The function @{var.name_hint} has lost its attribute {missing[0]!r}: make the new one with "
+                f"func.attrs, or with relay.function.FunctionWithFields."
             )
     return None
 

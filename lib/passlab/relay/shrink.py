@@ -22,10 +22,10 @@ class Form(shrink.Form):
         return [e for e in top_level(self.main) if isinstance(e, kinds)]
 
     def operands(self, node: Any) -> list[Any]:
-        found = []
+        parts = []
         for part in parts_of(node):
-            found += parts_of(part) if isinstance(part, relay.Tuple) else [part]
-        return found
+            parts += parts_of(part) if isinstance(part, relay.Tuple) else [part]
+        return parts
 
     def constant(self, type: Any) -> Any:
         if not isinstance(type, tvm.ir.TensorType):

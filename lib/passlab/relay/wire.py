@@ -177,28 +177,28 @@ def _array(text: str) -> np.ndarray:
     return np.frombuffer(read.data, dtype).reshape(read.shape)
 
 
-def _settings(tvm: Any, nodes: list[dict], wanted: list[int]) -> dict[int, Any]:
+def _settings(tvm: Any, nodes: list[dict], numbers: list[int]) -> dict[int, Any]:
     """Return the settings of operators, by node number.
 
     TVM's loader reads them, from nodes reduced to the few types that settings may contain. Its objects are not kept:
     each value is read from them and passed to a constructor, which checks it.
     """
-    if not wanted:
+    if not numbers:
         return {}
-    kept = set(wanted)
-    plain = [node if at in kept else _plain(node) for at, node in enumerate(nodes)]
+    chosen = set(numbers)
+    plain = [node if at in chosen else _plain(node) for at, node in enumerate(nodes)]
     arrays = [at for at, node in enumerate(plain) if node["type_key"] == "Array"]
-    plain.append({"type_key": "Array", "data": [*wanted, *arrays]})
+    plain.append({"type_key": "Array", "data": [*numbers, *arrays]})
     root = len(nodes)
     # The loader follows arrays unchecked, so in_order visits all of them first: settings may refer to any.
     in_order(plain, root, lambda at: _children(plain[at]) if plain[at]["type_key"] == "Array" else [])
     text = json.dumps({"root": root, "nodes": plain, "b64ndarrays": [], "attrs": {}})
     loaded = tvm.runtime._ffi_node_api.LoadJSON(text)  # load_json would try to repair what fails
-    made = {}
-    for at, found in zip(wanted, loaded, strict=False):  # the arrays follow and are not needed
-        values = {name: _value(tvm, getattr(found, name)) for name in nodes[at]["attrs"]}
-        made[at] = tvm.ir.make_node(nodes[at]["type_key"], **values)
-    return made
+    settings = {}
+    for at, value in zip(numbers, loaded, strict=False):  # the arrays follow and are not needed
+        values = {name: _value(tvm, getattr(value, name)) for name in nodes[at]["attrs"]}
+        settings[at] = tvm.ir.make_node(nodes[at]["type_key"], **values)
+    return settings
 
 
 def _plain(node: dict) -> dict:

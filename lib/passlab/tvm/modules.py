@@ -32,8 +32,8 @@ def functions(module: Any) -> dict[str, Any]:
     """Return the functions of Relay or Relax in a module, by name; `main` first. A lone function counts as "main"."""
     if is_function(module):
         return {"main": module}
-    found = {var.name_hint: f for var, f in module.functions.items() if is_function(f)}
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != "main", name))}
+    by_name = {var.name_hint: f for var, f in module.functions.items() if is_function(f)}
+    return {name: by_name[name] for name in sorted(by_name, key=lambda name: (name != "main", name))}
 
 
 def typed(module: Any) -> Any:

@@ -83,8 +83,8 @@ class Form:
 
     def stand_ins(self, node: Any) -> list[Any]:
         """Return replacements for a node: operands, parameters, a constant, all of its type."""
-        wanted = self.type(node)
-        same = [e for e in [*self.operands(node), *self.params] if self.type(e) == wanted]
+        kind = self.type(node)
+        same = [e for e in [*self.operands(node), *self.params] if self.type(e) == kind]
         constant = self.constant(type_of(node))
         return [*same, *([] if constant is None else [constant])]
 
