@@ -213,13 +213,13 @@ class BackendProcesses:
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
         """Return the verifier's verdicts on questions of one submission. Raises EngineError."""
         try:
-            send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
-            found = receive(self.slots[slot], form=reader(messages.Judged))[0].verdicts
+            send(self.slots[slot], {"judge": questions}, b"".join(data for answers in values for data in answers))
+            verdicts = receive(self.slots[slot], form=reader(messages.Judged))[0].verdicts
         except (ClosedError, MessageError):
             raise EngineError("The verifier has ended.") from None
-        if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
+        if [verdict.exercise for verdict in verdicts] != [question["exercise"] for question in questions]:
             raise EngineError("The verifier has answered something else.")
-        return found
+        return verdicts
 
 
 def _start(

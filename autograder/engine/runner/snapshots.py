@@ -49,8 +49,8 @@ def _looked_up(source: str) -> set[str]:
 def _changed_names(source: str) -> set[str] | None:
     """Return the global names that a cell binds, or whose objects it may change; None if that is unknown."""
     top = symtable.symtable(source, "cell", "exec")
-    found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    found |= {s.get_name() for table in tables(top) for s in table.get_symbols() if s.is_declared_global()}
+    changed = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    changed |= {s.get_name() for table in tables(top) for s in table.get_symbols() if s.is_declared_global()}
     for node in _top(parse(source)):
         match node:
             case ast.Name(id=name) if name in _UNSEEN:
@@ -60,10 +60,10 @@ def _changed_names(source: str) -> set[str] | None:
             case ast.Call(func=ast.Attribute(attr=attr)) if attr.startswith("set_"):
                 return None  # a process-wide setting: torch.set_default_dtype, …
             case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
-                found.add(root(node))
+                changed.add(root(node))
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                found.add(root(method))  # table.append(x) changes the table; f(table) counts as a use
-    return found - {""}
+                changed.add(root(method))  # table.append(x) changes the table; f(table) counts as a use
+    return changed - {""}
 
 
 def checks_to_keep(cells: Iterable[Cell]) -> set[int]:

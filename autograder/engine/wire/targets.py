@@ -56,10 +56,10 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescrip
 
 def _overridable() -> set[Callable]:
     """Return the functions of torch that take a tensor, as listed by torch.overrides."""
-    found: set[Callable] = set()
+    overridable: set[Callable] = set()
     for functions in torch.overrides.get_overridable_functions().values():
-        found.update(f for f in functions if type(f) in _FUNCTIONS)
-    return found
+        overridable.update(f for f in functions if type(f) in _FUNCTIONS)
+    return overridable
 
 
 def _functions() -> dict[str, Callable]:
