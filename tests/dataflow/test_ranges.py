@@ -83,6 +83,20 @@ def test_an_operation_without_a_row_is_named():
         (nn.BatchNorm2d(2, affine=False).eval(), (3, 2, 4, 4)),
         (lambda x: F.silu(x * 0.5), (8, 8)),
         (nn.SiLU(), (8, 8)),
+        (lambda x: F.hardswish(x) + F.hardsigmoid(x), (8, 8)),
+        (nn.Hardswish(), (8, 8)),
+        (nn.GroupNorm(2, 4), (3, 4, 5)),
+        (lambda x: F.layer_norm(x, (6,), torch.arange(6.0), eps=1e-6), (8, 6)),
+        (lambda x: F.normalize(x, dim=-1), (8, 6)),
+        (lambda x: x.norm(p=2, dim=(0, 1), keepdim=True), (8, 6)),
+        (lambda x: F.scaled_dot_product_attention(x, x * 3, x - 1), (2, 5, 4)),
+        (lambda x: F.linear(x, torch.arange(12.0).reshape(2, 6) - 5, torch.ones(2)), (8, 6)),
+        (lambda x: torch.addcmul(x, x, x - 1, value=-2), (8, 6)),
+        (nn.Conv1d(4, 6, 3, padding=1), (2, 4, 9)),
+        (nn.BatchNorm1d(4).eval(), (2, 4, 9)),
+        (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 2, 3, 4)),
+        (lambda x: x.unbind(1)[2].roll(1).repeat(2), (4, 3)),
+        (lambda x: x.reshape(x.shape[0] // 2, -1) * torch.arange(1, x.shape[1] * 2 + 1), (4, 3)),
         (lambda x: torch.abs(x + 1), (8, 8)),
         (lambda x: torch.minimum(x, x.flip(0)), (8, 8)),
         (lambda x: torch.clamp(x, -1, 2), (8, 8)),
@@ -160,3 +174,18 @@ def test_half_widens_more_than_single():
     gm = traced(lambda m, x: torch.exp(x), 2, 3)
     wide, narrow = (ranges(gm, {"x": (0.0, 1.0)}, UNIT[d])["exp"].high for d in (torch.float16, torch.float32))
     assert wide > narrow > math.e
+
+
+def test_rounding_moves_no_number_across_zero():
+    gm = trace(Called(lambda x: (torch.relu(x), (x * x).sum(-1))), torch.randn(2, 6))
+    bounds = ranges(gm, {"x": (-3.0, 3.0)})
+    assert bounds["relu"].low == bounds["mul"].low == bounds["sum_1"].low == 0
+
+
+def test_an_input_may_keep_its_default():
+    class Attention(nn.Module):
+        def forward(self, x, mask=None):
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    gm = trace(Attention(), torch.randn(2, 5, 4))
+    assert ranges(gm, {"x": (-1.0, 1.0)})["scaled_dot_product_attention"].high < 1.001

@@ -69,6 +69,12 @@ def test_bad_graphs_have_their_sentences():
         )
 
 
+def _with_an_assertion(x):
+    torch._assert(x.ndim == 4, "an image")
+    torch._assert(x.shape[2] % 2 == 0, "an even height")
+    return x.flatten(2)
+
+
 FORMS = {
     "pool with dilation": lambda x: F.max_pool2d(x, 2, 1, dilation=2),
     "pool, rounded up": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
@@ -94,6 +100,25 @@ FORMS = {
     "split": lambda x: torch.split(x, 3, 1)[1],
     "indices": lambda x: x[..., None, 0] + x[:, 1:3:2, 0, None],
     "sizes of a split": lambda x: x.split([1, 3], 1)[1],
+    "slices of symbols": lambda x: x[:, :, :3, -4:],
+    "slices up to a size": lambda x: F.pad(x, (1, 2, 0, 3))[:, :, : x.shape[2], 1 : x.shape[3] + 1] + x,
+    "padding": lambda x: F.pad(x, (1, 2, 0, 3)),
+    "less than nothing": lambda x: F.pad(x, (-3, 0)),
+    "a mirror": lambda x: F.pad(x, (3, 2, 0, 1), mode="reflect"),
+    "asserted": _with_an_assertion,
+    "sizes in a list": lambda x: x.reshape(x.shape[:2] + (-1,)),  # noqa: RUF005  (as models write it)
+    "sizes divided": lambda x: x.new_zeros(x.shape[2] // 3 + 1, x.size(3) % 3 + 1),
+    "an arange": lambda x: torch.arange(1, x.shape[3] + 1, device=x.device).to(torch.float32) + x,
+    "indices in a tensor": lambda x: x[:, torch.zeros(2, 3, dtype=torch.int64, device=x.device)],
+    "layer norm": lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (4,), torch.ones(4), eps=1e-6),
+    "group norm": nn.GroupNorm(2, 4),
+    "functions for modules": lambda x: F.linear(x, torch.ones(3, x.shape[-1])),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1]),
+    "unbind": lambda x: x.unbind(1)[2],
+    "repeat": lambda x: x.repeat(2, 1, 1, 3),
+    "as another": lambda x: x.transpose(2, 3).reshape_as(x),
+    "a norm": lambda x: F.hardswish(F.normalize(x)).norm(p=2, dim=(2, 3), keepdim=True),
+    "a sum and a product": lambda x: torch.addcmul(x, x, x.sum(-1, keepdim=True)),
 }
 
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from passlab.fx.nodes import attribute, op_name, shape
 
@@ -79,10 +79,11 @@ class Interval:
     def rounded(self, unit: float) -> Interval:
         """Return the interval of the numbers in it after one rounding, with a relative error of at most `unit`."""
         tiny = 2.0**-24  # float16 rounds smaller numbers to zero
-        return Interval(
-            self.low - self.low.abs() * 2 * unit - tiny * unit, self.high + self.high.abs() * 2 * unit + tiny * unit,
-            self.partial,
-        )  # fmt: skip
+        low = self.low - self.low.abs() * 2 * unit - tiny * unit
+        high = self.high + self.high.abs() * 2 * unit + tiny * unit
+        low = torch.where(self.low >= 0, low.clamp(min=0), low)  # 0 is rounded to 0, so that no number changes its sign
+        high = torch.where(self.high <= 0, high.clamp(max=0), high)
+        return Interval(low, high, self.partial)
 
     @property
     def largest(self) -> Tensor:
@@ -217,7 +218,10 @@ def matmul(x: Any, y: Any) -> Interval:
 
 def total(x: Interval, *args: Any, **kwargs: Any) -> Interval:
     low, high, magnitude = (torch.sum(end, *args, **kwargs) for end in (x.low, x.high, x.largest))
-    return _sum(low, high, magnitude, x.low.numel() // max(low.numel(), 1))
+    bounds = _sum(low, high, magnitude, x.low.numel() // max(low.numel(), 1))
+    if (x.low >= 0).all():  # a sum of numbers that are not negative is not either, however it is rounded
+        bounds.low = bounds.low.clamp(min=0)
+    return bounds
 
 
 def mean(x: Interval, *args: Any, **kwargs: Any) -> Interval:
@@ -240,42 +244,98 @@ def softmax(x: Interval, dim: int | None, **kwargs: Any) -> Interval:
     return Interval(least.nan_to_num(0), most.nan_to_num(1))
 
 
-def layer_norm(module: nn.LayerNorm, x: Interval) -> Interval:
-    """Bound a layer norm: n normalized numbers have a magnitude of at most √(n - 1)."""
-    most = math.sqrt(max(math.prod(module.normalized_shape) - 1, 0)) * (1 + 1e-5)
+def known(value: Any) -> Any:
+    """Return a parameter as a tensor. Raise ValueError for one that depends on the inputs."""
+    if not isinstance(value, Interval):
+        return value
+    if not torch.equal(value.low, value.high):
+        raise ValueError("parameters that depend on the inputs")
+    return value.low
+
+
+def _scaled(x: Interval, terms: int, weight: Any, bias: Any) -> Interval:
+    """Bound what a norm returns: n normalized numbers have a magnitude of at most √(n - 1)."""
+    most = math.sqrt(max(terms - 1, 0)) * (1 + 1e-5)
     result = Interval(torch.full_like(x.low, -most), torch.full_like(x.high, most))
-    result = result if module.weight is None else mul(result, module.weight)
-    result = result if module.bias is None else add(result, module.bias)
-    return replace(result, partial=float(x.largest.sum(-1).max()))
+    result = result if weight is None else mul(result, weight)
+    return result if bias is None else add(result, bias)
 
 
-def batch_norm(module: nn.BatchNorm2d, x: Interval) -> Interval:
-    if module.training or module.running_var is None:
+def layer_norm(x: Interval, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Interval:
+    return replace(_scaled(x, math.prod(shape), weight, bias), partial=float(x.largest.sum(-1).max()))
+
+
+def group_norm(x: Interval, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Interval:
+    per_channel = (v if v is None else known(v).reshape(-1, *[1] * (x.low.dim() - 2)) for v in (weight, bias))
+    magnitude = x.largest.reshape(x.low.shape[0], groups, -1).sum(-1)
+    return replace(_scaled(x, x.low[0].numel() // groups, *per_channel), partial=float(magnitude.max()))
+
+
+def batch_norm(x: Interval, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Interval:  # fmt: skip
+    if training or running_var is None:
         raise ValueError("a batch norm in training mode, whose factors depend on the batch")
-    factor = (module.running_var.double() + module.eps).rsqrt()
-    factor = factor if module.weight is None else factor * module.weight.double()
-    offset = (0 if module.bias is None else module.bias.double()) - module.running_mean.double() * factor
+    factor = (known(running_var).double() + eps).rsqrt()
+    factor = factor if weight is None else factor * known(weight).double()
+    offset = (0 if bias is None else known(bias).double()) - known(running_mean).double() * factor
     factor, offset = (v.reshape(1, -1, *[1] * (x.low.dim() - 2)) for v in (factor, offset))
     error = 8 * UNIT[torch.float32] * (x.largest * factor.abs() + offset.abs())
     return add(mul(x, factor), offset).widened(error)
 
 
 def convolution(module: nn.Conv2d | nn.ConvTranspose2d, x: Interval) -> Interval:
-    m = module
+    m, rank = module, len(module.kernel_size)
 
     def op(values: Tensor, weight: Tensor) -> Tensor:
         if isinstance(m, nn.ConvTranspose2d):
             sizes = (m.stride, m.padding, m.output_padding, m.groups, m.dilation)
             return F.conv_transpose2d(values, weight, None, *sizes)
-        return F.conv2d(values, weight, None, m.stride, m.padding, m.dilation, m.groups)
+        slide = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
+        return slide(values, weight, None, m.stride, m.padding, m.dilation, m.groups)
 
     if module.padding_mode != "zeros":
         raise ValueError(f"the padding {module.padding_mode}")
-    return weighted(x, module.weight, module.bias if module.bias is None else module.bias.reshape(-1, 1, 1), op)
+    return weighted(x, m.weight, m.bias if m.bias is None else m.bias.reshape(-1, *[1] * rank), op)
 
 
-def linear(module: nn.Linear, x: Interval) -> Interval:
-    return weighted(x, module.weight, module.bias, F.linear)
+def linear(x: Interval, weight: Any, bias: Any = None) -> Interval:
+    return weighted(x, known(weight), known(bias), F.linear)
+
+
+def attention(q: Interval, k: Interval, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+              scale: float | None = None) -> Interval:  # fmt: skip
+    """Bound scaled dot-product attention: each result is a weighted mean of the values, whatever the weights are."""
+    if dropout_p:
+        raise ValueError("dropout")
+    v = constant(v)
+    rows = (*torch.broadcast_shapes(*(part.low.shape[:-2] for part in (q, k, v))), q.low.shape[-2], v.low.shape[-1])
+    low, high, magnitude = v.low.amin(-2, keepdim=True), v.high.amax(-2, keepdim=True), v.largest.sum(-2, keepdim=True)
+    if attn_mask is not None:  # a row without a key is 0
+        low, high = low.clamp(max=0), high.clamp(min=0)
+    return _sum(low.expand(rows), high.expand(rows), magnitude.expand(rows), v.low.shape[-2])
+
+
+def normalize(x: Interval, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None) -> Interval:
+    """Bound a division by a norm: no element is larger than the norm, and none changes its sign."""
+    if p < 1:
+        raise ValueError(f"the norm {p}")
+    most = 1 + 1e-5
+    return Interval(torch.where(x.low >= 0, 0.0, -most), torch.where(x.high <= 0, 0.0, most))
+
+
+def norm(x: Interval, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Interval:
+    if p not in (2, "fro"):
+        raise ValueError(f"the norm {p}")
+    squares = power(x, 2)
+    return rising(torch.sqrt, 0)(total(squares) if dim is None else total(squares, dim, keepdim))
+
+
+def convert(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+    """Bound a conversion to a type of floating-point numbers, or to a device."""
+    for dtype in (*args, *kwargs.values()):
+        if isinstance(dtype, torch.dtype) and not dtype.is_floating_point:
+            raise ValueError(f"the type {dtype}")
+    return x
 
 
 def valley(op: Callable, at: float, least: float) -> Callable:
@@ -338,6 +398,11 @@ def dropout(x: Interval, p: float = 0.5, training: bool = True, inplace: bool = 
     return Interval(x.low.clamp(max=0), x.high.clamp(min=0))
 
 
+def like(op: Callable) -> Callable:
+    """Return the rule of an operation that gives a tensor the shape of another."""
+    return lambda x, other: moving(op)(x, other.low.shape)
+
+
 def item(x: Any, index: Any) -> Any:
     return x[index] if isinstance(x, list | tuple) else moving(operator.getitem)(x, index)
 
@@ -352,8 +417,11 @@ def of_module(transfer: Callable) -> Callable:
 relu, sigmoid, tanh = rising(torch.relu, 0), rising(torch.sigmoid, 0, 1), rising(torch.tanh, -1, 1)
 relu6 = rising(lambda x: x.clamp(0, 6), 0, 6)
 silu = valley(F.silu, -1.2784645, -0.2784646)
+hardswish, hardsigmoid = valley(F.hardswish, -1.5, -0.375), rising(F.hardsigmoid, 0, 1)
 _MOVES = """flatten reshape view transpose permute t chunk unflatten expand squeeze unsqueeze split select flip clamp
-    clone contiguous detach"""
+    clone contiguous detach unbind roll repeat"""
+#: Attributes of a tensor whose values are known without its elements.
+_KNOWN = ("shape", "ndim", "device", "dtype", "is_cuda")
 
 #: Operation → its transfer function.
 TRANSFER: dict[str, Callable] = {
@@ -361,9 +429,14 @@ TRANSFER: dict[str, Callable] = {
     "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "abs": absolute,
     "maximum": rising_in_both(torch.maximum), "minimum": rising_in_both(torch.minimum),
     "sqrt": rising(torch.sqrt, 0), "log": rising(torch.log), "erf": rising(torch.erf, -1, 1),
-    "silu": silu, "leaky_relu": leaky_relu, "sin": wave, "cos": wave,
+    "silu": silu, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "elu": rising(F.elu), "leaky_relu": leaky_relu,
+    "sin": wave, "cos": wave,
     "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
-    "matmul": matmul, "sum": total, "mean": mean, "softmax": softmax,
+    "matmul": matmul, "sum": total, "mean": mean, "softmax": softmax, "linear": linear,
+    "addcmul": lambda x, a, b, value=1: add(x, mul(a, b), value), "scaled_dot_product_attention": attention,
+    "batch_norm": batch_norm, "layer_norm": layer_norm, "group_norm": group_norm, "normalize": normalize, "norm": norm,
+    "to": convert, "float": convert, "double": convert, "half": convert,
+    "view_as": like(torch.reshape), "reshape_as": like(torch.reshape), "expand_as": like(torch.Tensor.expand),
     "adaptive_avg_pool2d": averaging(F.adaptive_avg_pool2d), "avg_pool2d": averaging(F.avg_pool2d),
     "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "amin": moving(torch.amin), "pad": moving(F.pad),
     "interpolate": interpolate,
@@ -372,15 +445,21 @@ TRANSFER: dict[str, Callable] = {
 
 #: Class of a module → its transfer function.
 MODULES: dict[type, Callable] = {
-    nn.Linear: linear, nn.Conv2d: convolution, nn.ConvTranspose2d: convolution, nn.BatchNorm2d: batch_norm,
-    nn.LayerNorm: layer_norm, nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid),
-    nn.Tanh: of_module(tanh), nn.GELU: lambda module, x: gelu(x, module.approximate),
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d), convolution),
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), lambda m, x: batch_norm(
+        x, m.running_mean, m.running_var, m.weight, m.bias, m.training or m.running_var is None, eps=m.eps)),
+    nn.Linear: lambda m, x: linear(x, m.weight, m.bias),
+    nn.LayerNorm: lambda m, x: layer_norm(x, m.normalized_shape, m.weight, m.bias),
+    nn.GroupNorm: lambda m, x: group_norm(x, m.num_groups, m.weight, m.bias),
+    nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid), nn.Tanh: of_module(tanh),
+    nn.Hardswish: of_module(hardswish), nn.Hardsigmoid: of_module(hardsigmoid), nn.SiLU: of_module(silu),
+    nn.GELU: lambda module, x: gelu(x, module.approximate), nn.Identity: of_module(lambda x: x),
+    nn.LeakyReLU: lambda module, x: leaky_relu(x, module.negative_slope),
     nn.Dropout: lambda module, x: dropout(x, module.p, module.training),
-    nn.SiLU: of_module(silu), nn.LeakyReLU: lambda module, x: leaky_relu(x, module.negative_slope),
     nn.AvgPool2d: lambda module, x: averaging(module)(x), nn.AdaptiveAvgPool2d: lambda module, x: averaging(module)(x),
-    nn.Identity: of_module(lambda x: x),
     nn.Softmax: lambda module, x: softmax(x, module.dim), nn.MaxPool2d: lambda module, x: moving(module)(x),
     nn.Flatten: lambda module, x: moving(module)(x),
+    nn.Upsample: lambda m, x: interpolate(x, m.size, m.scale_factor, m.mode, m.align_corners),
 }  # fmt: skip
 
 
@@ -399,7 +478,7 @@ def ranges(
     are assumed to be in float32. Raise Unsupported for an operation without a transfer function, and ValueError for an
     input without a range or shape, or with a range whose low end exceeds its high end.
     """
-    missing = [n.name for n in gm.graph.nodes if n.op == "placeholder" and n.target not in inputs]
+    missing = [n.name for n in gm.graph.nodes if n.op == "placeholder" and n.target not in inputs and not n.args]
     if missing:
         raise ValueError(f"Input {missing[0]} has no range: give one, as in {{'{missing[0]}': (-1.0, 1.0)}}.")
     values: dict[fx.Node, Any] = {}
@@ -414,28 +493,38 @@ def ranges(
     return {node.name: bounds for node, value in values.items() if (bounds := _range(value))}
 
 
+def _of_input(node: fx.Node, inputs: Mapping[str, tuple[float, float]]) -> Any:
+    """Return the interval of an input, or the default value of one that has no range."""
+    if str(node.target) not in inputs:
+        return node.args[0]
+    low, high = inputs[str(node.target)]
+    if not low <= high:
+        raise ValueError(f"The range of input {node.name} is {low} … {high}: its low end must not exceed its high end.")
+    sizes = shape(node)
+    if sizes is None:
+        raise ValueError(f"Input {node.name} has no shape: trace the model with an example, passlab.trace(model, x).")
+    return Interval(*(torch.full(sizes, float(end), dtype=torch.float64) for end in (low, high)))
+
+
 def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[str, tuple[float, float]]) -> Any:
     if node.op == "placeholder":
-        (low, high), name = inputs[node.target], node.name
-        if not low <= high:
-            raise ValueError(f"The range of input {name} is {low} … {high}: its low end must not exceed its high end.")
-        if shape(node) is None:
-            raise ValueError(f"Input {name} has no shape: trace the model with an example, passlab.trace(model, x).")
-        return Interval(*(torch.full(shape(node), float(end), dtype=torch.float64) for end in (low, high)))
+        return _of_input(node, inputs)
     if node.op == "get_attr":
-        return constant(attribute(gm, node.target).detach())
-    args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[n])
+        value = attribute(gm, node.target).detach()
+        return constant(value) if value.is_floating_point() else value
+    operands: Any = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[n])
+    args, kwargs = operands
     name = op_name(node, gm)
-    if name in ("getattr", "size"):  # sizes are exact
-        return args[0].low.shape if name == "getattr" and args[1] == "shape" else args[0].low.size(*args[1:])
-    if name == "new_zeros":
-        return constant(torch.zeros(args[1:]))
-    if name == "getitem" and isinstance(args[0], torch.Size):
-        return args[0][args[1]]
+    if node.op != "call_module" and (name == "new_zeros" or not _bounded((args, kwargs))):
+        return _computed(node, args, kwargs)
+    if name == "getattr" and args[1] in _KNOWN:
+        return getattr(args[0].low, args[1])
+    if name in ("size", "dim"):
+        return getattr(args[0].low, name)(*args[1:], **kwargs)
     try:
         if node.op == "call_module":
             module = gm.get_submodule(node.target)
-            return MODULES[type(module)](module, *args, **kwargs)
+            return MODULES[type(module)](module, *tree_map(lambda v: constant(v) if isinstance(v, Tensor) else v, args))
         return TRANSFER[name](*args, **kwargs)
     except KeyError:
         raise Unsupported(node.name, name) from None
@@ -445,9 +534,25 @@ def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[s
         raise Unsupported(node.name, f"{name} in an unknown form") from error
 
 
+def _bounded(value: Any) -> bool:
+    """Return whether there is an interval in a value."""
+    return any(isinstance(part, Interval) for part in tree_leaves(value))
+
+
+def _computed(node: fx.Node, args: tuple, kwargs: dict) -> Any:
+    """Return what a call computes from sizes and other known values."""
+    args = tree_map(lambda v: v.low if isinstance(v, Interval) else v, args)
+    try:
+        target = node.target if callable(node.target) else getattr(type(args[0]), node.target)
+        return target(*args, **kwargs)
+    except Exception as error:
+        raise Unsupported(node.name, f"{node.target} in an unknown form") from error
+
+
 def _range(value: Any) -> Range | None:
     parts = value if isinstance(value, list | tuple) else [value]
-    parts = [v for v in parts if isinstance(v, Interval) and v.low.numel()]
+    parts = [constant(v) for v in parts if isinstance(v, Interval | Tensor)]
+    parts = [v for v in parts if v.low.numel()]
     if not parts:
         return None
     ends = min(float(v.low.min()) for v in parts), max(float(v.high.max()) for v in parts)

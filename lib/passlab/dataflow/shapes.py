@@ -16,6 +16,7 @@ torch.export.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,6 +128,7 @@ class _Rules:
 
     def __init__(self, gm: fx.GraphModule):
         self.gm, self.node = gm, ""
+        self.call: fx.Node | None = None
         self.constraints: list[Constraint] = []
         self.fixed: dict[sympy.Symbol, sympy.Integer] = {}
         self.least: dict[sympy.Symbol, int] = {}
@@ -185,20 +187,34 @@ class _Rules:
     def same(self, x: Shape, *args: Any, **kwargs: Any) -> Shape:
         return x
 
-    def batch_norm(self, module: nn.BatchNorm2d, x: Shape) -> Shape:
-        self.equal(x[1], module.num_features)
+    def addcmul(self, x: Any, a: Any, b: Any, **kwargs: Any) -> Shape:
+        return self.broadcast(x, self.broadcast(a, b))
+
+    def batch_norm(self, x: Shape, mean: Shape, *args: Any, **kwargs: Any) -> Shape:
+        self.equal(x[1], mean[0])
         return x
 
-    def layer_norm(self, module: nn.LayerNorm, x: Shape) -> Shape:
-        for a, b in zip(x[-len(module.normalized_shape) :], module.normalized_shape, strict=True):
+    def layer_norm(self, x: Shape, normalized_shape: Sequence[Size], *args: Any, **kwargs: Any) -> Shape:
+        for a, b in zip(x[-len(normalized_shape) :], normalized_shape, strict=True):
             self.equal(a, b)
+        return x
+
+    def group_norm(self, x: Shape, num_groups: int, *args: Any, **kwargs: Any) -> Shape:
+        self.multiple(x[1], num_groups)
         return x
 
     # --------------------------------------------------------------------------------------------- products, windows
 
-    def linear(self, module: nn.Linear, x: Shape) -> Shape:
-        self.equal(x[-1], module.in_features)
-        return (*x[:-1], module.out_features)
+    def linear(self, x: Shape, weight: Shape, bias: Any = None) -> Shape:
+        self.equal(x[-1], weight[1])
+        return (*x[:-1], sympy.sympify(weight[0]))
+
+    def attention(self, q: Shape, k: Shape, v: Shape, *args: Any, enable_gqa: bool = False, **kwargs: Any) -> Shape:
+        if enable_gqa:
+            raise Unsupported(f"Node {self.node}: attention with groups of heads has no rule.")
+        self.equal(q[-1], k[-1])
+        self.equal(k[-2], v[-2])
+        return (*self.broadcast(self.broadcast(q[:-2], k[:-2]), v[:-2]), q[-2], v[-1])
 
     def matmul(self, x: Shape, y: Shape) -> Shape:
         if len(x) < 2 or len(y) < 2:
@@ -220,7 +236,7 @@ class _Rules:
             extents = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
             sizes, paddings = x[2:], [extent - extent // 2 for extent in extents]
         else:
-            paddings = (0, 0) if module.padding == "valid" else module.padding
+            paddings = (0,) * len(module.kernel_size) if module.padding == "valid" else module.padding
             dims = zip(x[2:], module.kernel_size, module.stride, paddings, module.dilation, strict=True)
             sizes = [self.window(*dim) for dim in dims]
         border = {"reflect": 1, "circular": 0}.get(module.padding_mode)
@@ -283,7 +299,27 @@ class _Rules:
     def reverse(self, x: Shape) -> Shape:
         return x[::-1]
 
-    def expand(self, x: Shape, *sizes: Size) -> Shape:
+    def reshape_as(self, x: Shape, other: Shape) -> Shape:
+        return self.reshape(x, other)
+
+    def repeat(self, x: Shape, *counts: Any) -> Shape:
+        counts = counts[0] if len(counts) == 1 and isinstance(counts[0], list | tuple) else counts
+        x = (sympy.Integer(1),) * (len(counts) - len(x)) + x
+        return tuple(size * count for size, count in zip(x, counts, strict=True))
+
+    def pad(self, x: Shape, pad: Sequence[Size], mode: str = "constant", value: Any = None) -> Shape:
+        border = {"constant": None, "replicate": None, "reflect": 1, "circular": 0}[mode]
+        sizes = list(x)
+        for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
+            for more in (before, after):
+                if border is not None and more != 0:  # the padding is a copy of the tensor
+                    self.need(sympy.sympify(sizes[-k]) >= more + border)
+            sizes[-k] = sympy.sympify(sizes[-k] + before + after)
+            self.need(sizes[-k] >= 0)
+        return tuple(sizes)
+
+    def expand(self, x: Shape, *sizes: Any) -> Shape:
+        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
         x = (1,) * (len(sizes) - len(x)) + x
         pairs = zip(x, sizes, strict=True)
         return tuple(old if new == -1 else new if old == 1 else self.equal(old, new) for old, new in pairs)
@@ -329,13 +365,18 @@ class _Rules:
         self.equal(x[dim], sum(sizes))
         return [(*x[:dim], sympy.Integer(size), *x[dim + 1 :]) for size in sizes]
 
+    def unbind(self, x: Shape, dim: int = 0) -> list[Shape]:
+        dim %= len(x)
+        return [(*x[:dim], *x[dim + 1 :])] * self.fixed_size("unbind", x[dim])
+
     def chunk(self, x: Shape, chunks: int, dim: int = 0) -> list[Shape]:
         return self.split(x, -(-self.fixed_size("chunk", x[dim]) // chunks), dim)
 
     def item(self, x: Any, index: Any) -> Any:
         if isinstance(x, list):  # parts, or x.shape
             return x[index]
-        index = index if isinstance(index, tuple) else (index,)
+        if not isinstance(index, tuple) or (self.call is not None and isinstance(self.call.args[1], fx.Node)):
+            index = (index,)
         if Ellipsis in index:
             k, used = index.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in index)
             index = (*index[:k], *[slice(None)] * (len(x) - used), *index[k + 1 :])
@@ -344,16 +385,41 @@ class _Rules:
             if i is None:
                 result.append(sympy.Integer(1))
                 continue
+            if isinstance(i, tuple) and sum(isinstance(other, tuple) for other in index) == 1:  # a tensor of indices
+                rest.pop(0)
+                result.extend(i)
+                continue
             size = sympy.sympify(rest.pop(0))
+            if isinstance(i, sympy.Integer):
+                i = int(i)
             if isinstance(i, int):
                 self.need(size >= (i + 1 if i >= 0 else -i))
             elif i == slice(None):
                 result.append(size)
-            elif isinstance(i, slice) and size.is_Integer:
+            elif isinstance(i, slice) and size.is_Integer and _is_fixed(i):
                 result.append(sympy.Integer(len(range(*i.indices(int(size))))))
+            elif isinstance(i, slice) and i.step in (None, 1):
+                result.append(self.stretch(size, i))
             else:
                 raise Unsupported(f"Node {self.node}: the index {i} has no rule.")
         return (*result, *rest)
+
+    def stretch(self, size: sympy.Basic, part: slice) -> sympy.Basic:
+        """Return the length of a slice of which the size, or an end, is a formula."""
+
+        def clipped(end: Any) -> sympy.Basic:
+            end = sympy.sympify(end)
+            if end.is_negative:
+                return sympy.Max(size + end, 0)
+            if not end.is_nonnegative:
+                raise Unsupported(f"Node {self.node}: the end {end} of a slice, which may be negative, has no rule.")
+            return sympy.Min(end, size)
+
+        start, stop = clipped(part.start or 0), clipped(size if part.stop is None else part.stop)
+        return sympy.Max(stop - start, 0)
+
+    def norm(self, x: Shape, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Shape:
+        return self.reduce(x, dim, keepdim)
 
     def reduce(self, x: Shape, dim: Any = None, keepdim: bool = False) -> Shape:
         dims = _dims(x, dim)
@@ -372,16 +438,40 @@ class _Rules:
             self.need(new >= 1)
         return (*x[:2], *sizes)
 
-    def getattr(self, x: Shape, name: str) -> Shape:
-        if name != "shape":
+    def getattr(self, x: Shape, name: str) -> Any:
+        if name in ("device", "dtype", "is_cuda"):  # shapes do not depend on it
+            return None
+        if name not in ("shape", "ndim"):
             raise Unsupported(f"Node {self.node} reads {name}, which has no rule.")
-        return [*x]
+        return [*x] if name == "shape" else len(x)
+
+    def rank(self, x: Shape) -> int:
+        return len(x)
 
     def size(self, x: Shape, dim: int | None = None) -> Any:
         return [*x] if dim is None else x[dim]
 
-    def new_zeros(self, x: Shape, *sizes: Size) -> Shape:
+    def new_zeros(self, x: Shape, *sizes: Any) -> Shape:
+        return self.zeros(*sizes)
+
+    # --------------------------------------------------------------------------------------------- sizes, new tensors
+
+    def zeros(self, *sizes: Any, **kwargs: Any) -> Shape:
+        sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
         return tuple(map(sympy.sympify, sizes))
+
+    def arange(self, start: Size, end: Size | None = None, step: int = 1, **kwargs: Any) -> Shape:
+        start, end = (0, start) if end is None else (start, end)
+        return (-quotient(sympy.sympify(start - end), step),)
+
+    def check(self, law: Any, message: str = "") -> None:
+        """Require the condition of an assertion."""
+        self.need(law)
+
+
+def _is_fixed(part: slice) -> bool:
+    """Return whether the ends of a slice are numbers."""
+    return all(end is None or sympy.sympify(end).is_Integer for end in (part.start, part.stop, part.step))
 
 
 def _divisibility(a: sympy.Expr, b: sympy.Expr) -> sympy.Basic | None:
@@ -394,8 +484,17 @@ def _divisibility(a: sympy.Expr, b: sympy.Expr) -> sympy.Basic | None:
 
 
 _BROADCAST = "add sub mul truediv div pow maximum minimum iadd isub imul"
-_EACH = """abs clamp clone contiguous cos detach dropout elu erf exp gelu hardswish leaky_relu log log_softmax neg relu
-    relu6 rsqrt sigmoid silu sin softmax softplus sqrt square tanh"""
+_EACH = """abs clamp clone contiguous cos cumsum detach double dropout elu erf exp flip float gelu half hardsigmoid
+    hardswish invert leaky_relu log log_softmax neg normalize relu relu6 roll rsqrt sigmoid silu sin softmax softplus
+    sqrt square tanh to"""
+#: Operation on sizes alone → what it computes.
+ARITHMETIC: dict[str, Callable] = {
+    "add": lambda a, b: [*a, *b] if isinstance(a, list) else a + b,
+    "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "truediv": operator.truediv,
+    "floordiv": lambda a, b: quotient(a, b) if isinstance(b, int) else operator.floordiv(a, b), "mod": sympy.Mod,
+    "eq": sympy.Eq, "ne": sympy.Ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "getitem": operator.getitem,
+}  # fmt: skip
 #: Operation → name of its rule. Rules of modules take the module first.
 RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.split(), "same") | {
     "matmul": "matmul", "max_pool2d": "pool", "avg_pool2d": "average_pool", "adaptive_avg_pool2d": "pooled",
@@ -404,11 +503,19 @@ RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.spl
     "permute": "permute", "t": "reverse", "expand": "expand", "cat": "cat", "stack": "stack", "chunk": "chunk",
     "split": "split", "squeeze": "squeeze", "unsqueeze": "unsqueeze", "getitem": "item",
     "mean": "reduce", "sum": "reduce", "amax": "reduce", "amin": "reduce",
-    "getattr": "getattr", "size": "size", "new_zeros": "new_zeros",
+    "getattr": "getattr", "size": "size", "dim": "rank", "new_zeros": "new_zeros",
+    "zeros": "zeros", "ones": "zeros", "arange": "arange", "_assert": "check",
+    "addcmul": "addcmul", "batch_norm": "batch_norm", "layer_norm": "layer_norm", "group_norm": "group_norm",
+    "linear": "linear", "scaled_dot_product_attention": "attention", "norm": "norm",
+    "pad": "pad", "repeat": "repeat", "unbind": "unbind", "view_as": "reshape_as", "reshape_as": "reshape_as",
 }  # fmt: skip
 MODULES: dict[type, Callable] = {
-    nn.Linear: _Rules.linear, nn.Conv2d: _Rules.convolution, nn.ConvTranspose2d: _Rules.transposed,
-    nn.BatchNorm2d: _Rules.batch_norm, nn.LayerNorm: _Rules.layer_norm,
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _Rules.convolution), nn.ConvTranspose2d: _Rules.transposed,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+                    lambda rules, m, x: rules.batch_norm(x, (m.num_features,))),
+    nn.Linear: lambda rules, m, x: rules.linear(x, (m.out_features, m.in_features)),
+    nn.LayerNorm: lambda rules, m, x: rules.layer_norm(x, m.normalized_shape),
+    nn.GroupNorm: lambda rules, m, x: rules.group_norm(x, m.num_groups),
     nn.MaxPool2d: lambda rules, m, x: rules.pool(
         x, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices),
     nn.AvgPool2d: lambda rules, m, x: rules.average_pool(x, m.kernel_size, m.stride, m.padding, m.ceil_mode),
@@ -417,6 +524,7 @@ MODULES: dict[type, Callable] = {
     nn.Flatten: lambda rules, m, x: rules.flatten(x, m.start_dim, m.end_dim),
 }  # fmt: skip
 _SAME = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Dropout, nn.Softmax, nn.Identity)
+_SAME += (nn.Hardswish, nn.Hardsigmoid, nn.LeakyReLU, nn.ELU, nn.Softplus, nn.LogSoftmax)
 MODULES |= dict.fromkeys(_SAME, lambda rules, module, x: x)
 
 
@@ -430,10 +538,13 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
     """
     rules, values, result = _Rules(gm), {}, Shapes()
     for node in gm.graph.nodes:
-        rules.node = node.name
+        rules.node, rules.call = node.name, node
         if node.op == "output":
             continue
         if node.op == "placeholder":
+            if node.target not in inputs and node.args:
+                values[node] = node.args[0]  # its default value
+                continue
             if node.target not in inputs:
                 raise ValueError(f"Input {node.target} has no sizes: give them, as in {{'{node.target}': ('b', 3)}}.")
             value = tuple(symbol(s) if isinstance(s, str) else sympy.Integer(s) for s in inputs[node.target])
@@ -444,6 +555,9 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
             name = op_name(node, gm)
             module = gm.get_submodule(node.target) if node.op == "call_module" else None
             rule = MODULES.get(type(module)) if module is not None else getattr(_Rules, RULES.get(name, ""), None)
+            if name in ARITHMETIC and (isinstance(args[0], list) or not any(isinstance(arg, tuple) for arg in args)):
+                values[node] = result.of[node.name] = _computed(node.name, name, args)
+                continue
             if rule is None:
                 raise Unsupported(
                     f"Node {node.name} calls {name}, which has no rule: add one to passlab.dataflow.shapes."
@@ -457,6 +571,14 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
         values[node] = result.of[node.name] = value
     result.constraints = rules.constraints
     return result
+
+
+def _computed(node: str, name: str, args: Sequence[Any]) -> Any:
+    """Return what an operation computes from sizes. Raise Unsupported if one is not known."""
+    try:
+        return ARITHMETIC[name](*args)
+    except (IndexError, TypeError, ZeroDivisionError) as error:
+        raise Unsupported(f"Node {node} computes {name} of {args}, which has no rule.") from error
 
 
 # ---------------------------------------------------------------------------------------------------- torch.export
