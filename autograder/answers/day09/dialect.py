@@ -298,14 +298,15 @@ def _made(*changes):
 @right("sums from zero, and adds the bias afterwards")
 def bias_last(text):
     change = (
-        """    kinds = ["parallel", "parallel", "reduction"]
-    return structured(build, [op.x, op.w], start,""",
-        """    kinds = ["parallel", "parallel", "reduction"]
-    zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
-    start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]
-    sums = structured(build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product)
-    return structured(build, [sums, op.b], empty, [[0, 1], [1], [0, 1]], ["parallel"] * 2, lambda b, a: added(b, a[:2]))
-    return structured(build, [op.x, op.w], start,""",
+        "return structured(build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product)",
+        """
+        zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
+        start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]
+        sums = structured(build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product)
+        return structured(
+            build, [sums, op.b], empty, [[0, 1], [1], [0, 1]], ["parallel"] * 2, lambda b, a: added(b, a[:2])
+        )
+        """,
     )
     return _made(change)(text)
 
