@@ -10,7 +10,7 @@ import numpy as np
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import models
-from passlab.exercises.day01.read_relay import case, ladder, typed
+from passlab.exercises.day01.read_relay import case, ladder, reads, typed
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.generate import random_relay
@@ -108,7 +108,7 @@ def _once_per_use(main):
     while stack:
         e = stack.pop()
         there.append(e)
-        stack += [*_reads(e), *([e.op] if isinstance(e, relay.Call) else [])]
+        stack += [*reads(e), *([e.op] if isinstance(e, relay.Call) else [])]
         stack += [e.body] if isinstance(e, relay.Function) else []
     return there
 
@@ -120,16 +120,8 @@ def _outside(main):
         e = stack.pop()
         if e not in there:
             there[e] = None
-            stack += _reads(e)
+            stack += reads(e)
     return list(there)
-
-
-def _reads(e):
-    if isinstance(e, relay.Call):
-        return list(e.args)
-    if isinstance(e, relay.Tuple):
-        return list(e.fields)
-    return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
 
 
 def _is_operator(e):
@@ -150,7 +142,7 @@ def _bytes(parameter):
 def _readers(main, there):
     counts = {parameter: int(main.body == parameter) for parameter in main.params}
     for e in there:
-        for parameter in {r for r in _reads(e) if r in counts}:
+        for parameter in {r for r in reads(e) if r in counts}:
             counts[parameter] += 1
     return {parameter.name_hint: number for parameter, number in counts.items()}
 

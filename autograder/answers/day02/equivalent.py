@@ -330,8 +330,6 @@ lets_errors_through = edited(
 only_a_bool = edited("did", "answers yes or no, without the figures", ("return same, max_abs, mse", "return same"))
 
 
-_PAIRS = "for a, b in zip(old, new, strict=True):"
-
 EQUIVALENT = {
     ("torch.manual_seed(0)", "torch.manual_seed(1)"): "any seed does",
     ("...().manual_seed(0)", "...().manual_seed(1)"): "any seed does",

@@ -66,7 +66,6 @@ def rng_of(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-_ZIP = "chosen = dict(zip(scope, layouts, strict=True))"
 EQUIVALENT = {
     ("zip(scope, layouts, strict=True)", "zip(scope, layouts)"): "both have one entry for each neighbour",
     ("zip(scope, layouts, strict=True)", "zip(scope, layouts, strict=False)"): "both have one entry for each neighbour",

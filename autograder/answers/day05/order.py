@@ -59,7 +59,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_QUEUE = "queue, closed = [(0, frozenset(), [])], set()"
 EQUIVALENT = {
     ("valley <= ...", "valley < ..."): "a segment that leaves what the one before leaves may run later",
     ("hill >= ...", "hill > ..."): "a segment that climbs as high as the one before may run later",

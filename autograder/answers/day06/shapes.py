@@ -133,7 +133,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_PAIRS = "pairs = zip([1] * (long - len(one)) + one, [1] * (long - len(other)) + other, strict=True)"
 EQUIVALENT = {
     ("if a != b: ...", "if True: ..."): "that a size equals itself rules nothing out",
     ("zip(... + one, ..., strict=True)", "zip(... + one, ...)"): "both were made as long as the longer one",

@@ -108,9 +108,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_PAIRS = 'zip(("data", "weight"), conv.args, strict=True)'
-_OPERANDS = f"operands = [relax.Var(name, operand.ty) for name, operand in {_PAIRS}]"
-
 EQUIVALENT = {
     ("isinstance(function, relax.Function)", "True"): "the modules hold operators and no kernels",
     ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",

@@ -133,7 +133,6 @@ def hidden(seed: int) -> list[Case]:
     ]  # fmt: skip
 
 
-_STRICT, _LOOSE = ", strict=True", ("", ", strict=False")
 EQUIVALENT = {
     ("zip(..., sides, ..., strict=True)", "zip(..., sides, ...)"): "there are four of each",
     ("zip(..., sides, ..., strict=True)", "zip(..., sides, ..., strict=False)"): "there are four of each",

@@ -122,8 +122,6 @@ def hidden(seed: int) -> list[Case]:
     ]  # fmt: skip
 
 
-_ARGUMENTS = "for argument, operand, map in zip(op.body.block.args, op.operands, maps%s):"
-_STRICT = ", strict=True"
 EQUIVALENT = {
     ("zip(..., op.operands, maps, strict=True)", "zip(..., op.operands, maps)"): "linalg's verifier counts them",
     (

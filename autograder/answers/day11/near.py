@@ -34,7 +34,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-_COUNTED, _OTHER = "talks[a][b] = talks[a].get(b, 0) + number", "talks[b][a] = talks[b].get(a, 0) + number"
 EQUIVALENT = {
     ("talks[a].get(b, 0)", "talks[a].get(b, 1)"): "one word more between two tasks that talk moves nothing that counts",
     ("talks[b].get(a, 0)", "talks[b].get(a, 1)"): "one word more between two tasks that talk moves nothing that counts",

@@ -15,7 +15,6 @@ def hidden(seed: int) -> list[Case]:
     return [search_case(f"three boards, number {i + 1}", rng.getrandbits(SEED_BITS)) for i in range(2)]
 
 
-_HEAT, _NEAR = "about as hot: the bar decides", "about as far: the bar decides"
 EQUIVALENT = {
     (
         "r + rng.randint(-reach, reach), 0",
