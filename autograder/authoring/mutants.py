@@ -4,8 +4,9 @@
 
 Each mutant exchanges one piece of the answer cell: a comparison, an operator, a constant, a condition, a statement (the
 operators of Offutt et al., "An experimental determination of sufficient mutant operators", TOSEM 1996, and some for
-Python). One that keeps every verdict on the visible cases and on the hidden cases of all seeds has *survived*: either a
-law that the text states has no case, or the change makes no difference. The latter is said beside the hidden cases,
+Python). Annotations stay, and `strict` of `zip`, which is an assertion. One that keeps every verdict on the visible
+cases and on the hidden cases of all seeds has *survived*: either a law that the text states has no case, or the change
+makes no difference. The latter is said beside the hidden cases,
 
     EQUIVALENT = {("len(group) > 1", "len(group) >= 1"): "a group of one may be left out"}
 
@@ -117,9 +118,9 @@ def _all(text: str, first: int) -> Iterator[Mutant]:
         starts.append(starts[-1] + len(line) + 1)
     data, tree = text.encode(), parse(text)
     cell = _Cell(data, starts)
-    types = {part for node in ast.walk(tree) for kind in _annotations(node) for part in ast.walk(kind)}
+    kept = {part for node in ast.walk(tree) for whole in _kept(node) for part in ast.walk(whole)}
     for node in ast.walk(tree):
-        if node in types:
+        if node in kept:
             continue
         for at, to, new in _changes(node, cell):
             row = next(i for i, start in enumerate(starts) if start > at) - 1
@@ -133,8 +134,11 @@ def _all(text: str, first: int) -> Iterator[Mutant]:
             yield Mutant(first + row, lines[row].strip(), changed.split("\n")[row].strip(), changed)
 
 
-def _annotations(node: ast.AST) -> list[ast.expr]:
-    return [kind for name in ("annotation", "returns") if (kind := getattr(node, name, None)) is not None]
+def _kept(node: ast.AST) -> list[ast.AST]:
+    """Return the parts of a node that no mutant changes: annotations, and `strict` of `zip`, which is an assertion."""
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return [node]
+    return [part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None]
 
 
 #: (start, end, new text), in bytes of the cell.
@@ -244,7 +248,7 @@ def _call_changes(node: ast.Call, cell: _Cell) -> Iterator[_Change]:
             if not isinstance(operand, ast.GeneratorExp | ast.Starred):
                 yield *cell.span(node), f"({cell.text(operand)})"
     for keyword in node.keywords:
-        if keyword.arg and ast.unparse(keyword) != "strict=False":
+        if keyword.arg and keyword.arg != "strict":
             arguments = [*node.args, *(other for other in node.keywords if other is not keyword)]
             yield *cell.span(node), f"{cell.text(node.func)}({', '.join(map(cell.text, arguments))})"
 

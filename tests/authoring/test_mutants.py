@@ -32,6 +32,8 @@ def changes(cell):
         ("a = not b", {"a = (b)", "pass"}),
         ("a = b + 2", {"a = b - 2", "a = b + 3", "pass"}),
         ("a = f(b, key=c)", {"a = f(b)", "pass"}),
+        ("a = zip(b, c, strict=True)", {"pass"}),
+        ("a: list[1 + 1] = b + c", {"a: list[1 + 1] = b - c"}),
         ("a = f((b, c))", {"a = f((b,))", "a = f((c,))", "pass"}),
         ("a = {b: c, d: e}", {"a = {b: c}", "a = {d: e}", "pass"}),
         ("a = any(b)", {"a = all(b)", "pass"}),

@@ -141,22 +141,12 @@ EQUIVALENT = {
         '...((1,), ..., node.name, scope="local")',
     ): "only the layouts of parameters are looked at",
     ("reversed(...)", "..."): "the order of the loops is free",
-    ("zip(loops, shape, strict=True)", "zip(loops, shape)"): "there is one loop for each dimension",
-    ("zip(loops, shape, strict=True)", "zip(loops, shape, strict=False)"): "there is one loop for each dimension",
     ("(torch.float16, ...)", "(...,)"): "LLVM computes in float16, too, and rounds as torch does",
     ('torch.empty(..., dtype=..., device="meta")', "torch.empty(..., dtype=...)"): "only its type is asked for",
     ("a > b, TIR.isnan(a)", "a >= b, TIR.isnan(a)"): "of two equal values either will do",
     ("a < b, TIR.isnan(a)", "a <= b, TIR.isnan(a)"): "of two equal values either will do",
     ("a < TIR.const(0, a.ty.dtype)", "a <= TIR.const(0, a.ty.dtype)"): "of two equal values either will do",
     ("tuple(meta.shape)", "meta.shape"): "a shape is a tuple",
-    (
-        "zip(loops[... :], shape, strict=True)",
-        "zip(loops[... :], shape)",
-    ): "the loops were cut to the operand's dimensions",
-    (
-        "zip(loops[... :], shape, strict=True)",
-        "zip(loops[... :], shape, strict=False)",
-    ): "the loops were cut to the operand's dimensions",
     (
         "... if compares else values[a]",
         "... if True else values[a]",

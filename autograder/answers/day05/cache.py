@@ -42,12 +42,6 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
-EQUIVALENT = {
-    ("zip(order, turns, strict=True)", "zip(order, turns, strict=False)"): "both have one entry for each loop",
-    ("zip(order, turns, strict=True)", "zip(order, turns)"): "both have one entry for each loop",
-}
-
-
 def _simulated(loops, accesses, cache, missed):
     """Misses of every order, where `missed(state, line)` says whether an access misses. `state` begins empty."""
     found = {}

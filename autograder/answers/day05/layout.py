@@ -67,8 +67,6 @@ def rng_of(seed: int) -> random.Random:
 
 
 EQUIVALENT = {
-    ("zip(scope, layouts, strict=True)", "zip(scope, layouts)"): "both have one entry for each neighbour",
-    ("zip(scope, layouts, strict=True)", "zip(scope, layouts, strict=False)"): "both have one entry for each neighbour",
     ("tuple(around(name))", "around(name)"): "a set that is not changed keeps its order",
 }
 

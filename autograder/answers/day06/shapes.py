@@ -135,13 +135,6 @@ def hidden(seed: int) -> list[Case]:
 
 EQUIVALENT = {
     ("if a != b: ...", "if True: ..."): "that a size equals itself rules nothing out",
-    ("zip(... + one, ..., strict=True)", "zip(... + one, ...)"): "both were made as long as the longer one",
-    (
-        "zip(... + one, ..., strict=True)",
-        "zip(... + one, ..., strict=False)",
-    ): "both were made as long as the longer one",
-    ("zip(parts[0], part, strict=True)", "zip(parts[0], part)"): "what is joined has as many dimensions",
-    ("zip(parts[0], part, strict=True)", "zip(parts[0], part, strict=False)"): "what is joined has as many dimensions",
     ("parts[0][dim + 1 :]", "parts[1][dim + 1 :]"): "these sizes are equal by the constraints",
     ("parts[0][:dim]", "parts[1][:dim]"): "these sizes are equal by the constraints",
     ("len(args[0][0])", "len(args[0][1])"): "what is joined has as many dimensions",

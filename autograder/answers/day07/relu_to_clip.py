@@ -122,8 +122,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    ("zip(..., x.args, strict=True)", "zip(..., x.args)"): "a convolution has two operands",
-    ("zip(..., x.args, strict=True)", "zip(..., x.args, strict=False)"): "a convolution has two operands",
     ('...("int32", 1)', '...("int32", 2)'): "TVM asks only whether Primitive is 0",
     ("bool(function.attrs) and ...", "..."): "the attributes of a function that has none are empty",
     ("isinstance(e, relay.TupleGetItem)", "False"): "a projection reads a tuple, which no convolution is",

@@ -113,8 +113,6 @@ EQUIVALENT = {
     ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",
     ("isinstance(value, relax.Var)", "True"): "nothing asks how often something else is used",
     ("note(function.body.body)", "pass"): "what leaves the function is no DataflowVar, so it is not hidden anyway",
-    ("zip(..., conv.args, strict=True)", "zip(..., conv.args)"): "a convolution has two operands",
-    ("zip(..., conv.args, strict=True)", "zip(..., conv.args, strict=False)"): "a convolution has two operands",
 }
 
 

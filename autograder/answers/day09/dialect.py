@@ -134,10 +134,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    ("zip(..., sides, ..., strict=True)", "zip(..., sides, ...)"): "there are four of each",
-    ("zip(..., sides, ..., strict=True)", "zip(..., sides, ..., strict=False)"): "there are four of each",
-    ("zip(left, ..., strict=True)", "zip(left, ...)"): "their numbers were compared in the line before",
-    ("zip(left, ..., strict=True)", "zip(left, ..., strict=False)"): "their numbers were compared in the line before",
     ("dims = list(...)", "dims = (...)"): "a range can be walked through more than once",
     ("....data, ...", "....data, (range(len(op.x.type.get_shape())))"): "a range can be walked through more than once",
     ("op.detach()\nop.erase()", "op.detach()\npass"): "what is detached is not in the module any more",

@@ -343,6 +343,4 @@ def unchanged(module):
 EQUIVALENT = {
     ("list(module.walk())", "module.walk()"): "xDSL's walk survives the replacement of where it is",
     ("maps[0].num_dims", "maps[1].num_dims"): "all maps have the same loops",
-    ("zip(..., theirs, ..., strict=True)", "zip(..., theirs, ...)"): "one argument for each input",
-    ("zip(..., theirs, ..., strict=True)", "zip(..., theirs, ..., strict=False)"): "one argument for each input",
 }

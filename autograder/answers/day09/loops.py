@@ -123,18 +123,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    ("zip(..., op.operands, maps, strict=True)", "zip(..., op.operands, maps)"): "linalg's verifier counts them",
-    (
-        "zip(..., op.operands, maps, strict=True)",
-        "zip(..., op.operands, maps, strict=False)",
-    ): "linalg's verifier counts them",
-    ("zip(..., op.outputs, ..., strict=True)", "zip(..., op.outputs, ...)"): "linalg's verifier counts them",
-    (
-        "zip(..., op.outputs, ..., strict=True)",
-        "zip(..., op.outputs, ..., strict=False)",
-    ): "linalg's verifier counts them",
-    ("zip(op.operands, maps, strict=True)", "zip(op.operands, maps)"): "linalg's verifier counts them",
-    ("zip(op.operands, maps, strict=True)", "zip(op.operands, maps, strict=False)"): "linalg's verifier counts them",
     ("isinstance(result, AffineDimExpr)", "False"): "affine.apply of one dimension is that dimension",
     ("op.detach()\nop.erase()", "op.detach()\npass"): "what is detached is not in the module any more",
 }

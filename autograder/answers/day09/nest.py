@@ -277,11 +277,3 @@ def all_inlined(module):
     outs = op.body.block.args[len(op.inputs) :]
     lines += [f"{inside}{values[out]} = r{k}" for k, out in enumerate(outs)]
     return "\n".join(lines)
-
-
-_SAME_LENGTH = "the lists are equally long, as long as the operation is well-formed"
-EQUIVALENT = {
-    (f"zip({lists}, strict=True)", f"zip({lists}{changed})"): _SAME_LENGTH
-    for lists in ("names, op.operands, ...", "places, ...", "..., result.operands")
-    for changed in ("", ", strict=False")
-}

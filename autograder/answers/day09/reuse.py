@@ -180,22 +180,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    (
-        "zip(value, op.iter_args, strict=True)",
-        "zip(value, op.iter_args)",
-    ): "a loop has as many arguments and results as it is given values",
-    (
-        "zip(value, after, strict=True)",
-        "zip(value, after)",
-    ): "a loop has as many arguments and results as it is given values",
-    (
-        "zip(value, op.iter_args, strict=True)",
-        "zip(value, op.iter_args, strict=False)",
-    ): "a loop has as many arguments and results as it is given values",
-    (
-        "zip(value, after, strict=True)",
-        "zip(value, after, strict=False)",
-    ): "a loop has as many arguments and results as it is given values",
     ("width.append(0)", "width.append(1)"): "it becomes the size of the buffer, which is no less",
     ("busy_until.append(0)", "busy_until.append(1)"): "it is set to the end of the buffer",
 }
