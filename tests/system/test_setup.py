@@ -239,7 +239,7 @@ def test_other_systems_have_one_torch(machine):
     (machine.path / "uname").unlink()
     script(machine.path / "uname", "#!/bin/sh\necho Darwin\n")
     said = machine()
-    assert "with torch: 0.6 GB" in said.stderr and "index-url" not in calls(machine)[0]
+    assert "with torch: 0.7 GB" in said.stderr and "index-url" not in calls(machine)[0]
 
 
 def test_an_environment_keeps_its_torch(machine):
