@@ -20,7 +20,7 @@ from tests.support.amounts import DRAW, FULL
 
 PASSED = ROOT / "tests/long.json"
 #: A file is long that takes so many seconds; of the long ones this part runs in any case.
-LONG, SHARE = 40.0, 1 / 5
+LONG, SHARE = 20.0, 1 / 5
 _ATTACKS = "tests/attacks/test_attacks.py"
 #: What the tests start or read besides modules and their data.
 _OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh", "course/*.py", "solutions/*/*.py")
