@@ -109,6 +109,11 @@ def quotient(size: Size, divisor: int) -> Size:
     return sympy.floor(sympy.expand((rest + constant) / divisor))
 
 
+def _unpacked(values: tuple) -> tuple:
+    """Return arguments that may have been given one by one, or as one list, one by one."""
+    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], list | tuple) else values
+
+
 def _pair(value: Any) -> tuple:
     """Return a number, or a pair of them, as a pair."""
     return tuple(value) if isinstance(value, list | tuple) else (value, value)
@@ -127,11 +132,14 @@ class _Rules:
     """The rules and the state that they share: the current node and the constraints so far."""
 
     def __init__(self, gm: fx.GraphModule):
-        self.gm, self.node = gm, ""
-        self.call: fx.Node | None = None
+        self.gm, self.call = gm, next(iter(gm.graph.nodes))
         self.constraints: list[Constraint] = []
         self.fixed: dict[sympy.Symbol, sympy.Integer] = {}
         self.least: dict[sympy.Symbol, int] = {}
+
+    @property
+    def node(self) -> str:
+        return self.call.name
 
     def need(self, law: Any) -> None:
         """Add a constraint. Raise Mismatch if it is false for all sizes."""
@@ -271,7 +279,7 @@ class _Rules:
     # --------------------------------------------------------------------------------------------- moving elements
 
     def reshape(self, x: Shape, *sizes: Any) -> Shape:
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
+        sizes = _unpacked(sizes)
         known = product([size for size in sizes if size != -1])
         if -1 not in sizes:
             self.equal(product(x), known)
@@ -293,17 +301,14 @@ class _Rules:
         return tuple(order)
 
     def permute(self, x: Shape, *dims: Any) -> Shape:
-        dims = dims[0] if len(dims) == 1 and isinstance(dims[0], list | tuple) else dims
+        dims = _unpacked(dims)
         return tuple(x[d] for d in dims)
 
     def reverse(self, x: Shape) -> Shape:
         return x[::-1]
 
-    def reshape_as(self, x: Shape, other: Shape) -> Shape:
-        return self.reshape(x, other)
-
     def repeat(self, x: Shape, *counts: Any) -> Shape:
-        counts = counts[0] if len(counts) == 1 and isinstance(counts[0], list | tuple) else counts
+        counts = _unpacked(counts)
         x = (sympy.Integer(1),) * (len(counts) - len(x)) + x
         return tuple(size * count for size, count in zip(x, counts, strict=True))
 
@@ -319,7 +324,7 @@ class _Rules:
         return tuple(sizes)
 
     def expand(self, x: Shape, *sizes: Any) -> Shape:
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
+        sizes = _unpacked(sizes)
         x = (1,) * (len(sizes) - len(x)) + x
         pairs = zip(x, sizes, strict=True)
         return tuple(old if new == -1 else new if old == 1 else self.equal(old, new) for old, new in pairs)
@@ -373,9 +378,7 @@ class _Rules:
         return self.split(x, -(-self.fixed_size("chunk", x[dim]) // chunks), dim)
 
     def item(self, x: Any, index: Any) -> Any:
-        if isinstance(x, list):  # parts, or x.shape
-            return x[index]
-        if not isinstance(index, tuple) or (self.call is not None and isinstance(self.call.args[1], fx.Node)):
+        if not isinstance(index, tuple) or isinstance(self.call.args[1], fx.Node):
             index = (index,)
         if Ellipsis in index:
             k, used = index.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in index)
@@ -457,8 +460,7 @@ class _Rules:
     # --------------------------------------------------------------------------------------------- sizes, new tensors
 
     def zeros(self, *sizes: Any, **kwargs: Any) -> Shape:
-        sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
-        return tuple(map(sympy.sympify, sizes))
+        return tuple(map(sympy.sympify, _unpacked(sizes)))
 
     def arange(self, start: Size, end: Size | None = None, step: int = 1, **kwargs: Any) -> Shape:
         start, end = (0, start) if end is None else (start, end)
@@ -507,7 +509,7 @@ RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.spl
     "zeros": "zeros", "ones": "zeros", "arange": "arange", "_assert": "check",
     "addcmul": "addcmul", "batch_norm": "batch_norm", "layer_norm": "layer_norm", "group_norm": "group_norm",
     "linear": "linear", "scaled_dot_product_attention": "attention", "norm": "norm",
-    "pad": "pad", "repeat": "repeat", "unbind": "unbind", "view_as": "reshape_as", "reshape_as": "reshape_as",
+    "pad": "pad", "repeat": "repeat", "unbind": "unbind", "view_as": "reshape", "reshape_as": "reshape",
 }  # fmt: skip
 MODULES: dict[type, Callable] = {
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _Rules.convolution), nn.ConvTranspose2d: _Rules.transposed,
@@ -538,7 +540,7 @@ def shapes(gm: fx.GraphModule, inputs: Mapping[str, Sequence[int | str]]) -> Sha
     """
     rules, values, result = _Rules(gm), {}, Shapes()
     for node in gm.graph.nodes:
-        rules.node, rules.call = node.name, node
+        rules.call = node
         if node.op == "output":
             continue
         if node.op == "placeholder":
