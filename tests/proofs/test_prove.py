@@ -86,10 +86,8 @@ def four(x):
 
 def test_a_wrong_answer_that_behaves_as_another_is_named(proved):
     path, before = "autograder/answers/day00/double.py", lines(proved)
-    text = (proved / path).read_text()
-    (proved / path).write_text(text + TWINS)
-    done = prove(proved, "--json", "--exercise", "double")
-    (proved / path).write_text(text)
+    with edited(proved, path, "return sum([x, x])\n", "return sum([x, x])\n" + TWINS):
+        done = prove(proved, "--json", "--exercise", "double")
     assert {row["name"]: row["problem"] for row in json.loads(done.stdout)[0]["rows"] if row["problem"]} == {
         "four": "behaves as adds_two: it loses the same verdicts on the same cases. "
         "Keep one of them, or add a case that tells them apart"
