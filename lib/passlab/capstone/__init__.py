@@ -8,7 +8,8 @@
 Reading order: `compiled` (the data, and its checks), with `triton` (kernels as text, and `interpreter`, which runs them
 within bounds) and `layouts` (how values are stored), `library` (groups that are one call of a library), `building` (the
 program), `comparing` (equivalence and speed), `counting`, `baselines` and `measuring` (against others); `reference`
-(the course's compiler, stage by stage) and `families` (models for hidden cases).
+(the course's compiler, stage by stage), `training` (its passes behind torch.compile) and `families` (models for hidden
+cases).
 """
 
 from passlab.capstone.baselines import BASELINES, Missing

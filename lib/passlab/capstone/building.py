@@ -73,7 +73,7 @@ def grouped(
     another order is converted by a node of its own, with `_stored` after its name. Raises BadCompiled.
     """
     compiled = Compiled(graph, groups, layouts=layouts)
-    return lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
+    return lower(compiled, inputs, lambda part, nodes, match, head: Group(part, nodes[-1].name))
 
 
 #: (graph of a group, its nodes, a library's call for it or None, its first node's name) → its module.
@@ -313,10 +313,10 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
     plan = plan_of(compiled, inputs, steps)
     exact = has_effects(compiled.graph.graph)
 
-    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+    def make(part: fx.GraphModule, nodes: list[fx.Node], match: library.Epilogue | None, head: str) -> nn.Module:
         if (kernel := compiled.kernels.get(head)) is not None and (interpret or device.type == "cuda"):
             return TritonStep(part, nodes[-1].name, head, kernel)
-        if found is not None and (call := library.call(found)) is not None:
+        if match is not None and (call := library.call(match)) is not None:
             run, images = call
             return _Call(run, nodes[-1].meta["val"] if exact else None, images)
         knobs = Knobs(**compiled.schedules.get(head, {}))
@@ -352,7 +352,7 @@ def check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
 def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
     """Return `grouped` of a Compiled, after a check of its Triton kernels. Raises BadCompiled."""
 
-    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+    def make(part: fx.GraphModule, nodes: list[fx.Node], match: library.Epilogue | None, head: str) -> nn.Module:
         if head in compiled.kernels:
             check_kernel(part, head, compiled.kernels[head])
         return Group(part, nodes[-1].name)

@@ -94,7 +94,7 @@ def _reply(reply: Mapping[str, Any], field: str, kind: type = object) -> Any:
     return reply[field]
 
 
-def _there(compiled: Compiled, inputs: Sequence[Any], device: str) -> tuple[Compiled, tuple]:
+def _copies_on(compiled: Compiled, inputs: Sequence[Any], device: str) -> tuple[Compiled, tuple]:
     """Return copies of both on a device, since a run may write into them."""
     graph = copy.deepcopy(compiled.graph)
     if device_of(inputs).type == torch.device(device).type:
@@ -110,12 +110,12 @@ def _back(value: Any) -> Any:
 @confined
 def results(compiled: Compiled, inputs: Sequence[Any], device: str, variant: str) -> dict:
     """Return the "output" of one run of the "graph", of it "stored" by its layouts, or of the program "built"."""
-    compiled, inputs = _there(compiled, inputs, device)
+    compiled, inputs = _copies_on(compiled, inputs, device)
     try:
         if variant == "built":
             program = build(compiled, inputs)
         elif variant == "stored":
-            program = lower(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
+            program = lower(compiled, inputs, lambda part, nodes, match, head: Group(part, nodes[-1].name))
         else:
             program = compiled.graph
         return {"output": _back(_seed_and_call(program, inputs))}
@@ -129,7 +129,7 @@ def group_results(compiled: Compiled, inputs: Sequence[Any], device: str) -> dic
 
     Name of its first node → [inputs, results, number of nodes] twice, the second time with NaN among the numbers.
     """
-    compiled, inputs = _there(compiled, inputs, device)
+    compiled, inputs = _copies_on(compiled, inputs, device)
     runs: dict[str, list] = {}
     try:
         _seed_and_call(
@@ -143,7 +143,7 @@ def group_results(compiled: Compiled, inputs: Sequence[Any], device: str) -> dic
 @confined
 def kernel_results(compiled: Compiled, inputs: Sequence[Any], groups: Mapping[str, list], device: str) -> dict:
     """Return as "kernels" each kernel's results on the inputs in `groups`, and these afterwards: [inputs, results]."""
-    compiled, inputs = _there(compiled, inputs, device)
+    compiled, inputs = _copies_on(compiled, inputs, device)
     ran: dict[str, list] = {}
 
     def run(part: fx.GraphModule, name: str, head: str, kernel: Triton) -> nn.Module:
@@ -166,7 +166,7 @@ def _choose(compiled: Compiled, device: str, make: Callable[[fx.GraphModule, str
     """Return a factory of steps for `lower`: it uses `make` for kernels that Triton can run on the device."""
     target, budget = torch.device(device), triton.MOST_PROGRAMS
 
-    def step(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+    def step(part: fx.GraphModule, nodes: list[fx.Node], match: library.Epilogue | None, head: str) -> nn.Module:
         nonlocal budget
         name, kernel = nodes[-1].name, compiled.kernels.get(head)
         if kernel is None or not triton.runs_on(target):
@@ -223,10 +223,10 @@ def seconds_by_turns(compiled: Compiled, before: fx.GraphModule, inputs: Sequenc
     """
     times: dict[str, list[float]] = {"eager": [], "mine": []}
     tolerance = Tolerance.of(torch.float32, len(compiled.graph.graph.nodes))
-    with process_for(compiled.graph) as eager, process_for(compiled.graph) as mine:
-        sides = {"eager": eager, "mine": mine}
+    with process_for(compiled.graph) as eager, process_for(compiled.graph) as own_process:
+        sides = {"eager": eager, "mine": own_process}
         _reply({"done": True} | eager.call(prepare, Compiled(before), inputs, True), "done")
-        _reply({"done": True} | mine.call(prepare, compiled, inputs, False), "done")
+        _reply({"done": True} | own_process.call(prepare, compiled, inputs, False), "done")
         counts = {
             name: max(1, int(_ROUND / max(_timed(side, inputs, 10)[0] / 10, 1e-6))) for name, side in sides.items()
         }

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from passlab.capstone import layouts, library, triton
 from passlab.capstone.triton import Triton
 from passlab.fx.effects import has_effects
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import to_device
 from passlab.judge import record
 from passlab.kernels import illegal
@@ -75,7 +75,7 @@ def why_not_compiled(before: fx.GraphModule | None, compiled: object) -> str:
         code = isinstance(compiled, torch.nn.Module) or callable(compiled)
         why = "which is code: hand over data, as Compiled(graph, …)" if code else "not a Compiled"
         return f"The compiler returned {type(compiled).__name__}, {why}."
-    if why := validate(before, compiled.graph):
+    if why := why_not_valid(before, compiled.graph):
         return why.replace("The pass returned", "Compiled.graph is")
     return (
         _why_not_groups(compiled)

@@ -108,11 +108,11 @@ def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, mos
     """Return why a peak is more than `most`, for a model that needs `own` as it is, or None."""
     if peak <= most:
         return None
-    told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
+    sentence = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
     steps = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs, steps)
     where = peak_sentence(steps, plan, inputs) if plan is not None else ""
-    return f"{told} allowed. {where}".strip()
+    return f"{sentence} allowed. {where}".strip()
 
 
 def examined(

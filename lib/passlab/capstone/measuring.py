@@ -114,8 +114,8 @@ def measure(
             raise Missing(str(error)) from error
 
     rows = compare(gm, inputs, {**baselines, MINE: build_model}, {MINE: compiled}, repeats, device)
-    lost = rows[MINE].missing
-    return Entry(name, not lost, lost, tuple(rows.values()))
+    missing = rows[MINE].missing
+    return Entry(name, not missing, missing, tuple(rows.values()))
 
 
 def compare(

@@ -11,6 +11,7 @@ Reading order: the stages of the graph (days 2 and 3), the groups (day 4), the p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from passlab.autodiff import RECOMPUTED
 from passlab.capstone import library
 from passlab.capstone.building import steps_of
 from passlab.capstone.compiled import Compiled, with_shapes
@@ -40,13 +42,14 @@ from passlab.memory.tasks import nodes_of, tasks_of
 
 
 def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
-    """`bn(conv(x))` = `conv'(x)` with other weights, in eval mode, if nothing else reads the convolution."""
+    """`bn(conv(x))` = `conv'(x)` with other weights, in eval mode, if nothing else reads or calls the convolution."""
+    calls = Counter(attribute(gm, node.target) for node in gm.graph.find_nodes(op="call_module"))
     for bn in list(gm.graph.find_nodes(op="call_module")):
         norm, conv = attribute(gm, bn.target), bn.args[0] if bn.args else None
         if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:
             continue
         layer = attribute(gm, conv.target) if conv.op == "call_module" else None
-        if type(layer) is not nn.Conv2d or layer.training or len(conv.users) != 1:
+        if type(layer) is not nn.Conv2d or layer.training or len(conv.users) != 1 or calls[layer] > 1:
             continue
         name = f"{conv.name}_folded"
         while hasattr(gm, name):
@@ -90,10 +93,13 @@ def fold_constants(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def cse(gm: fx.GraphModule) -> fx.GraphModule:
-    """Merge calls of one function on the same operands, if they have no effects and nothing writes to their memory."""
+    """Merge calls of one function on the same operands, if they have no effects and nothing writes to their memory.
+
+    What is computed once more on purpose, to save memory, stays.
+    """
     memory, first = written(gm.graph), {}
     for node in list(gm.graph.nodes):
-        if node.op in ("placeholder", "output") or effects(node) or node in memory:
+        if node.op in ("placeholder", "output") or effects(node) or node in memory or node.meta.get(RECOMPUTED):
             continue
         if any(a in memory for a in node.all_input_nodes):
             continue

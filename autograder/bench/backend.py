@@ -1,0 +1,221 @@
+"""`make bench`, part backend: forward and backward of the zoo behind torch.compile, beside eager and Inductor."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from autograder.bench.figures import Figure, apart, at_most, interleave, not_measured
+
+#: How often forward and backward run, by turns.
+ROUNDS = 9
+
+
+def backend(largest: int) -> Iterator[Figure | str]:
+    yield from apart(behind, largest)
+
+
+def behind(largest: int, only: Sequence[str] = ()) -> Iterator[Figure | str]:
+    """Launches, bytes and time of forward and backward behind torch.compile, and of eager, for each network.
+
+    Times are CPU time on one thread. only: names.
+    """
+    import torch
+
+    from passlab.models import ZOO
+
+    torch.set_num_threads(1)
+    held: list[dict[str, float]] = []
+    for name in only or ZOO:
+        yield f"{name}: compiling"
+        model = ZOO[name].build().requires_grad_(True)
+        inputs = ZOO[name].inputs()
+        held.append({})
+        for figure in network(name, model, inputs):
+            if isinstance(figure, Figure) and figure.value is not None:
+                held[-1][figure.what.partition(": ")[2]] = figure.value
+            yield figure
+    for what, limit in (("launches over eager's", 0.5), ("bytes over eager's", 0.7)):
+        reached = sum(row.get(what, 9) <= limit for row in held)
+        yield Figure(f"networks with {what} at most {limit}", f"{reached} of {len(held)}", value=reached)
+
+
+def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
+    import torch
+
+    from passlab.capstone import training
+
+    backends = {"kernels": training.reference(), "program": training.built()}
+    steps: dict[str, Callable[[], list]] = {"eager": partial(step, model, model, inputs)}
+    results = {"eager": steps["eager"]()}
+    eager = of_eager(steps["eager"])
+    for which, it in backends.items():
+        torch.compiler.reset()
+        compiled = torch.compile(model, backend=it)
+        steps[which] = partial(step, compiled, model, inputs)
+        results[which] = steps[which]()
+        yield f"{name}: {which} compiled"
+    for which in ("kernels", "program"):
+        off = apart_by(results["eager"], results[which])
+        yield at_most(f"{name}: {which}, largest difference to eager's", off, 1e-3, "", "of the largest number")
+    own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in backends["kernels"].stages), strict=True)]
+    for at, what, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
+        calls = own[at + 2]
+        base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
+        yield at_most(f"{name}: {what} over eager's", own[at] / eager[at], limit, "", base)
+        rest = max(1, eager[at] - eager[at + 2])
+        others = (own[at] - calls) / rest
+        base = f"{own[at] - calls:,} of {rest:,}"
+        yield at_most(f"{name}: {what} over eager's, all but matrix products and convolutions", others, limit, "", base)
+    if why := why_not_inductor():
+        yield not_measured(f"{name}: time of Inductor", why)
+    else:
+        torch.compiler.reset()
+        inductor = torch.compile(model)
+        yield f"{name}: Inductor"
+        steps["Inductor"] = partial(step, inductor, model, inputs)
+        steps["Inductor"]()
+        for which, it in backends.items():  # the reset has dropped them
+            steps[which] = partial(step, torch.compile(model, backend=it), model, inputs)
+            steps[which]()
+    yield f"{name}: timing"
+    seconds = interleave({which: partial(_prepared, run) for which, run in steps.items()}, ROUNDS)
+    shown = ", ".join(f"{which} {value * 1e3:.3g} ms" for which, value in seconds.items())
+    spent = where(backends["kernels"].stages[:2])
+    for which in ("kernels", "program"):
+        for other in ("eager", "Inductor"):
+            if other in seconds:
+                ratio = seconds[which] / seconds[other]
+                loses = f"; with kernels, in the graphs: {spent}" if ratio > 1 and other == "eager" else ""
+                yield Figure(f"{name}: time of {which} over {other}'s", f"{ratio:.3g}x", shown + loses, value=ratio)
+
+
+def _prepared(run: Callable[[], list]) -> Callable[[], list]:
+    return run
+
+
+def where(stages: Sequence[Any]) -> str:
+    """Return what the graphs with kernels spend their CPU time on, node by node."""
+    import torch
+    from torch import fx
+
+    from passlab.kernels import Kernel
+
+    class Watch(fx.Interpreter):
+        def run_node(self, node: fx.Node) -> Any:
+            begin = time.process_time()
+            made = super().run_node(node)
+            took[node].append(time.process_time() - begin)
+            return made
+
+    seconds: dict[str, float] = defaultdict(float)
+    number: Counter[str] = Counter()
+    took: dict[Any, list[float]] = {}
+    for stage in stages:
+        took = {node: [] for node in stage.after.graph.nodes}
+        with torch.no_grad():
+            for _ in range(ROUNDS):
+                Watch(stage.after).run(*zeros(stage.after))
+        for node, all_of in took.items():
+            kind = "other operations and views"
+            if node.op == "call_module" and isinstance(stage.after.get_submodule(node.target), Kernel):
+                kind = "kernels"
+            elif is_library(node):
+                kind = "matrix products and convolutions"
+            if node.op.startswith("call_"):
+                seconds[kind] += min(all_of)
+                number[kind] += 1
+    return ", ".join(f"{number[kind]} {kind} {seconds[kind] * 1e3:.2g} ms" for kind in seconds)
+
+
+def zeros(gm: Any) -> list:
+    """Return inputs for a graph."""
+    import torch
+
+    values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    return [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).zero_() for v in values]
+
+
+def is_library(node: Any) -> bool:
+    """Return whether a node is a matrix product or a convolution."""
+    from passlab.fx.nodes import name_of
+
+    return node.op == "call_function" and name_of(node.target) in LIBRARY
+
+
+def step(f: Callable, model: Any, inputs: tuple) -> list:
+    """Return the result and the gradients of one step of training, from a given gradient of the result."""
+    import torch
+
+    model.zero_grad(set_to_none=True)
+    y = f(*inputs)
+    y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape))
+    return [y.detach(), *(parameter.grad for parameter in model.parameters())]
+
+
+def apart_by(expected: list, found: list) -> float:
+    """Return the largest difference, over the largest number of that tensor."""
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) for a, b in zip(found, expected, strict=True))
+
+
+def of_eager(run: Callable[[], Any]) -> tuple[int, int, int, int]:
+    """Return launches and bytes of a run, and those of its matrix products and convolutions, as `of_stage` does."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    moved: list[tuple[str, int]] = []
+
+    def memory(tensor: torch.Tensor) -> int:
+        return tensor.untyped_storage()._cdata
+
+    def size(tensors: list[torch.Tensor]) -> int:
+        return sum(t.numel() * t.element_size() for t in {id(t): t for t in tensors}.values())
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            reads, results = (
+                [t for t in tree_leaves(at) if isinstance(t, torch.Tensor)] for at in ((args, kwargs), out)
+            )
+            fresh = [t for t in results if memory(t) not in set(map(memory, reads))]
+            if func._schema.is_mutable or (fresh and "empty" not in func._schema.name):
+                written = fresh or results
+                moved.append((func._schema.name.removeprefix("aten::"), size(reads) + size(written)))
+            return out
+
+    with Watch():
+        run()
+    library = [count for name, count in moved if name in LIBRARY]
+    own = [(name, count) for name, count in moved if name not in OUTSIDE]
+    return len(own), sum(count for _, count in own), len(library), sum(library)
+
+
+def of_stage(gm: Any) -> tuple[int, int, int, int]:
+    """Return launches and bytes of a graph, and those of its matrix products and convolutions."""
+    from passlab.measure import bytes_moved, cost
+
+    moved, started = bytes_moved(gm).detail, cost(gm).launches
+    library = {node.name for node in gm.graph.nodes if is_library(node)}
+    own = {name: count for name, count in moved.items() if name in library}
+    return started, sum(moved.values()), len(own), sum(own.values())
+
+
+#: What `step` itself calls, before the backward pass.
+OUTSIDE = {"linspace"}
+LIBRARY = {"mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward"}
+
+
+def why_not_inductor() -> str:
+    """Return why Inductor cannot compile for the CPU here, or ""."""
+    if not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        return "Inductor needs a C++ compiler"
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        return "Inductor needs the headers of Python"
+    return ""

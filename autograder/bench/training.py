@@ -1,0 +1,165 @@
+"""`make bench`, part training: gradients beside torch's, what the cut of a joint graph saves, an optimiser step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from autograder.bench.figures import Figure, at_least, at_most, cpu, growth, versus
+
+#: Drawn graphs, and their size in nodes.
+GRAPHS, SIZE = 100, 14
+#: Drawn graphs whose gradients are compared with torch's.
+GRADIENTS = 500
+#: The largest difference of two gradients in float64 that counts as rounding, where terms cancel.
+ROUNDING = 1e-6
+
+
+def training(largest: int) -> Iterator[Figure | str]:
+    yield from models()
+    yield from drawn()
+    yield from gradients()
+    yield from optimisers()
+    yield from times(min(largest, 2_000))
+
+
+def models() -> Iterator[Figure | str]:
+    """Bytes saved for the backward pass of each network of the zoo, beside torch's minimum cut."""
+    from passlab.capture import lower
+    from passlab.models import ZOO
+
+    for name, row in ZOO.items():
+        yield f"{name}: capturing"
+        low = lower(row.build(), *row.inputs(), gradients=True)
+        saved = _saved(low)
+        baseline = f"{saved:,} B / {low.saved_bytes:,} B"
+        yield at_most(f"{name}: saved bytes / torch's minimum cut", saved / low.saved_bytes, 1, "", baseline)
+
+
+def drawn() -> Iterator[Figure | str]:
+    """The share of random graphs on which no more is saved than by torch's cut."""
+    from passlab import random_graph
+    from passlab.capture import lower
+
+    least, both = 0, 0
+    for seed in range(GRAPHS):
+        yield f"random graph {seed}"
+        gm = random_graph(seed, SIZE, mutation=False, random=False)
+        inputs = [x.requires_grad_() if x.is_floating_point() else x for x in gm.meta["inputs"]]
+        low = lower(gm, *inputs)
+        if low.joint is None:  # its outputs are integers
+            continue
+        both += 1
+        least += _saved(low) <= low.saved_bytes
+    yield at_least(
+        "random graphs with at most torch's saved bytes, share", least / both, 0.95, "", f"{least} of {both}"
+    )
+
+
+def gradients() -> Iterator[Figure | str]:
+    """How many random graphs have gradients that differ from torch's by more than rounding, in float64."""
+    wrong = []
+    for seed in range(GRADIENTS):
+        yield f"gradients of random graph {seed}"
+        if not same_gradients(seed):
+            wrong.append(seed)
+    yield at_most(
+        f"random graphs of {GRADIENTS} whose gradients are not torch's", len(wrong), 0, "", ", ".join(map(str, wrong))
+    )
+
+
+def same_gradients(seed: int) -> Any:
+    """Return the comparison of a random graph's joint graph with torch's, on ordinary inputs and at the edges."""
+    import torch
+
+    from passlab import equivalent, random_graph
+    from passlab.autodiff import joint, torch_joint
+    from passlab.capture import lower
+
+    gm = random_graph(seed, SIZE, mutation=False, random=False).requires_grad_(False)
+    close: dict[str, Any] = {}
+    try:
+        inputs = [x.double() if x.is_floating_point() else x for x in gm.meta["inputs"]]
+        low = lower(copy.deepcopy(gm).double(), *inputs).forward
+        close = {"rtol": ROUNDING, "atol": ROUNDING}
+    except RuntimeError:  # it converts a value to float32 and then multiplies it with a weight
+        low = lower(gm, *gm.meta["inputs"]).forward
+    norms = [node for node in low.graph.nodes if "batch_norm" in str(node.target)]
+    statistics = {part for node in norms for part in node.args[3:5]}  # torch has no gradient of these
+    floats = [n for n in low.graph.find_nodes(op="placeholder") if n.meta["val"].is_floating_point()]
+    wrt = [node.name for node in floats if node not in statistics]
+    whole, gen = joint(low, wrt), torch.Generator().manual_seed(seed)
+    values = [_like(node.meta["val"], gen) for node in whole.graph.find_nodes(op="placeholder")]
+    trials = ("given", "double", "extreme", "nonfinite", "structured")
+    return equivalent(torch_joint(low, wrt), whole, tuple(values), trials=trials, **close)
+
+
+def _like(val: Any, gen: Any) -> Any:
+    import torch
+
+    if val.is_floating_point():
+        return torch.rand(val.shape, generator=gen, dtype=val.dtype) + 0.1
+    return torch.zeros(val.shape, dtype=val.dtype)
+
+
+def optimisers() -> Iterator[Figure | str]:
+    """Kernels and time of one step of an optimiser, beside torch.optim's loop and its lists."""
+    import torch
+
+    from passlab import launches, timed
+    from passlab.autodiff import ADAM, SGD, Fused
+    from passlab.models import ZOO
+
+    rows: list[tuple[Any, Any, dict[str, Any]]] = [
+        (ADAM, torch.optim.Adam, {"lr": 1e-3}),
+        (SGD, torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9}),
+    ]
+    for method, theirs, options in rows:
+        yield f"{method.name}: a step"
+        model = ZOO["gpt"].build().requires_grad_(True)
+        steps = {
+            "loop": theirs(model.parameters(), **options, foreach=False).step,
+            "lists": theirs(model.parameters(), **options, foreach=True).step,
+            "one kernel": Fused(method, model.parameters(), **options).step,
+        }
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        for step in steps.values():
+            step()
+        counted = {name: launches(step) for name, step in steps.items()}
+        baseline = ", ".join(f"{name}: {int(number)}" for name, number in counted.items())
+        yield at_most(
+            f"{method.name} on the GPT block: launches of a step", int(counted["one kernel"]), 3, "", baseline
+        )
+        seconds = {row.name: row.min for row in timed(steps).rows}
+        yield versus(f"{method.name} on the GPT block", seconds, "one kernel", "loop")
+
+
+def _saved(low: Any) -> int:
+    """Return the bytes that this course's cut saves of what `lower` returned."""
+    from passlab.autodiff import bytes_of, saved_values
+
+    return sum(bytes_of(node) or 0 for node in saved_values(low.joint, low.outputs))
+
+
+def times(largest: int) -> Iterator[Figure | str]:
+    """CPU time of the joint graph and of its cut, for random graphs of up to `largest` nodes."""
+    from passlab import random_graph
+    from passlab.autodiff import joint, partition
+    from passlab.autodiff.joint import outputs_of
+    from passlab.capture import lower
+
+    seconds: dict[str, dict[int, float]] = {"joint graph": {}, "partition": {}}
+    for size in (largest // 8, largest // 4, largest // 2, largest):
+        yield f"{size} nodes: capturing"
+        gm = random_graph(1, size, mutation=False, random=False, conv=False, modules=False)
+        low = lower(gm, *gm.meta["inputs"]).forward
+        whole, seconds["joint graph"][size] = cpu(partial(joint, low), 1)
+        number = len(outputs_of(low))
+        cut = cpu(partial(partition, whole, num_fwd_outputs=number))
+        seconds["partition"][size] = cut.seconds
+    yield at_most(f"partition of a graph of {largest:,} nodes", seconds["partition"][largest], 2, " s")
+    for what, measured in seconds.items():
+        yield from growth(what, measured, 1.3)
