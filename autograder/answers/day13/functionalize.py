@@ -1,0 +1,280 @@
+"""Hidden cases and answers of day13.functionalize."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from torch import fx
+from torch.fx.node import map_arg
+
+from autograder.authoring.answers import edited, right, something_to_do, wrong
+from passlab.exercises.day13.functionalize import Tensor, case
+from passlab.given.day13.functionalize import COMPUTES, VIEWS, aten, put_back
+from passlab.judge import Case
+
+WRITES = ("add_", "sub_", "mul_", "copy_")
+
+
+def views(draw: random.Random, value: tuple) -> tuple:
+    """Return a view of a value (Tensor, its shape), with its shape."""
+    tensor, shape = value
+    kind = draw.randrange(5)
+    dim = draw.randrange(len(shape))
+    if kind == 0 and len(shape) > 1:
+        return tensor.select(dim, draw.randrange(shape[dim])), shape[:dim] + shape[dim + 1 :]
+    if kind == 1 and shape[dim] > 1:
+        start = draw.randrange(shape[dim] - 1)
+        end = draw.randrange(start + 1, shape[dim] + 1)
+        return tensor.slice(dim, start, end), (*shape[:dim], end - start, *shape[dim + 1 :])
+    if kind == 2 and len(shape) == 2:
+        return tensor.transpose(0, 1), shape[::-1]
+    if kind == 3 and len(shape) < 3:
+        dim = draw.randrange(len(shape) + 1)
+        return tensor.unsqueeze(dim), (*shape[:dim], 1, *shape[dim:])
+    return tensor.slice(dim, 0, shape[dim]), shape
+
+
+def random_body(rng: random.Random) -> Any:
+    """Return a function of x, y and row that views and writes."""
+    seed = rng.randrange(2**31)
+
+    def body(x: Tensor, y: Tensor, row: Tensor) -> tuple:
+        draw = random.Random(seed)
+        values = [(x, (3, 4), 0), (y, (3, 4), 1), (row, (4,), 2)]  # with the number of its memory
+        for number in range(3, 3 + draw.randint(9, 12)):
+            tensor, shape, memory = draw.choice(values[-5:] + values[:1])
+            kind = draw.random()
+            if kind < 0.45:
+                values.append((*views(draw, (tensor, shape)), memory))
+            elif kind < 0.75:
+                # torch refuses operands that overlap with what is written
+                fits = [other for other, size, of in values if size == shape and of != memory]
+                other = draw.choice([*fits, 2, 0.5])
+                name = draw.choice(WRITES if isinstance(other, Tensor) else WRITES[:3])
+                values.append((getattr(tensor, name)(other), shape, memory))
+            else:
+                name, *operands = draw.choice([("neg",), ("relu",), ("mul", 3)])
+                values.append((getattr(tensor, name)(*operands), shape, number))
+        return tuple(tensor for tensor, *_ in draw.sample(values, 3))
+
+    return body
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    draw = lambda: case("drawn", random_body(rng), "x", "y", "row")  # noqa: E731
+    return [
+        *(something_to_do("day13.functionalize", draw) for _ in range(6)),
+        case("a smaller value, and one in float64", forms, "x", "y", "row", double=("y",)),
+        case("an exchange", exchange, "x", "y"),
+        case("one input by another's part", parts, "x", "z"),
+        case("views made before and behind", before_and_behind, "x"),
+        case("a view of a written view of a value", deep, "x"),
+        case("nothing is written", pure, "x", "y", about=("valid", "same", "spared")),
+        case("what a write returns is written", chained, "x", "y"),
+        case("one value three times", thrice, "x"),
+    ]
+
+
+def forms(x: Tensor, y: Tensor, row: Tensor) -> tuple:
+    x.mul_(y)
+    x.select(0, 1).copy_(row)
+    y.add_(row)
+    x.transpose(0, 1).slice(0, 0, 2).sub_(2)
+    return x.relu(), y
+
+
+def exchange(x: Tensor, y: Tensor) -> tuple:
+    old = x.mul(1)
+    x.copy_(y)
+    y.copy_(old)
+    y.select(1, 0).copy_(x.select(1, 1))
+    return (x.sub(y),)
+
+
+def parts(x: Tensor, z: Tensor) -> tuple:
+    column = z.select(1, 0)
+    x.select(0, 0).copy_(column)
+    z.transpose(0, 1).slice(0, 1, 3).add_(x.slice(0, 0, 2))
+    return column, x.slice(1, 1, 3)
+
+
+def before_and_behind(x: Tensor) -> tuple:
+    flat = x.view([12])
+    doubled = flat.mul(2)
+    x.select(0, 2).neg_()
+    rows = x.view([2, 6])
+    flat.slice(0, 3, 9).add_(doubled.slice(0, 0, 6))
+    return rows, doubled, flat.select(0, 8)
+
+
+def deep(x: Tensor) -> tuple:
+    a = x.mul(2)
+    b = a.unsqueeze(0).transpose(1, 2).select(0, 0).slice(0, 1, 3)
+    c = b.add_(1)
+    c.select(1, 0).mul_(5)
+    return b, a.view([2, 6])
+
+
+def pure(x: Tensor, y: Tensor) -> tuple:
+    return x.add(y).relu(), x.select(0, 1)
+
+
+def chained(x: Tensor, y: Tensor) -> tuple:
+    a = x.add_(1).mul_(2)
+    b = a.slice(1, 0, 2).neg_()
+    return a.sub(y), b, x
+
+
+def thrice(x: Tensor) -> tuple:
+    a = x.mul(1)
+    results = []
+    for at in range(3):
+        a.select(0, at).add_(a.select(0, (at + 1) % 3))
+        results.append(a.mul(at + 1))
+    return *results, a
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True):
+    """Return a functional graph: after each write, all views of the memory are made anew (`again`)."""
+    graph, now, base, made, start = fx.Graph(), {}, {}, [], {}
+    for node in gm.graph.nodes:
+        if node.target in VIEWS:
+            base[node] = base[node.args[0]]
+            made.append(node)
+            now[node] = graph.node_copy(node, now.__getitem__)
+        elif node.target in COMPUTES:
+            into = node.args[0]
+            value = graph.call_function(COMPUTES[node.target], map_arg(node.args, now.__getitem__))
+            value = graph.call_function(aten.copy.default, (now[into], value)) if form else value
+            base[node] = base[into] if linked else node
+            now[node], up = value, levels
+            while into is not base[into]:
+                now[into] = value
+                if into.target in VIEWS:
+                    if not up:
+                        break
+                    value, up = put_back(graph, into, now[into.args[0]], value), up - 1
+                into = into.args[0]
+            now[into] = value
+            if at_once and into in start:
+                graph.call_function(aten.copy_.default, (start[into], value))
+            made += [node] * linked
+            for view in made if again else ():
+                if base[view] is into:
+                    whole = now[view.args[0]]
+                    same = view.target in COMPUTES
+                    now[view] = whole if same else graph.call_function(view.target, (whole, *view.args[1:]))
+        elif node.op == "output":
+            for target, first in start.items():
+                if now[target] is not first and not at_once:
+                    graph.call_function(aten.copy_.default, (first, now[target]))
+            graph.node_copy(node, now.__getitem__)
+        else:
+            base[node] = node
+            now[node] = graph.node_copy(node, now.__getitem__)
+            if node.op == "placeholder":
+                start[node] = now[node]
+    return fx.GraphModule(gm, graph)
+
+
+@right("after each write, makes all views of the memory anew")
+def eager(gm):
+    return _made_anew(gm)
+
+
+@right("edits the graph: each write becomes a value, and what comes behind it reads that value")
+def in_place(gm):
+    nodes, up, copies = list(gm.graph.nodes), {}, {}
+    for node in nodes:
+        if node.target in VIEWS or node.target in COMPUTES:
+            up[node] = node.args[0]
+
+    def root(node):
+        return root(up[node]) if node in up else node
+
+    def path(node):
+        return [node, *path(up[node])] if node in up else []
+
+    current = {}
+
+    def again(node):
+        value = current.get(root(node), root(node))
+        for view in reversed(path(node)):
+            if view.target in VIEWS:
+                value = gm.graph.call_function(view.target, (value, *view.args[1:]))
+        return value
+
+    for node in nodes:
+        if node.op == "placeholder" or node.target in VIEWS:
+            continue
+        with gm.graph.inserting_before(node):
+            if node in up:
+                into = again(node.args[0])
+                given = [again(a) if isinstance(a, fx.Node) else a for a in node.args[1:]]
+                value = gm.graph.call_function(COMPUTES[node.target], (into, *given), node.kwargs)
+                value = gm.graph.call_function(aten.copy.default, (into, value))
+                for view in path(node.args[0]):
+                    if view.target in VIEWS:
+                        value = put_back(gm.graph, view, again(up[view]), value)
+                current[root(node)] = value
+            else:
+                args = map_arg(node.args, again)
+                if node.op == "output":
+                    for place, value in current.items():
+                        if place.op == "placeholder":
+                            copies[place] = gm.graph.call_function(aten.copy_.default, (place, value))
+                node.args = args
+    for node in reversed(nodes):
+        if node in up:
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@wrong("same", "knows the way up from a view, and forgets the other views of the same memory")
+def old_views(gm):
+    return _made_anew(gm, again=False)
+
+
+@wrong("same", "puts a value back into what a view looks into, and not further up")
+def one_level(gm):
+    return _made_anew(gm, levels=1)
+
+
+@wrong("did", "copies into an input at once, behind each write")
+def at_once(gm):
+    return _made_anew(gm, at_once=True)
+
+
+@wrong("same", "takes what a write returns for a value of its own, not for its operand")
+def a_new_value(gm):
+    return _made_anew(gm, linked=False)
+
+
+any_form = edited(
+    "same",
+    "gives a new value the shape and the dtype that it happens to have",
+    ("graph.call_function(aten.copy.default, (into, value))", "value"),
+)
+no_epilogue = edited(
+    "same",
+    "forgets the epilogue: the inputs keep their old values",
+    ("graph.call_function(aten.copy_.default, (own, now[base]))", "pass"),
+)
+copies_everything = edited("spared", "copies into all inputs, written or not", ("now[base] is not own", "True"))
+returns_nothing = edited("valid", "forgets to return the graph", ("return fx.GraphModule(gm, graph)", "pass"))
+
+
+@wrong("same", "replaces all reads of what is written, those before the write, too")
+def too_early(gm):
+    for node in list(gm.graph.nodes):
+        if node.target in COMPUTES and node.args[0].op == "placeholder":
+            first = next(n for n in gm.graph.nodes if n.op != "placeholder")
+            if all(getattr(a, "op", "") in ("", "placeholder") for a in node.args):
+                first.prepend(node)
+    return _made_anew(gm)

@@ -1,0 +1,242 @@
+"""Hidden cases and answers of day13.one-graph."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import torch
+from torch import fx
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day13.one_graph import Step, case, step
+from passlab.given.day13.one_graph import If
+from passlab.judge import Case
+
+
+def trap(rng: random.Random, names: str) -> Step:
+    """Return a step on the first of some tensors, in which one branch is undefined where the other is taken."""
+    c = round(rng.uniform(-1, 1), 1)
+    predicate, body, safe = rng.choice(
+        [
+            (lambda x, *_: x.amin() > c, lambda x: torch.sqrt(x - c), c + 2),
+            (lambda x, *_: x.amax() < c, lambda x: torch.log(c - x), c - 2),
+            (lambda x, *_: (x - c).abs().amin() > 0, lambda x: 1 / (x - c), c + 1),
+            (lambda x, *_: x.amax() < 2 + c, lambda x: torch.exp(x * 400) * x, c),
+        ]
+    )
+    scale = rng.choice((0.5, -1.5))
+    last = len(names) - 1
+    there = lambda *state: (*state[1:], body(state[0]) + state[last])  # noqa: E731
+    elsewhere = lambda *state: (*state[1:], state[0] * scale)  # noqa: E731
+    values = [safe] + [0.5] * last
+    if rng.random() < 0.5:
+        return step(names, lambda *state: torch.logical_not(predicate(*state)), elsewhere, there, safe=values)
+    return step(names, predicate, there, elsewhere, safe=values)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def drawn(number: int) -> Case:
+        names, own = "xyz"[: rng.randint(1, 3)], rng.randrange(2**31)
+        length = rng.randint(2, 4)
+        states = [[[rng.choice((-1, -0.5, 0.0, 0.3, 1.0, 3.0)) for _ in range(3)] for _ in names] for _ in range(5)]
+
+        def steps() -> list[Step]:
+            draw = random.Random(own)
+            return [trap(draw, names) for _ in range(length)]
+
+        return case(f"drawn, number {number}", steps, *states)
+
+    turns = rng.randint(3, 5)
+    base = round(rng.uniform(0.3, 0.9), 2)
+    return [
+        *(drawn(at + 1) for at in range(5)),
+        case(
+            "a loop that counts down",
+            lambda: counted(turns, base),
+            *([[1.0, base], [float(n)]] for n in range(turns + 1)),
+        ),
+        case("a long chain", chain, [[0.5]], [[-0.5]]),
+        case(
+            "what is not finite stays where it is",
+            infinite,
+            [[math.inf, 1.0], [2.0]],
+            [[1.0, 2.0], [-1.0]],
+            [[math.nan, 1.0], [3.0]],
+        ),
+        case("the branch of the no", lambda: otherwise(base), [[0.0, base]], [[1.0, 2.0]]),
+        case("a loop, then a branch", mixed, [[0.5], [0.0]], [[6.0], [1.0]], [[-7.0], [2.0]]),
+        case(
+            "no turn at all",
+            lambda: [step("x", lambda x: x.sum() > 100, lambda x: (x * x,), 3, safe=[0.0])],
+            [[1.0, base]],
+        ),
+    ]
+
+
+def counted(turns: int, base: float) -> list[Step]:
+    return [
+        step("xn", lambda x, n: n.sum() > 0.5, lambda x, n: (x * base + torch.sqrt(n), n - 1), turns, safe=[0.0, 1.0])
+    ]
+
+
+def chain() -> list[Step]:
+    return [step("x", lambda x: x.sum() > 0, lambda x: (x - 1,), lambda x: (x * -2 + 0.1,), safe=[0.0])] * 7
+
+
+def infinite() -> list[Step]:
+    """Return a step whose state is replaced where it is not finite: then the other branch may not see it."""
+    predicate = lambda x, y: y.sum() > 0  # noqa: E731
+    return [
+        step("xy", predicate, lambda x, y: (y * 2 + torch.zeros_like(x), y), lambda x, y: (x * 3, y), safe=[1.0, 1.0])
+    ]
+
+
+def otherwise(base: float) -> list[Step]:
+    return [step("x", lambda x: x.amin() <= 0, lambda x: (x + base,), lambda x: (torch.sqrt(x),), safe=[1.0])]
+
+
+def mixed() -> list[Step]:
+    loop = step("xn", lambda x, n: x.abs().sum() > 1, lambda x, n: (x / 2, n + 1), 4, safe=[1.0, 1.0])
+    return [
+        loop,
+        step("xn", lambda x, n: n.sum() > 0.5, lambda x, n: (x / n, n), lambda x, n: (x, n - x), safe=[1.0, 1.0]),
+    ]
+
+
+EQUIVALENT = {("tuple(state)", "state"): "a list is as good as a tuple"}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _state(steps: Any) -> tuple[fx.Graph, list]:
+    graph = fx.Graph()
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    first = steps[0].predicate.graph.find_nodes(op="placeholder")
+    return graph, [fx.Proxy(graph.placeholder(node.target), tracer) for node in first]
+
+
+def _done(graph: fx.Graph, state: Any) -> fx.GraphModule:
+    graph.output(tuple(x.node for x in state))
+    return fx.GraphModule({}, graph)
+
+
+@right("calls the graphs with proxies, with safe values in tensors")
+def by_proxies(steps):
+    graph, state = _state(steps)
+
+    def shielded(p, safe):
+        return [torch.where(p, x, torch.full_like(x, s)) for x, s in zip(state, safe, strict=True)]
+
+    for it in steps:
+        for _ in range(getattr(it, "most", 1)):
+            p = it.predicate(*state)
+            if isinstance(it, If):
+                no = it.no(*shielded(torch.logical_not(p), it.safe))
+                state = [torch.where(p, a, b) for a, b in zip(it.yes(*shielded(p, it.safe)), no, strict=True)]
+            else:
+                turn = it.body(*shielded(p, it.safe))
+                state = [torch.where(p, a, b) for a, b in zip(turn, state, strict=True)]
+    return _done(graph, state)
+
+
+@right("a loop goes on only where it went on before")
+def by_going_on(steps):
+    graph, state = _state(steps)
+    for it in steps:
+        if isinstance(it, If):
+            p = it.predicate(*state)
+            a = it.yes(*(torch.where(p, x, s) for x, s in zip(state, it.safe, strict=True)))
+            b = it.no(*(torch.where(p, s, x) for x, s in zip(state, it.safe, strict=True)))
+            state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
+            continue
+        going = None
+        for _ in range(it.most):
+            p = it.predicate(*state)
+            going = p if going is None else torch.logical_and(going, p)
+            turn = it.body(*(torch.where(going, x, s) for x, s in zip(state, it.safe, strict=True)))
+            state = [torch.where(going, *pair) for pair in zip(turn, state, strict=True)]
+    return _done(graph, state)
+
+
+late = edited(
+    "did",
+    "computes both branches on the state itself: values are right, gradients are not",
+    ("inline(step.yes, choose(p, state, step.safe))", "inline(step.yes, state)"),
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)"),
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)"),
+)
+late_no = edited(
+    "did",
+    "protects only the branch behind the if, not that behind the else",
+    ("inline(step.no, choose(p, step.safe, state))", "inline(step.no, state)"),
+)
+late_loop = edited(
+    "did",
+    "does not protect the turns of a loop that are not taken",
+    ("inline(step.body, choose(p, state, step.safe))", "inline(step.body, state)"),
+)
+a_turn_less = edited("same", "lets a loop turn once less", ("range(step.most)", "range(step.most - 1)"))
+exchanged = edited("same", "exchanges the branches", ("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
+returns_nothing = edited("valid", "forgets to return the graph", ("return fx.GraphModule({}, graph)", "pass"))
+
+
+@wrong("same", "asks the predicate of a loop once, before the first turn")
+def asked_once(steps):
+    graph, state = _state(steps)
+    for it in steps:
+        p = it.predicate(*state)
+        for _ in range(getattr(it, "most", 1)):
+            a = (it.yes if isinstance(it, If) else it.body)(
+                *(torch.where(p, x, s) for x, s in zip(state, it.safe, strict=True))
+            )
+            if isinstance(it, If):
+                b = it.no(*(torch.where(p, s, x) for x, s in zip(state, it.safe, strict=True)))
+            else:
+                b = state
+            state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
+    return _done(graph, state)
+
+
+@wrong("same", "multiplies by the predicate: 0 times inf is NaN")
+def by_masks(steps):
+    graph, state = _state(steps)
+
+    def choose(p, yes, no):
+        p = p.double()
+        return [a * p + b * (1 - p) for a, b in zip(yes, no, strict=True)]
+
+    for it in steps:
+        for _ in range(getattr(it, "most", 1)):
+            p = it.predicate(*state)
+            if isinstance(it, If):
+                state = choose(p, it.yes(*choose(p, state, it.safe)), it.no(*choose(p, it.safe, state)))
+            else:
+                state = choose(p, it.body(*choose(p, state, it.safe)), state)
+    return _done(graph, state)
+
+
+@wrong("cost", "follows every path to its end, and chooses there")
+def by_paths(steps):
+    graph, first = _state(steps)
+
+    def choose(p, yes, no):
+        return [torch.where(p, a, b) for a, b in zip(yes, no, strict=True)]
+
+    def rest(at, state, turn=0):
+        if at == len(steps):
+            return state
+        it = steps[at]
+        if not isinstance(it, If) and turn == it.most:
+            return rest(at + 1, state)
+        p = it.predicate(*state)
+        taken = choose(p, state, it.safe)
+        if isinstance(it, If):
+            return choose(p, rest(at + 1, it.yes(*taken)), rest(at + 1, it.no(*choose(p, it.safe, state))))
+        state = choose(p, it.body(*taken), state)
+        return rest(at, state, turn + 1)
+
+    return _done(graph, rest(0, first))

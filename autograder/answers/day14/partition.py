@@ -1,0 +1,262 @@
+"""Hidden cases and answers of day14.partition."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import torch
+from ortools.graph.python import max_flow
+from torch import Tensor
+from torch.nn import functional as F
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day05._tasks import until
+from passlab.exercises.day14._joint import DEAR, Joint, drawn, repeatable, traced
+from passlab.exercises.day14.partition import split_case
+from passlab.fx.cases import seeded
+from passlab.given.day14.partition import memory, part
+from passlab.judge import Case
+
+aten = torch.ops.aten
+
+
+def _unread(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
+    return [x + y.sum(0), torch.exp(x * y)]
+
+
+def _linear(x: Tensor, y: Tensor) -> list[Tensor]:
+    return [x + 2 * y]
+
+
+def _two_views(x: Tensor, w: Tensor) -> list[Tensor]:
+    """The gradients read two narrow views of a wide value that is computed once."""
+    wide = F.linear(x, w)
+    return [torch.sin(wide[:, :3]) * 2, torch.cos(wide[:, 3:5]).exp()]
+
+
+def _read_early(x: Tensor, scale: Tensor, w: Tensor) -> list[Tensor]:
+    old = torch.cat([scale, scale])
+    new = 0.5 * scale + x.detach().amax(0)[: len(scale)]
+    return [torch.tanh(F.linear(x, w) * old.sin()), (x * old.exp()).sum(), new]
+
+
+def _masks(x: Tensor) -> list[Tensor]:
+    """A mask has one byte for each number."""
+    big = x.exp()
+    return [torch.where(big > 1.2, big, -big).sum(1)]
+
+
+def _mean(x: Tensor) -> list[Tensor]:
+    return [x.mean(1).exp().sin()]
+
+
+def _norm(x: Tensor, w: Tensor) -> list[Tensor]:
+    y = F.linear(x, w)
+    variance, mean = torch.var_mean(y, 1, keepdim=True, correction=0)
+    return [(y - mean) * (variance + 0.1).rsqrt()]
+
+
+def _counted(x: Tensor, count: Tensor) -> list[Tensor]:
+    """Adds to what it never reads for a gradient."""
+    return [x.exp().tanh().sum(1), count + 1]
+
+
+def _noisy(x: Tensor, w: Tensor) -> list[Tensor]:
+    y = F.linear(x, w).tanh()
+    return [torch.exp(y * (torch.rand_like(y) > 0.4)).sum(0), (y * torch.rand_like(y)).sum(1)]
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def graph(name, once=DEAR, **how):
+        """A drawn graph in which a minimum cut saves less than what the gradients read, and more than nothing."""
+
+        def draw():
+            gm = drawn(rng, rng.randint(5, 7), **how)()
+            return gm, Joint.of(gm, 2)
+
+        gm, _ = until(draw, lambda pair: pair[1].simple() > pair[1].least(once) > 0)
+        return split_case(name, lambda: gm, once)
+
+    def program(name, body, shapes, written=None, outputs=1, once=DEAR):
+        return split_case(name, seeded(lambda: traced(body, shapes, written), rng.randrange(2**32)), once, outputs)
+
+    rows, width, wide = rng.randint(3, 6), rng.randint(4, 7), rng.randint(8, 11)
+    even = 2 * rng.randint(4, 6)
+    square, weights = (rows, width), (wide, width)
+    return [
+        graph("drawn, number 1"),
+        graph("drawn, number 2"),
+        graph("drawn, number 3"),
+        graph("drawn, with a random mask", noise=True),
+        graph("drawn, with an input that is overwritten", state=True),
+        graph("drawn, with symbols for sizes", symbolic=True),
+        graph("drawn; everything may be computed twice", once=()),
+        graph("drawn; exp, tanh and sin may not", once=DEAR | {aten.exp.default, aten.tanh.default, aten.sin.default}),
+        program("random numbers", _noisy, {"x": square, "w": weights}, outputs=2),
+        program(
+            "an overwritten input", _read_early, {"x": (rows, even), "w": (even, even)}, {"scale": (even // 2,)}, 2
+        ),
+        program("a counter", _counted, {"x": square}, {"count": (1,)}),
+        program("narrow views", _two_views, {"x": square, "w": weights}, outputs=2),
+        program("nothing is read", _linear, {"x": square, "y": square}),
+        program("an input without a gradient", _unread, {"x": square, "y": square, "z": (width,)}, outputs=2),
+        program("a small value of a large input", _mean, {"x": square}),
+        program("a tuple", _norm, {"x": square, "w": weights}),
+        program("a mask", _masks, {"x": square}),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _split(joint, outputs, cut):
+    it = Joint.of(joint, outputs)
+    return [
+        part(joint, it.inputs, [*it.results[:outputs], *cut], also=it.writes),
+        part(joint, [*cut, *it.tangents], it.results[outputs:]),
+    ]
+
+
+def _network(joint, outputs, once, size=memory):
+    """The pipes of the network, (from, to, width), over the numbers of the forward nodes."""
+    it = Joint.of(joint, outputs)
+    taken = {memory(node.args[0])[0] for node in it.writes}
+    number = {node: 2 * i for i, node in enumerate(it.forward)}
+    source, pipes, endless = 2 * len(number), [], 2**40
+    for node, i in number.items():
+        place = size(node)
+        pipes.append((i, i + 1, place[1] if place and place[0] not in taken else endless))
+        if not repeatable(node, once):
+            pipes.append((source, i, endless))
+        pipes += [(number[operand] + 1, i, endless) for operand in node.all_input_nodes]
+        if node in it.needed:
+            pipes.append((i + 1, source + 1, endless))
+    return number, source, pipes
+
+
+@right("OR-Tools finds the flow, and the cut is the one nearest to the gradients")
+def by_ortools(joint, outputs, once):
+    return _cut(joint, outputs, *_network(joint, outputs, once))
+
+
+def _cut(joint, outputs, number, source, pipes):
+    flow = max_flow.SimpleMaxFlow()
+    for pipe in pipes:
+        flow.add_arc_with_capacity(*pipe)
+    flow.add_arc_with_capacity(source, source + 1, 0)
+    flow.solve(source, source + 1)
+    later = set(flow.get_sink_side_min_cut())
+    return _split(joint, outputs, [node for node, i in number.items() if i not in later and i + 1 in later])
+
+
+@right("shortest augmenting paths by hand (Edmonds and Karp, 1972)")
+def by_paths(joint, outputs, once):
+    number, source, pipes = _network(joint, outputs, once)
+    room = {}
+    for a, b, width in pipes:
+        room.setdefault(a, {})[b] = width
+        room.setdefault(b, {}).setdefault(a, 0)
+    while True:
+        before, queue = {source: None}, [source]
+        for a in queue:
+            for b, width in room.get(a, {}).items():
+                if width and b not in before:
+                    before[b] = a
+                    queue.append(b)
+        if source + 1 not in before:
+            break
+        way, b = [], source + 1
+        while before[b] is not None:
+            way.append((before[b], b))
+            b = before[b]
+        least = min(room[a][b] for a, b in way)
+        for a, b in way:
+            room[a][b] -= least
+            room[b][a] += least
+    return _split(joint, outputs, [node for node, i in number.items() if i in before and i + 1 not in before])
+
+
+draws_again = edited("spared", "draws random numbers once more, as if they were the same", ("... or random", "..."))
+dear_again = edited(
+    "spared", "computes anything once more, whatever it costs", ("... or node.target in once or ...", "... or ...")
+)
+
+
+@wrong("cost", "counts the numbers of a view, and forgets the memory that it keeps alive")
+def views_alone(joint, outputs, once):
+    def own(node):
+        value = node.meta["val"]
+        if not isinstance(value, Tensor):
+            return memory(node)
+        return memory(node)[0], math.prod(map(int, value.shape)) * value.itemsize
+
+    return _cut(joint, outputs, *_network(joint, outputs, once, own))
+
+
+inputs_free = edited(
+    "cost",
+    "takes inputs for free, since the caller has them anyway",
+    ('{"capacity": size}', '{"capacity": 0 if node in inputs else size}'),
+)
+outputs_free = edited(
+    "cost",
+    "takes outputs for free, since they are returned anyway",
+    ('{"capacity": size}', '{"capacity": 0 if node in results else size}'),
+)
+stale = edited(
+    "same",
+    "saves an input that is overwritten before the backward graph runs",
+    ("{memory(node.args[0])[0] for node in writes}", "set()"),
+)
+unwritten = edited(
+    "same",
+    "loses the writes, which no result needs",
+    ("part(joint, primals, results[:outputs] + cut, also=writes)", "part(joint, primals, results[:outputs] + cut)"),
+)
+everything = edited(
+    "did",
+    "saves all that the forward graph computes",
+    (
+        '(n, "before") in left and (n, "after") not in left',
+        "n in forward and memory(n) and memory(n)[0] not in written",
+    ),
+)
+tangents_first = edited("valid", "puts the tangents first", ("cut + tangents", "tangents + cut"))
+tuples = edited("valid", "saves a tuple", ("place is None or ...", "..."))
+
+
+@wrong("cost", "saves what the gradients read, and computes nothing once more")
+def simple(joint, outputs, once):
+    kept = {}
+    for node in Joint.of(joint, outputs).forward:
+        if node in Joint.of(joint, outputs).needed and memory(node):
+            kept.setdefault(memory(node)[0], node)
+    return _split(joint, outputs, list(kept.values()))
+
+
+@wrong("cost", "looks at one value at a time: it is computed once more if its operands are saved already or smaller")
+def one_by_one(joint, outputs, once):
+    it = Joint.of(joint, outputs)
+    sizes, saved = it.sizes(), set(it.needed)
+    for node in reversed(it.forward):
+        operands = set(node.all_input_nodes) - saved
+        known = all(sizes[o] is not None for o in operands)
+        cheap = sizes[node] is None or (known and sum(sizes[o] for o in operands) <= sizes[node])
+        if node in saved and repeatable(node, once) and cheap:
+            saved = saved - {node} | operands
+    return _split(joint, outputs, [node for node in it.forward if node in saved])
+
+
+@wrong("cost", "saves only what the outputs need, too: a value that the gradients alone read is computed later")
+def on_the_way(joint, outputs, once):
+    it = Joint.of(joint, outputs)
+    way, sizes = set(it.results[:outputs]), it.sizes()
+    for node in reversed(it.forward):
+        if node in way:
+            way.update(node.all_input_nodes)
+    number, source, pipes = _network(joint, outputs, once)
+    off = {i for node, i in number.items() if node not in way and sizes[node] is not None}
+    return _cut(joint, outputs, number, source, [(a, b, 2**40 if a in off else w) for a, b, w in pipes])

@@ -1,0 +1,289 @@
+"""Hidden cases and answers of day14.vjp."""
+
+from __future__ import annotations
+
+import random
+from math import inf, nan
+
+import torch
+from torch import Tensor
+
+from autograder.authoring.answers import edited, right
+from passlab.exercises.day14.vjp import numbers, row, rule
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def size() -> int:
+        return rng.randrange(2, 5)
+
+    def drawn(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        return numbers(*shape, seed=rng.randrange(2**31), dtype=dtype)
+
+    a, b, c = size(), size(), size()
+    alpha, n = rng.choice([-2, 0.5, 3]), rng.choice([2, 4, -1, 1.5])
+    wide, lone = drawn(a, b, c), drawn(1, b, 1)
+    ordinary = [
+        rule("add, a number of no dimensions", "add", drawn(), drawn(a, b), alpha=alpha),
+        rule("add, whole numbers first", "add", torch.arange(b), drawn(a, b)),
+        rule("add, float32 and float64", "add", drawn(a, b), drawn(a, 1, dtype=torch.float32)),
+        rule("mul, broadcast on both sides", "mul", drawn(a, 1, c), drawn(b, 1)),
+        rule("mul, a tensor by itself", "mul", wide, lone),
+        rule("div, a row by a matrix", "div", drawn(b), drawn(a, b)),
+        rule("div, broadcast divisor", "div", drawn(a, b), drawn(a, 1)),
+        rule("pow, another exponent", "pow", drawn(a, b).abs(), n),
+        rule("pow, n = 1", "pow", drawn(a, b), 1),
+        rule("exp of float32", "exp", drawn(a, dtype=torch.float32)),
+        rule("sqrt of three dimensions", "sqrt", wide.abs()),
+        rule("tanh of one number", "tanh", drawn()),
+        rule("relu of three dimensions", "relu", wide),
+        rule("maximum, broadcast", "maximum", drawn(a, b), drawn(1, b)),
+        rule("where, all broadcast", "where", drawn(b) > 0, drawn(a, 1), drawn(c, 1, 1)),
+        rule("where, two types", "where", drawn(a) > 0, drawn(a, dtype=torch.float32), drawn(a)),
+        rule("where, whole numbers on one side", "where", drawn(a) > 0, drawn(a), torch.arange(a)),
+        rule("sum, two dimensions in any order", "sum", wide, [2, 0]),
+        rule("sum, the last and the first", "sum", wide, [-1, -3]),
+        rule("sum, kept", "sum", wide, [rng.randrange(3)], keepdim=True),
+        rule("sum of nothing", "sum", drawn(0, b), [0]),
+        rule("amax, two dimensions", "amax", wide, [0, -1]),
+        rule("amax in the middle", "amax", wide, [1]),
+        rule("norm, kept", "norm", wide, [-2], keepdim=True),
+        rule("norm, two dimensions", "norm", wide, [1, 0]),
+        rule("softmax from the end", "softmax", wide, -rng.randrange(1, 4)),
+        rule("softmax along the first", "softmax", drawn(a, b), 0),
+        rule("expand with -1", "expand", drawn(a, 1, 1), [b, -1, c, 2]),
+        rule("expand a number", "expand", drawn(), [a, b]),
+        rule("view of three dimensions", "view", wide, [a * b, -1]),
+        rule("view to one more", "view", drawn(a * b), [a, 1, b]),
+        rule("permute, a cycle", "permute", drawn(a, b, c, 2), rng.choice([[1, 2, 3, 0], [3, 0, 1, 2], [2, 0, 3, 1]])),
+        rule("permute, from the end", "permute", wide, rng.choice([[-1, 0, 1], [1, -1, 0]])),
+        rule("mm", "mm", drawn(a, b), drawn(b, c)),
+        rule("mm of float32", "mm", drawn(a, b, dtype=torch.float32), drawn(b, 1, dtype=torch.float32)),
+    ]
+    special = row(0, 1, -2, inf, -inf, nan)
+    ties = torch.stack([row(2, 2, 2), row(inf, inf, 1), row(0, 1, nan), row(-inf, -inf, 3)])
+    norms = torch.stack([row(0, 0, 0), row(inf, 1, 0), row(1, nan, 0), row(1, -2, 2)])
+    edges = [
+        rule("edges of relu, with g", "relu", row(-1, -1, 2), g=row(inf, nan, inf), edge=True),
+        rule("edges of sqrt, below 0", "sqrt", special, edge=True),
+        rule("edges of sqrt, with g", "sqrt", row(0, 0), g=row(0, 1), edge=True),
+        rule("edges of exp", "exp", special, edge=True),
+        rule("edges of tanh", "tanh", special, edge=True),
+        rule("edges of div, below", "div", row(1, 0, inf, 1), row(0, 0, inf, inf), edge=True),
+        rule("edges of mul", "mul", special, row(inf, nan, 0, 0, 1, 2), edge=True),
+        rule("edges of pow, n = 0", "pow", special, rng.choice([0, 0.0]), edge=True),
+        rule("edges of pow, n = 1/2", "pow", row(0, 1, inf), 0.5, edge=True),
+        rule("edges of pow, n = 1", "pow", special, 1, edge=True),
+        rule(
+            "edges of maximum, with g",
+            "maximum",
+            row(0, 1, nan, 2, 3),
+            row(1, 0, 1, nan, 3),
+            g=row(nan, inf, 1, 2, 3),
+            edge=True,
+        ),
+        rule("edges of maximum, broadcast ties", "maximum", torch.ones(2, 3).double(), row(1, 0, 2), edge=True),
+        rule("edges of where", "where", row(1, 0, 1) > 0, special[3:], special[:3], g=row(inf, nan, 2), edge=True),
+        rule("edges of amax, rows", "amax", ties, [1], edge=True),
+        rule("edges of amax, columns kept", "amax", ties[:2], [0], keepdim=True, edge=True),
+        rule("edges of amax, all", "amax", ties[[0, 3]], [0, 1], edge=True),
+        rule("edges of norm, rows", "norm", norms, [1], edge=True),
+        rule("edges of norm, all zeros kept", "norm", torch.zeros(a, b).double(), [0, 1], keepdim=True, edge=True),
+        rule(
+            "edges of softmax", "softmax", torch.stack([row(-inf, 0, 1), row(inf, 0, 1), row(nan, 0, 1)]), 1, edge=True
+        ),
+    ]
+    return ordinary + edges
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def unbroadcast(t, like):
+    t = t.sum(list(range(t.dim() - like.dim()))) if t.dim() > like.dim() else t
+    for d, n in enumerate(like.shape):
+        if n == 1 and t.shape[d] != 1:
+            t = t.sum(d, keepdim=True)
+    return t.to(like.dtype)
+
+
+def by_branches_of_one(op, g, out, x):
+    if op == "exp":
+        return out * g, None
+    if op == "sqrt":
+        return g / out / 2, None
+    if op == "tanh":
+        return g * (1 - out.square()), None
+    return torch.where(x <= 0, torch.zeros((), dtype=g.dtype), g), None
+
+
+@right("gives each operation a branch, and undoes a broadcast by hand")
+def by_branches(op, g, out, *args, **kwargs):
+    x = args[0]
+    y = args[1] if len(args) > 1 else None
+    zero = torch.zeros((), dtype=g.dtype)
+    if op in ("sum", "amax", "norm"):
+        dims = {d if d >= 0 else d + x.dim() for d in y}
+        shape = [1 if d in dims else n for d, n in enumerate(x.shape)]
+        g, out = g.reshape(shape), out.reshape(shape)
+    pair = None, None
+    if op == "add":
+        pair = g, kwargs.get("alpha", 1) * g
+    elif op == "mul":
+        pair = y * g, x * g
+    elif op == "div":
+        pair = g / y, -(g * out / y)
+    elif op == "pow":
+        pair = g.new_zeros(g.shape) if y == 0 else g * y * x.pow(y - 1), None
+    elif op in ("exp", "sqrt", "tanh", "relu"):
+        pair = by_branches_of_one(op, g, out, x)
+    elif op == "maximum":
+        half = torch.where(x == y, 0.5, 1.0)
+        pair = torch.where(x < y, zero, g * half), torch.where(x > y, zero, g * half)
+    elif op == "where":
+        y, z = args[1:]
+        given = [torch.where(x, g, zero), torch.where(x, zero, g)]
+        return (
+            None,
+            *(unbroadcast(t, a) if a.is_floating_point() else None for t, a in zip(given, (y, z), strict=True)),
+        )
+    elif op == "sum":
+        pair = g.expand(x.shape), None
+    elif op == "amax":
+        equal = (x == out).to(g.dtype)
+        pair = g * equal / equal.sum(sorted(dims), keepdim=True), None
+    elif op == "norm":
+        pair = g * torch.where(out == 0, zero, x / out), None
+    elif op == "softmax":
+        pair = out * (g - torch.sum(out * g, y, True)), None
+    elif op == "expand":
+        pair = g, None
+    elif op == "view":
+        pair = g.reshape(x.shape), None
+    elif op == "permute":
+        order = [d % x.dim() for d in y]
+        pair = g.permute([order.index(d) for d in range(x.dim())]), None
+    elif op == "mm":
+        pair = torch.mm(g, y.t()), torch.mm(x.t(), g)
+    return tuple(
+        unbroadcast(t, a) if isinstance(a, Tensor) and a.is_floating_point() else None
+        for a, t in zip(args, pair, strict=False)
+    )
+
+
+@right("takes broadcasting apart first: expands the operands, and lets expand's own rule do the rest")
+def expanded_first(op, g, out, *args, **kwargs):
+    def down(t, like):
+        return (
+            t.sum_to_size(like.shape).to(like.dtype)
+            if isinstance(like, Tensor) and like.dtype.is_floating_point
+            else None
+        )
+
+    def back_to(t, x, dims, keep):
+        shape = list(x.shape)
+        for d in dims:
+            shape[d] = 1
+        return t.view(shape) if not keep else t
+
+    first = args[0]
+    if op in ("add", "mul", "div", "maximum"):
+        x, y = (a.expand(out.shape) for a in args)
+        if op == "add":
+            both = [g, g * kwargs.get("alpha", 1)]
+        elif op == "mul":
+            both = [g * y, g * x]
+        elif op == "div":
+            both = [g / y, -g / y * out]
+        else:
+            lost = [(x < y), (y < x)]
+            shared = g * (1 - 0.5 * (x == y).to(g.dtype))
+            both = [shared.masked_fill(mask, 0) for mask in lost]
+        return tuple(down(t, a) for t, a in zip(both, args, strict=True))
+    if op == "where":
+        c = first.expand(out.shape)
+        return None, down(g.masked_fill(c.logical_not(), 0), args[1]), down(g.masked_fill(c, 0), args[2])
+    if op == "mm":
+        return g @ args[1].transpose(0, 1), first.transpose(0, 1) @ g
+    one = {
+        "exp": lambda: g * out,
+        "sqrt": lambda: 0.5 * g / out,
+        "tanh": lambda: g - g * out**2,
+        "relu": lambda: torch.where(out > 0, g, torch.where(out.isnan(), g, 0)),
+        "expand": lambda: down(g, first),
+        "view": lambda: g.reshape(first.shape),
+    }
+    if op in one:
+        return (one[op](), *[None] * (len(args) - 1))
+    arg = args[1]
+    if op == "pow":
+        return (first.pow(arg - 1) * arg * g if arg != 0 else torch.zeros_like(first)), None
+    if op == "softmax":
+        return g * out - out * (g * out).sum(arg, keepdim=True), None
+    if op == "permute":
+        return g.permute(sorted(range(first.dim()), key=lambda d: arg[d] % first.dim())), None
+    keep = kwargs.get("keepdim", False)
+    g, out = back_to(g, first, arg, keep), back_to(out, first, arg, keep)
+    if op == "sum":
+        return g.expand_as(first), None
+    if op == "amax":
+        return g * (first == out) / (first == out).sum(arg, keepdim=True), None
+    return g * torch.where(out == 0, torch.zeros_like(first), first / out), None
+
+
+no_sum = edited(
+    "did", "does not sum what was broadcast", ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.to(x.dtype)")
+)
+no_cast = edited(
+    "did",
+    "leaves the gradient in the result's type",
+    ("gradient.sum_to_size(x.shape).to(x.dtype)", "gradient.sum_to_size(x.shape)"),
+)
+no_alpha = edited("did", "forgets alpha", ("g * alpha", "g"))
+minus = edited("did", "forgets the minus of a quotient", ("-g * (x / y) / y", "g * (x / y) / y"))
+all_dims = edited(
+    "did",
+    "puts dimensions back from the highest on",
+    ("sorted(d % x.dim() for d in dim)", "sorted((d % x.dim() for d in dim), reverse=True)"),
+)
+same_order = edited("did", "permutes forward again instead of back", ("g.permute(back)", "g.permute(dims)"))
+slope = edited("same", "gives relu the slope 1 at 0", ("out <= 0", "x < 0"))
+masked = edited(
+    "same", "multiplies with a mask, which makes NaN of inf", ("g.masked_fill(out <= 0, 0)", "g * (out > 0)")
+)
+first_takes_all = edited(
+    "same", "lets the first of two equal operands take all", ("torch.where(x == y, g / 2, g)", "g"), ("x > y", "x >= y")
+)
+whole = edited(
+    "same",
+    "gives every largest element all of the gradient",
+    ("spread(g, x, dim, keepdim) * chosen / number", "spread(g, x, dim, keepdim) * chosen"),
+)
+nan_norm = edited("same", "divides by a norm of 0", ("direction.masked_fill(zero, 0)", "direction"))
+power_zero = edited(
+    "same",
+    "uses the law of powers for n = 0, too",
+    ("g * (n * x ** (n - 1)) if n else torch.zeros_like(g)", "g * (n * x ** (n - 1))"),
+)
+where_mask = edited("same", "multiplies with the condition", ("g.masked_fill(~c, 0)", "g * c"))
+softmax_alone = edited(
+    "did",
+    "differentiates softmax element by element",
+    ("(g - (g * out).sum(dim, keepdim=True)) * out", "g * out * (1 - out)"),
+)
+integers = edited(
+    "spared",
+    "gives integers a gradient",
+    ("isinstance(x, Tensor) and x.is_floating_point()", "isinstance(x, Tensor) and gradient is not None"),
+)
+short = edited(
+    "valid",
+    "leaves out the arguments at the end that have no gradient",
+    ("gradients += [None] * (len(args) - len(gradients))", "args = args[:len(gradients)]"),
+)
+
+EQUIVALENT: dict[tuple[str, str], str] = {}

@@ -1,0 +1,255 @@
+"""Day 14, steps in few kernels: visible cases and judge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from passlab.fx.judge import rebuild, why_not_valid
+from passlab.given.day14.optimizer import DEFAULTS
+from passlab.judge import Case, Finding, plural, shown
+from passlab.judge.forms import why_not_a_list
+
+#: How many tensors an optimiser keeps beside each parameter.
+STATE = {"sgd": 1, "adam": 2}
+#: How many steps are run.
+STEPS = 5
+#: ATen operations that belong to an element-wise kernel besides those that torch tags as such.
+CONSTANTS = {"aten::full_like", "aten::ones_like", "aten::zeros_like", "aten::scalar_tensor", "aten::clone"}
+CONSTANTS |= {"aten::_to_copy", "aten::full", "aten::lift_fresh_copy", "aten::detach"}
+EVERY = (True,) * STEPS
+
+
+def row(
+    name: str,
+    shape: Sequence[int],
+    dtype: str = "float32",
+    gradients: Sequence[bool] = EVERY,
+    memory: str = "",
+    **options: Any,
+) -> dict[str, Any]:
+    """Return a parameter as an answer gets it. Its memory has its own name, unless it is shared."""
+    form = {"name": name, "memory": memory or f"memory of {name}", "shape": tuple(shape), "dtype": dtype}
+    return {**form, "gradients": tuple(gradients), "options": options}
+
+
+def steps_case(name: str, method: str, rows: Sequence[dict]) -> Case:
+    return Case(name, lambda: (method, [one | {"options": dict(one["options"])} for one in rows]))
+
+
+def drawn(rng: random.Random, method: str, count: int) -> list[dict]:
+    """Return parameters with few different options, some of them written out though they are defaults."""
+    choices: Any = {
+        "sgd": [{}, {"lr": 1e-3}, {"lr": 0.1, "momentum": 0.9}, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}],
+        "adam": [{}, {"betas": (0.9, 0.999)}, {"lr": 0.02, "weight_decay": 0.1}, {"eps": 0.01, "betas": (0.5, 0.9)}],
+    }[method]
+    late = tuple(step > 0 for step in range(STEPS))
+    rows: list[dict] = []
+    for i in range(count):
+        shape = [rng.randint(1, 4) for _ in range(rng.randint(0, 2))]
+        gradients = rng.choice([EVERY, EVERY, EVERY, late, (False,) * STEPS])
+        dtype = rng.choice(["float32", "float32", "float64"])
+        rows.append(row(f"p{i}", shape, dtype, gradients, **rng.choice(choices)))
+    tied = rng.choice([one for one in rows if any(one["gradients"])] or rows)
+    return [*rows, tied | {"name": "tied"}]
+
+
+def cases() -> list[Case]:
+    sgd = [
+        row("w", (4, 3), lr=0.1, momentum=0.9),
+        row("b", (4,), lr=0.1, momentum=0.9, dampening=0.0),
+        row("v", (2, 4), lr=0.1, momentum=0.9, weight_decay=0.1),
+        row("double", (3,), "float64", lr=0.1, momentum=0.9),
+    ]
+    adam = [
+        row("embedding", (6, 2), lr=0.01, memory="table"),
+        row("head", (6, 2), lr=0.01, memory="table"),
+        row("bias", (6,), lr=0.01),
+        row("frozen", (5,), lr=0.01, gradients=(False,) * STEPS),
+        row("late", (3,), lr=0.01, gradients=(False, True, True, True, True)),
+    ]
+    decayed = [
+        row("w", (3, 3), weight_decay=0.1, decoupled_weight_decay=True),
+        row("b", (3,), weight_decay=0.1),
+        row("up", (2,), maximize=True, weight_decay=0.2),
+    ]
+    damped = [row("w", (4,), lr=0.1, momentum=0.8, dampening=0.5), row("v", (4,), lr=0.1, momentum=0.8, nesterov=True)]
+    return [
+        steps_case("sgd", "sgd", sgd),
+        steps_case("sgd, damped and Nesterov's", "sgd", damped),
+        steps_case("adam: shared, frozen and late", "adam", adam),
+        steps_case("adam with weight decay", "adam", decayed),
+    ]
+
+
+def options_of(method: str, one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of a parameter."""
+    return DEFAULTS[method] | one["options"]
+
+
+def key(method: str, one: Mapping[str, Any]) -> tuple:
+    """Return what the parameters of a group have in common."""
+    return one["dtype"], one["gradients"], *options_of(method, one).items()
+
+
+def why_not_groups(value: Any, method: str, rows: Mapping[str, dict]) -> str:
+    """Return why a value is not a list of groups of parameters with their graphs, or ""."""
+    if why := why_not_a_list(value, "a list of groups"):
+        return why
+    seen: set[str] = set()
+    for group in value:
+        if not isinstance(group, dict) or set(group) != {"params", "graph"}:
+            return f"A group is a dict with params and graph; one here is {shown(group)}."
+        names, gm = group["params"], group["graph"]
+        if not isinstance(names, (list, tuple)) or not names:
+            return f"The params of a group are a list of names; here they are {shown(names)}."
+        for name in names:
+            if not isinstance(name, str) or name not in rows:
+                return f"{shown(name)} is not the name of a parameter."
+            if name in seen:
+                return f"{name} is in two groups, or twice in one."
+            seen.add(name)
+        if why := why_not_valid(None, gm):
+            return f"The graph of the group of {names[0]}: {why}"
+        if why := _why_not_a_step(gm, STATE[method]):
+            return f"The graph of the group of {names[0]} {why}"
+    return ""
+
+
+def _why_not_a_step(gm: fx.GraphModule, state: int) -> str:
+    inputs, results = len(gm.graph.find_nodes(op="placeholder")), gm.graph.find_nodes(op="output")[0].args[0]
+    if inputs != state + 3:
+        return f"takes {inputs} values; it must take p, g, {plural(state, 'tensor')} of state, and t."
+    if not isinstance(results, (list, tuple)) or len(results) != state + 1:
+        found = plural(len(results), "value") if isinstance(results, (list, tuple)) else "one value by itself"
+        return f"returns {found}; it must return a list: the new p and {plural(state, 'new tensor')} of state."
+    return ""
+
+
+def why_not_one_kernel(gm: fx.GraphModule, inputs: Sequence[Tensor]) -> str:
+    """Return which operation of a step is not element-wise, or why the step cannot run."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    try:
+        with torch.no_grad():
+            whole = make_fx(lambda *args: list(rebuild(gm)(*args)), tracing_mode="fake")(*inputs)
+    except Exception as error:
+        return f"cannot run on flat tensors: {str(error).splitlines()[0][:200]}"
+    for node in whole.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) and node.target.name() not in CONSTANTS:
+            return f"calls {node.target}, which is not element-wise: it would not be one kernel."
+    results = whole.graph.find_nodes(op="output")[0].args[0]
+    for node in results:
+        value = node.meta["val"] if isinstance(node, fx.Node) else None
+        if value is None or (value.shape, value.dtype) != (inputs[0].shape, inputs[0].dtype):
+            form = f"{value.dtype}{list(value.shape)}" if value is not None else "no tensor"
+            return f"returns {form} for a group of {inputs[0].dtype}{list(inputs[0].shape)}."
+    return ""
+
+
+def why_not_alike(value: Sequence[Mapping], method: str, rows: Mapping[str, dict]) -> str:
+    """Return which parameters do not belong into one group, are stepped twice or never, or ""."""
+    stepped: dict[str, str] = {}
+    for group in value:
+        first = rows[group["params"][0]]
+        for one in (rows[name] for name in group["params"]):
+            if not any(one["gradients"]):
+                return f"{one['name']} never has a gradient: it is in no group."
+            if other := stepped.get(one["memory"]):
+                return f"{other} and {one['name']} are the same tensor, which would be stepped twice."
+            stepped[one["memory"]] = one["name"]
+            for what in ("dtype", "gradients"):
+                if one[what] != first[what]:
+                    return f"{first['name']} and {one['name']} share a group, but their {what} differ."
+            options, others = options_of(method, one), options_of(method, first)
+            if different := next((name for name in options if options[name] != others[name]), None):
+                return f"{first['name']} and {one['name']} share a group, but their {different} differ."
+    for one in rows.values():
+        if any(one["gradients"]) and one["memory"] not in stepped:
+            return f"{one['name']} has gradients, and is in no group."
+    return ""
+
+
+def started(one: Mapping[str, Any]) -> tuple[Tensor, list[Tensor]]:
+    """Return a parameter's first value, and its gradients."""
+    generator = torch.Generator().manual_seed(sum(map(ord, one["memory"])))
+    dtype = getattr(torch, one["dtype"])
+    draw = [torch.randn(one["shape"], generator=generator, dtype=torch.float64).to(dtype) for _ in range(STEPS + 1)]
+    return draw[0], draw[1:]
+
+
+def by_torch(method: str, one: Mapping[str, Any]) -> list[Tensor]:
+    """Return a parameter after each step of torch's own optimiser, flat."""
+    value, gradients = started(one)
+    parameter = nn.Parameter(value.clone())
+    optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[method]([parameter], **options_of(method, one))
+    after = []
+    for step, there in enumerate(one["gradients"]):
+        parameter.grad = gradients[step].clone() if there else None
+        optimizer.step()
+        after.append(parameter.detach().clone().reshape(-1))
+    return after
+
+
+def by_group(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) -> list[Tensor]:
+    """Return the parameters of a group after each step, in a row."""
+    members = [rows[name] for name in group["params"]]
+    draws = [started(one) for one in members]
+    p = torch.cat([value.reshape(-1) for value, _ in draws])
+    state, gm, number, after = [torch.zeros_like(p) for _ in range(STATE[method])], rebuild(group["graph"]), 0, []
+    for step, there in enumerate(members[0]["gradients"]):
+        if there:
+            number += 1
+            g = torch.cat([gradients[step].reshape(-1) for _, gradients in draws])
+            with torch.no_grad():
+                p, *state = gm(p.clone(), g, *state, torch.tensor(float(number), dtype=torch.float64))
+        after.append(p.clone())
+    return after
+
+
+def difference(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) -> str:
+    """Return where a group differs from torch.optim, or ""."""
+    found = by_group(method, group, rows)
+    for one in (rows[name] for name in group["params"]):
+        size = started(one)[0].numel()
+        for step, right in enumerate(by_torch(method, one)):
+            mine, found[step] = found[step][:size], found[step][size:]
+            tolerance = 1e-9 if right.dtype == torch.float64 else 1e-5
+            if not torch.allclose(mine, right, rtol=tolerance, atol=tolerance):
+                at = int((mine - right).abs().nan_to_num(nan=torch.inf).argmax())
+                return (
+                    f"{one['name']} after step {step + 1}: element {at} is {mine[at]:.6g}; torch.optim has "
+                    f"{right[at]:.6g}."
+                )
+    return ""
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    method, params = case.build()
+    rows = {one["name"]: one for one in params}
+    broken = why_not_groups(value, method, rows)
+    for group in () if broken else value:
+        size = sum(started(rows[name])[0].numel() for name in group["params"])
+        flat = torch.ones(size, dtype=getattr(torch, rows[group["params"][0]]["dtype"]))
+        inputs = [flat] * (2 + STATE[method]) + [torch.tensor(1.0, dtype=torch.float64)]
+        if why := why_not_one_kernel(group["graph"], inputs):
+            broken = f"The graph of the group of {group['params'][0]} {why}"
+            break
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    unlike = why_not_alike(value, method, rows)
+    yield Finding("spared", not unlike, unlike)
+    if unlike:
+        return
+    wrong = next(filter(None, (difference(method, group, rows) for group in value)), "")
+    yield Finding("same", not wrong, wrong)
+    least = len({key(method, one) for one in params if any(one["gradients"])})
+    few = len(value) <= least
+    yield Finding("did", few, "" if few else f"Each step starts {plural(len(value), 'kernel')}; {least} are enough.")
