@@ -18,6 +18,12 @@ One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hy
 
     @right("sorts the keys instead of numbering values")
     def by_sorting(gm): ...                         # a right answer unlike the reference
+
+Of an exercise that has a core (see `passlab.judge.Core`), the core's hidden cases are those marked `@core`, and its
+answers are the right ones, those marked `@plain`, and the wrong ones marked `core=True`, which lose in the core, too:
+
+    @plain("rewrites x * 1 alone")
+    def one_law(gm): ...                            # has all points of the core, and loses some of the extra credit
 """
 
 from __future__ import annotations
@@ -46,21 +52,22 @@ DRAWS = 100
 
 @dataclass(frozen=True)
 class Mark:
-    """The purpose of an answer. `verdict`: the one that a wrong answer must lose."""
+    """The purpose of an answer. `verdict`: the one that a wrong answer must lose. `core`: in the core, too."""
 
     kind: str
     verdict: str | None
     note: str
+    core: bool = False
 
     def __post_init__(self) -> None:
         if not self.note.strip():
             raise ValueError("An answer needs one line: its misconception, or how it differs from the reference.")
 
 
-def _wrong(verdict: str, note: str) -> Mark:
+def _wrong(verdict: str, note: str, core: bool) -> Mark:
     if verdict not in VERDICTS:
         raise ValueError(f"No verdict {verdict!r}; the verdicts are {', '.join(VERDICTS)}.")
-    return Mark("wrong", verdict, note)
+    return Mark("wrong", verdict, note, core)
 
 
 def _mark(mark: Mark) -> Callable[[Any], Any]:
@@ -71,14 +78,19 @@ def _mark(mark: Mark) -> Callable[[Any], Any]:
     return decorate
 
 
-def wrong(verdict: str, note: str) -> Callable[[Any], Any]:
-    """Mark a wrong answer: the verdict it must lose, and its misconception in one line."""
-    return _mark(_wrong(verdict, note))
+def wrong(verdict: str, note: str, core: bool = False) -> Callable[[Any], Any]:
+    """Mark a wrong answer: the verdict it must lose (`core`: in the core, too), and its misconception in one line."""
+    return _mark(_wrong(verdict, note, core))
 
 
 def right(note: str) -> Callable[[Any], Any]:
     """Mark a right answer, and say in one line how it differs from the reference."""
     return _mark(Mark("right", None, note))
+
+
+def plain(note: str) -> Callable[[Any], Any]:
+    """Mark an answer that has all points of its exercise's core but not all of the extra credit, and say why."""
+    return _mark(Mark("plain", None, note))
 
 
 @dataclass(frozen=True)
@@ -98,18 +110,18 @@ class Edit:
         return _mark(self.mark)(answer)
 
 
-def edited(verdict: str, note: str, *changes: tuple[str, str]) -> Edit:
+def edited(verdict: str, note: str, *changes: tuple[str, str], core: bool = False) -> Edit:
     """Return a wrong answer made of the reference: the verdict it must lose, its misconception, and what is exchanged.
 
     changes: (old, new) fragments of syntax, as in `autograder.authoring.edits`; each old one occurs once in the answer
     cell in `solutions/`.
     """
-    return Edit(_wrong(verdict, note), changes)
+    return Edit(_wrong(verdict, note, core), changes)
 
 
 def module_name(exercise_id: str) -> str:
     """Return the module of an exercise's answers: "day03.channels-last" → "autograder.answers.day03.channels_last"."""
-    return f"autograder.answers.{exercise_id.replace('-', '_')}"
+    return f"autograder.answers.{exercises.whole(exercise_id).replace('-', '_')}"
 
 
 def _module(exercise_id: str) -> ModuleType | None:
@@ -123,17 +135,29 @@ def _module(exercise_id: str) -> ModuleType | None:
 
 
 def load(exercise_id: str) -> list[Any]:
-    """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none."""
+    """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none.
+
+    Those of a core do not include the wrong answers that only the whole exercise knows.
+    """
     module = _module(exercise_id)
     if module is None:
         return []
-    found = []
+    is_core = exercises.is_core(exercise_id)
+    marked = []
     for name, it in vars(module).items():
+        mark = getattr(it, "mark", None)
+        if not isinstance(mark, Mark) or (is_core and mark.kind == "wrong" and not mark.core):
+            continue
         if isinstance(it, Edit):
-            found.append(it.build(exercise_id, name))
-        elif module and isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
-            found.append(it)
-    return found
+            marked.append(it.build(exercise_id, name))
+        elif it.__module__ == module.__name__:
+            marked.append(it)
+    return marked
+
+
+def kind(exercise_id: str, answer: Any) -> str:
+    """Return the kind of a marked answer in this exercise: a plain one is right in the core."""
+    return "right" if exercises.is_core(exercise_id) and answer.mark.kind == "plain" else answer.mark.kind
 
 
 def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
@@ -141,8 +165,11 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     exercise = exercises.find(exercise_id)
     home = _module(exercise.id)
     if home and hasattr(home, "hidden"):
-        return list(home.hidden(seed))
-    cases = cases_in(home.__name__, seed) if home else []
+        cases = list(home.hidden(seed))
+    else:
+        cases = cases_in(home.__name__, seed) if home else []
+    if exercises.is_core(exercise.id):
+        cases = [case for case in cases if case.core]
     if not cases:
         path = module_name(exercise.id).replace(".", "/")
         raise KeyError(f"{exercise.id} has no hidden cases. Write them in {path}.py, above their programs.")
@@ -169,8 +196,8 @@ def something_to_do(exercise_id: str, draw: Callable[[], Case]) -> Case:
 
 def _done_already(exercise: Exercise, case: Case) -> bool:
     """Return whether a case's program, left as it is, keeps `did`. The program is not run."""
-    found = judge_outcome(exercise, replace(case, about=("did",)), Outcome("ok", unchanged(*case.build())))
-    return all(finding.ok for finding in found)
+    findings = judge_outcome(exercise, replace(case, about=("did",)), Outcome("ok", unchanged(*case.build())))
+    return all(finding.ok for finding in findings)
 
 
 def equivalent_mutants(exercise_id: str) -> dict[tuple[str, str], str]:
@@ -200,11 +227,11 @@ def missing(exercise_id: str) -> list[str]:
         if not path.is_file():
             problems.append(f"{path.relative_to(COURSE)} is missing: {what} of {exercise.id} belong there.")
     path = COURSE / "solutions" / exercise.day / f"{exercise.notebook}.py"
-    here = path.relative_to(COURSE)
+    place = path.relative_to(COURSE)
     if not path.is_file():
-        problems.append(f"{here} is missing: text and answer of {exercise.id} belong there.")
+        problems.append(f"{place} is missing: text and answer of {exercise.id} belong there.")
     elif exercise.id not in questions(path.read_text(encoding="utf-8")):
-        problems.append(f"{here} has no answer with a cell check({exercise.id!r}, …) below it.")
+        problems.append(f"{place} has no answer with a cell check({exercise.id!r}, …) below it.")
     return problems
 
 

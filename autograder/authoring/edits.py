@@ -76,13 +76,13 @@ def edit(tree: ast.Module, old: str, new: str) -> None:
 
     Raises ValueError with a sentence for a fragment that cannot be parsed, or does not occur just once.
     """
-    found = places(tree, old, new)
-    if not found:
+    matches = places(tree, old, new)
+    if not matches:
         raise ValueError(f"{old!r} does not occur. Copy an expression, statements, or a header such as 'if a: ...'.")
-    if len(found) > 1:
-        lines = ", ".join(str(_position(place.nodes[0])[0]) for place in found)
-        raise ValueError(f"{old!r} occurs {len(found)} times, in lines {lines}. Copy more of what is around it.")
-    found[0].exchange()
+    if len(matches) > 1:
+        lines = ", ".join(str(_position(place.nodes[0])[0]) for place in matches)
+        raise ValueError(f"{old!r} occurs {len(matches)} times, in lines {lines}. Copy more of what is around it.")
+    matches[0].exchange()
 
 
 def variants(text: str, old: str, new: str) -> Iterator[ast.Module]:
@@ -97,10 +97,10 @@ def places(tree: ast.Module, old: str, new: str) -> list[Place]:
     """Return where a fragment occurs in a program, in the order of the lines."""
     before, after = _expressions(old), _expressions(new)
     if before and after:
-        found = _expression_places(tree, before, after)
+        matches = _expression_places(tree, before, after)
     else:
-        found = _places(tree, _statements(old), _statements(new))
-    return sorted(found, key=lambda place: _position(place.nodes[0]))
+        matches = _places(tree, _statements(old), _statements(new))
+    return sorted(matches, key=lambda place: _position(place.nodes[0]))
 
 
 def _position(node: Any) -> tuple[int, int]:
@@ -189,9 +189,9 @@ def _filled(new: list[ast.AST], holes: Holes, where: ast.AST) -> list[ast.AST]:
     The first of them is the first hole, and so on; the last hole serves all that follow.
     """
     parts = [part for node in new for part in ast.walk(node)]
-    kept = [holes[position] for position in sorted(holes)]
-    own = sorted(filter(_is_hole, parts), key=_position) if kept else []
-    fill = _Fill({id(hole): kept[min(number, len(kept) - 1)] for number, hole in enumerate(own)})
+    contents = [holes[position] for position in sorted(holes)]
+    own = sorted(filter(_is_hole, parts), key=_position) if contents else []
+    fill = _Fill({id(hole): contents[min(number, len(contents) - 1)] for number, hole in enumerate(own)})
     for part in parts:
         ast.copy_location(part, where)
     return fill.visit(ast.Module(cast(list[ast.stmt], new), [])).body

@@ -6,11 +6,13 @@ minutes for each step of difficulty; a lesson a minute for 40 words and a minute
 rounded to five minutes.
 
 A day fits a day: the core of a lesson takes at most `LESSON` minutes, the core exercises at most `EXERCISES`. The rest
-is stretch: its heading says so, and its points are extra credit.
+is stretch: its heading says so, and its points are extra credit. The core of a stretch exercise takes as long as its
+plain answer; what is left of the whole exercise is stretch.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import re
@@ -20,13 +22,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from autograder.authoring import source
+from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.judge import Exercise, Written, listed
 from passlab.notebook.cells import Cell, cells
 
-LESSON, EXERCISES = 75, 90
+LESSON, EXERCISES = 75, 120
 STRETCH = " · stretch"
+#: How the heading of a stretch exercise ends that has a core of its own.
+BOTH = " · core and stretch"
 
 _HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
 _RUBRIC = re.compile(rf"^# {source.RUBRIC.begin}.*?^# {source.RUBRIC.end}", re.M | re.S)
@@ -94,14 +98,14 @@ def _lines(text: str) -> int:
 
 def lesson(path: Path, stretch: bool = False) -> int:
     """Return the minutes that a lesson's core takes, or its sections marked stretch (0 if there are none)."""
-    mine = [cell for section in sections(path) if section.stretch == stretch for cell in section.cells]
-    words = sum(_words(cell.text) for cell in mine if cell.markdown)
-    lines = sum(_lines(cell.text) for cell in mine if not cell.markdown)
-    return _rounded(words / 40 + lines / 8) if mine else 0
+    cells = [cell for section in sections(path) if section.stretch == stretch for cell in section.cells]
+    words = sum(_words(cell.text) for cell in cells if cell.markdown)
+    lines = sum(_lines(cell.text) for cell in cells if not cell.markdown)
+    return _rounded(words / 40 + lines / 8) if cells else 0
 
 
 def _section(one: Exercise | Written) -> tuple[Section, Cell]:
-    """Return the part of its notebook in which an exercise stands, and its answer cell."""
+    """Return the section of its notebook that holds an exercise, and its answer cell."""
     if isinstance(one, Written):
         return _section_of_written(one)
     place = source.find(one.id)
@@ -109,7 +113,7 @@ def _section(one: Exercise | Written) -> tuple[Section, Cell]:
 
 
 def _section_of_written(one: Written) -> tuple[Section, Cell]:
-    """Return the part of its notebook in which a question stands that a person grades, and the cell of its answer.
+    """Return the section of its notebook that holds a question graded by a person, and the cell of its answer.
 
     Raises KeyError if the notebook has no rubric of it.
     """
@@ -133,8 +137,20 @@ def exercise(one: Exercise | Written) -> int:
         return _rounded(_words(text) / 60 + _words(answer.text) / 10 + 6 * one.difficulty)
     blank = source.blank(answer.text)
     words = _words(blank) + sum(_words(cell.text) for cell in before if cell.markdown)
-    lines = _lines(answer.text) - _lines(blank) + 1  # the stub is one line
-    return _rounded(words / 60 + lines * 2 / 3 + 6 * one.difficulty)
+    lines = _plain_lines(one) or _lines(answer.text) - _lines(blank) + 1  # the stub is one line
+    minutes = _rounded(words / 60 + lines * 2 / 3 + 6 * one.difficulty)
+    return max(5, minutes - one.core.minutes) if one.core else minutes
+
+
+def _plain_lines(one: Exercise) -> int:
+    """Return the lines of the plain answer to a core, without its mark and its heading; 0 for another exercise."""
+    if not exercises.is_core(one.id):
+        return 0
+    path = source.COURSE / Path(*answers.module_name(one.id).split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    plain = [f for f in functions if any(ast.unparse(mark).startswith("plain(") for mark in f.decorator_list)]
+    return min((_lines(ast.get_source_segment(text, f) or "") - 1 for f in plain), default=0)
 
 
 def _all(day: str) -> list[Exercise | Written]:
@@ -144,6 +160,15 @@ def _all(day: str) -> list[Exercise | Written]:
 
 def _is_stretch(one: Exercise | Written) -> bool:
     return isinstance(one, Exercise) and one.stretch
+
+
+def _end(one: Exercise | Written) -> str:
+    """Return how the heading of an exercise ends, or ""."""
+    if isinstance(one, Written):
+        return ""
+    if one.core or exercises.is_core(one.id):
+        return BOTH
+    return STRETCH if one.stretch else ""
 
 
 def _core_and_stretch(some: Iterable[Exercise | Written]) -> tuple[int, int]:
@@ -156,22 +181,31 @@ def _core_and_stretch(some: Iterable[Exercise | Written]) -> tuple[int, int]:
 
 def head(path: Path) -> str:
     """Return the sentence in the head of an exercise notebook: its core and its stretch, with their minutes."""
-    mine = [e for e in _all(path.parent.name) if e.notebook == path.stem]
-    core, stretch = _core_and_stretch(mine)
+    tasks = [e for e in _all(path.parent.name) if e.notebook == path.stem]
+    core, stretch = _core_and_stretch(tasks)
     if not core:
         return f"It is stretch, about {stretch} minutes: harder, and for extra credit."
-    headings = [_NUMBER.match(_section(e)[0].heading) for e in mine if not _is_stretch(e)]
-    numbers = [heading[0] for heading in headings if heading]
-    first = f"The core is question{'s' * (len(numbers) > 1)} {listed(numbers)}, about {core} minutes"
+    plain = {e.id: exercises.is_core(e.id) for e in tasks}
+    questions = listed(_numbers(e for e in tasks if not _is_stretch(e) and not plain[e.id]))
+    parts = [f"question{'s' * (not questions.isdigit())} {questions}"] if questions else []
+    if numbers := _numbers(e for e in tasks if plain[e.id]):
+        parts.append(f"the plain cases of {listed(numbers)}")
+    first = f"The core is {' and '.join(parts)}, about {core} minutes"
     rest = f"; the rest, about {stretch} minutes, is stretch: harder, and for extra credit." if stretch else "."
     return first + rest
+
+
+def _numbers(some: Iterable[Exercise | Written]) -> list[str]:
+    """Return the numbers in the headings of exercises."""
+    headings = (_NUMBER.match(_section(one)[0].heading) for one in some)
+    return [heading[0] for heading in headings if heading]
 
 
 def told_of_lesson(path: Path) -> str:
     """Return the sentence in the head of a lesson."""
     stretch = lesson(path, stretch=True)
     more = f", and {stretch} more for what is marked stretch" if stretch else ""
-    return f"About {lesson(path)} minutes{more}."
+    return f"The lesson takes about {lesson(path)} minutes{more}."
 
 
 def rows(lessons: Iterable[Path]) -> Iterator[str]:
@@ -189,8 +223,11 @@ def wrong() -> Iterator[str]:
         for one in _all(day):
             if one.minutes != (by_rule := exercise(one)):
                 yield f"{one.id}: minutes={by_rule} by the rule, not {one.minutes}."
-            if _section(one)[0].heading.endswith(STRETCH) != _is_stretch(one):
-                yield f"{one.id}: its heading {'lacks' if _is_stretch(one) else 'has'} “{STRETCH.strip()}”."
+            heading, end = _section(one)[0].heading, _end(one)
+            if not heading.endswith(end) or (not end and heading.endswith("stretch")):
+                yield (
+                    f"{one.id}: its heading should end in “{end.strip()}”." if end else f"{one.id}: it is not stretch."
+                )
         core, _ = _core_and_stretch(_all(day))
         if core > EXERCISES:
             yield f"{day}: its core exercises take {core} minutes; at most {EXERCISES} fit a day."

@@ -1,11 +1,12 @@
 """`passlab new day03.strength-reduction --like cse`: write the files of a new exercise, small but whole.
 
-What is written works: a reference answer, a visible case, a hidden one, a wrong and a right answer. So an author starts
-from something that runs, and changes it piece by piece.
+What is written works (see `autograder.authoring.examples`), so an author starts from something that runs, and changes
+it piece by piece.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pkgutil
 import re
@@ -13,8 +14,10 @@ from pathlib import Path
 from string import Template
 
 from autograder.authoring import source
+from autograder.authoring.examples import OF_IR, PLAIN, Example
 from autograder.authoring.prove import RIGHT, WRONG
 from passlab import exercises
+from passlab.graph import registry
 from passlab.judge import Exercise
 
 _ID = re.compile(r"(day\w+)\.([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
@@ -63,166 +66,32 @@ $more    ),
 )
 """
 
-# ---------------------------------------------------------------------------------------------------- a plain function
 
-_PLAIN = {
-    "solution": '''
-# %% [markdown]
-# ## $title
+def _example(like: Exercise) -> tuple[str, Example]:
+    """Return the IR that an exercise is about and the example of a pass over it; "" and a plain function without one.
 
-
-# %%
-def $name(numbers: list[int]) -> list[int]:
-    """The numbers twice as large, in the same order. `$name([1, 2])` is `[2, 4]`."""
-    ### BEGIN SOLUTION
-    return [2 * number for number in numbers]
-    ### END SOLUTION
-
-
-# %%
-check("$id", $name)
-''',
-    "judge": '''"""$id: visible cases and judge."""
-
-from passlab.judge import Case, Finding
-
-
-two = Case("two numbers", lambda: ([1, 2],), expect=[2, 4])
-
-
-def judge(case, value):
-    yield Finding("did", value == case.expect, f"Expected {case.expect!r}, got {value!r}.")
-''',
-    "hidden": '''"""Hidden cases and answers of $id."""
-
-from autograder.authoring.answers import edited, right
-from passlab.judge import Case, drawn
-
-
-@drawn
-def lists(rng):
-    numbers = rng.sample(range(3, 100), 5)
-    return [Case("drawn", lambda: (numbers,), expect=[2 * number for number in numbers])]
-
-
-@right("adds each number to itself")
-def by_adding(numbers):
-    return [number + number for number in numbers]
-
-
-squared = edited("did", "2 * 2 is 4, so squares will do", ("2 * number", "number**2"))
-''',
-    "points": '{"did": 1}',
-    "imports": "",
-}
-
-# ---------------------------------------------------------------------------------------------------- a pass over FX
-
-_FX = {
-    "solution": '''
-# %% [markdown]
-# ## $title
-
-
-# %%
-def $name(gm: fx.GraphModule) -> fx.GraphModule:
-    """-(-x) = x.
-
-    In:  any graph; its nodes have shapes.
-    Out: each torch.neg of a torch.neg is replaced by the value that is negated twice.
-    Stays: a single torch.neg, and what other nodes read.
+    The IR is the one in whose `cases` the exercise's are written, else that of its notebook, if its module names it.
     """
-    ### BEGIN SOLUTION
-    for node in list(gm.graph.nodes):
-        if node.target is torch.neg and node.args[0].target is torch.neg:
-            node.replace_all_uses_with(node.args[0].args[0])
-    gm.graph.eliminate_dead_code()
-    gm.recompile()
-    return gm
-    ### END SOLUTION
-
-
-# %%
-check("$id", $name)
-''',
-    "judge": '''"""$id: visible cases and judge."""
-
-import torch
-
-from passlab.fx.cases import case, expecting, graph, least, most
-
-#: What makes two values equal, and the verdicts that follow from it.
-judge = expecting()
-
-
-@case("negated twice", graph(..., (2, 3)), did=[most("neg", 0, "The two cancel.", dead=True)])
-def twice(m, x):
-    return torch.relu(torch.neg(torch.neg(x)))
-
-
-@case("negated once", graph(..., (2, 3)), spared=[least("neg", 2, "Something is between the two.")])
-def once(m, x):
-    return torch.neg(torch.relu(torch.neg(x)))
-''',
-    "hidden": '''"""Hidden cases and answers of $id."""
-
-import torch
-from torch import fx
-
-from autograder.authoring.answers import edited, right
-from passlab.fx.cases import case, graph, least, most
-from passlab.judge import drawn
-
-
-@drawn
-def chains(rng):
-    times = rng.randrange(2, 5) * 2
-    cancel = most("neg", 0, "All of them cancel.", dead=True)
-
-    @case(f"negated {times} times", graph(..., (3, times)), did=[cancel])
-    def often(m, x):
-        for _ in range(times):
-            x = torch.neg(x)
-        return x.abs()
-
-    return [often]
-
-
-@case("the first is read", graph(..., (2, 2)), spared=[least("neg", 1, "A product reads it.")])
-def shared(m, x):
-    y = torch.neg(x)
-    return y * torch.neg(y)
-
-
-@right("an interpreter builds the graph anew")
-def anew(gm):
-    class Shorter(fx.Transformer):
-        def call_function(self, target, args, kwargs):
-            if target is torch.neg and args[0].node.target is torch.neg:
-                return fx.Proxy(args[0].node.args[0], args[0].tracer)
-            return super().call_function(target, args, kwargs)
-
-    made = Shorter(gm).transform()
-    made.graph.eliminate_dead_code()
-    made.recompile()
-    return made
-
-
-any_neg = edited("same", "one negation is as good as none", ("node.args[0].args[0]", "node.args[0]"))
-''',
-    "points": '{"valid": 1, "same": 2, "did": 2, "spared": 1}',
-    "imports": "import torch\nfrom torch import fx\n",
-}
-
-
-def _kind(like: str, day: str) -> tuple[dict[str, str], str]:
-    """Return the texts for an exercise like another one, and the flavour of its notebook."""
-    if not like:
-        return _PLAIN, "torch"
-    exercise = _find_exercise(like, day)
-    spec = importlib.util.find_spec(exercises.module_name(exercise.id))
+    spec = importlib.util.find_spec(exercises.module_name(like.id))
     text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return (_FX if "passlab.fx.cases" in text else _PLAIN), exercise.flavour
+    written_in = re.search(r"passlab\.(\w+)\.cases", text)
+    ir = written_in[1] if written_in else like.flavour if f"passlab.{like.flavour}" in text else ""
+    return (ir, OF_IR[ir]) if ir in OF_IR else ("", PLAIN)
+
+
+def _notebook(day: str, notebooks: dict[str, str], like: Exercise | None, ir: str) -> str:
+    """Return the first notebook of a day that fits an exercise like another. Raises ValueError if none does."""
+    if like is None:
+        return next(iter(notebooks))
+    fit = {like.flavour, ir if ir in registry.COMPILERS else "torch"}
+    if fitting := next((name for name, flavour in notebooks.items() if flavour in fit), None):
+        return fitting
+    choices = ", ".join(f"{name} ({flavour})" for name, flavour in notebooks.items())
+    raise ValueError(
+        f"An exercise like {like.id} needs a notebook of flavour {' or '.join(sorted(fit))}; {day} has {choices}. "
+        f"Choose another day, or name an exercise of {day} after --like. Without --like you get a plain "
+        "function, which fits any notebook."
+    )
 
 
 def _find_exercise(name: str, day: str) -> Exercise:
@@ -243,8 +112,9 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
     """Write the files of a new exercise and return them. Nothing that exists is changed, except that the notebook gets
     cells and the day's list an entry, both at the end.
 
-    like: an exercise; the new one takes its flavour, and is a pass over FX if that one is. Raises ValueError with a
-    sentence for an id that cannot be, or is taken; KeyError for an unknown `like`.
+    like: an exercise; the new one is a pass over the same IR, in a notebook of the same flavour. Raises ValueError with
+    a sentence for an id that cannot be, or is taken, and for a day without such a notebook; KeyError for an unknown
+    `like`.
     """
     match = _ID.fullmatch(exercise_id)
     if not match:
@@ -253,7 +123,8 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
             "as day03.strength-reduction."
         )
     day, name = match.groups()
-    texts, flavour = _kind(like, day)
+    model = _find_exercise(like, day) if like else None
+    ir, texts = _example(model) if model else ("", PLAIN)
     home = source.COURSE
     listing = home / "lib/passlab/exercises" / day / "__init__.py"
     written = exercises.of_day(day) if listing.exists() else ()
@@ -264,8 +135,13 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
             f"This course has no {day}. A new day of your own belongs into a folder of your own: name it in "
             "PASSLAB_COURSE."
         )
+    if home != source.ROOT and (source.ROOT / "lib/passlab/exercises" / day).is_dir():
+        raise ValueError(f"The project has a {day} of its own, which hides yours. Choose another day, such as day21.")
     function = name.replace("-", "_")
-    notebook = written[0].notebook if written else "exercises"
+    flavour = model.flavour if model else "torch"
+    notebooks = importlib.import_module(f"{exercises.__name__}.{day}").NOTEBOOKS if listing.exists() else {}
+    notebook = _notebook(day, notebooks, model, ir) if notebooks else "exercises"
+    more = f'        notebook="{notebook}",\n' if notebooks and notebook != next(iter(notebooks)) else ""
     title = title or name.replace("-", " ").capitalize()
     values = {
         "id": exercise_id,
@@ -274,13 +150,13 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
         "title": title,
         "notebook": notebook,
         "flavour": flavour,
-        "points": texts["points"],
-        "more": "        stretch=True,\n" if stretch else "",
+        "points": texts.points,
+        "more": more + ("        stretch=True,\n" if stretch else ""),
     }
     heading = {**values, "title": f"{title} · stretch" if stretch else title}
     files = {
-        listing.parent / f"{function}.py": texts["judge"],
-        home / "autograder/answers" / day / f"{function}.py": texts["hidden"],
+        listing.parent / f"{function}.py": texts.judge,
+        home / "autograder/answers" / day / f"{function}.py": texts.hidden,
     }
     if taken := next((path for path in files if path.exists()), None):
         raise ValueError(f"{taken.relative_to(home)} exists already. Move it away, or choose another name.")
@@ -294,9 +170,9 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
     for path, text in files.items():
         path.write_text(Template(text).substitute(values), encoding="utf-8")
     _enter(listing, Template(_ROW).substitute(values))
-    cells = Template(texts["solution"]).substitute(heading)
-    if texts["imports"] not in solution.read_text(encoding="utf-8"):
-        cells = f"\n# %%\n{texts['imports']}\n{cells}"
+    cells = Template(texts.solution).substitute(heading)
+    if texts.imports not in solution.read_text(encoding="utf-8"):
+        cells = f"\n# %%\n{texts.imports}\n{cells}"
     with solution.open("a", encoding="utf-8") as out:
         out.write("\n" + cells)
     exercises.of_day.cache_clear()

@@ -52,25 +52,27 @@ def cell_id(name: str) -> str:
 def _mark(nb: NotebookNode, path: Path) -> None:
     """Add nbgrader's metadata to the cells of every question: ids, and the points of the exercise."""
     _mark_written(nb, path)
-    answer = None
+    answer, question = None, ""
     for cell in nb.cells:
         if cell.cell_type != "code" or "nbgrader" in cell.metadata:
             continue
         if source.SOLUTION.begin in cell.source:
-            answer = cell
+            answer, question = cell, ""
         elif (check := check_call(cell.source)) and answer is not None:
             try:
                 exercise = exercises.find(check.exercise)
             except KeyError as error:
                 raise ValueError(f"{path.name} checks {check.exercise!r}. {error.args[0]}") from None
-            name = check.exercise.split(".")[1]
+            if question not in ("", exercises.whole(exercise.id)):
+                continue
+            name, question = check.exercise.split(".")[1], exercises.whole(exercise.id)
             common = {"schema_version": 3, "task": False}
-            answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
+            answer.metadata["nbgrader"] = common | {"grade_id": question.split(".")[1], "solution": True}
+            answer.metadata["nbgrader"] |= {"grade": False, "locked": False}
             cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
             points = 0 if exercise.stretch else exercise.total  # extra credit is not part of an assignment's maximum
             cell.metadata["nbgrader"] |= {"locked": True, "points": _points(points)}
-            answer = None
-    if answer is not None:
+    if answer is not None and not question:
         raise ValueError(f"{path.name} has an answer without a check(…) below it: {answer.source.splitlines()[0]}")
 
 

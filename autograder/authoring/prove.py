@@ -2,7 +2,8 @@
 
 The proof holds when reference and right answers have all points, the stub has none, nor has an answer that returns its
 first argument unchanged, and every wrong answer loses the verdict that its misconception breaks. No two of them
-lose the same verdicts on the same cases; of two that fail every case, the messages differ.
+lose the same verdicts on the same cases; of two that fail every case, the messages differ. A plain answer has all
+points of its exercise's core (see `passlab.judge.Core`), and not all of the extra credit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ if TYPE_CHECKING:  # `make gpu` proves without rich
     from rich.console import Console
     from rich.table import Table
 
+#: How many answers an exercise needs, and how many its core.
 WRONG, RIGHT = 6, 2
+WRONG_IN_CORE, PLAIN = 2, 1
 
 
 @dataclass
@@ -61,7 +64,9 @@ class Proof:
 
 
 def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) -> str:
-    lost = [verdict for verdict, held in full.verdicts.items() if not held]
+    missing = [verdict for verdict, ok in full.verdicts.items() if not ok]
+    if kind == "plain" and full.ok:
+        return "has all points, those for extra credit, too: then it is not plain, but right"
     if kind in ("reference", "right") and not (full.ok and seen.ok):
         return "must have all points"
     if kind == "stub" and (full.points or full.attempted):
@@ -71,8 +76,8 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
         return f"must have no points: it does nothing, and keeps 'did' on {', '.join(map(repr, done))}"
     if kind == "wrong" and full.ok:
         return "survives: it has all points"
-    if kind == "wrong" and should not in lost:
-        return f"must lose {should!r}, but it loses {', '.join(lost)}"
+    if kind == "wrong" and should not in missing:
+        return f"must lose {should!r}, but it loses {', '.join(missing)}"
     return ""
 
 
@@ -104,7 +109,7 @@ def _put(
         kind=kind,
         visible=seen.points,
         points=full.points,
-        lost=[verdict for verdict, held in full.verdicts.items() if not held],
+        lost=[verdict for verdict, ok in full.verdicts.items() if not ok],
         should=should,
         note=note,
         message=full.failure.message if full.failure else "",
@@ -139,9 +144,9 @@ def _behaviour(findings: list[Finding]) -> frozenset[tuple[str, str, str]]:
 
     The search for misconceptions, too, distinguishes such answers by what they return.
     """
-    lost = [finding for finding in findings if not finding.ok]
-    fails_all = {finding.case for finding in lost} == {finding.case for finding in findings}
-    return frozenset((finding.case, finding.verdict, finding.message * fails_all) for finding in lost)
+    failures = [finding for finding in findings if not finding.ok]
+    fails_all = {finding.case for finding in failures} == {finding.case for finding in findings}
+    return frozenset((finding.case, finding.verdict, finding.message * fails_all) for finding in failures)
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
@@ -149,7 +154,14 @@ def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
     yield "reference", answers.reference(exercise_id)
     yield "unchanged", answers.unchanged
     for answer in answers.load(exercise_id):
-        yield answer.mark.kind, answer
+        yield answers.kind(exercise_id, answer), answer
+
+
+def _least_answers(exercise: Exercise) -> dict[str, int]:
+    """Return how many answers of each kind an exercise needs."""
+    if exercises.is_core(exercise.id):
+        return {"wrong": WRONG_IN_CORE, "right": RIGHT}
+    return {"wrong": WRONG, "right": RIGHT} | ({"plain": PLAIN} if exercise.core else {})
 
 
 def prove(
@@ -176,10 +188,10 @@ def prove(
     except Exception as error:
         proof.problems.append(f"its answers and hidden cases cannot be loaded: {type(error).__name__}: {error}")
         return proof
-    for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
-        there = sum(k == kind for k, _ in entries)
-        if there < wanted:
-            proof.problems.append(f"it has {plural(there, f'{kind} answer')}; {wanted} are needed")
+    for kind, least in _least_answers(exercise).items():
+        number = sum(k == kind for k, _ in entries)
+        if number < least:
+            proof.problems.append(f"it has {plural(number, f'{kind} answer')}; {least} are needed")
     wrong: list[_Result] = []
     for kind, answer in entries:
         name = getattr(answer, "__name__", kind)
@@ -266,11 +278,11 @@ def _table(proof: Proof) -> Table:
     for column in ("", "answer", "visible", "all", "lost", "what it shows"):
         table.add_column(column, justify="right" if column in ("visible", "all") else "left", overflow="fold")
     for row in proof.rows:
-        lost = [f"[bold]{verdict}[/]" if verdict == row.should else verdict for verdict in row.lost]
+        verdicts = [f"[bold]{verdict}[/]" if verdict == row.should else verdict for verdict in row.lost]
         sign = "[red]✗[/]" if row.problem else "[green]✓[/]"
         of = f"{row.points:g}/{proof.total:g}"
         name = f"{row.kind}: {row.name}" if row.note else row.kind
-        table.add_row(sign, name, f"{row.visible:g}", of, " ".join(lost), escape(row.note))
+        table.add_row(sign, name, f"{row.visible:g}", of, " ".join(verdicts), escape(row.note))
     return table
 
 

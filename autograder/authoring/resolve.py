@@ -38,7 +38,7 @@ _UNREACHABLE = re.compile(r"Failed to fetch|error sending request")
 _CUDA = re.compile(r"(nvidia|cuda)-(?!.*-cu12$)|torch$")
 
 
-class NoNetwork(Exception):
+class NoNetworkError(Exception):
     """PyPI cannot be reached, so nothing is known about the pins."""
 
 
@@ -61,7 +61,7 @@ class Resolution(NamedTuple):
 
 
 def resolve(platform: str, python: str, project: Path = PROJECT) -> Resolution:
-    """Resolve the pins of a pyproject.toml on PyPI. Raises NoNetwork, and FileNotFoundError without uv."""
+    """Resolve the pins of a pyproject.toml on PyPI. Raises NoNetworkError, and FileNotFoundError without uv."""
     uv = Path(sys.executable).with_name("uv")
     command = [str(uv) if uv.exists() else "uv", "pip", "compile", str(project), "--all-extras", "--no-config"]
     command += ["--python-version", python, "--python-platform", PLATFORMS[platform], "--python", sys.executable]
@@ -71,7 +71,7 @@ def resolve(platform: str, python: str, project: Path = PROJECT) -> Resolution:
         command, env=env | {"MACOSX_DEPLOYMENT_TARGET": MACOS}, capture_output=True, text=True, timeout=300
     )
     if _UNREACHABLE.search(done.stderr):
-        raise NoNetwork("PyPI cannot be reached: " + done.stderr.strip().split("\n")[-1].strip())
+        raise NoNetworkError("PyPI cannot be reached: " + done.stderr.strip().split("\n")[-1].strip())
     if done.returncode:
         return Resolution(platform, python, {}, done.stderr.strip())
     packages = tomllib.loads(done.stdout)["packages"]
@@ -95,7 +95,7 @@ def main() -> None:
     console = Console()
     try:
         resolutions = resolve_all()
-    except NoNetwork as error:
+    except NoNetworkError as error:
         console.print(f"Whether the pins can be installed elsewhere was not checked. {error}", markup=False)
         sys.exit(UNCHECKED)
     table = Table("platform", "Python", "packages", "download", "without CUDA", box=None)

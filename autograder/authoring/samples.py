@@ -165,7 +165,7 @@ def filled(path: Path, fill: Fill, prose: bool = False) -> str:
     """Return the text of a released notebook with its answer cells filled. path: the authored `.py`. prose: answer what
     a person grades, too. Reads the release in `exercises/`."""
     nb = nbformat.read(source.COURSE / "exercises" / path.parent.name / f"{path.stem}.ipynb", as_version=4)
-    places = {name: place for name, place in source.places(path.parent.name).items() if place.path == path}
+    places = {exercises.whole(name): it for name, it in source.places(path.parent.name).items() if it.path == path}
     cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
     for number, (exercise, place) in enumerate(places.items()):
         if (text := fill(number, exercise, place)) is not None:
@@ -191,9 +191,9 @@ def expected_files() -> dict[Path, str]:
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
-    there = [p for p in (source.COURSE / FOLDER).rglob("*") if p.is_file()]
+    present = [p for p in (source.COURSE / FOLDER).rglob("*") if p.is_file()]
     problems = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _has_text(p, text)]
-    return problems + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in there if p not in files]
+    return problems + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in present if p not in files]
 
 
 def _has_text(path: Path, text: str) -> bool:

@@ -21,7 +21,7 @@ from passlab.notebook.cells import BEGIN, END, Cell, cells, questions
 from passlab.process.parsing import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Where notebooks, exercises and results lie: here, or where PASSLAB_COURSE says.
+#: Where notebooks, exercises and results are: here, or where PASSLAB_COURSE says.
 COURSE = course_paths.course()
 STUB = "raise NotImplementedError()"
 
@@ -90,13 +90,13 @@ def places(day: str | None = None) -> dict[str, Place]:
 def find(exercise_id: str) -> Place:
     """Return the place of an exercise. Raises KeyError if no notebook of its day checks it."""
     day = exercise_id.split(".")[0]
-    here = places(day)
-    if exercise_id not in here:
+    cells = places(day)
+    if exercise_id not in cells:
         raise KeyError(
             f"No notebook in solutions/{day} has a cell `check({exercise_id!r}, …)`. "
-            f"It has: {', '.join(here) or 'none'}."
+            f"It has: {', '.join(cells) or 'none'}."
         )
-    return here[exercise_id]
+    return cells[exercise_id]
 
 
 def _is_needed(statement: ast.stmt) -> bool:

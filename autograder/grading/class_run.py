@@ -182,15 +182,29 @@ class Session:
             digests[key] = digest(submission)
             if done.get(key) == digests[key]:
                 with self._only(key, "read"):
-                    self.answers += read(submission).answers()
+                    self.answers += () if submission.same_as else read(submission).answers()
                 self.recorded += 1
                 self.advance(None)
             else:
                 todo.append(submission)
-        for paper in self._papers(todo, lambda _: run.seed):
-            with self._only(paper.key):
-                self.recorder.record(run, paper, digests[paper.key], self.page)
-                self.recorded += 1
+        graded = {id(submission) for submission in todo}
+        of_group: dict[Key, list[Submission]] = {}
+        for submission in todo:
+            if submission.same_as and id(submission.same_as) in graded:
+                of_group.setdefault((submission.same_as.learner, submission.assignment), []).append(submission)
+        shared = {id(submission) for some in of_group.values() for submission in some}
+        for paper in self._papers([one for one in todo if id(one) not in shared], lambda _: run.seed):
+            for one in (paper, *(paper.shared(submission) for submission in of_group.pop(paper.key, ()))):
+                with self._only(one.key):
+                    if one is not paper:
+                        write_submitted(one, self.submitted)
+                        self.advance(one)
+                    self.recorder.record(run, one, digests[one.key], self.page)
+                    self.recorded += 1
+        for key, some in of_group.items():  # what was handed in for these could not be graded
+            for submission in some:
+                self.advance(None)
+                self._miss((submission.learner, submission.assignment), self.missed[key], self.failures[key])
         return len(digests) - len(todo)
 
     def _miss(self, key: Key, what: str, why: str) -> None:
@@ -228,13 +242,13 @@ class Session:
     ) -> tuple[list[Difference], list[GradedSubmission]]:
         """Grade again, on last time's cases unless `fresh`; return what would change, and the papers to record."""
         before = self.recorder.scores()
-        found, changed = [], []
+        changes, papers = [], []
         for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):
             with self._only(paper.key):
                 if own_changes := differences(before, {paper.key: self.recorder.preview(paper)}):
-                    found += own_changes
-                    changed.append(paper)
-        return found, changed
+                    changes += own_changes
+                    papers.append(paper)
+        return changes, papers
 
     def record(self, papers: Iterable[GradedSubmission], run: Run) -> None:
         for paper in papers:

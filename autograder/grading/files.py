@@ -92,7 +92,7 @@ def disk_full(error: OSError, folder: Path) -> DiskFullError | None:
 def open_plain(path: Path) -> BinaryIO:
     """Open a file without following links anywhere in its path. Raises UnreadableError for anything but a regular file.
 
-    Hard links are read: whoever made one could have copied the file, and refusing it would punish the owner of the
+    Hard links are read: their maker could have copied the file, and refusing it would punish the owner of the
     other name.
     """
     # O_NONBLOCK: opening a pipe without a writer must not block.
@@ -192,13 +192,13 @@ def walk(folder: Path, skip: Callable[[Path], bool]) -> Iterator[Walked]:
             continue
         try:
             with os.scandir(handle) as entries:
-                found = [Walked(inside / one.name, one.stat(follow_symlinks=False)) for one in islice(entries, most)]
+                members = [Walked(inside / one.name, one.stat(follow_symlinks=False)) for one in islice(entries, most)]
         except OSError:  # an entry is gone
             continue
         finally:
             os.close(handle)
-        most -= len(found)
-        for one in sorted(found, key=lambda one: (one.path.suffix != ".ipynb", one.path)):
+        most -= len(members)
+        for one in sorted(members, key=lambda one: (one.path.suffix != ".ipynb", one.path)):
             if not skip(one.path):
                 yield one
                 if stat.S_ISDIR(one.about.st_mode) and len(one.path.parts) < DEPTH:

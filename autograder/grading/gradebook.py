@@ -22,6 +22,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
 from nbgrader.exchange.default import release_feedback
+from nbgrader.preprocessors import savecells
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
@@ -29,13 +30,16 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from traitlets.config import Config
 
 from autograder.grading import locks
+from autograder.grading.roster import Learner
 
 #: Database → its INSERT … ON CONFLICT, which SQLAlchemy has no common form of.
 INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
-#: So many seconds a gradebook may be locked by somebody else.
+#: How many seconds a gradebook may be locked by another process.
 WAIT = 60
+#: PostgreSQL's code for a lock that was not available in time.
+PG_LOCKED = "55P03"
 
 
 class GradebookError(Exception):
@@ -73,14 +77,24 @@ def unusable(config: Config, error: DBAPIError) -> GradebookError:
     where, reason = place(config), str(error.orig).strip().split("\n")[0]
     if _is_locked(error):
         who = locks.holders(where) or "another process"
-        return StorageError(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.")
+        return StorageError(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.{_look(error)}")
     if isinstance(error, OperationalError):
         return StorageError(f"The gradebook {where} cannot be used: {reason}.")
     return GradebookError(f"the gradebook cannot be written: {reason}")
 
 
 def _is_locked(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+    return getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY") or _is_locked_in_server(error)
+
+
+def _is_locked_in_server(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == PG_LOCKED
+
+
+def _look(error: DBAPIError) -> str:
+    """Return how to find who holds a lock in a database server, "" for a file."""
+    query = "SELECT pid, usename, state, query FROM pg_stat_activity"
+    return f" To see by whom: {query}; to end it: pg_terminate_backend(pid)." if _is_locked_in_server(error) else ""
 
 
 @contextlib.contextmanager
@@ -112,37 +126,43 @@ def database(run: Path) -> str:
 
     Raises ValueError if PASSLAB_DB is not a URL of SQLite or PostgreSQL.
     """
-    given = os.environ.get("PASSLAB_DB", "")
-    if not given:
+    text = os.environ.get("PASSLAB_DB", "")
+    if not text:
         # A second writer waits for the first instead of failing.
         url = URL.create("sqlite", database=str(run / "gradebook.db"), query={"timeout": str(WAIT)})
         return url.render_as_string()
     expected = "expected postgresql://user:password@host/database or sqlite:////folder/gradebook.db"
     try:
         # Name the driver that this course installs; SQLAlchemy's default may be another.
-        url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", given))
+        url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text))
     except (ArgumentError, ValueError):
         raise ValueError(f"PASSLAB_DB (or --db) is not a database URL: {expected}.") from None
     if url.get_backend_name() not in INSERT:
         raise ValueError(f"PASSLAB_DB (or --db) names a {url.get_backend_name()} database: {expected}.")
+    if url.get_backend_name() == "postgresql":  # which waits for a lock without a limit, unless it is told one
+        own = url.query.get("options", ())
+        words = [f"-c lock_timeout={WAIT}s", *([own] if isinstance(own, str) else own)]
+        url = url.update_query_dict({"options": " ".join(words)})
     return url.render_as_string(hide_password=False)
 
 
 def place(config: Config) -> str:
     """Return the location of the gradebook for messages: a file, or a URL without its password."""
     url = make_url(CourseDirectory(config=config).db_url)
-    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.difference_update_query(["options"]).render_as_string(hide_password=True)
 
 
 def take_literally(root: Path) -> None:
     """Have nbgrader take the path of the course as it is: it would read a [, * or ? in it as a pattern."""
 
-    def found(pattern: str) -> list[str]:
+    def matches(pattern: str) -> list[str]:
         below = pattern.removeprefix(str(root))
         return glob.glob(pattern if below == pattern else glob.escape(str(root)) + below)
 
     for module in (base, api, release_feedback, utils):
-        module.glob = SimpleNamespace(glob=found)
+        module.glob = SimpleNamespace(glob=matches)
 
 
 class _Last(logging.Handler):
@@ -218,9 +238,23 @@ def _note_version(db_url: str) -> None:
         engine.dispose()
 
 
+class WritesAtOnce(Gradebook):
+    """nbgrader's gradebook, with what is entered in a `with` block in one transaction: nbgrader commits every cell."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._commit, self.db.commit = self.db.commit, self.db.flush
+
+    def __exit__(self, kind: Any, *what: Any) -> None:
+        if kind is None:
+            self._commit()
+        super().__exit__(kind, *what)
+
+
 def enter_release(config: Config, assignments: list[str]) -> None:
     """Enter the questions of these assignments, hidden tests included, into the gradebook. Raises GradebookError."""
     prepare(config)
+    savecells.Gradebook = WritesAtOnce
     config = Config(config)
     run = config.CourseDirectory.submitted_directory.removesuffix("/submitted")
     config.CourseDirectory.release_directory = f"{run}/release"
@@ -234,6 +268,26 @@ def add_learners(connection: Connection, learners: Iterable[str]) -> None:
     if rows:
         insert: Any = INSERT[connection.dialect.name](Student.__table__)
         connection.execute(insert.on_conflict_do_nothing(), rows)
+
+
+def enter_names(connection: Connection, roster: Iterable[Learner]) -> None:
+    """Add the learners of a roster, with their names and addresses as far as it has them."""
+    learners = sorted(roster, key=lambda one: one.id)
+    add_learners(connection, [one.id for one in learners])
+    student = Student.__table__
+    for one in learners:
+        first, last = names(one.name)
+        row = {"first_name": first, "last_name": last, "email": one.email}
+        if row := {column: text for column, text in row.items() if text}:
+            connection.execute(student.update().where(student.c.id == one.id).values(row))
+
+
+def names(full: str) -> tuple[str, str]:
+    """Return first and last name of "Lovelace, Ada" or "Ada Lovelace"; of one word, a last name."""
+    last, comma, first = full.partition(",")
+    if not comma:
+        first, _, last = full.strip().rpartition(" ")
+    return first.strip(), last.strip()
 
 
 def enter_learners(config: Config, learners: Iterable[str]) -> None:

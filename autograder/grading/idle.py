@@ -81,7 +81,7 @@ def skippable_cells(sources: Mapping[int, str], candidates: Collection[int], che
         more = {
             key
             for key in cells.keys() - runs
-            if _needed(key, cells, runs) or not _only_shows(key, cells, used - answers)
+            if _is_needed(key, cells, runs) or not _only_shows(key, cells, used - answers)
         }
         if not more:
             return cells.keys() - runs
@@ -107,7 +107,7 @@ def plan(
     return sorted(never), list(calls.items())
 
 
-def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool:
+def _is_needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool:
     """Return whether a cell that is run uses a name as this cell binds it."""
     below = [cells[at] for at in list(cells)[list(cells).index(key) + 1 :] if at in runs]
     above = set().union(*(cells[at].uses for at in runs))  # functions from above look names up when they are called

@@ -18,7 +18,7 @@ from autograder.grading import files
 
 #: The file in a folder of results that is locked while they are written. It stays there.
 LOCK = "grading.lock"
-#: After so many seconds of waiting, say for whom.
+#: Seconds of waiting after which a message says for whom.
 PATIENCE = 5.0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from autograder.grading import files, intake
 from autograder.grading.gradebook import writing
 from autograder.grading.intake import TIMESTAMP, Submission, UnreadableError
 from passlab import exercises
+from passlab.judge import listed
 
 #: The longest answer, in characters, that is kept as it is.
 LONGEST = 50_000
@@ -46,18 +47,26 @@ class GradedSubmission:
     def failure(self) -> str:
         return self.error or next((result.failure for result in self.results.values() if result.failure), "")
 
+    def shared(self, submission: Submission) -> GradedSubmission:
+        """Return the same for another member of the learner's group."""
+        results = {name: replace(result, learner=submission.learner) for name, result in self.results.items()}
+        return GradedSubmission(submission, self.notebooks, results, self.timestamp, self.error)
+
     def answers(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (learner, question, source) of the answer cells; a digest for a long source: a class keeps them all."""
+        """Yield (learner, exercise, source) of the answer cells; a digest for a long source: a class keeps them all."""
         for nb in self.notebooks.values():
             for cell in nb.cells:
                 meta = cell.metadata.get("nbgrader", {})
                 if meta.get("solution") and cell.cell_type == "code":
                     long = len(cell.source) > LONGEST and hashlib.sha256(cell.source.encode()).hexdigest()
-                    yield self.submission.learner, meta["grade_id"], long or cell.source
+                    exercise = f"{self.submission.assignment}.{meta['grade_id']}"
+                    yield self.submission.learner, exercise, long or cell.source
 
 
 def read(submission: Submission) -> GradedSubmission:
     """Read a submission. Files that cannot be read, and repairs, are noted in the submission."""
+    if submission.undecided:
+        return GradedSubmission(submission, error=submission.undecided)
     paper = GradedSubmission(submission)
     for name, path in sorted(submission.notebooks.items()):
         try:
@@ -65,10 +74,15 @@ def read(submission: Submission) -> GradedSubmission:
         except UnreadableError as error:
             submission.note(str(error))
             continue
+        if damaged := nb.metadata.pop("damaged", None):
+            submission.note(
+                f"{path.name}: a character that is not valid text, such as half of an emoji, was replaced by a question"
+                f" mark in cell{'s' * (len(damaged) > 1)} {listed(list(map(str, damaged)))}."
+            )
         for note in intake.repair(nb, source_notebook(submission.assignment, name)):
             submission.note(note)
         paper.notebooks[name] = nb
-    paper.timestamp = _latest(submission.times)
+    paper.timestamp = _latest(submission)
     return paper
 
 
@@ -80,13 +94,19 @@ def when(timestamp: str) -> datetime | None:
         return None
 
 
-def _latest(paths: Iterable[Path]) -> str:
-    """Return the latest of the valid times in these files, as it is written there; "" without one."""
+def _latest(submission: Submission) -> str:
+    """Return the latest of the valid times of a submission, as it is written; "" without one. Note the others."""
     texts = []
-    for path in paths:
+    for path in submission.times:
         with contextlib.suppress(UnreadableError):
-            texts.append(files.read_bytes(path, 200).decode("utf-8", "replace").strip())
+            texts.append(files.read_bytes(path, 200).decode("utf-8-sig", "replace").strip())
     times = {text: time for text in texts if (time := when(text))}
+    for text in texts:
+        if text and text not in times:
+            submission.note(
+                f"{TIMESTAMP} says {files.printable(text)!r}, which is not a time such as 2026-11-26 10:00:00 UTC: "
+                "this submission counts as being on time."
+            )
     return max(times, key=lambda text: times[text], default="")
 
 
@@ -132,6 +152,11 @@ class Marks:
     def most(self) -> float:
         """The points without extra credit."""
         return sum(mark.most for mark in self.points.values() if not mark.stretch)
+
+    @property
+    def most_extra(self) -> float:
+        """The most extra credit."""
+        return sum(mark.most for mark in self.points.values() if mark.stretch)
 
     @property
     def core(self) -> float:

@@ -130,8 +130,8 @@ class CarryOn(Execute):
 
     def preprocess(self, nb, resources=None, km=None):
         with tempfile.TemporaryDirectory() as folder:
-            nobodys = os.path.join(folder, "progress.json")
-            with variable("PASSLAB_PROGRESS", nobodys):
+            path = os.path.join(folder, "progress.json")
+            with variable("PASSLAB_PROGRESS", path):
                 return self._carry_on(nb, resources, km)
 
     def _carry_on(self, nb, resources, km):

@@ -53,10 +53,14 @@ class Cell(Struct):
 
 class Notebook(Struct):
     cells: Annotated[list[Cell], Meta(max_length=MAX_CELLS)]
+    damaged: Annotated[list[int], Meta(max_length=MAX_CELLS)] = []
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a submitted notebook as nbformat 4. Raises UnreadableError, with the reason, if it is not a notebook."""
+    """Read a submitted notebook as nbformat 4. Raises UnreadableError, with the reason, if it is not a notebook.
+
+    The metadata `damaged` of the notebook lists the cells, counted from 1, in which a character had to be replaced.
+    """
     reply = bounded_call.call(f"{__name__}:parsed", data=files.read_bytes(path, files.MAX_BYTES))
     if isinstance(reply, str):
         raise UnreadableError(f"{path.name} {reply}")
@@ -83,7 +87,8 @@ def _notebook(read: Notebook) -> NotebookNode:
         elif cell.attachments:
             node["attachments"] = cell.attachments
         cells.append(node)
-    return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+    metadata = {"damaged": read.damaged} if read.damaged else {}
+    return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells})
 
 
 # Aside
@@ -96,11 +101,13 @@ class _NotebookError(Exception):
 def parsed(content: bytes) -> bytes | str:
     """Return a submitted notebook as a message of the form Notebook, or the rest of a sentence on what is wrong."""
     try:
-        return msgspec.json.encode({"cells": _cells(_document(content))})
+        cells = _cells(_document(content))
     except _NotebookError as why:
         return str(why)
-    except UnicodeEncodeError:  # lone surrogates can be read from JSON, but not written
-        return "contains characters that are not valid text (lone surrogates)."
+    damaged = [number for number, cell in enumerate(cells, 1) if _valid(cell["source"]) != cell["source"]]
+    for number in damaged:  # half of an emoji can be read from JSON, but not written
+        cells[number - 1]["source"] = _valid(cells[number - 1]["source"])
+    return msgspec.json.encode({"cells": cells, "damaged": damaged})
 
 
 def _document(content: bytes) -> dict[str, Any]:
@@ -165,7 +172,7 @@ def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
         raise _NotebookError("is not a valid notebook: it has no list of cells.")
     if len(cells) > MAX_CELLS:
         raise _NotebookError(f"has {len(cells):,} cells; the limit is {MAX_CELLS:,}.")
-    made: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
     ids: set[str] = set()
     for number, cell in enumerate(cells, 1):
         kind = cell.get("cell_type") if isinstance(cell, dict) else None
@@ -182,17 +189,17 @@ def _cells(data: dict[str, Any]) -> list[dict[str, Any]]:
             )
         name = cell.get("id")
         if not isinstance(name, str) or name in ids or not re.fullmatch(_ID, name):
-            name = next(free for at in itertools.count(len(made)) if (free := f"submitted-{at}") not in ids)
+            name = next(free for at in itertools.count(len(nodes)) if (free := f"submitted-{at}") not in ids)
         ids.add(name)
         node = {"cell_type": kind, "id": name, "source": source, "grade_id": _grade_id(cell)}
         if kind == "code":
             node["outputs"] = _outputs(cell)
         else:
             node["attachments"] = _attachments(cell)
-        made.append(node)
-    if (total := sum(len(cell["source"]) for cell in made)) > MAX_SOURCES:
+        nodes.append(node)
+    if (total := sum(len(cell["source"]) for cell in nodes)) > MAX_SOURCES:
         raise _NotebookError(f"has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
-    return made
+    return nodes
 
 
 def _text(value: object) -> str | None:

@@ -18,17 +18,17 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
-from nbgrader.api import SubmittedNotebook, new_uuid
+from nbgrader.api import Gradebook, SubmittedNotebook, new_uuid
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import Connection, bindparam, create_engine, select
@@ -43,6 +43,7 @@ from autograder.grading.gradebook import (
     TABLES,
     GradebookError,
     add_learners,
+    enter_names,
     place,
     prepare,
     transaction,
@@ -51,13 +52,27 @@ from autograder.grading.gradebook import (
 )
 from autograder.grading.intake import TIMESTAMP, Submission
 from autograder.grading.paper import Marks, extra_credit, when, written
-from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
+from autograder.grading.roster import Learner
+from autograder.grading.scores import (
+    EXTENSION,
+    NOTEBOOK,
+    OWN,
+    RUN,
+    SCORE,
+    Key,
+    Run,
+    Score,
+    question,
+    result_text,
+    verdict_text,
+)
 
 if TYPE_CHECKING:
     from autograder.grading.paper import GradedSubmission
 
-#: Renders the feedback on a notebook; what it returns makes the page of the marks (`feedback.draft`).
-Page = Callable[[NotebookNode, NotebookResult], Callable[[Marks], str]]
+#: Renders the feedback on a notebook, with what was repaired; what it returns makes the page of the marks
+#: (`feedback.draft`).
+Page = Callable[[NotebookNode, NotebookResult, Sequence[str]], Callable[[Marks], str]]
 
 
 def digest(submission: Submission) -> str:
@@ -69,6 +84,7 @@ def digest(submission: Submission) -> str:
         except UnreadableError as error:
             data = str(error).encode("utf-8", "replace")
         digest.update(f"\0{name}\0{len(data)}\0".encode() + data)
+    digest.update(submission.undecided.encode("utf-8", "replace"))
     return digest.hexdigest()[:32]
 
 
@@ -173,6 +189,29 @@ class Recorder:
         with self._transaction() as db:
             db.execute(RUN.update().where(RUN.c.id == run.id, RUN.c.finished.is_(None)).values(finished=_now()))
 
+    def enter(self, roster: Iterable[Learner]) -> None:
+        """Enter the names and addresses of learners, which nbgrader and formgrader then show."""
+        with self._transaction() as db:
+            enter_names(db, roster)
+
+    def set_due(self, assignment: str, time: datetime) -> None:
+        """Set the due date of an assignment, in UTC."""
+        with Gradebook(self.course.db_url, self.course.course_id) as gradebook:
+            gradebook.update_or_create_assignment(assignment, duedate=time)
+
+    def extend(self, assignment: str, learner: str, days: float) -> bool:
+        """Give a learner this many days more than the due date says, instead of an earlier extension. Return whether
+        anything was handed in yet: grading again then counts them."""
+        key = {"learner": learner, "assignment": assignment}
+        submitted, assigned = TABLES["submitted_assignment"], TABLES["assignment"]
+        with self._transaction() as db:
+            db.execute(EXTENSION.delete().filter_by(**key))
+            db.execute(EXTENSION.insert(), key | {"days": days})
+            of = select(assigned.c.id).where(assigned.c.name == assignment).scalar_subquery()
+            of_learner = (submitted.c.assignment_id == of) & (submitted.c.student_id == learner)
+            changed = db.execute(submitted.update().where(of_learner).values(extension=timedelta(days=days)))
+        return bool(changed.rowcount)
+
     # Writing
 
     def record(self, run: Run, paper: GradedSubmission, digest: str, page: Page | None = None) -> None:
@@ -181,7 +220,8 @@ class Recorder:
         Raises GradebookError for a submission that was not graded, for an assignment that is not in the gradebook, and
         if the gradebook or a file cannot be written; StorageError, if no other can be written either.
         """
-        drafts = {name: page(nb, paper.results[name]) for name, nb in paper.notebooks.items()} if page else {}
+        notebooks, notes = paper.notebooks if page else {}, paper.submission.notes
+        drafts = {name: page(nb, paper.results[name], notes) for name, nb in notebooks.items() if page}
         try:
             with self._transaction() as db:
                 self._write(db, run, paper, digest)
@@ -201,19 +241,19 @@ class Recorder:
             stored, extra = [], []
             for row in db.execute(scores.grades(learner, result.assignment)):
                 if row.notebook == result.notebook and (auto := scored.get(row.cell)):
-                    credit, mine = auto.extra(row.extra, entered.get((row.notebook, question(row.cell))))
+                    credit, own_extra = auto.extra(row.extra, entered.get((row.notebook, question(row.cell))))
                     extra.append({"row": row.id, "extra_credit": credit})
-                    stored.append(auto.row | {"notebook": row.notebook, "total": totals[row.cell], "extra": mine})
+                    stored.append(auto.row | {"notebook": row.notebook, "total": totals[row.cell], "extra": own_extra})
             _update(db, "grade", extra)  # of which nbgrader knows only what people give
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", stored)
 
     def preview(self, paper: GradedSubmission) -> list[Score]:
         """Return the scores that recording a submission now would give, without writing. Raises GradebookError."""
-        with self.engine.connect() as db:
+        with self._transaction() as db:
             self._write(db, Run("preview", 0, _now()), paper, "")
-            found = scores.scores(db, *paper.key)[paper.key]
+            preview = scores.scores(db, *paper.key)[paper.key]
             db.rollback()
-        return found
+        return preview
 
     def _write(self, db: Connection, run: Run, paper: GradedSubmission, digest: str) -> None:
         learner, assignment = paper.key
@@ -229,16 +269,16 @@ class Recorder:
             raise GradebookError(
                 f"{learner}, {assignment}: the gradebook has no notebook {', '.join(sorted(unknown))}."
             )
-        submission = _submission(db, id, learner, when(paper.timestamp))
+        submission = _submission(db, id, learner, when(paper.timestamp), scores.extension(db, learner, assignment))
         notebooks = _rows(db, "submitted_notebook", "assignment_id", [submission.id], "notebook_id")
-        mine = {notebook: notebooks.get((notebook,)) for notebook in cells}
+        row_of = {notebook: notebooks.get((notebook,)) for notebook in cells}
         fresh = [
             {"id": new_uuid(), "assignment_id": submission.id, "notebook_id": notebook, "flagged": False}
-            for notebook, there in mine.items()
-            if there is None
+            for notebook, row in row_of.items()
+            if row is None
         ]
         _insert(db, "submitted_notebook", fresh)
-        ids = {notebook: there.id for notebook, there in mine.items() if there}
+        ids = {notebook: row.id for notebook, row in row_of.items() if row}
         ids |= {row["notebook_id"]: row["id"] for row in fresh}
         grades = _rows(db, "grade", "notebook_id", ids.values(), "notebook_id", "cell_id")
         comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
@@ -260,10 +300,10 @@ class Recorder:
                     manual = old.manual_score if old and handed_in else None
                     new_grades[at] = None
                     if auto:
-                        there = old and old.extra_credit
-                        extra, mine = auto.extra(there, entered.get((name, question(cell))))
+                        credit = old and old.extra_credit
+                        extra, own_extra = auto.extra(credit, entered.get((name, question(cell))))
                         new_grades[at] = auto.grade(manual, extra)
-                        stored.append(auto.row | {"notebook": name, "total": entry.total, "extra": mine})
+                        stored.append(auto.row | {"notebook": name, "total": entry.total, "extra": own_extra})
                 if kind != "GradeCell":
                     new_comments[at] = {"auto_comment": remarks[cell]} if cell in remarks else None
         _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True, "extra_credit": None})
@@ -276,8 +316,8 @@ class Recorder:
     def _assignment(self, db: Connection, name: str) -> _Assignment:
         """Return an assignment as its release was entered. Raises GradebookError if it was not."""
         assignment, notebook, cell = (TABLES[t].c for t in ("assignment", "notebook", "base_cell"))
-        found = db.execute(select(assignment.id, assignment.duedate).where(assignment.name == name)).one_or_none()
-        if found is None:
+        home = db.execute(select(assignment.id, assignment.duedate).where(assignment.name == name)).one_or_none()
+        if home is None:
             raise GradebookError(f"{name} is not in the gradebook {self.place}. Enter its release first.")
         grade, task, source = (TABLES[t] for t in ("grade_cells", "task_cells", "source_cell"))
         of_cell = (source.c.notebook_id == notebook.id) & (source.c.name == cell.name)
@@ -297,7 +337,7 @@ class Recorder:
             .outerjoin(grade, grade.c.id == cell.id)
             .outerjoin(task, task.c.id == cell.id)
             .outerjoin(source, of_cell)
-            .where(notebook.assignment_id == found.id)
+            .where(notebook.assignment_id == home.id)
         )
         cells: dict[str, tuple[str, dict]] = {}
         for row in db.execute(query):
@@ -305,7 +345,7 @@ class Recorder:
             if row.id:
                 most = row.max_score if row.max_score is not None else row.task_score or 0.0
                 known[row.name, row.type] = _Cell(row.id, row.type, most, row.checksum, extra_credit(name, row.name))
-        return _Assignment(found.id, found.duedate, cells)
+        return _Assignment(home.id, home.duedate, cells)
 
     def _penalties(self, db: Connection, learner: str, submission, duedate, graded: list[str]) -> None:
         """Write the late penalties of graded notebooks, computed by the plugin configured for nbgrader."""
@@ -352,6 +392,11 @@ class Recorder:
         with self._transaction() as db:
             return scores.penalties(db)
 
+    def tries(self) -> dict[tuple[str, str], list[int]]:
+        """Return (assignment, question) → of each learner, how many submissions it took to the best one."""
+        with self._transaction() as db:
+            return scores.tries(db)
+
     def entries(self, assignment: str, question: str) -> Entries:
         """Return what a leaderboard needs to know about a question's submissions."""
         with self._transaction() as db:
@@ -389,14 +434,14 @@ class _Auto:
         grade = {"needs_manual_grade": manual is not None or self.points is None, "extra_credit": extra}
         return grade | {"auto_score": 0.0 if self.most else self.points}
 
-    def extra(self, there: float | None, entered: float | None) -> tuple[float | None, float | None]:
+    def extra(self, credit: float | None, entered: float | None) -> tuple[float | None, float | None]:
         """Return the extra credit, and the same if it is automatic or None if it is a person's, which stays.
 
-        there: the extra credit in the gradebook. entered: what the last grading entered there.
+        credit: the extra credit in the gradebook. entered: what the last grading entered there.
         """
-        if self.most and there in (None, entered):
+        if self.most and credit in (None, entered):
             return self.points, self.points
-        return there, None
+        return credit, None
 
 
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
@@ -475,30 +520,36 @@ def _update(db: Connection, table: str, rows: list[dict]) -> None:
         db.execute(TABLES[table].update().where(TABLES[table].c.id == bindparam("row")), rows)
 
 
-def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tuple, dict | None], fresh: dict) -> None:
-    """Update or insert the rows of a submission, by (notebook, cell). `there`: the existing rows.
+def _put(db: Connection, table: str, old: Mapping[tuple, Any], rows: dict[tuple, dict | None], fresh: dict) -> None:
+    """Update or insert the rows of a submission, by (notebook, cell). `old`: the existing rows.
 
     None in place of a row leaves an existing one unchanged and inserts a missing one with the values in `fresh`.
     """
-    new = [at for at in rows if at not in there]
+    new = [at for at in rows if at not in old]
     keys = {at: {"id": new_uuid(), "notebook_id": at[0], "cell_id": at[1]} for at in new}
     _insert(db, table, [fresh | (rows[at] or {}) | keys[at] for at in new])
-    _update(db, table, [values | {"row": row.id} for at, row in there.items() if (values := rows.get(at))])
+    _update(db, table, [values | {"row": row.id} for at, row in old.items() if (values := rows.get(at))])
 
 
-def _submission(db: Connection, assignment: str, learner: str, timestamp: datetime | None):
-    """Return the submission's row, inserted if it is new. An unknown time does not replace a known one."""
+def _submission(
+    db: Connection, assignment: str, learner: str, timestamp: datetime | None, extension: timedelta | None
+) -> Any:
+    """Return the submission's row, inserted if it is new. An unknown time does not replace a known one.
+
+    extension: of a new row; that of an old one may have been changed since.
+    """
     table = TABLES["submitted_assignment"]
-    there = select(table).where(table.c.assignment_id == assignment, table.c.student_id == learner)
-    row = db.execute(there).one_or_none()
+    query = select(table).where(table.c.assignment_id == assignment, table.c.student_id == learner)
+    row = db.execute(query).one_or_none()
     if row is None:
         fresh = {"id": new_uuid(), "assignment_id": assignment, "student_id": learner, "timestamp": timestamp}
+        fresh["extension"] = extension
         _insert(db, "submitted_assignment", [fresh])
     elif timestamp is not None and timestamp != row.timestamp:
         _update(db, "submitted_assignment", [{"row": row.id, "timestamp": timestamp}])
     else:
         return row
-    return db.execute(there).one()
+    return db.execute(query).one()
 
 
 def _forget(db: Connection, run: Run, key: Key) -> None:
@@ -517,7 +568,7 @@ def _keep(
     rows = [common | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
     db.execute(NOTEBOOK.insert(), rows)
     if stored:
-        db.execute(SCORE.insert(), [mine | row for mine in stored])
+        db.execute(SCORE.insert(), [key | row for key in stored])
 
 
 # Files
@@ -539,8 +590,8 @@ def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:
     for left in folder.iterdir():
         if left.name not in files and not left.is_dir():
             left.unlink()
-    here = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(here)
+        os.fsync(handle)
     finally:
-        os.close(here)
+        os.close(handle)

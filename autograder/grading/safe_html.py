@@ -1,6 +1,6 @@
 """What nbgrader's pages (`nbgrader generate_feedback`, formgrader) show of learners: nothing in it runs or loads.
 
-These pages lie in the instructor's origin, where a script could act as the instructor. Markdown is cleaned after it has
+These pages share the instructor's origin, where a script could act as the instructor. Markdown is cleaned after it has
 been rendered, outputs before; pictures are data of an <img>, where nothing runs; metadata that are not nbgrader's go.
 All of that is done aside; where it takes too long, the rest of the page is shown as text.
 """
@@ -58,9 +58,9 @@ def markdown(context, source: str) -> str:
     """Return Markdown as clean HTML: nbconvert's filter `markdown2html`."""
     attachments = context.get("cell", {}).get("attachments", {})
     if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
-        made = bounded_call.call(f"{cleaning.__name__}:rendered", source, attachments)
-        if made is not None:
-            return made
+        page = bounded_call.call(f"{cleaning.__name__}:rendered", source, attachments)
+        if page is not None:
+            return page
         _no_more(resources)
     return f"<pre>{html.escape(source)}</pre>"
 
@@ -69,9 +69,9 @@ def markdown(context, source: str) -> str:
 def highlight(context, source: str, language: str | None = None, metadata: dict | None = None) -> str:
     """Return code as HTML: nbconvert's filter `highlight_code`."""
     if len(source) <= MOST_RENDERED and _within(resources := context.get("resources", {}), source):
-        made = bounded_call.call(f"{cleaning.__name__}:highlighted", source)
-        if made is not None:
-            return made
+        page = bounded_call.call(f"{cleaning.__name__}:highlighted", source)
+        if page is not None:
+            return page
         _no_more(resources)
     return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
 
@@ -129,7 +129,7 @@ class SafeHTML(SanitizeHTML):
         return clean(html_str)
 
 
-#: formgrader's pages load and reach nothing but their own server. Their scripts stand in the page, between texts.
+#: formgrader's pages load and reach nothing but their own server. Their scripts are in the page, between texts.
 FORMGRADER = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; "

@@ -92,7 +92,7 @@ NOTEBOOK = _of_a_notebook(
 )
 Index("passlab_notebook_number", NOTEBOOK.c.number)
 #: `points`: the automatic score, NULL if a person has to grade. `extra`: the extra credit that grading entered for
-#: nbgrader, NULL if a person's stands there. `verdict`: JSON, {} without a verdict.
+#: nbgrader, NULL if a person gave them. `verdict`: JSON, {} without a verdict.
 SCORE = _of_a_notebook(
     "passlab_score",
     Column("question", Text, primary_key=True),
@@ -104,6 +104,17 @@ SCORE = _of_a_notebook(
     Column("verdict", Text, nullable=False),
     Column("error", Text, nullable=False),
     Column("extra", Float),
+)
+
+
+#: Extensions of the due date that `passlab extend` gave, also before the learner hands in: then nbgrader has no place
+#: for them.
+EXTENSION = Table(
+    "passlab_extension",
+    OWN,
+    Column("learner", Text, primary_key=True),
+    Column("assignment", Text, primary_key=True),
+    Column("days", Float, nullable=False),
 )
 
 
@@ -188,15 +199,15 @@ class Difference:
 
 def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> list[Difference]:
     """Return the questions whose scores differ between `old` and `new`, for the submissions in `new`."""
-    found = []
+    changes = []
     for (learner, assignment), scores in sorted(new.items()):
         after = {(score.notebook, score.question): score for score in scores}
         before = {(score.notebook, score.question): score for score in old.get((learner, assignment), ())}
         for key in [*after, *(key for key in before if key not in after)]:
             was, now = before.get(key), after.get(key)
             if was is None or now is None or (was.points, was.auto, was.total) != (now.points, now.auto, now.total):
-                found.append(Difference(learner, assignment, key[1], was, now))
-    return found
+                changes.append(Difference(learner, assignment, key[1], was, now))
+    return changes
 
 
 def verdict_text(verdict: Verdict | None) -> str:
@@ -279,7 +290,7 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
         (row.learner, row.assignment, row.notebook, row.question): row
         for row in _latest(db, SCORE, learner, assignment)
     }
-    found: dict[Key, list[tuple]] = {}
+    table: dict[Key, list[tuple]] = {}
     for row in db.execute(grades(learner, assignment)):
         name = question(row.cell)
         detail = behind.get((row.learner, row.assignment, row.notebook, name))
@@ -290,8 +301,8 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
         if detail:
             score = replace(score, seed=detail.seed, verdict=_verdict(detail.verdict), error=detail.error)
         order = (row.notebook, detail.place if detail else 10**6, name)
-        found.setdefault((row.learner, row.assignment), []).append((order, score))
-    return {key: [score for _, score in sorted(found[key], key=lambda s: s[0])] for key in sorted(found)}
+        table.setdefault((row.learner, row.assignment), []).append((order, score))
+    return {key: [score for _, score in sorted(table[key], key=lambda s: s[0])] for key in sorted(table)}
 
 
 def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
@@ -386,7 +397,34 @@ def handed_in(db: Connection, assignment: str, question: str) -> dict[str, list[
     for row in db.execute(query):
         before = by_learner.setdefault(row.learner, {}).get(row.digest)
         by_learner[row.learner][row.digest] = (before[0] if before else row.recorded, row.digest, row.points)
-    return {learner: list(mine.values()) for learner, mine in by_learner.items()}
+    return {learner: list(rows.values()) for learner, rows in by_learner.items()}
+
+
+def tries(db: Connection) -> dict[tuple[str, str], list[int]]:
+    """Return (assignment, question) → of each learner, how many different submissions were graded up to the first of
+    those with the most points."""
+    c, n = SCORE.c, NOTEBOOK.c
+    query = (
+        select(c.learner, c.assignment, c.question, c.digest, c.points)
+        .join(NOTEBOOK, (n.run == c.run) & (n.learner == c.learner) & (n.assignment == c.assignment))
+        .where(n.notebook == c.notebook)
+        .order_by(n.number)
+    )
+    points: dict[tuple[str, str, str], dict[str, float]] = {}
+    for row in db.execute(query):
+        points.setdefault((row.learner, row.assignment, row.question), {})[row.digest] = row.points or 0.0
+    table: dict[tuple[str, str], list[int]] = {}
+    for key, by_digest in points.items():
+        values = list(by_digest.values())
+        table.setdefault(key[1:], []).append(values.index(max(values)) + 1)
+    return table
+
+
+def extension(db: Connection, learner: str, assignment: str) -> timedelta | None:
+    """Return the extension that `passlab extend` gave a learner, or None."""
+    c = EXTENSION.c
+    days = db.execute(select(c.days).where(c.learner == learner, c.assignment == assignment)).scalar()
+    return None if days is None else timedelta(days=days)
 
 
 def last_seed(db: Connection, assignment: str) -> int | None:

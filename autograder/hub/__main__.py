@@ -12,9 +12,9 @@ from pathlib import Path
 
 from autograder.authoring import fresh
 from autograder.grading.intake import UnreadableError
+from autograder.grading.roster import read_roster
 from autograder.hub import accounts
 from autograder.hub.accounts import Refused
-from autograder.reports.exports import read_roster
 from passlab import course_paths
 
 PROXY = "configurable-http-proxy@5.3.0"

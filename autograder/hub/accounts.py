@@ -97,13 +97,18 @@ def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
     return [account for account in everybody if account.id not in known]
 
 
-def _check(learner: str, section: str) -> None:
+def check_names(learner: str, section: str) -> None:
+    """Raise Refused if an id cannot name a system user, or a section a folder."""
     if not _ID.fullmatch(learner):
         raise Refused(
             f"{learner!r} on the roster cannot be a system user: use up to 31 lower-case letters, digits, - and _."
         )
     if not _SECTION.fullmatch(section):
         raise Refused(f"{learner}'s section {section!r} cannot name a folder: use lower-case letters, digits and -.")
+
+
+def _check(learner: str, section: str) -> None:
+    check_names(learner, section)
     try:
         user = pwd.getpwnam(learner)
     except KeyError:

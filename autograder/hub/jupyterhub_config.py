@@ -6,6 +6,8 @@ others to reach the hub, put a web server with TLS in front of it that passes hu
 the port on this machine, and set PASSLAB_HUB_URL=https://hub.example.org and PASSLAB_HUB_PORT.
 """
 
+# mypy: disable-error-code="name-defined"
+
 import os
 from urllib.parse import quote, urlsplit
 

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
-from autograder.grading.files import UnreadableError, read_text
+from autograder.grading.extra import ExtraCredit
 from autograder.grading.gradebook import writing
+from autograder.grading.roster import Learner
 from autograder.grading.scores import NOT_HANDED_IN, UNANSWERED
 from passlab.judge import VERDICTS
 
@@ -71,19 +72,6 @@ class Row:
     stretch: bool = False
 
 
-@dataclass(frozen=True)
-class Learner:
-    """One line of the roster: a learner's names and ids in other programs; "" where unknown."""
-
-    id: str
-    name: str = ""
-    email: str = ""
-    section: str = ""
-    canvas_id: str = ""
-    sis_id: str = ""
-    moodle_id: str = ""
-
-
 def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
     """Return the status of a question; see `Row`."""
     if points is None:
@@ -99,9 +87,9 @@ def status(verdict: Verdict | None, points: float | None, total: float, error: s
 
 def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
     """Return the rows of a class. scores: (learner, assignment) → scores, as `Recorder.scores` returns them."""
-    found = []
-    for (learner, assignment), mine in sorted(scores.items()):
-        for score in mine:
+    table = []
+    for (learner, assignment), of_learner in sorted(scores.items()):
+        for score in of_learner:
             verdict = score.verdict
             row = Row(
                 learner=learner,
@@ -116,8 +104,8 @@ def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
                 status=status(verdict, score.points, score.total, score.error),
                 stretch=score.stretch,
             )
-            found.append(row)
-    return found
+            table.append(row)
+    return table
 
 
 def harmless(text: str) -> str:
@@ -158,44 +146,29 @@ def _umask() -> int:
     return mask
 
 
-def write_grades(path: Path, rows: Iterable[Row]) -> None:
-    """Write grades.csv: a line for each learner and question."""
+def write_grades(path: Path, rows: Iterable[Row], without: Iterable[tuple[str, str, str]] = ()) -> None:
+    """Write grades.csv: a line for each learner and question.
+
+    without: learner, assignment and reason where there is no grade: a line without a question.
+    """
     lines: list[Sequence[str]] = [COLUMNS]
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
         fields = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
         words = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
         lines.append([harmless(field) for field in (*fields, *words)])
+    for learner, assignment, reason in without:
+        line = (learner, assignment, "", "", "", "", "", reason, "", "not graded", "")
+        lines.append([harmless(field) for field in line])
     write(path, lines)
-
-
-def read_roster(path: Path) -> dict[str, Learner]:
-    """Read a roster; return id → learner.
-
-    The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
-    Otherwise every line is a learner whose id is in the first column. Raises UnreadableError if it is not a table.
-    """
-    try:
-        lines = csv.reader(read_text(path).splitlines(keepends=True))
-        table = [[field.strip() for field in line] for line in lines]
-    except csv.Error as error:
-        raise UnreadableError(f"{path.name} is not a CSV file: {error}.") from None
-    table = [line for line in table if line and any(line)]
-    known = list(Learner.__dataclass_fields__)
-    header = [name.lower().replace(" ", "_") for name in table[0]] if table else []
-    if "id" not in header:
-        return {line[0]: Learner(line[0]) for line in table if line[0]}
-    learners = {}
-    for line in table[1:]:
-        fields = {name: value for name, value in zip(header, line, strict=False) if name in known}
-        if fields.get("id"):
-            learners[fields["id"]] = Learner(**fields)
-    return learners
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums for an export. `worth`: assignment → maximum. `points`: (learner, assignment) → points; None: no grade."""
+    """Sums for an export. `worth`: assignment → maximum. `points`: (learner, assignment) → points; None: no grade.
+
+    Extra credit with a column of its own is one more assignment, which is worth nothing.
+    """
 
     learners: list[str]
     worth: dict[str, float]
@@ -203,18 +176,35 @@ class _Sums:
     notes: list[str]
 
 
-def _sums(rows: Iterable[Row], roster: Mapping[str, Learner], penalties: Mapping[tuple[str, str], float]) -> _Sums:
+def _sums(
+    rows: Iterable[Row],
+    roster: Mapping[str, Learner],
+    penalties: Mapping[tuple[str, str], float],
+    credit: ExtraCredit,
+) -> _Sums:
     points: dict[tuple[str, str], float | None] = {}
+    extra: dict[tuple[str, str], float] = {}
     most: dict[tuple[str, str], float] = {}
     for row in rows:
         key = (row.learner, row.assignment)
         most[key] = most.get(key, 0.0) + (0.0 if row.stretch else row.max_points)
-        so_far = points.get(key, 0.0)
-        points[key] = None if row.points is None or so_far is None else so_far + row.points
+        if row.stretch and row.points is not None:
+            extra[key] = extra.get(key, 0.0) + row.points
+            points.setdefault(key, 0.0)
+        else:
+            so_far = points.get(key, 0.0)
+            points[key] = None if row.points is None or so_far is None else so_far + row.points
     worth: dict[str, float] = {}
     for (_, assignment), total in sorted(most.items(), key=lambda item: item[0][1]):
         worth[assignment] = max(worth.get(assignment, 0.0), total)
+    counted = {key: credit.counted(number, worth[key[1]]) for key, number in extra.items()}
+    if not credit.own_column:
+        points = {key: v if v is None else v + counted.get(key, 0.0) for key, v in points.items()}
     points = {k: v if v is None else max(v - penalties.get(k, 0.0), 0.0) for k, v in points.items()}
+    if credit.own_column:
+        points |= {(learner, f"{assignment} extra"): number for (learner, assignment), number in counted.items()}
+        worth |= {f"{assignment} extra": 0.0 for _, assignment in counted}
+        worth = dict(sorted(worth.items()))
     waiting = sorted(key for key, value in points.items() if value is None)
     notes = [
         f"{learner}, {assignment}: no grade, because an answer still has to be graded."
@@ -228,12 +218,13 @@ def write_canvas(
     rows: Iterable[Row],
     roster: Mapping[str, Learner] | None = None,
     penalties: Mapping[tuple[str, str], float] | None = None,
+    credit: ExtraCredit | None = None,
 ) -> list[str]:
     """Write a file for Canvas's gradebook import. Return a sentence for each learner or grade that will not import.
 
-    penalties: (learner, assignment) → points deducted for a late submission.
+    penalties: (learner, assignment) → points deducted for a late submission. credit: what extra credit counts.
     """
-    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
+    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {}, credit or ExtraCredit())
     notes = sums.notes
     fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
     lines = [[*fixed, *(harmless(name) for name in sums.worth)]]
@@ -257,13 +248,14 @@ def write_moodle(
     rows: Iterable[Row],
     roster: Mapping[str, Learner] | None = None,
     penalties: Mapping[tuple[str, str], float] | None = None,
+    credit: ExtraCredit | None = None,
 ) -> list[str]:
     """Write a file for Moodle's grade import. Return a sentence for each learner or grade that will not import.
 
     The identifier is the email address if the roster has one for every learner, otherwise the learner's id, which must
     then be the ID number in Moodle. A learner whose identifier a spreadsheet would execute is left out.
     """
-    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
+    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {}, credit or ExtraCredit())
     notes = sums.notes
     by_email = bool(roster) and all(learner in roster and roster[learner].email for learner in sums.learners)
     lines = [["identifier", "full name", *(harmless(name) for name in sums.worth)]]
@@ -280,7 +272,7 @@ def write_moodle(
         lines.append([identifier, harmless(who.name), *("-" if g is None else _number(g) for g in grades)])
     for assignment, total in sums.worth.items():
         best = max((points or 0.0 for (_, name), points in sums.points.items() if name == assignment), default=0.0)
-        if best > total:
+        if best > total > 0:
             notes.append(
                 f"{assignment} is worth {total:g} points, and with extra credit there are up to {best:g}: Moodle "
                 "accepts more than the maximum only with unlimitedgrades on."

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from autograder.engine import bounded_call
 from autograder.engine.data import NotebookResult, Verdict, only_on_the_cpu
 from autograder.grading.paper import Marks, marks, question
 from autograder.reports import rendering
+from autograder.reports.lessons import Lessons, Section
 from autograder.reports.pages import cut, page, plain
 
 #: Most characters of a page to highlight and to render.
@@ -48,22 +49,39 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
     return draft(nb, result)(given or marks(nb, result))
 
 
-def draft(nb: NotebookNode, result: NotebookResult) -> Callable[[Marks], str]:
-    """Render the texts of one notebook with its outputs; return the function that makes the page of its final marks."""
+def draft(
+    nb: NotebookNode, result: NotebookResult, notes: Sequence[str] = (), lessons: Lessons | None = None
+) -> Callable[[Marks], str]:
+    """Render the texts of one notebook with its outputs; return the function that makes the page of its final marks.
+
+    notes: what was repaired, renamed or left out before it was graded. lessons: where the lessons are read.
+    """
     parts = [_part(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)]
     html = _rendered(text for part in parts for text in _texts(part))
-    return lambda given: _page(result, parts, given, html)
+    sections = {
+        at: section
+        for at, verdict in result.verdicts.items()
+        if verdict.points < verdict.total and (section := (lessons or Lessons()).section(verdict.exercise))
+    }
+    return lambda final: _page(result, parts, final, html, notes, sections)
 
 
-def _page(result: NotebookResult, parts: list[_Part], given: Marks, html: Mapping[_Text, Markup | None]) -> str:
-    html = {**html, **_rendered(("markdown", _written(comment)) for comment in given.comments.values())}
+def _page(
+    result: NotebookResult,
+    parts: list[_Part],
+    final: Marks,
+    html: Mapping[_Text, Markup | None],
+    notes: Sequence[str],
+    sections: Mapping[int, Section],
+) -> str:
+    html = {**html, **_rendered(("markdown", _written(comment)) for comment in final.comments.values())}
     left = MOST_PICTURES
 
     def shown(kind: str, text: str) -> Markup:
-        made = html.get((kind, text))
-        if made is None:
-            made = Markup("<pre>{}</pre>" if kind == "markdown" else '<pre class="code">{}</pre>').format(cut(text))
-        return made
+        markup = html.get((kind, text))
+        if markup is None:
+            markup = Markup("<pre>{}</pre>" if kind == "markdown" else '<pre class="code">{}</pre>').format(cut(text))
+        return markup
 
     def text(source: str, attachments: Mapping[str, dict] | None = None) -> Markup:
         """Return Markdown as HTML, with the pictures of its cell, which it may show many times, up to a limit."""
@@ -72,24 +90,25 @@ def _page(result: NotebookResult, parts: list[_Part], given: Marks, html: Mappin
         def picture(name: str) -> str:
             return _picture((attachments or {}).get(name) or {})
 
-        def address(found: re.Match[str]) -> str:
+        def address(match: re.Match[str]) -> str:
             nonlocal left
             if left > 0:
-                left -= len(picture(found[1]))
-            # Without an address there is no `src`: an empty one would stand for the page itself.
-            return f'src="{picture(found[1])}"' if left > 0 and picture(found[1]) else ""
+                left -= len(picture(match[1]))
+            # Without an address there is no `src`: an empty one would mean the page itself.
+            return f'src="{picture(match[1])}"' if left > 0 and picture(match[1]) else ""
 
         return Markup(_ATTACHED.sub(address, shown("markdown", _written(source))))
 
     return page(
         "feedback.html",
         result=result,
-        given=given,
-        got=given.core + given.extra - given.late_penalty,
+        notes=notes,
+        given=final,
         on_cpu=[v.exercise for _, v in sorted(result.verdicts.items()) if only_on_the_cpu(v)],
-        waiting=sum(mark.points is None for mark in given.points.values()),
+        waiting=sum(mark.points is None for mark in final.points.values()),
         parts=parts,
-        plainly=any(made is None for made in html.values()),
+        sections=sections,
+        plainly=any(markup is None for markup in html.values()),
         question=question,
         code=lambda source: shown("code", plain(source)) if source else Markup(),
         without_hidden=_without_hidden,
@@ -158,25 +177,25 @@ _known: dict[_Text, Markup] = {}
 
 def _rendered(texts: Iterable[_Text]) -> dict[_Text, Markup | None]:
     """Return text → its HTML; None for one that is too long, or if all texts together took too much time or memory."""
-    wanted, left = dict.fromkeys(texts), MOST_RENDERED
+    html_of, left = dict.fromkeys(texts), MOST_RENDERED
     todo: list[_Text] = []
-    for kind, text in wanted:
+    for kind, text in html_of:
         left -= len(text)
         if known := _known.get((kind, text)):
-            wanted[kind, text] = known
+            html_of[kind, text] = known
         elif left >= 0 and len(text) <= rendering.MOST_TEXT:
             todo.append((kind, text))
     if todo:
-        made = bounded_call.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)
-        for (kind, text), html in zip(todo, made, strict=True):
+        pages = bounded_call.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)
+        for (kind, text), html in zip(todo, pages, strict=True):
             if html is not None:
                 html = Markup(f'<pre class="code">{html}</pre>' if kind == "code" else html)
-                wanted[kind, text] = html
+                html_of[kind, text] = html
                 if len(html) <= MOST_KEPT:
                     _known[kind, text] = html
     while len(_known) > MOST_KNOWN:
         del _known[next(iter(_known))]
-    return wanted
+    return html_of
 
 
 # Outputs

@@ -83,28 +83,28 @@ def standings(
     submission now, has withdrawn, as have those that `kept` lists.
     """
     racers = {entry.learner: entry for entry in board.entries}
-    here = [learner for learner in racers if learner not in kept.withdrawn]
+    active = [learner for learner in racers if learner not in kept.withdrawn]
     kept.names = pseudonyms({*racers, *handed_in}, kept.salt, kept.names)
     eager = _eager(board.baselines)
-    made = []
+    lines = []
     for learner in {**racers, **handed_in}:
         name = learner if names else kept.names[learner]
-        if learner not in here:
-            made.append(Standing(name, "withdrawn", why="Does not take part any more."))
+        if learner not in active:
+            lines.append(Standing(name, "withdrawn", why="Does not take part any more."))
             continue
         entry = racers[learner]
-        made.append(standing(name, entry.rows, eager, learner in late, entry.failure))
-    now = {learner: one for learner, one in zip({**racers, **handed_in}, made, strict=True) if one.speedup}
+        lines.append(standing(name, entry.rows, eager, learner in late, entry.failure))
+    now = {learner: one for learner, one in zip({**racers, **handed_in}, lines, strict=True) if one.speedup}
     kept.races.append({"when": when, "entries": {who: [racers[who].digest, one.speedup] for who, one in now.items()}})
     speedups = {(who, *of) for race in kept.races for who, of in race["entries"].items()}
     last = {(who, digest): speedup for who, digest, speedup in sorted(speedups)}
-    for learner, one in zip({**racers, **handed_in}, made, strict=True):
+    for learner, one in zip({**racers, **handed_in}, lines, strict=True):
         if one.state != "withdrawn":
             one.history = [
                 {"when": f"{at:%Y-%m-%d %H:%M}", "points": points, "speedup": last.get((learner, digest))}
                 for at, digest, points in handed_in.get(learner, ())
             ]
-    return ranked(made)
+    return ranked(lines)
 
 
 def data(standings: Sequence[Standing], baselines: Baselines, about: About) -> str:
@@ -125,13 +125,13 @@ def _eager(baselines: Baselines) -> dict[str, Mapping[str, Any]]:
 
 def _by_name(baselines: Baselines) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Return baseline → model → row, of the models on which it ran."""
-    found: dict[str, dict] = {}
+    table: dict[str, dict] = {}
     for model, rows in baselines.items():
         for name, row in rows.items():
-            found.setdefault(name, {})
+            table.setdefault(name, {})
             if row.get("ratio"):
-                found[name][model] = row
-    return found
+                table[name][model] = row
+    return table
 
 
 def _missing(baselines: Baselines) -> list[tuple[str, str]]:
@@ -146,12 +146,12 @@ def _missing(baselines: Baselines) -> list[tuple[str, str]]:
 
 def _left_out(baselines: Baselines, points: Sequence[_Point]) -> list[tuple[str, str]]:
     """Return (baseline, why it has no place in the plane of time and memory)."""
-    drawn, found = {point.name for point in points}, []
+    drawn, reasons = {point.name for point in points}, []
     for name, rows in _by_name(baselines).items():
         if name not in drawn:
             partly = f"it ran on {len(rows)} of {len(baselines)} models"
-            found.append((name, partly if len(rows) < len(baselines) else NOT_COUNTED))
-    return found
+            reasons.append((name, partly if len(rows) < len(baselines) else NOT_COUNTED))
+    return reasons
 
 
 def _points(standings: Sequence[Standing], baselines: Baselines) -> list[_Point]:
@@ -160,7 +160,7 @@ def _points(standings: Sequence[Standing], baselines: Baselines) -> list[_Point]
     for name, rows in _by_name(baselines).items():
         measures = figures(rows, eager) if len(rows) == every else {}
         known.append((name, measures.get("speedup"), measures.get("peak"), False))
-    return [_Point(name, 1 / speedup, peak, mine) for name, speedup, peak, mine in known if speedup and peak]
+    return [_Point(name, 1 / speedup, peak, own) for name, speedup, peak, own in known if speedup and peak]
 
 
 def _pareto(points: Sequence[_Point]) -> Plot:
@@ -173,8 +173,8 @@ def _pareto(points: Sequence[_Point]) -> Plot:
     def figure() -> Figure:
         from matplotlib.figure import Figure
 
-        made = Figure(figsize=(4.6, 3.2))
-        axes = made.add_axes((0, 0, 1, 1))
+        figure = Figure(figsize=(4.6, 3.2))
+        axes = figure.add_axes((0, 0, 1, 1))
         edge = [by_name[name] for name in best]
         right, top = (1.12 * max(getattr(p, what) for p in points) for what in ("time", "memory"))
         xs = [edge[0].time, *(p.time for p in edge), right]
@@ -193,7 +193,7 @@ def _pareto(points: Sequence[_Point]) -> Plot:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         axes.spines[["top", "right"]].set_visible(False)
-        return made
+        return figure
 
     return Plot(text, figure, f"Time and peak memory. {'; '.join(lines)}.", lines)
 

@@ -1,4 +1,4 @@
-"""Who stands where on a leaderboard, and under which name.
+"""The ranks on a leaderboard, and the names shown there.
 
 An entry is ranked by the geometric mean, over all models, of how many times as fast as eager it is; eager takes its
 turns beside it. An entry without equivalence on some model has no rank, whatever its speed. Two entries tie if their
@@ -30,14 +30,14 @@ ANIMALS = (
 def pseudonyms(learners: Iterable[str], salt: str, known: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return learner → a name that the id does not tell, together with the names that are `known` from earlier boards.
 
-    Two learners never share one: whoever would, gets a number as well.
+    Two learners never share one: the second gets a number as well.
     """
-    found = dict(known or {})
-    tokens = {one: hmac.digest(bytes.fromhex(salt), one.encode(), "sha256") for one in {*learners} - {*found}}
+    names = dict(known or {})
+    tokens = {one: hmac.digest(bytes.fromhex(salt), one.encode(), "sha256") for one in {*learners} - {*names}}
     for learner, token in sorted(tokens.items(), key=lambda item: item[1]):
         name = f"{ADJECTIVES[token[0] % len(ADJECTIVES)]} {ANIMALS[token[1] % len(ANIMALS)]}"
-        found[learner] = name if name not in found.values() else f"{name} {int.from_bytes(token[2:5])}"
-    return found
+        names[learner] = name if name not in names.values() else f"{name} {int.from_bytes(token[2:5])}"
+    return names
 
 
 @dataclass
@@ -82,7 +82,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _share(rows: Rows, eager: Rows, what: str) -> float | None:
     pairs = [(row.get(what), eager[model].get(what)) for model, row in rows.items()]
-    ratios = [mine / theirs for mine, theirs in pairs if mine and theirs]
+    ratios = [value / base for value, base in pairs if value and base]
     return _mean(ratios) if len(ratios) == len(pairs) else None
 
 
@@ -92,9 +92,9 @@ def standing(name: str, rows: Rows, eager: Rows, late: bool = False, failure: st
     for model, row in rows.items():
         if row.get("missing"):
             reasons.setdefault(row["missing"], []).append(model)
-    lost = [f"{', '.join(models)}: {why}" for why, models in reasons.items()]
-    if failure or lost or not rows:
-        return Standing(name, "failed", why=failure or " ".join(lost) or "Nothing was measured.", rows=rows, **more)
+    failures = [f"{', '.join(models)}: {why}" for why, models in reasons.items()]
+    if failure or failures or not rows:
+        return Standing(name, "failed", why=failure or " ".join(failures) or "Nothing was measured.", rows=rows, **more)
     state, why = ("late", "Handed in after the due date.") if late else ("ranked", "")
     return Standing(name, state, why=why, rows=rows, **figures(rows, eager), **more)
 
@@ -117,10 +117,10 @@ def _faster(one: Standing, other: Standing) -> bool:
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
     """Return the names on the Pareto front, the fastest first: no other point is as good in both and better in one."""
-    found: list[str] = []
+    best: list[str] = []
     least = math.inf
     for name, (_, memory) in sorted(points.items(), key=lambda item: item[1]):
         if memory < least:
-            found.append(name)
+            best.append(name)
             least = memory
-    return found
+    return best

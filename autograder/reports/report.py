@@ -15,7 +15,10 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from autograder.engine.data import NotebookResult, only_on_the_cpu
+from autograder.reports import items
+from autograder.reports.activity import Activity
 from autograder.reports.exports import Row
+from autograder.reports.items import Item
 from autograder.reports.pages import page
 from autograder.reports.similar import Similar
 from passlab.drawing.axes import Plot
@@ -42,7 +45,8 @@ class Layer(Protocol):
 class Facts:
     """How a class was graded. `notes`: learner ("" for the whole class) → sentences; `unread`: (learner, sentence) for
     submissions that could not be read or graded; `seconds`, `graded`: of this run, which may have resumed an earlier
-    one; `workers`: their number and machines, as text."""
+    one; `workers`: their number and machines, as text; `tries`: (assignment, question) → of each learner, how many
+    submissions it took; `activity`: exercise → what a hub knows of the work on it."""
 
     when: str = ""
     seed: int | None = None
@@ -54,10 +58,15 @@ class Facts:
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unread: Sequence[tuple[str, str]] = ()
     similar: Similar = field(default_factory=Similar)
+    tries: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    activity: Mapping[str, Activity] = field(default_factory=dict)
 
 
 class _Question(NamedTuple):
-    """A row of the questions: who got it right, what went wrong most often and how often, how long it took."""
+    """A row of the questions: who got it right, what went wrong most often and how often, how long it took to judge.
+
+    `tries`: the mean number of submissions up to the best one; `activity`: of the hub; None where they are not known.
+    """
 
     assignment: str
     question: str
@@ -72,14 +81,17 @@ class _Question(NamedTuple):
     crashed: int
     median: float
     largest: float
+    item: Item
+    tries: float | None
+    activity: Activity | None
 
 
 class _Learner(NamedTuple):
-    """A row of the learners. `points`: for each assignment, if there are several, and the total."""
+    """A row of the learners. `points`: of the core in each assignment, if there are several, and in all; then extra."""
 
     name: str
     points: list[float | None]
-    total: float
+    core: float
     crashed: int
     waiting: int
 
@@ -91,29 +103,36 @@ class _Chart(NamedTuple):
     median: float
     worth: float
     svg: str
+    reliability: float | None
 
 
 def report(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts) -> str:
     """Return the page for a class."""
     assignments = sorted({row.assignment for row in rows})
-    got, worth = _totals(rows)
-    several = assignments if len(assignments) > 1 else []
+    sums, worth = _totals([row for row in rows if not row.stretch])
+    extra, most_extra = _totals([row for row in rows if row.stretch])
+    several, reliability = assignments if len(assignments) > 1 else [], items.alpha(rows)
     return page(
         "report.html",
         assignments=assignments,
-        submissions=len(got),
+        submissions=len(sums),
         unsafe=facts.unsafe or any(result.unsafe for result in results),
         facts=facts,
         similar=facts.similar,
         unbuilt=_unbuilt(results),
         notes=sorted((who, sentences) for who, sentences in facts.notes.items() if sentences),
-        questions=list(_questions(rows, results)),
-        charts=[_chart(name, [p for (_, of), p in got.items() if of == name], worth[name]) for name in assignments],
-        learners=list(_learners(rows, got, several)),
+        questions=list(_questions(rows, results, facts)),
+        several_tries=any(number > 1 for numbers in facts.tries.values() for number in numbers),
+        charts=[
+            _chart(name, [p for (_, of), p in sums.items() if of == name], worth.get(name, 0.0), reliability.get(name))
+            for name in assignments
+        ],
+        learners=list(_learners(rows, sums, extra, several)),
         columns=[
             ("learner", False),
             *((name, True, worth[name]) for name in several),
-            ("total", True, sum(worth.values())),
+            ("core", True, sum(worth.values())),
+            *([("extra", True, sum(most_extra.values()))] if most_extra else []),
             ("share", False),
             ("crashed", True),
             ("to be read", True),
@@ -139,7 +158,7 @@ def _unbuilt(results: Sequence[NotebookResult]) -> list[tuple[str, int, str]]:
     return sorted({(verdict.exercise, verdict.seed, name) for verdict in verdicts for name in verdict.unbuilt})
 
 
-def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterator[_Question]:
+def _questions(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts) -> Iterator[_Question]:
     of: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         of[row.assignment, row.question].append(row)
@@ -147,44 +166,48 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
     for result in results:
         for verdict in result.verdicts.values():
             seconds[result.assignment, verdict.exercise.split(".", 1)[-1]].append(verdict.seconds)
-    for (assignment, question), mine in sorted(of.items(), key=lambda item: item[0][0]):
-        count = Counter("wrong" if row.status == "crashed" else row.status for row in mine)
-        points = [row.points for row in mine if row.points is not None]
-        notes = Counter(row.misconception for row in mine if row.misconception).most_common(1)
+    analysis = items.analyse(rows)
+    for (assignment, question), answers in sorted(of.items(), key=lambda item: item[0][0]):
+        count = Counter("wrong" if row.status == "crashed" else row.status for row in answers)
+        points = [row.points for row in answers if row.points is not None]
+        notes = Counter(row.misconception for row in answers if row.misconception).most_common(1)
         took = seconds.get((assignment, question), [])
         yield _Question(
             assignment,
             question,
-            stretch=mine[0].stretch,
-            right=count["right"] / len(mine),
+            stretch=answers[0].stretch,
+            right=count["right"] / len(answers),
             counts=count,
             label=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
             mean=fmean(points) if points else None,
-            most=max(row.max_points for row in mine),
+            most=max(row.max_points for row in answers),
             misconception=notes[0][0] if notes else "",
             alike=notes[0][1] if notes else 0,
-            crashed=sum(row.status == "crashed" for row in mine),
+            crashed=sum(row.status == "crashed" for row in answers),
             median=median(took) if took else 0.0,
             largest=max(took, default=0.0),
+            item=analysis.get((assignment, question), Item(None, None)),
+            tries=fmean(tries) if (tries := facts.tries.get((assignment, question))) else None,
+            activity=facts.activity.get(f"{assignment}.{question}"),
         )
 
 
 def _totals(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-    """Return (learner, assignment) → points with extra credit, and assignment → most points without."""
-    got: dict[tuple[str, str], float] = defaultdict(float)
+    """Return (learner, assignment) → points, and assignment → most points."""
+    sums: dict[tuple[str, str], float] = defaultdict(float)
     of: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
-        got[row.learner, row.assignment] += row.points or 0.0
-        of[row.learner, row.assignment] += 0.0 if row.stretch else row.max_points
+        sums[row.learner, row.assignment] += row.points or 0.0
+        of[row.learner, row.assignment] += row.max_points
     worth: dict[str, float] = {}
     for (_, assignment), most in of.items():
         worth[assignment] = max(worth.get(assignment, 0.0), most)
-    return got, worth
+    return sums, worth
 
 
-def _chart(assignment: str, points: Sequence[float], worth: float) -> _Chart:
+def _chart(assignment: str, points: Sequence[float], worth: float, reliability: float | None) -> _Chart:
     tenths = Counter(min(int(10 * p / worth), 9) if worth else 0 for p in points)
-    return _Chart(assignment, median(points), worth, _histogram(tenths))
+    return _Chart(assignment, median(points) if points else 0.0, worth, _histogram(tenths), reliability)
 
 
 def _histogram(tenths: Counter[int]) -> str:
@@ -193,8 +216,8 @@ def _histogram(tenths: Counter[int]) -> str:
     def figure() -> Figure:
         from matplotlib.figure import Figure
 
-        made = Figure(figsize=(2.8, 0.8))
-        axes = made.add_axes((0, 0, 1, 1), xlim=(0, 9.86))
+        figure = Figure(figsize=(2.8, 0.8))
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 9.86))
         counts = [tenths[tenth] for tenth in range(10)]
         drawn = axes.bar(range(10), counts, width=0.86, align="edge", color="#0b5cad")
         axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], padding=1, color=PALE)
@@ -204,23 +227,28 @@ def _histogram(tenths: Counter[int]) -> str:
         axes.tick_params(length=0)
         axes.spines[["left", "right", "top"]].set_visible(False)
         axes.spines.bottom.set_color("#d0d7de")
-        return made
+        return figure
 
     label = "; ".join(f"{10 * t} to {10 * t + 10} %: {tenths[t]}" for t in range(10) if tenths[t])
     return Plot(label, figure, f"learners by share of the points: {label}", pad=0.02).svg
 
 
 def _learners(
-    rows: Sequence[Row], got: Mapping[tuple[str, str], float], assignments: Sequence[str]
+    rows: Sequence[Row],
+    sums: Mapping[tuple[str, str], float],
+    extra: Mapping[tuple[str, str], float],
+    assignments: Sequence[str],
 ) -> Iterator[_Learner]:
     crashes = Counter(row.learner for row in rows if row.status == "crashed")
     waiting = Counter(row.learner for row in rows if row.status == "to be graded")
-    totals: dict[str, float] = defaultdict(float)
-    for (learner, _), points in got.items():
-        totals[learner] += points
-    for learner, total in sorted(totals.items()):
-        earned = [got.get((learner, assignment)) for assignment in assignments]
-        yield _Learner(learner, [*earned, total], total, crashes[learner], waiting[learner])
+    core, more = ({row.learner: 0.0 for row in rows} for _ in range(2))
+    for totals, points in ((core, sums), (more, extra)):
+        for (learner, _), number in points.items():
+            totals[learner] += number
+    for learner, total in sorted(core.items()):
+        earned = [sums.get((learner, assignment)) for assignment in assignments]
+        in_all = [total, more[learner]] if extra else [total]
+        yield _Learner(learner, [*earned, *in_all], total, crashes[learner], waiting[learner])
 
 
 def _took(results: Sequence[NotebookResult]) -> str:

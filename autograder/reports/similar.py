@@ -41,10 +41,10 @@ class Pair:
 
 @dataclass
 class Similar:
-    """`pairs`: most shared questions first. `common`: (question, number of learners who share one long answer)."""
+    """`pairs`: most shared exercises first. `common`: (exercise, the learners who share one long answer)."""
 
     pairs: list[Pair] = field(default_factory=list)
-    common: list[tuple[str, int]] = field(default_factory=list)
+    common: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
 
 #: Keywords: their order does not change when names, comments, strings, annotations and imports are rewritten.
@@ -197,7 +197,7 @@ def similar(
 ) -> Similar:
     """Compare the answers of a class and return at most `limit` pairs.
 
-    answers: (learner, question, source of the answer cell). known: question → sources that prove nothing (the stub,
+    answers: (learner, exercise, source of the answer cell). known: exercise → sources that prove nothing (the stub,
     the reference).
     """
     ignored = {(question, digest(text)[0]) for question, texts in (known or {}).items() for text in texts}
@@ -215,11 +215,11 @@ def similar(
     result = Similar()
     for (question, _), group in groups.items():
         if len(group) > COMMON:
-            result.common.append((question, len(group)))
+            result.common.append((question, tuple(sorted(group))))
         else:
             for first, second in combinations(sorted(group), 2):
                 shared[first, second].append(question)
     pairs = [Pair(first, second, tuple(sorted(questions))) for (first, second), questions in shared.items()]
     result.pairs = sorted(pairs, key=lambda p: (-len(p.questions), p.first, p.second))[:limit]
-    result.common.sort(key=lambda item: (-item[1], item[0]))
+    result.common.sort(key=lambda item: (-len(item[1]), item[0]))
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,17 +15,28 @@ from autograder.authoring.samples import reference_text
 from autograder.grading.intake import ClassWork, Submission
 from autograder.grading.paper import marks, question
 from autograder.grading.scores import Difference, Key, Score
+from passlab import exercises
 
 if TYPE_CHECKING:
     from autograder.grading.paper import GradedSubmission
 
 #: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200
+#: The most characters of a note in a table.
+SHORT_NOTE = 160
 
 
 def safe(text: str) -> str:
     """Return a learner's text for a table: no markup, no control characters."""
     return escape("".join(ch if ch.isprintable() else "?" for ch in text))
+
+
+def brief(notes: Sequence[str]) -> str:
+    """Return the first of the notes on a learner, cut, and how many more there are: the report has them in full."""
+    if not notes:
+        return ""
+    first = notes[0] if len(notes[0]) <= SHORT_NOTE else f"{notes[0][:SHORT_NOTE]}…"
+    return f"{first} (and {len(notes) - 1} more in the report)" if len(notes) > 1 else first
 
 
 def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
@@ -39,11 +50,11 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
 
 
 def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
-    """Return question → answers that are not evidence of copying: the stub and the reference."""
+    """Return exercise → answers that are not evidence of copying: the stub and the reference."""
     texts: dict[str, list[str]] = {}
     for assignment in assignments:
         for exercise, place in source.places(assignment).items():
-            name = exercise.split(".")[1]
+            name = exercises.whole(exercise)
             texts[name] = [source.blank(place.answer.text), reference_text(place)]
     return texts
 
@@ -54,8 +65,9 @@ def line(paper: GradedSubmission) -> str:
     if paper.failure or not paper.results:
         return f"{who}: not graded"
     all_marks = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
-    core, most, extra = (sum(getattr(each, part) for each in all_marks) for part in ("core", "most", "extra"))
-    more = f" and {extra:g} extra" if extra else ""
+    parts = ("core", "most", "extra", "most_extra")
+    core, most, extra, most_extra = (sum(getattr(each, part) for each in all_marks) for part in parts)
+    more = f" and {extra:g} of {most_extra:g} extra" if extra else ""
     return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
@@ -80,29 +92,36 @@ def show(
         table.add_column("learner", overflow="fold")
         for number, points in enumerate(questions.values(), 1):
             table.add_column(f"{number}\n/{points:g}" if points else f"{number}\nextra", justify="right")
-        table.add_column(f"total\n/{sum(questions.values()):g}", justify="right", style="bold")
+        table.add_column(f"core\n/{sum(questions.values()):g}", justify="right", style="bold")
+        most_extra = sum(exercises.extra_credit(f"{assignment}.{name}") for name in questions)
+        if most_extra:
+            table.add_column(f"extra\n/{most_extra:g}", justify="right", style="bold")
         table.add_column("note", overflow="fold")
         for learner, submission in list(rows.items())[:MOST_ROWS]:
             with_rows.add(learner)
             notes = [*classwork.notes.get(learner, ()), *submission.notes]
-            mine = {score.question: score for score in scores.get((learner, assignment), ())}
-            if (learner, assignment) in failures or not mine:
+            score_of = {score.question: score for score in scores.get((learner, assignment), ())}
+            if (learner, assignment) in failures or not score_of:
                 why = failures.get((learner, assignment), "nothing was recorded")
                 if why not in (" ".join(submission.notes), *submission.notes):
                     notes.append(f"Not graded: {why}")
-                cells = ["–"] * (len(questions) + 1)
+                cells = ["–"] * (len(questions) + 1 + bool(most_extra))
             else:
-                notes += [f"{score.question}: {score.error[:160]}" for score in mine.values() if score.error]
-                earned = [mine[q].points if q in mine else None for q in questions]
-                cells = ["?" if p is None else f"{p:g}" for p in earned] + [f"{sum(p or 0 for p in earned):g}"]
-            table.add_row(safe(learner), *cells, safe(" ".join(notes)))
+                notes += [f"{score.question}: {score.error}" for score in score_of.values() if score.error]
+                earned = [score_of[q].points if q in score_of else None for q in questions]
+                core, extra = (
+                    sum(s.points or 0 for s in score_of.values() if s.stretch is part) for part in (False, True)
+                )
+                cells = ["?" if p is None else f"{p:g}" for p in earned] + [f"{core:g}"]
+                cells += [f"{extra:g}"] if most_extra else []
+            table.add_row(safe(learner), *cells, safe(brief(notes)))
         console.print(table)
         if len(rows) > MOST_ROWS:
             console.print(f"… and {len(rows) - MOST_ROWS} more in the report.")
     for learner, notes in sorted(classwork.notes.items()):
         if learner not in with_rows:
             name = f"{safe(learner)}: " if learner else ""
-            console.print(f"{name}{safe(' '.join(notes))}", highlight=False)
+            console.print(f"{name}{safe(brief(notes))}", highlight=False)
 
 
 def changes(differences: list[Difference]) -> Table:

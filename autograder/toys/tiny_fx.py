@@ -317,7 +317,7 @@ import torch
 from torch import fx, nn
 
 from passlab.fx import programs
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.judge import Case, Finding
 
 TRAP = ("valid", "same", "spared")  # a graph with nothing to do says nothing about doing it
@@ -381,8 +381,8 @@ def judge_count(case, value):
 
 def judge_pass(case, value):
     before = case.build()[0]
-    broken = validate(before, value)
-    yield Finding("valid", broken is None, broken or "", before=before)
+    broken = why_not_valid(before, value)
+    yield Finding("valid", not broken, broken, before=before)
     if broken:
         return
     after, x = rebuild(value), torch.linspace(-2.0, 3.0, 4).reshape(2, 2)

@@ -31,8 +31,8 @@ def test_a_core_that_does_not_fit_a_day_is_found(monkeypatch):
 
 
 def test_each_term_of_the_rule_counts():
-    cse = exercises.find("day03.cse")
-    assert minutes.exercise(replace(cse, difficulty=5)) - minutes.exercise(replace(cse, difficulty=0)) == 30
+    one = exercises.find("day03.pipeline")
+    assert minutes.exercise(replace(one, difficulty=5)) - minutes.exercise(replace(one, difficulty=0)) == 30
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,24 @@ def test_an_exercise_is_added_by_following_the_page(course):
     assert marks["reverse-check"]["points"] == 3 and marks["reverse"]["solution"]
 
 
+@pytest.mark.parametrize("ir", ["fx", "relay", "relax", "mlir"])
+def test_the_cases_of_the_page_judge_a_pass_that_does_nothing(tmp_path, ir):
+    codes = re.findall(r"```python\n(.*?)```", section("Cases for a pass"), re.S)
+    [code] = [code for code in codes if f"from passlab.{ir}.cases import" in code]
+    ask = """
+from passlab.judge import cases_in
+
+[case] = cases_in(__name__)
+for finding in judge(case, *case.build()):
+    print(finding.verdict, finding.ok)
+"""
+    (tmp_path / "example.py").write_text(f"{code}\n{ask}")
+    said = shell("python example.py", tmp_path)
+    assert said.returncode == 0, said.stderr
+    expected = {"valid": True, "same": True, "did": ir == "relay", "spared": True, "cost": True}
+    assert said.stdout.splitlines() == [f"{verdict} {ok}" for verdict, ok in expected.items()]
+
+
 # ---------------------------------------------------------------------------------------------------- passlab new
 
 
@@ -156,18 +174,53 @@ def test_a_course_of_ones_own_outlives_an_update_of_the_project(tmp_path):
     assert files(own) == mine
 
 
-def test_a_pass_like_another(tmp_path):
-    own = tmp_path / "own"
-    own.mkdir()
-    made = shell(
-        "passlab new day22.shorter --like day03.cse --stretch && passlab prove --json",
-        tmp_path,
-        PASSLAB_COURSE=str(own),
-    )
+def proof_of(course: Path, words: str) -> dict:
+    """What `passlab prove` says of the one exercise that `passlab new` writes into a course of one's own."""
+    course.mkdir()
+    made = shell(f"passlab new {words} && passlab prove --json", course.parent, PASSLAB_COURSE=str(course))
+    assert "\n[" in made.stdout, made.stdout + made.stderr
     [proof] = json.loads(made.stdout[made.stdout.index("\n[") :])
-    assert {row["kind"]: row["problem"] for row in proof["rows"]} == dict.fromkeys(
+    return proof
+
+
+@pytest.mark.parametrize(
+    ("like", "flavour", "names"),
+    [
+        ("day03.cse", "torch", "import torch"),
+        ("day07.cse", "relay", "passlab.relay.cases"),
+        ("day08.port", "relax", "passlab.relax.cases"),
+        ("day09.patterns", "mlir", "passlab.mlir.cases"),
+    ],
+)
+def test_a_pass_like_another_is_over_the_same_ir_and_works(tmp_path, like, flavour, names):
+    own = tmp_path / "own"
+    proof = proof_of(own, f"day22.shorter --like {like} --stretch")
+    assert proof["problems"] == ["it has 1 wrong answer; 6 are needed", "it has 1 right answer; 2 are needed"]
+    rows = {row["kind"]: row for row in proof["rows"]}
+    assert {kind: row["problem"] for kind, row in rows.items()} == dict.fromkeys(
         ("stub", "reference", "unchanged", "right", "wrong"), ""
     )
+    full = sum({"valid": 1, "same": 2, "did": 2, "spared": 1}.values())
+    assert [rows[kind]["points"] for kind in ("reference", "right")] == [full, full]
+    assert rows["wrong"]["points"] < full and rows["unchanged"]["points"] == 0
+    listing = (own / "lib/passlab/exercises/day22/__init__.py").read_text()
+    assert f'NOTEBOOKS = {{"exercises": "{flavour}"}}' in listing
+    assert names in (own / "lib/passlab/exercises/day22/shorter.py").read_text()
+
+
+def test_the_notebook_is_the_first_of_the_day_that_has_the_flavour(tmp_path):
+    listing = "lib/passlab/exercises/day22/__init__.py"
+    notebooks = 'NOTEBOOKS = {"first": "torch", "second": "mlir"}'
+    tiny.write(tmp_path, {listing: f"from passlab.judge import Exercise\n\n{notebooks}\n\nEXERCISES = ()\n"})
+    done = shell("passlab new day22.shorter --like day09.patterns", tmp_path, PASSLAB_COURSE=str(tmp_path))
+    assert "wrote solutions/day22/second.py" in done.stdout, done.stderr
+    assert '        notebook="second",\n' in (tmp_path / listing).read_text()
+
+
+def test_a_day_of_the_project_is_not_written_into_a_course_of_ones_own(tmp_path):
+    said = shell("passlab new day07.x", tmp_path, PASSLAB_COURSE=str(tmp_path))
+    assert said.returncode == 1 and said.stderr.startswith("The project has a day07 of its own, which hides yours.")
+    assert files(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -178,6 +231,15 @@ def test_a_pass_like_another(tmp_path):
         ("day21.x", "This course has no day21. A new day of your own belongs into a folder of your own"),
         ("day03.x --like nothing", "There is no exercise 'nothing' that the new one could be like."),
         ("day04.x --like cse", "'cse' is the name of several exercises: day03.cse, day07.cse."),
+        (
+            "day03.x --like day08.port",
+            "An exercise like day08.port needs a notebook of flavour relax; day03 has optimizations (torch). "
+            "Choose another day, or name an exercise of day03 after --like.",
+        ),
+        (
+            "day04.x --like day09.patterns",
+            "An exercise like day09.patterns needs a notebook of flavour mlir; day04 has",
+        ),
     ],
 )
 def test_what_new_refuses(tmp_path, words, sentence):

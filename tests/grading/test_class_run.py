@@ -80,6 +80,47 @@ def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, 
     assert sorted(recorded) == ["ada", "ada", "dan", "dan"] and "a bug" in capsys.readouterr().err
 
 
+def test_what_a_group_handed_in_is_graded_once_and_recorded_for_each(tmp_path, monkeypatch):
+    graded, recorded, shown = [], [], []
+
+    def grade(submission, *_):
+        graded.append(submission.learner)
+        if submission.learner == "eve":
+            return GradedSubmission(submission, error="not a notebook")
+        return GradedSubmission(
+            submission, {"n": nbformat.v4.new_notebook()}, {"n": NotebookResult("bob", "d", "n", 0)}
+        )
+
+    def record(run, paper, digest, page):
+        recorded.append((paper.key[0], paper.results["n"].learner))
+
+    monkeypatch.setattr(class_run, "grade", grade)
+    bob, eve = Submission("bob", "day03"), Submission("eve", "day03")
+    class_ = [Submission("ada", "day03", same_as=bob), bob, Submission("cyd", "day03", same_as=bob)]
+    class_ += [eve, Submission("fay", "day03", same_as=eve), Submission("zoe", "day03", same_as=eve)]
+    done = {("zoe", "day03"): class_run.digest(class_[-1]), ("bob", "day04"): ""}
+    session = class_run.Session(SimpleNamespace(digests=lambda run: done, record=record), Unused(), tmp_path, None)
+    session.advance = shown.append
+    assert session.grade(class_, SimpleNamespace(seed=0)) == 1
+    assert sorted(graded) == ["bob", "eve"] and sorted(recorded) == [(who, who) for who in ("ada", "bob", "cyd")]
+    assert session.failures == {("eve", "day03"): "not a notebook", ("fay", "day03"): "not a notebook"}
+    assert len(shown) == len(class_) and (tmp_path / "ada/day03/n.ipynb").is_file()
+    assert [who for who, *_ in session.answers] == [], "an answer of a group is nobody's copy of another's"
+
+
+def test_of_a_group_whose_first_member_is_recorded_the_others_are_graded(tmp_path, monkeypatch):
+    graded = []
+    monkeypatch.setattr(
+        class_run, "grade", lambda submission, *_: graded.append(submission) or GradedSubmission(submission)
+    )
+    monkeypatch.setattr(class_run, "read", GradedSubmission)
+    bob = Submission("bob", "day03")
+    ada = Submission("ada", "day03", same_as=bob)
+    recorder = SimpleNamespace(digests=lambda run: {("bob", "day03"): class_run.digest(bob)})
+    class_run.Session(recorder, Unused(), tmp_path, None).grade([ada, bob], SimpleNamespace(seed=0))
+    assert graded == [ada], "it was recorded before the kill, and ada was not"
+
+
 def test_a_gradebook_that_cannot_be_used_stops_the_class(tmp_path, monkeypatch):
     def record(run, paper, *_):
         raise StorageError("The gradebook is locked.")

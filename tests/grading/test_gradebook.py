@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nbgrader.api import get_alembic_version
+from nbgrader.api import Gradebook, get_alembic_version
 from sqlalchemy import create_engine, text
 from traitlets.config import Config
 
@@ -35,3 +35,22 @@ def test_a_new_gradebook_has_the_version_that_nbgrader_would_give_it(monkeypatch
     with create_engine(url).connect() as connection:
         rows = connection.execute(text("SELECT version_num FROM alembic_version")).all()
     assert rows == [(get_alembic_version(),)]
+
+
+def test_what_a_notebook_has_is_entered_at_once_or_not_at_all(tmp_path):
+    url = f"sqlite:///{tmp_path / 'gradebook.db'}"
+    gradebook.prepare(Config({"CourseDirectory": {"db_url": url}}))
+
+    def stored() -> list[str]:
+        with Gradebook(url) as book:
+            return [assignment.name for assignment in book.assignments]
+
+    with pytest.raises(KeyError), gradebook.WritesAtOnce(url) as book:
+        book.add_assignment("ps1")
+        raise KeyError
+    assert stored() == []
+    with gradebook.WritesAtOnce(url) as book:
+        for name in ("ps1", "ps2"):
+            book.add_assignment(name)
+            assert stored() == []
+    assert stored() == ["ps1", "ps2"]

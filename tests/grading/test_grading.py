@@ -110,7 +110,7 @@ def visible_name(learner):
 def test_everything_gradable_is_graded(graded):
     _, result = graded
     assert result.returncode == 0, result.stderr
-    assert f"Graded {len(LEARNERS) + 2} of {len(LEARNERS) + 3} submissions (1 could not be read)" in result.stdout
+    assert f"Graded {len(LEARNERS) + 3} of {len(LEARNERS) + 4} submissions (1 could not be read)" in result.stdout
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -137,19 +137,26 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
     [
         ("damaged", "tiny.ipynb is damaged"),
         ("nested", "Taken from unpacked/day00/tiny.ipynb"),
-        ("lost cells", "Answer cell 'shout' was missing"),
+        ("lost cells", "(and 4 more in the report)"),
         ("exits", "The Python process ended in this cell"),
         ("broken cell", "SyntaxError"),
         ("=1+1 _b_ödd (x)", "a name that nbgrader cannot use"),
-        ("misplaced", "unknown assignment 'day99'. Expected one of day00."),
+        ("misplaced", "Taken from day99/tiny.ipynb (expected: day00/tiny.ipynb)."),
         ("empty", "There is no notebook in this folder."),
     ],
 )
 def test_the_table_names_what_went_wrong(graded, learner, sentence):
     stdout = graded[1].stdout  # a line for each submission, then the table
     text = re.sub(r"\s+", " ", re.sub("[│┃]", "", stdout[stdout.index("┏") :]))
+    text = text[: text.index(" Graded ")]
     at = text.index(f" {learner} " if f" {learner} " in text else f"{learner}:")
     assert sentence in text[at : at + 700]
+
+
+def test_the_report_has_every_note_on_a_learner(graded):
+    course, _ = graded
+    page = (course / "autograder/run/report.html").read_text()
+    assert "Answer cell &#39;shout&#39; was missing" in page and "Check cell &#39;double-check&#39; was missing" in page
 
 
 def test_the_table_says_where_things_lie(graded):
@@ -259,10 +266,39 @@ def test_stale_notebooks_are_not_graded_with(graded, tmp_path):
 def test_a_roster_sets_unknown_learners_aside(course):
     for learner in ("ada", "mallory"):
         submit(course, learner, GOOD, "rostered")
-    (course / "rostered/roster.csv").write_text("learner\nada,Ada L.\n")
+    (course / "rostered/roster.csv").write_text("id,name\nada,Ada L.\n")
     result = grade(course, "rostered", PASSLAB_RUN="autograder/run-roster")
     assert result.returncode == 0 and "mallory: day00: not graded" in result.stdout
     assert {learner for learner, _ in rows(course, "autograder/run-roster")} == {"ada"}
+
+
+def test_everybody_on_the_roster_is_counted_and_what_was_repaired_is_told(course):
+    folder = course / "odd"
+    for learner in ("ada", "cyd"):
+        submit(course, learner, GOOD, "odd")
+    (folder / "ada/day00/tiny.ipynb").rename(folder / "ada/day00/tiny (1).ipynb")
+    text = (folder / "cyd/day00/tiny.ipynb").read_text()
+    (folder / "cyd/day00/tiny (1).ipynb").write_text(text.replace("shout", "Shout", 1))
+    roster = "id;name;group\nada;Ada L.;\nbob;Bob B.;\ncyd;Cyd C.;\ndan;Dan D.;X\neve;Eve E.;X\n"
+    submit(course, "eve", GOOD, "odd")
+    (folder / "roster.csv").write_text(roster, encoding="utf-16")
+    result = grade(course, "odd", PASSLAB_RUN="autograder/run-odd")
+    said = " ".join(result.stdout.split())
+    assert "3 of 5 learners; not bob (nothing to grade), cyd (not graded)." in said, said + result.stderr
+    points = rows(course, "autograder/run-odd")
+    assert {learner: row["points"] for (learner, question), row in points.items() if question == "double"} == {
+        **dict.fromkeys(("ada", "dan", "eve"), "3")
+    }
+    assert points["bob", ""]["status"] == points["cyd", ""]["status"] == "not graded"
+    assert points["bob", ""]["message"] == "no notebook was handed in" and "and differ" in points["cyd", ""]["message"]
+    note = "Taken from day00/tiny (1).ipynb (expected: day00/tiny.ipynb)."
+    report = (course / "autograder/run-odd/report.html").read_text()
+    [page] = (course / "autograder/run-odd/feedback/ada").rglob("*.html")
+    assert note in report and note in page.read_text() and "Handed in by eve for the group X." in report
+    assert "Decide which one counts" in report and "Same answers" not in report
+    script = "from nbgrader.api import Gradebook\nprint(*[(s.id, s.first_name, s.last_name) for s in Gradebook("
+    script += f"'sqlite:///{course}/autograder/run-odd/gradebook.db').students])"
+    assert "('ada', 'Ada', 'L.')" in tiny.run(course, "-c", script).stdout
 
 
 @pytest.mark.parametrize(

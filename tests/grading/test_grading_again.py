@@ -36,6 +36,11 @@ def seeds(course) -> set[int]:
         return {seed for (seed,) in db.execute("SELECT seed FROM passlab_score")}
 
 
+def names(course) -> set[str | None]:
+    with sqlite3.connect(course / RUN / "gradebook.db") as db:
+        return {name for (name,) in db.execute("SELECT last_name FROM student")}
+
+
 def test_a_replay_draws_the_same_cases_and_finds_the_same_scores(graded):
     before = (graded / RUN / "gradebook.db").read_bytes(), grades(graded, RUN)
     assert len(seeds(graded)) == 1
@@ -60,6 +65,8 @@ def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path)
     before = grades(course, RUN)
     submit(course, "learner-0000", BAD)
     submit(course, "learner-0003", GOOD)
+    roster = [f"learner-000{n},Lovelace-{n}" for n in range(4)]
+    (course / "class/roster.csv").write_text("\n".join(["id,name", *roster]))
     asked = passlab(course, "regrade", "class", input="n\n")
     assert asked.returncode == 0 and "Nothing was written" in asked.stdout, asked.stderr
     rows = {
@@ -74,9 +81,10 @@ def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path)
         ("learner-0003", "double"): ("1", "3"),
         ("learner-0003", "shout"): ("0", "3"),
     }
-    assert grades(course, RUN) == before
+    assert grades(course, RUN) == before and names(course) == {None}
     told = passlab(course, "regrade", "class", "--yes")
     assert told.returncode == 0, told.stderr
+    assert names(course) == {f"Lovelace-{n}" for n in range(4)}
     changed = {(learner, question): points for learner, question, points in grades(course, RUN)}
     assert {key: changed[key] for key in rows} == {key: new for key, (_, new) in rows.items()}
     same = [row for row in before if row[:2] not in rows]

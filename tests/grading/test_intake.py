@@ -18,10 +18,11 @@ from nbgrader.utils import determine_grade
 from autograder import commands
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.grading import files, intake, reading
+from autograder.grading import files, intake, paper, reading
 from autograder.grading.intake import VERDICT, UnreadableError, collect, read, repair, submissions
-from autograder.grading.paper import _latest, when
-from autograder.reports.exports import Learner
+from autograder.grading.paper import when
+from autograder.grading.recorder import digest
+from autograder.grading.roster import Learner
 
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
 
@@ -102,11 +103,72 @@ def test_an_empty_folder_is_named(tmp_path):
 
 
 def test_unknown_assignment_and_notebook_are_named(tmp_path):
-    found = taken(tmp_path, "ada/day77/graphs.ipynb", "bob/day01/graphs (1).ipynb", "cyd/other/essay.ipynb")
+    found = taken(tmp_path, "ada/day77/graphs.ipynb", "bob/day01/graph theory.ipynb", "cyd/other/essay.ipynb")
     assert not found.submissions
     assert "unknown assignment 'day77'. Expected one of day01, day02." in said(found, "ada")
     assert "day01 has no notebook of that name. Expected: graphs.ipynb." in said(found, "bob")
     assert "unknown assignment 'other'" in said(found, "cyd")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("graphs (1).ipynb", "graphs-Copy1.ipynb", "Copy of graphs.ipynb", "graphs (1) (2).ipynb", "Graphs.ipynb"),
+        *("graphs.IPYNB", "graphs.ipynb.txt", "graphs.ipynb.json", "GRAPHS - Copy.ipynb", "Kopie von graphs.ipynb"),
+    ],
+)
+def test_a_copys_name_is_taken_with_a_note(tmp_path, name):
+    submission = taken(tmp_path, f"ada/{name}", "bob/day01/graphs.ipynb").submissions["ada", "day01"]
+    assert submission.notebooks == {"graphs": tmp_path / "ada" / name} and not submission.undecided
+    assert submission.notes == [f"Taken from {name} (expected: day01/graphs.ipynb)."]
+
+
+def notebook_of(path, *checks, ids=(), ink="1"):
+    """A notebook that checks these exercises, and has cells with these nbgrader ids."""
+    cells = [new_code_cell(f'check("{name}", f)') for name in checks] + [new_code_cell(ink) for _ in ids or "x"]
+    for cell, name in zip(cells[len(checks) :], ids, strict=False):
+        cell.metadata["nbgrader"] = {"grade_id": name}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
+    return path
+
+
+def test_the_day_of_a_notebook_is_told_by_its_checks_or_its_ids(tmp_path):
+    notebook_of(tmp_path / "ada/my homework.ipynb", "day01.count-kinds", "day01.levels", "day02.visitor")
+    notebook_of(tmp_path / "bob/final.ipynb.txt", ids=["visitor", "visitor-check", "pass-manager"])
+    notebook_of(tmp_path / "cyd/even.ipynb", "day01.levels", "day02.visitor")
+    notebook_of(tmp_path / "dan/day02/graphs.ipynb", "day01.levels")
+    zipped(tmp_path / "eve/HW.ZIP", {"x/mine.ipynb": (tmp_path / "ada/my homework.ipynb").read_text()})
+    (tmp_path / "scratch").mkdir()
+    shutil.move(tmp_path / "scratch", tmp_path.parent / f"{tmp_path.name}-scratch")
+    found = collect(tmp_path, KNOWN, tmp_path.parent / f"{tmp_path.name}-scratch")
+    places = {key: sorted(submission.notebooks) for key, submission in found.submissions.items()}
+    assert places == {
+        ("ada", "day01"): ["graphs"],
+        ("bob", "day02"): ["passes"],
+        ("dan", "day01"): ["graphs"],
+        ("eve", "day01"): ["graphs"],
+    }
+    assert "even.ipynb: unknown notebook 'even.ipynb'" in said(found, "cyd")
+    assert found.submissions["eve", "day01"].notes == ["Taken from HW.ZIP/x/mine.ipynb (expected: day01/graphs.ipynb)."]
+
+
+def test_of_two_that_claim_one_place_the_instructor_decides(tmp_path):
+    notebook_of(tmp_path / "ada/day01/graphs.ipynb", "day01.levels")
+    notebook_of(tmp_path / "ada/day01/graphs (1).ipynb", "day01.levels", ink="2")
+    notebook_of(tmp_path / "bob/graphs.ipynb", "day01.levels")
+    shutil.copy(tmp_path / "bob/graphs.ipynb", tmp_path / "bob/graphs-Copy1.ipynb")
+    found = collect(tmp_path, KNOWN).submissions
+    ada, bob = found["ada", "day01"], found["bob", "day01"]
+    assert ada.undecided == (
+        "day01/graphs.ipynb and day01/graphs (1).ipynb are both for day01/graphs.ipynb, and differ. Decide which one "
+        "counts: remove the other, and grade again."
+    )
+    assert paper.read(ada).failure == ada.undecided and not paper.read(ada).notebooks
+    assert not bob.undecided and "it is the same as" in " ".join(bob.notes) and len(bob.notebooks) == 1
+    before = digest(ada)
+    ada.undecided = ""
+    assert digest(ada) != before, "a decision is graded, though the first file is the same"
 
 
 def test_links_are_not_followed(tmp_path):
@@ -168,7 +230,6 @@ def deep(levels: int) -> str:
         (json.dumps(valid() | {"cells": {"a": 1}}).encode(), "not a valid notebook"),
         (json.dumps(valid() | {"cells": [3]}).encode(), "not a valid notebook"),
         (json.dumps(valid() | {"cells": [{"cell_type": "code"}]}).encode(), "not a valid notebook"),
-        (json.dumps(valid() | {"cells": [{**valid()["cells"][0], "source": "\ud800"}]}).encode(), "lone surrogates"),
         (deep(100_000).encode(), "nested too deeply"),
         (deep(900).encode(), "notebook"),
     ],
@@ -181,6 +242,19 @@ def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, content, sentence):
     message = str(caught.value)
     assert sentence in message and message.startswith("graphs.ipynb ") and message.endswith(".")
     assert "\n" not in message
+
+
+def test_half_an_emoji_costs_its_cell_a_character_and_not_the_notebook(tmp_path):
+    nb = valid()
+    nb["cells"] += [{**nb["cells"][0], "id": "b", "source": "x = '\ud83d'"}]
+    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "\ud83d"}]
+    path = touch(tmp_path / "ada/day01/graphs.ipynb")
+    path.write_text(json.dumps(nb))
+    found = read(path)
+    assert found.metadata == {"damaged": [3]} and found.cells[2].source == "x = '?'"
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert "damaged" not in paper.read(submission).notebooks["graphs"].metadata
+    assert "was replaced by a question mark in cell 3." in submission.notes[0]
 
 
 def test_a_huge_file_is_not_even_parsed(tmp_path, monkeypatch):
@@ -256,7 +330,9 @@ def test_missing_cells_come_back_in_their_place(submitted, authored):
 
 def test_everything_missing(submitted, authored):
     submitted.cells = []
-    assert len(repair(submitted, authored)) == 6 and order(submitted) == order(authored)
+    notes = repair(submitted, authored)
+    assert len(notes) == 7 and notes[-1] == "A cell of imports was missing; it was restored."
+    assert order(submitted) == order(authored) and submitted.cells[0].source.startswith("import warnings")
     nbformat.validate(submitted)
 
 
@@ -271,6 +347,70 @@ def test_changed_and_lost_ids_are_recognised_by_the_cell_id(submitted, authored)
     del by_id(submitted)["double"].metadata["nbgrader"]
     notes = " ".join(repair(submitted, authored))
     assert order(submitted) == order(authored) and "'double' had lost" in notes and "'shout' had lost" in notes
+
+
+def as_an_editor_without_ids_saves_it(nb):
+    """Drop nbgrader's metadata and the cells' ids."""
+    for number, cell in enumerate(nb.cells):
+        cell.metadata.pop("nbgrader", None)
+        cell["id"] = f"submitted-{number}"
+
+
+def test_a_notebook_without_metadata_and_ids_is_recognised_by_what_its_cells_say(submitted, authored):
+    by_id(submitted)["shout"].source = "import re\n\ndef shout(word):\n    return word.upper()"
+    for name in ("double-check", "shout-check", "sort-words-check"):
+        by_id(submitted)[name].source = released(by_id(authored)[name].source)
+    as_an_editor_without_ids_saves_it(submitted)
+    notes = repair(submitted, authored)
+    assert order(submitted) == order(authored) and len(submitted.cells) == len(authored.cells)
+    assert by_id(submitted)["shout"].source.startswith("import re\n")
+    assert notes == [f"Cell {name!r} had lost its ids; it was recognised by what it says." for name in order(authored)]
+
+
+def test_an_answer_far_from_its_place_is_found_and_checked_there(submitted, authored):
+    answer = by_id(submitted)["double"]
+    drop(submitted, "double", "double-check")
+    answer.metadata.pop("nbgrader")
+    answer["id"] = "elsewhere"
+    submitted.cells.append(answer)
+    notes = " ".join(repair(submitted, authored))
+    names = [cell.metadata.nbgrader.grade_id for cell in submitted.cells if "nbgrader" in cell.metadata]
+    assert names.index("double-check") == names.index("double") + 1 and by_id(submitted)["double"] is answer
+    assert "recognised by what it says" in notes and "Check cell 'double-check' was missing" in notes
+
+
+def test_a_check_above_its_answer_is_moved_below_it(submitted, authored):
+    at = submitted.cells.index(by_id(submitted)["shout"])
+    submitted.cells.append(submitted.cells.pop(at))
+    assert repair(submitted, authored) == ["The answer 'shout' stood below its check; it was checked where it stands."]
+    assert order(submitted)[-2:] == ["shout", "shout-check"]
+
+
+def test_a_cell_that_defines_something_else_is_no_answer(submitted, authored):
+    as_an_editor_without_ids_saves_it(submitted)
+    index = next(i for i, cell in enumerate(submitted.cells) if "def double" in cell.source)
+    submitted.cells[index].source = "def redouble(x):\n    return 2 * x"
+    assert "Answer cell 'double' was missing" in " ".join(repair(submitted, authored))
+
+
+def test_prose_without_ids_is_the_text_below_its_question(authored):
+    question, essay = new_markdown_cell("Explain.", id="why-rubric"), new_markdown_cell("", id="why")
+    question.metadata["nbgrader"] = {"grade_id": "why-rubric", "locked": True, "grade": False, "solution": False}
+    essay.metadata["nbgrader"] = {"grade_id": "why", "locked": False, "grade": True, "solution": True, "points": 2}
+    authored = copy.deepcopy(authored)
+    authored.cells += [question, essay]
+    submitted = copy.deepcopy(authored)
+    submitted.cells[-1].source = "Because."
+    as_an_editor_without_ids_saves_it(submitted)
+    repair(submitted, authored)
+    assert by_id(submitted)["why"].source == "Because."
+
+
+def test_imports_that_were_deleted_come_back_once(submitted, authored):
+    drop(submitted, "cell-01")
+    assert repair(submitted, authored) == ["A cell of imports was missing; it was restored."]
+    assert submitted.cells[0].source == authored.cells[1].source
+    assert repair(submitted, authored) == []
 
 
 def test_an_unknown_id_is_named(submitted, authored):
@@ -555,8 +695,8 @@ def test_the_collections_time_covers_whatever_was_handed_in_with_it(tmp_path):
         (tmp_path / "ada" / day / "timestamp.txt").write_text(time)
     (tmp_path / "ada/day02/day01/timestamp.txt").write_text("2001-01-01")
     found = collect(tmp_path, known).submissions
-    assert _latest(found["ada", "day01"].times) == "2030-01-09 09:00:00 CET", "the later of two"
-    assert _latest(found["ada", "day02"].times) == "2030-01-09 09:00:00 CET"
+    assert paper._latest(found["ada", "day01"]) == "2030-01-09 09:00:00 CET", "the later of two"
+    assert paper._latest(found["ada", "day02"]) == "2030-01-09 09:00:00 CET"
 
 
 @pytest.mark.parametrize("text", ["9" * 200, "1e400", "\0", "99:99", "2030-13-45", "UTC+99999", "1-1-1-1"])
@@ -621,7 +761,8 @@ def test_only_what_is_filed_is_unpacked(tmp_path):
     entries = {"deep/day01/graphs.ipynb": "{}", "day01/graphs.ipynb": "{}", "day01/other.ipynb": "{}"}
     zipped(tmp_path / "class/ada/hw.zip", entries | {"graphs.ipynb": "{}", ".hidden/day02/passes.ipynb": "{}"})
     found = collect(tmp_path / "class", KNOWN, scratch)
-    assert [path.relative_to(scratch).as_posix() for path in scratch.rglob("*.ipynb")] == ["learner-1/graphs.ipynb"]
+    unpacked = sorted(path.relative_to(scratch).as_posix() for path in scratch.rglob("*.ipynb"))
+    assert unpacked == ["learner-1/day01/other.ipynb", "learner-1/graphs.ipynb"], "its checks may say what the other is"
     assert list(found.submissions) == [("ada", "day01")]
     assert "day01 has no notebook of that name" in said(found, "ada")
 
@@ -836,3 +977,92 @@ def test_a_learner_has_so_many_archives_and_bytes(tmp_path, monkeypatch):
         ("ada", "day01"),
         ("bob", "day01"),
     }
+
+
+@pytest.mark.parametrize("text", ["--", "1700000000", "yesterday", "0000-00-00"])
+def test_a_time_that_cannot_be_read_is_named_for_its_learner(tmp_path, text):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    (tmp_path / "ada/day01/timestamp.txt").write_text(text)
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert paper._latest(submission) == ""
+    assert f"timestamp.txt says {text!r}, which is not a time such as" in submission.notes[0]
+
+
+def test_a_time_may_begin_with_a_byte_order_mark(tmp_path):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    (tmp_path / "ada/day01/timestamp.txt").write_text("2026-11-26 10:00:00 UTC", encoding="utf-8-sig")
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert paper._latest(submission) == "2026-11-26 10:00:00 UTC" and not submission.notes
+
+
+# Downloads without folders or names, and groups
+
+
+def test_moodle_without_folders(tmp_path):
+    for name in ("Ada L_12_assignsubmission_file_graphs.ipynb", "Bob_B_13_assignsubmission_file_passes.ipynb"):
+        touch(tmp_path / name)
+    touch(tmp_path / "Ada L_14_assignsubmission_file_graphs (1).ipynb")
+    found = collect(tmp_path, KNOWN, moodle_ids={"13": "bob"})
+    assert set(found.submissions) == {("Ada L_12", "day01"), ("bob", "day02"), ("Ada L_14", "day01")}
+    assert "this is number 12, besides 14" in said(found, "Ada L_12") and not said(found)
+
+
+def test_the_class_of_a_moodle_archive_without_folders_shares_space(tmp_path):
+    (scratch := tmp_path / "scratch").mkdir()
+    names = [f"{who}_{n}_assignsubmission_file_graphs.ipynb" for n, who in enumerate(("Ada A", "Bob B"), 12)]
+    path = zipped(tmp_path / "class.zip", dict.fromkeys(names, "{}"))
+    assert set(collect(path, KNOWN, scratch).submissions) == {("Ada A_12", "day01"), ("Bob B_13", "day01")}
+    assert set(submissions._whose([[name] for name in names], KNOWN).values()) == {"12", "13"}
+
+
+def test_canvas_without_names(tmp_path):
+    for name in ("anon_a1B2c_78_graphs.ipynb", "anon_12345_LATE_79_graphs-1.ipynb", "anon_12345_80_graphs.ipynb"):
+        touch(tmp_path / name)
+    found = collect(tmp_path, KNOWN, ids={"12345": "eve"})
+    assert set(found.submissions) == {("anon_a1B2c", "day01"), ("anon_12345", "day01")}
+    assert found.submissions["anon_12345", "day01"].notebooks["graphs"].name.startswith("anon_12345_LATE")
+    assert "Canvas hid who this is" in said(found, "anon_a1B2c")
+
+
+GROUPS = {"ada": "A", "bob": "A", "cyd": "A", "dan": "", "eve": "E", "fay": "E"}
+
+
+def test_a_groups_submission_counts_for_each_member(tmp_path):
+    touch(tmp_path / "bob/day01/graphs.ipynb")
+    (tmp_path / "bob/day01/timestamp.txt").write_text("2026-11-26 10:00:00 UTC")
+    touch(tmp_path / "dan/day01/graphs.ipynb")
+    found = collect(tmp_path, KNOWN)
+    intake.share(found, GROUPS)
+    assert set(found.submissions) == {(who, "day01") for who in ("ada", "bob", "cyd", "dan")}
+    bob, ada = found.submissions["bob", "day01"], found.submissions["ada", "day01"]
+    assert (ada.notebooks, ada.times, ada.same_as) == (bob.notebooks, bob.times, bob) and bob.same_as is None
+    assert ada.notes == ["Handed in by bob for the group A."] and not bob.notes
+
+
+def test_moodles_files_of_a_group_are_one_submission(tmp_path):
+    for name in ("Team A-Ada L_12", "Team A-Bob B_13"):
+        touch(tmp_path / f"{name}_assignsubmission_file/graphs.ipynb")
+    found = collect(tmp_path, KNOWN, names={"Ada L": "ada", "Bob B": "bob"})
+    intake.share(found, GROUPS)
+    assert set(found.submissions) == {(who, "day01") for who in ("ada", "bob", "cyd")}
+    assert len({id(s.same_as or s) for s in found.submissions.values()}) == 1
+
+
+def test_of_different_files_of_a_group_the_instructor_decides(tmp_path):
+    notebook_of(tmp_path / "eve/day01/graphs.ipynb", "day01.levels", ink="1")
+    notebook_of(tmp_path / "fay/day01/graphs.ipynb", "day01.levels", ink="2")
+    found = collect(tmp_path, KNOWN)
+    intake.share(found, GROUPS)
+    for who in ("eve", "fay"):
+        assert found.submissions[who, "day01"].undecided.startswith(
+            "eve and fay of the group E handed in different files for day01. Decide which one counts"
+        )
+
+
+@pytest.mark.parametrize("other", ["Graphs.ipynb", "zz/graphs (1).ipynb"])
+def test_a_file_without_a_check_of_the_course_is_no_rival(tmp_path, other):
+    touch(tmp_path / "ada" / other)
+    right = notebook_of(tmp_path / "ada/day01/graphs.ipynb", "day01.levels")
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert submission.notebooks == {"graphs": right} and not submission.undecided
+    assert f"{other} was not graded: it has no check of this course" in " ".join(submission.notes)

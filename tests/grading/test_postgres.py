@@ -13,7 +13,8 @@ import psycopg
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.grading.gradebook import GradebookError, database, place, prepare
+from autograder.grading import gradebook
+from autograder.grading.gradebook import GradebookError, StorageError, database, place, prepare
 from autograder.grading.recorder import Recorder
 from autograder.toys import tiny
 from autograder.toys.classes import GOOD, submit
@@ -86,6 +87,25 @@ def test_an_older_gradebook_gets_the_columns_that_it_lacks(server, tmp_path):
         assert {score.seed for score in recorder.latest("ada", "ps1")} == {2}
 
 
+def test_a_lock_that_another_client_holds_is_waited_for_with_a_limit(server, tmp_path, monkeypatch):
+    url = server.new()
+    monkeypatch.setenv("PASSLAB_DB", url)
+    monkeypatch.setattr(gradebook, "WAIT", 1)
+    config = books.make(tmp_path / "course", database(tmp_path))
+    with Recorder(config) as recorder, psycopg.connect(url) as other:
+        recorder.record(recorder.begin(7), books.paper(config, "ada", ALL), "")
+        other.execute("SELECT * FROM student WHERE id = 'ada' FOR UPDATE")
+        told = r"/course\d+ is locked by another process, for more than 1 s now\. To see by whom: SELECT pid"
+        for write in (recorder.preview, lambda paper: recorder.record(recorder.begin(7), paper, "")):
+            with pytest.raises(StorageError, match=told):
+                write(books.paper(config, "ada", ALL))
+        other.execute("LOCK TABLE student, assignment")
+        with pytest.raises(StorageError, match=told):
+            recorder.extend("ps1", "ada", 2)
+        other.rollback()
+        assert total(recorder.preview(books.paper(config, "ada", ALL))) == total(recorder.scores()["ada", "ps1"])
+
+
 def test_the_whole_flow_by_the_commands(server, course):
     url = server.new()
 
@@ -129,13 +149,18 @@ def test_the_whole_flow_by_the_commands(server, course):
     assert not list((course / "autograder/run").glob("*.db")), "nothing goes into a file"
 
 
+#: What a URL gets, so that a lock is not waited for without a limit.
+LIMIT = "?options=-c+lock_timeout%3D60s"
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         ("", "sqlite:////course/run/gradebook.db?timeout=60"),
-        ("postgresql://a:b@h/d", "postgresql+psycopg://a:b@h/d"),
-        ("postgres://h/d", "postgresql+psycopg://h/d"),
-        ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("postgresql://a:b@h/d", "postgresql+psycopg://a:b@h/d" + LIMIT),
+        ("postgres://h/d", "postgresql+psycopg://h/d" + LIMIT),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d" + LIMIT),
+        ("postgresql://h/d?options=-c a=1", "postgresql+psycopg://h/d" + LIMIT + "+-c+a%3D1"),
         ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
     ],
 )

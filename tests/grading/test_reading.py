@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 import nbformat
@@ -13,10 +12,7 @@ from autograder.engine import bounded_call
 from autograder.grading import reading
 from autograder.grading.files import UnreadableError
 from autograder.grading.paper import written
-
-#: A function of the size n grows at most as n^1.2.
-STEP = 4
-MOST = STEP**1.2
+from tests.support import growth
 
 
 def _code(**changes) -> dict:
@@ -77,33 +73,19 @@ def _file(construct: str, n: int) -> bytes:
     return json.dumps(nb | ({"cells": made} if isinstance(made, list) else made)).encode()
 
 
-def _seconds(act: Callable[[], object]) -> float:
-    """Return the least CPU time of three runs in this process, at least what a clock's ticks can tell apart."""
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        act()
-        spent.append(time.process_time() - start)
-    return max(min(spent), 0.01)
-
-
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 def test_reading_and_writing_grow_as_the_file_does(construct, tmp_path):
-    n, path = 5_000, tmp_path / "x.ipynb"
-    contents = [_file(construct, size) for size in (n, STEP * n)]
+    n = 2_500
+    contents = {size: _file(construct, size) for size in (n, growth.STEP * n)}
+    for size, content in contents.items():
+        (tmp_path / f"{size}.ipynb").write_bytes(content)
 
-    def graded() -> None:
-        nbformat.validate(nb := reading.read(path))  # as nbgrader will
+    def graded(size: int) -> None:
+        nbformat.validate(nb := reading.read(tmp_path / f"{size}.ipynb"))  # as nbgrader will
         written(nb)
 
-    few, many = (_seconds(lambda content=content: reading.parsed(content)) for content in contents)
-    assert many <= MOST * few
-    spent = []
-    for content in contents:
-        path.write_bytes(content)
-        graded()
-        spent.append(_seconds(graded))
-    assert spent[1] <= MOST * spent[0]
+    assert growth.ratio(lambda size: reading.parsed(contents[size]), n) <= growth.MOST
+    assert growth.ratio(graded, n) <= growth.MOST
 
 
 def test_what_takes_too_long_aside_is_damaged_and_says_so(tmp_path, monkeypatch):

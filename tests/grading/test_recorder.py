@@ -326,6 +326,17 @@ def test_grades_that_nbgrader_saves_get_their_extra_credit(config):
     assert given(config) == (7, 37, 0, 3)
 
 
+def test_how_many_submissions_it_took_to_the_best_one(config):
+    with Recorder(config) as recorder:
+        given = [("ada", 0), ("ada", 4), ("ada", 4), ("ada", 2), ("bob", 1)]
+        for number, (who, points) in enumerate(given):
+            for seed in (number, number + 100):  # graded twice: one submission
+                run = recorder.scratch_run(seed)
+                recorder.record(run, books.paper(config, who, {"one": points, "five": 4 - points}), f"digest {number}")
+        tries = recorder.tries()
+    assert sorted(tries["ps1", "one"]) == [1, 2] and sorted(tries["ps1", "five"]) == [1, 1]
+
+
 def test_what_was_graded_can_be_read_back_to_replay_it(config):
     with Recorder(config) as recorder:
         for seed, points in ((7, ALL), (8, ALL | {"one": 2})):
@@ -384,11 +395,16 @@ def test_files_are_those_of_the_last_grading(config):
     folder = Path(config.CourseDirectory.root, "run")
     with Recorder(config) as recorder:
         run = recorder.begin()
-        recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result: lambda marks: "before")
+        recorder.record(
+            run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result, notes: lambda marks: "before"
+        )
         (folder / "autograded/ada/ps1/.p1.ipynb.1.tmp").write_text("half a")
         paper = books.paper(config, "ada", {"one": 3})
         recorder.record(
-            run, paper, "", lambda nb, result: lambda m: f"{result.notebook} {m.points['one-check'][:2]} {m.comments}"
+            run,
+            paper,
+            "",
+            lambda nb, result, notes: lambda m: f"{result.notebook} {m.points['one-check'][:2]} {m.comments}",
         )
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)

@@ -23,6 +23,7 @@ from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake, reading
 from autograder.grading.files import UnreadableError, unpack
 from autograder.grading.paper import when
+from autograder.grading.roster import read_roster
 from autograder.reports import exports
 from autograder.reports.feedback import feedback
 from autograder.reports.similar import digest
@@ -282,7 +283,7 @@ def test_a_class_of_any_folders_keeps_every_learner_apart(tree, numbers):
 @given(st.binary() | st.text(alphabet='a,;"\n\r\t id=\ufeff\0', max_size=60).map(str.encode))
 def test_a_roster_is_a_table_or_damaged(content):
     with one_file(content) as path, contextlib.suppress(UnreadableError):
-        learners = exports.read_roster(path)
+        learners = read_roster(path)
         assert all(name == one.id and name for name, one in learners.items())
 
 

@@ -10,10 +10,12 @@ import pytest
 from nbgrader.api import MissingEntry
 from nbgrader.plugins import CsvExportPlugin
 
+from autograder.grading.extra import ExtraCredit
 from autograder.grading.recorder import Score
+from autograder.grading.roster import Learner
 from autograder.reports import exports
 from autograder.reports.export_plugin import SafeCsv
-from autograder.reports.exports import Learner, Row
+from autograder.reports.exports import Row
 from tests.support import synthetic
 
 FORMULA = "=cmd|' /C calc'!A0"
@@ -74,6 +76,31 @@ def test_extra_credit_counts_but_is_not_in_the_maximum(tmp_path):
         "day01 is worth 4 points, and with extra credit there are up to 7: Moodle accepts more than the maximum only "
         "with unlimitedgrades on."
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "grades"),
+    [
+        ({"weight": 0.5}, {"day01": ["4", "5.5", "2"]}),
+        ({"most": 0.25}, {"day01": ["4", "5", "2"]}),
+        ({"weight": 0.2, "most": 0.25}, {"day01": ["4", "4.6", "2"]}),
+        ({"weight": 0.0}, {"day01": ["4", "4", "2"]}),
+        ({"own_column": True}, {"day01": ["4", "4", "2"], "day01 extra": ["0", "3", ""]}),
+        ({"own_column": True, "most": 0.5}, {"day01": ["4", "4", "2"], "day01 extra": ["0", "2", ""]}),
+    ],
+)
+def test_an_instructor_says_how_much_extra_credit_counts(tmp_path, setting, grades):
+    rows = [
+        Row("ada", "day01", "a", 4, 4),
+        Row("ada", "day01", "b", 3, 6, stretch=True),
+        Row("bob", "day01", "a", 2, 4),
+    ]
+    exports.write_canvas(tmp_path / "canvas.csv", rows, credit=ExtraCredit(**setting))
+    header, *lines = read(tmp_path / "canvas.csv")
+    assert {name: [line[at] for line in lines] for at, name in enumerate(header) if at >= 5} == grades
+    exports.write_moodle(tmp_path / "moodle.csv", rows, credit=ExtraCredit(**setting))
+    in_moodle = [line[2:] for line in read(tmp_path / "moodle.csv")[1:]]
+    assert in_moodle == [[column[at] or "-" for column in grades.values()] for at in (1, 2)]
 
 
 def test_canvas_finds_header_points_possible_learners_and_grades(tmp_path):
@@ -183,13 +210,3 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
     with pytest.raises(OSError, match="full"):
         exports.write_grades(path, [Row("bob", "day01", "a", 1, 2)])
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["grades.csv"]
-
-
-def test_the_roster_with_and_without_a_header(tmp_path):
-    path = tmp_path / "roster.csv"
-    path.write_text("ada\nbob,ignored\n\n", encoding="utf-8-sig")
-    assert exports.read_roster(path) == {"ada": Learner("ada"), "bob": Learner("bob")}
-    path.write_text("name, ID ,Canvas ID,shoe size\nAda,ada,17,38\nNobody,,1,2\n")
-    assert exports.read_roster(path) == {"ada": Learner("ada", "Ada", canvas_id="17")}
-    path.write_text("")
-    assert exports.read_roster(path) == {}

@@ -15,6 +15,7 @@ from autograder.grading.paper import Mark, Marks
 from autograder.reports import feedback as rendering
 from autograder.reports.feedback import feedback
 from autograder.toys.browser import QUIET, chromium
+from tests.support import growth
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PLAINLY = "it is shown as it was written"
@@ -67,14 +68,16 @@ def test_given_marks_comments_and_a_late_penalty_count():
     points = {"dce-check": Mark(5.0, 8.0), "essay": Mark(2.5, 3.0)}
     given = Marks(points, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
     page = feedback(*make(), given)
-    assert "6 of 11 points" in page and "−1.5" in page and "still to be read" not in page
+    assert (
+        "7.5 of 11 points, less 1.5 for handing in late" in page and "−1.5" in page and "still to be read" not in page
+    )
     assert "Nice, <em>but</em> &lt;b&gt;short&lt;/b&gt;" in page
     assert '<a href="#comment-essay">' in page and 'id="comment-essay"' in page
 
 
 def test_extra_credit_is_said_and_not_in_the_maximum():
     page = feedback(*make(), Marks({"dce-check": Mark(5.0, 8.0, stretch=True), "essay": Mark(2.5, 3.0)}))
-    assert "7.5 of 3 points, 5 of them extra credit" in page and "5 of 8 extra" in page
+    assert "2.5 of 3 points, and 5 of 8 extra" in page and "5 of 8 extra" in page
 
 
 def test_hidden_tests_are_not_in_it_closed_or_not():
@@ -161,20 +164,21 @@ HOSTILE = {
 def test_no_text_holds_the_page_up(name):
     start = time.process_time()
     page = feedback(*make([new_output("stream", text=HOSTILE[name])], HOSTILE[name], HOSTILE[name]))
-    assert time.process_time() - start < 3 and len(page) < 1_000_000
+    assert time.process_time() - start < 20, "milliseconds; without limits these take minutes"
+    assert len(page) < 1_000_000
 
 
-def test_a_page_costs_little_once_the_release_is_known():
+def test_what_is_in_the_release_is_rendered_once_for_all_pages(monkeypatch):
     nb, result = make([new_output("stream", text="42\n" * 50)], answer="x = 1\n" * 40)
     release = [new_markdown_cell(f"## Part {n}\n\n" + "Some *text*. " * 40) for n in range(10)]
     release += [new_code_cell(f"def f{n}(x):\n    return [x + i for i in range({n})]\n" * 10) for n in range(10)]
     nb.cells += release
-    feedback(nb, result)
-    start = time.process_time()
+    call, texts = bounded_call.call, []
+    monkeypatch.setattr(bounded_call, "call", lambda f, cells: texts.append(cells) or call(f, cells))
     for learner in range(20):
         nb.cells[1].source = f"def dce(gm):\n    return {learner}\n" * 20
         feedback(nb, result)
-    assert (time.process_time() - start) / 20 < 0.08
+    assert len(texts[0]) > 20 and [len(cells) for cells in texts[1:]] == [1] * 19
 
 
 ATTACK = """<script>parent.pwned=1;top.document.title='pwned'</script><img src=x onerror="parent.pwned=2">
@@ -319,20 +323,14 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_page_costs_the_grader_in_proportion_to_its_text(name, monkeypatch):
-    """The least of three runs in this process. Rendering itself is aside, and has its own limits."""
+    """What counts is the time of this process: rendering itself is aside, and has its own limits."""
     monkeypatch.setattr(bounded_call, "PATIENCE", 1.0)
-    spent = []
-    for n in (4_000, 16_000):
-        nb, result = make([], TEXTS[name](n), TEXTS[name](n))
-        nb.cells += [new_code_cell(f"{TEXTS[name](n)}#{number}") for number in range(5)]
-        feedback(nb, result)
-        runs = []
-        for _ in range(3):
-            start = time.process_time()
-            feedback(nb, result)
-            runs.append(time.process_time() - start)
-        spent.append(max(0.01, min(runs)))
-    assert spent[1] <= 4**1.2 * spent[0]
+    n, pages = 2_000, {}
+    for size in (n, growth.STEP * n):
+        nb, result = make([], TEXTS[name](size), TEXTS[name](size))
+        nb.cells += [new_code_cell(f"{TEXTS[name](size)}#{number}") for number in range(5)]
+        pages[size] = nb, result
+    assert growth.ratio(lambda size: feedback(*pages[size]), n) <= growth.MOST
 
 
 def test_a_text_that_shows_a_picture_again_and_again_makes_no_huge_page(monkeypatch):

@@ -1,7 +1,6 @@
 """The report page: its figures, what stands in it, and that it opens, sorts and holds no stranger's markup."""
 
 import re
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,7 @@ from autograder.reports.exports import Row, rows
 from autograder.reports.report import Facts, report
 from autograder.reports.similar import Pair, Similar
 from autograder.toys.browser import QUIET, chromium
-from tests.support import synthetic
+from tests.support import growth, synthetic
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [
@@ -28,7 +27,7 @@ FACTS = Facts(
     layers=LAYERS,
     notes={"ada": ["Taken from old/."], "": ["One level deeper."]},
     unread=[("bob", "day01: graphs.ipynb is damaged.")],
-    similar=Similar([Pair("ada", "cyd", ("cse", "dce"))], [("levels", 43)]),
+    similar=Similar([Pair("ada", "cyd", ("cse", "dce"))], [("levels", tuple(f"l{n}" for n in range(43)))]),
 )
 
 
@@ -97,12 +96,13 @@ def test_an_empty_class_has_a_report():
 
 
 def test_a_thousand_learners_make_a_page_that_opens_quickly():
-    results = synthetic.make(1000, seed=1)
-    made = rows(synthetic.scores(results))
-    pairs = [Pair(f"learner-{n:04}", f"learner-{n + 1:04}", ("cse", "dce", "gelu")) for n in range(500)]
-    start = time.process_time()
-    page = report(made, results, Facts(similar=Similar(pairs)))
-    assert time.process_time() - start < 3
+    classes = {}
+    for size in (125, 125 * growth.STEP):
+        results = synthetic.make(size, seed=1)
+        pairs = [Pair(f"learner-{n:04}", f"learner-{n + 1:04}", ("cse", "dce", "gelu")) for n in range(size // 2)]
+        classes[size] = rows(synthetic.scores(results)), results, Facts(similar=Similar(pairs))
+    assert growth.ratio(lambda size: report(*classes[size]), 125) <= growth.MOST
+    page = report(*classes[1000])
     assert len(page.encode()) < 1_000_000
     assert page.count('<th scope="row">learner-') == 1500
 
@@ -114,7 +114,7 @@ def test_in_a_browser_tables_sort_and_no_name_is_markup(tmp_path):
     made = [Row("zoe", "day03", "dce", 8, 8, status="right"), Row("ada", "day03", "dce", 10, 8, status="right")]
     made += [Row(evil, evil, evil, 2, 8, misconception=evil, message=evil, status="wrong")]
     facts = Facts(
-        notes={evil: [evil]}, unread=[(evil, evil)], similar=Similar([Pair(evil, evil, (evil,))], [(evil, 9)])
+        notes={evil: [evil]}, unread=[(evil, evil)], similar=Similar([Pair(evil, evil, (evil,))], [(evil, (evil,) * 9)])
     )
     path = tmp_path / "report.html"
     path.write_text(report(made, synthetic.make(2), facts), encoding="utf-8")
@@ -125,7 +125,7 @@ def test_in_a_browser_tables_sort_and_no_name_is_markup(tmp_path):
         learners = page.locator("section", has=page.get_by_role("heading", name="Learners", exact=True))
         names = learners.locator("tbody th")
         assert names.all_inner_texts()[1:] == ["ada", "zoe"]
-        head = learners.locator("thead th", has_text="total")
+        head = learners.locator("thead th", has_text="core")
         head.get_by_role("button").click()
         assert names.all_inner_texts()[1:] == ["zoe", "ada"] and head.get_attribute("aria-sort") == "ascending"
         head.get_by_role("button").press("Enter")
@@ -160,3 +160,14 @@ def test_cases_that_could_not_be_built_are_named_once():
     page = text(report(some(), results, Facts()))
     assert page.count("day03.dce, seed 7: very long") == 1 and "no points" in page
     assert "Cases left out" not in report(some(), [], Facts())
+
+
+def test_core_and_extra_credit_have_columns_of_their_own():
+    rows = [
+        Row("ada", "day01", "a", 4, 4),
+        Row("ada", "day01", "b", 3, 6, stretch=True),
+        Row("bob", "day01", "a", 2, 4),
+    ]
+    table = report(rows, [], Facts()).partition("<h2>Learners</h2>")[2]
+    text = " ".join(re.sub(r"<[^>]+>", " ", table).split())
+    assert "learner core /4 extra /6 share" in text and "ada 4 3 " in text and "bob 2 0 " in text

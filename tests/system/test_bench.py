@@ -10,9 +10,11 @@ import sys
 import pytest
 import torch
 
+from autograder.authoring import answers
 from autograder.bench import __main__ as bench
-from autograder.bench import course, figures, house, walks
+from autograder.bench import course, figures, house, misconceptions, walks
 from autograder.bench.figures import Figure
+from autograder.engine.verifier.misconceptions import Behaviour
 from passlab import exercises
 
 
@@ -139,3 +141,29 @@ def b(): return 0
     sys.setprofile(outer)
     assert whole.stays == ["first.py", "second.py", "third.py", "second.py"]
     assert inner.stays == ["third.py"]
+
+
+def behaviours(*lost: str) -> list[Behaviour]:
+    return [
+        Behaviour(f"case {n}", "ok", [law] if law else [], f"{n}{law}" if law else f"{n}") for n, law in enumerate(lost)
+    ]
+
+
+def test_a_note_on_a_mutant_is_right_if_it_fits_new_cases_and_wrong_if_not():
+    seen = behaviours("did", "", "did")
+    known = misconceptions.Known("merges all", "did", seen, behaviours("did", "", "did", "did"))
+    for new, word in ((known.new, "right"), (behaviours("", "", "spared", "did"), "wrong")):
+        mutant = misconceptions.Known("", "", seen, new)
+        counted = misconceptions._counted("mutants", mutant, [known], misconceptions._still_alike)
+        assert counted == {("mutants", "tried"): 1, ("mutants", word): 1}
+    other = misconceptions.Known("", "", behaviours("did", "", ""), known.new)
+    assert misconceptions._counted("mutants", other, [known], misconceptions._still_alike) == {("mutants", "tried"): 1}
+    right = misconceptions.Known("", "", behaviours("", "", ""), known.new)
+    assert misconceptions._counted("mutants", right, [known], misconceptions._still_alike) == {}
+
+
+def test_an_answer_of_the_bank_is_looked_for_among_the_others():
+    counts = misconceptions.measure("day01.count-kinds", 2)
+    wrong = [answer for answer in answers.load("day01.count-kinds") if answer.mark.kind == "wrong"]
+    assert not any(kind == "failed" for kind, _ in counts) and counts["bank", "tried"] == len(wrong)
+    assert counts["mutants", "tried"] <= 2

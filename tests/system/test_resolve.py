@@ -16,7 +16,7 @@ def online():
     """Skip the test where PyPI cannot be reached."""
     try:
         resolve.resolve("Linux x86-64", resolve.PYTHONS[0])
-    except resolve.NoNetwork as error:
+    except resolve.NoNetworkError as error:
         pytest.skip(f"Whether the pins can be installed elsewhere was not checked. {error}")
 
 

@@ -30,6 +30,7 @@ case "$*" in
     rm -rf .venv
     mkdir -p .venv/bin .venv/lib/python{minor}/site-packages/pip-1.dist-info && cp "$0" .venv/bin/python
     echo pip >.venv/lib/python{minor}/site-packages/pip-1.dist-info/INSTALLER ;;
+*Python.h*) [ -z "$NO_HEADERS" ] ;;
 *"index versions"*"--index-url"*) echo "Available versions: ${{CPU_BUILDS-2.14.0+cpu, {torch}+cpu, 2.9.1+cpu}}" ;;
 *"index versions"*) echo "Available versions: ${{BUILDS-2.14.0, {torch}, 2.9.1}}" ;;
 *" install "*)
@@ -58,6 +59,7 @@ def machine(tmp_path):
     """A project folder and an empty PATH; `machine(...)` runs the setup there."""
     project, path = tmp_path / "my project", tmp_path / "bin"
     (project / "lib").mkdir(parents=True)
+    (project / "autograder").mkdir()
     path.mkdir()
     for name in ("lib/setup.sh", "pyproject.toml"):
         shutil.copy(ROOT / name, project / name)
@@ -344,6 +346,13 @@ def test_what_is_missing_is_a_note(machine, tool, note, again):
         assert note in second if again else second == ""
 
 
+def test_missing_headers_of_python_are_a_note(machine):
+    assert "headers" not in machine().stderr
+    (machine.project / ".venv/passlab-setup").unlink()
+    result = machine(NO_HEADERS="1")
+    assert result.returncode == 0 and "apt install python3-dev" in result.stderr
+
+
 @pytest.mark.parametrize(("tool", "package"), [("dot", "graphviz"), ("bwrap", "bubblewrap")])
 def test_what_is_missing_comes_by_apt_where_it_is_allowed(machine, tool, package):
     (machine.path / tool).unlink()
@@ -353,6 +362,19 @@ def test_what_is_missing_comes_by_apt_where_it_is_allowed(machine, tool, package
     result = machine()
     assert result.returncode == 0 and "missing" not in result.stderr
     assert calls.read_text().strip().endswith(package)
+
+
+def test_learners_of_a_class_get_the_wheel_and_nothing_for_grading(machine):
+    (machine.project / "autograder").rmdir()
+    (machine.path / "bwrap").unlink()
+    wheel = machine.project / "lib/passlab-0.1.0+a-py3-none-any.whl"
+    wheel.touch()
+    first = machine()
+    assert first.returncode == 0 and "bubblewrap" not in first.stderr, first.stderr
+    assert calls(machine)[-1].endswith(f" lib/{wheel.name}")
+    assert machine().stderr == "" and len(calls(machine)) == 2
+    wheel.rename(wheel.with_name("passlab-0.1.0+b-py3-none-any.whl"))  # a newer bundle
+    assert machine().returncode == 0 and calls(machine)[-1].endswith("+b-py3-none-any.whl")
 
 
 def test_bubblewrap_is_not_for_other_systems(machine):
@@ -377,5 +399,5 @@ def test_help_lists_every_target():
     # Under `make test` a make of its own would say which folder it enters.
     make = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True)
     targets = ["help", "setup", "lab", "update", "grade", "test", "test-changed", "test-full", "quick", "bench"]
-    targets += ["gpu", "book", "hub", "notebooks", "prove"]
+    targets += ["gpu", "book", "hub", "image", "notebooks", "prove"]
     assert re.findall(r"^make ([\w-]+) ", make.stdout, re.M) == targets, make

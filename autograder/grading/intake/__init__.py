@@ -1,12 +1,15 @@
 """Take in submissions, a module for each step. Nothing here changes a submitted file or runs learner code.
 
 submissions    find the notebooks in what learners handed in (`grading.reading` reads them)
+claims         tell by its content which notebook a file is
+groups         enter what a member of a group handed in for all of them
 repairs        restore locked and missing cells, ids and metadata
 jobs           make the engine's job of its code cells
 results        write the job's result into its outputs
 """
 
 from autograder.grading.files import UnreadableError
+from autograder.grading.intake.groups import share
 from autograder.grading.intake.jobs import job
 from autograder.grading.intake.repairs import repair
 from autograder.grading.intake.results import AS_HANDED_IN, VERDICT, dead_output, fill
@@ -27,4 +30,5 @@ __all__ = [
     "job",
     "read",
     "repair",
+    "share",
 ]  # fmt: skip

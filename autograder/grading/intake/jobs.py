@@ -49,8 +49,8 @@ def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> l
     shown = {cell.source for cell in authored.cells if is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
     free = [cell.index for cell in cells if is_shown(nb.cells[cell.index])]
     course = [cell.index for cell in cells if cell.index in free and cell.source in shown]
-    asked = [(cell.index, cell.answer if cell.exercise else cell.source) for cell in cells]
+    sources = [(cell.index, cell.answer if cell.exercise else cell.source) for cell in cells]
     checks = [cell.index for cell in cells if cell.exercise]
-    planned = bounded_call.call("autograder.grading.idle:plan", asked, course, free, checks) or ((), ())
+    planned = bounded_call.call("autograder.grading.idle:plan", sources, course, free, checks) or ((), ())
     never, calls = set(planned[0]), {at: tuple(answers) for at, answers in planned[1]}
     return [replace(cell, idle=cell.index in never, calls=calls.get(cell.index, ())) for cell in cells]

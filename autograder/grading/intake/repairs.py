@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from nbformat.notebooknode import NotebookNode
 
-from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
+from autograder.authoring.source import HIDDEN_TESTS, RUBRIC, blank
 from autograder.grading import files
-from autograder.grading.intake.cells import grade_id, is_locked, is_shown
+from autograder.grading.intake.cells import grade_id, is_locked, is_shown, nbgrader_meta
+from passlab.notebook.cells import check_call
+from passlab.process.parsing import parse
 
 
 def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
@@ -18,7 +21,9 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
 
     Everything except the text of answer cells comes from the authored notebook: locked cells, hidden tests, points,
     ids, and the kernel. Cells are identified by their nbgrader id, otherwise by their cell id, which some editors keep
-    when they drop the metadata. A missing answer cell is added empty, so that its question scores nothing.
+    when they drop the metadata, otherwise by what they say: a check by its call, an answer by the function that it
+    defines. A missing answer cell is added empty, so that its question scores nothing; a missing cell of imports, at
+    the top. A check above its answer is moved below it.
     """
     known = {name: cell for cell in authored.cells if (name := grade_id(cell))}
     notes: list[str] = []
@@ -30,6 +35,8 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
             cell.metadata.pop("nbgrader", None)
         cells[-1] = _restored(nb, name, cells[-1], known[name], notes)
     _add_missing(nb, authored, holders, notes)
+    _add_imports(nb, authored, notes)
+    _move_checks(nb, authored, notes)
     for cell in nb.cells:
         if cell.cell_type == "code" and not is_shown(cell):  # points are read from outputs: only grading makes these
             cell.outputs = []
@@ -62,7 +69,97 @@ def _holders(nb: NotebookNode, known: Mapping[str, NotebookNode], notes: list[st
                 f"A cell has the id {files.printable(name)!r}, which this notebook does not have; it was not graded."
             )
         cell.metadata.pop("nbgrader", None)
+    free = [cell for cell in nb.cells if not any(cell is one for cells in holders.values() for one in cells)]
+    for name, cells in _by_content(free, {name: cell for name, cell in known.items() if name not in holders}).items():
+        holders[name] = cells
+        notes.append(f"Cell {name!r} had lost its ids; it was recognised by what it says.")
     return holders
+
+
+def _by_content(cells: list[NotebookNode], missing: Mapping[str, NotebookNode]) -> dict[str, list[NotebookNode]]:
+    """Return the name of a missing cell → the cells without a name that say what it says."""
+    candidates: dict[str, list[NotebookNode]] = {}
+    for name, original in missing.items():
+        if alike := [cell for cell in cells if _says_the_same(cell, original)]:
+            candidates[name] = alike
+    written = [name for name, cell in missing.items() if cell.cell_type == "markdown" and not is_locked(cell)]
+    order = list(missing)
+    for name in written:  # an answer in prose is the text below its question
+        question = candidates.get(order[order.index(name) - 1], []) if order.index(name) else []
+        texts = [cell for cell in cells if cell.cell_type == "markdown"]
+        below = next((i for i, cell in enumerate(texts) if question and cell is question[-1]), len(texts)) + 1
+        if below < len(texts):
+            candidates[name] = [texts[below]]
+    return candidates
+
+
+def _says_the_same(cell: NotebookNode, original: NotebookNode) -> bool:
+    """Return whether a cell without ids is this one of the course: the same check, locked text, or function defined."""
+    if cell.cell_type != original.cell_type:
+        return False
+    if is_locked(original):
+        check = check_call(original.source) if cell.cell_type == "code" else None
+        if check:
+            own = check_call(cell.source)
+            return own is not None and own.exercise == check.exercise
+        return bool(cell.source.strip()) and _visible_lines(cell.source) == _visible_lines(original.source)
+    return cell.cell_type == "code" and bool(_defined(cell.source) & _defined(blank(original.source)))
+
+
+def _defined(source: str) -> set[str]:
+    """Return the functions, classes and variables that a cell defines; none for what is not Python."""
+    try:
+        body = parse(source).body
+    except SyntaxError:
+        return set()
+    variables = (target for one in body if isinstance(one, ast.Assign) for target in one.targets)
+    named = {one.name for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    return named | {target.id for target in variables if isinstance(target, ast.Name)}
+
+
+def _add_imports(nb: NotebookNode, authored: NotebookNode, notes: list[str]) -> None:
+    """Insert, at the top, each cell of imports of the authored notebook that is missing."""
+    ids, texts = {cell.id for cell in nb.cells}, {"\n".join(_visible_lines(cell.source)) for cell in nb.cells}
+    at = 0
+    for original in authored.cells:
+        if not is_shown(original) or not _imports_only(original.source):
+            continue
+        if original.id not in ids and "\n".join(_visible_lines(original.source)) not in texts:
+            nb.cells.insert(at, copy.deepcopy(original))
+            notes.append("A cell of imports was missing; it was restored.")
+            at += 1
+
+
+def _imports_only(source: str) -> bool:
+    try:
+        body = parse(source).body
+    except SyntaxError:
+        return False
+    return bool(body) and all(isinstance(one, ast.Import | ast.ImportFrom) for one in body)
+
+
+def _move_checks(nb: NotebookNode, authored: NotebookNode, notes: list[str]) -> None:
+    """Move each check cell that is above its answer to right below it."""
+    for answer, check in _pairs(authored):
+        above, below = (
+            next(i for i, cell in enumerate(nb.cells) if grade_id(cell) == name) for name in (check, answer)
+        )
+        if above < below:
+            nb.cells.insert(below, nb.cells.pop(above))
+            notes.append(f"The answer {answer!r} stood below its check; it was checked where it stands.")
+
+
+def _pairs(authored: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Yield the ids of each answer cell and of each check cell that follows it."""
+    answer = None
+    for cell in authored.cells:
+        name, meta = grade_id(cell), nbgrader_meta(cell)
+        if cell.cell_type != "code" or name is None:
+            continue
+        if meta.get("solution"):
+            answer = name
+        elif meta.get("grade") and answer:
+            yield answer, name
 
 
 def _restored(
@@ -117,8 +214,9 @@ def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes:
                 notes.append(f"Answer cell {name!r} was missing; an empty one was added.")
             elif meta.get("grade"):
                 notes.append(f"Check cell {name!r} was missing; it was restored.")
-            nb.cells.insert(before + 1, fresh)
-            before += 1
+            at = len(nb.cells) if before < 0 and not meta.get("solution") else before + 1  # its place is unknown
+            nb.cells.insert(at, fresh)
+            before = at if before >= 0 or meta.get("solution") else before
         else:
             before = _index(nb, holders[name][-1])
     used = Counter(cell.id for cell in nb.cells)

@@ -15,6 +15,7 @@ from stat import S_ISDIR
 
 from autograder.grading import files
 from autograder.grading.files import UnreadableError
+from autograder.grading.intake import claims
 
 #: The file with the time of submission, which nbgrader writes into learner/assignment/ when it collects.
 TIMESTAMP = "timestamp.txt"
@@ -26,16 +27,29 @@ MAX_NOTES = 50
 #: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
-#: Jupyter's folder of older versions, which nobody means to hand in; other hidden folders with notebooks are named.
+#: Jupyter's folder of older versions, never meant as a submission; other hidden folders with notebooks are named.
 CHECKPOINTS = ".ipynb_checkpoints"
 LEFT_OUT = "was left out, since its name begins with a dot: rename the folder to have it graded."
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
+#: How the names of notebooks end, in any case: some mailers and systems add an ending of their own.
+_NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")
 #: How the names of files end that are unpacked of the archive of a class.
-_HANDED_IN = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
+_HANDED_IN = (*_NOTEBOOKS, ".zip", TIMESTAMP, "roster.csv")
+#: The end of the names that Canvas and Moodle give to submitted files.
+_FILE = r"(?P<file>.+\.(?:ipynb(?:\.txt|\.json)?|zip))"
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
-_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
+_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_" + _FILE, re.IGNORECASE)
+#: What systems put around the name of a copy: graphs (1), graphs-Copy1, Copy of graphs.
+_COPY = re.compile(
+    r"(?:copy of |kopie von )?(?P<name>.+?)(?:\s*\(\d{1,4}\)|[\s_-]+(?:copy|kopie)\s*\d{0,4})*", re.IGNORECASE
+)
+#: The same where it grades without names: anon_a1b2C_67890_graphs.ipynb.
+_ANONYMOUS = re.compile(r"(?P<number>anon_[A-Za-z0-9]{5})_(?:LATE_)?\d+_" + _FILE, re.IGNORECASE)
 #: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
 _MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_(?P<what>file|onlinetext)_?")
+#: Moodle's names of files, in a download without folders: Ada Lovelace_12345_assignsubmission_file_graphs.ipynb.
+_MOODLE_FILE = re.compile(r"(?P<who>.+?)_(?P<number>\d+)_assignsubmission_file_" + _FILE, re.IGNORECASE)
+_MOODLE_FOLDER = "{who}_{number}_assignsubmission_file"
 
 
 @dataclass
@@ -43,6 +57,8 @@ class Submission:
     """A learner's submission for one assignment: its notebooks by name, and notes for the report.
 
     `times`: the files with the times at which it was collected; never one that the learner may have packed.
+    `undecided`: why it cannot be graded before the instructor decides: several files claim one place. "" otherwise.
+    `same_as`: the submission of another member of the learner's group, which is graded for both.
     """
 
     learner: str
@@ -50,6 +66,8 @@ class Submission:
     notebooks: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     times: list[Path] = field(default_factory=list)
+    undecided: str = ""
+    same_as: Submission | None = None
 
     def note(self, sentence: str) -> None:
         _note(self.notes, sentence)
@@ -94,8 +112,26 @@ def _folders(path: Path) -> list[Path]:
 def _handed_in(path: Path) -> list[Path]:
     """Return the notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
     entries = files.walk(path, lambda inside: inside.name.startswith(".") or inside.name in _LITTER)
-    names = [e.path for e in entries if e.path.name.endswith((".ipynb", ".zip")) and not S_ISDIR(e.about.st_mode)]
+    names = [e.path for e in entries if _is_handed_in(e.path.name) and not S_ISDIR(e.about.st_mode)]
     return [path / name for name in sorted(names, key=lambda name: (len(name.parts), name))]
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(_NOTEBOOKS)
+
+
+def _is_zip(name: str) -> bool:
+    return name.lower().endswith(".zip")
+
+
+def _is_handed_in(name: str) -> bool:
+    return _is_notebook(name) or _is_zip(name)
+
+
+def _stem(name: str) -> str:
+    """Return the name of a notebook file without its endings, "graphs" of "graphs.IPYNB" and of "graphs.ipynb.txt"."""
+    ending = next((ending for ending in sorted(_NOTEBOOKS, key=len, reverse=True) if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
 
 
 def _left_out(path: Path) -> list[str]:
@@ -109,13 +145,13 @@ def _class_folder(path: Path, known: dict[str, set[str]], work: ClassWork) -> Pa
     """Return the folder with the learners: `path`, or the only folder in it, if unpacking added a level."""
     while True:
         inside = _folders(path)
-        if len(inside) != 1 or any(p.suffix == ".ipynb" for p in path.iterdir()):
+        if len(inside) != 1 or any(_is_notebook(p.name) for p in path.iterdir()):
             return path
         if _MOODLE.fullmatch(inside[0].name):  # a class of one: what is below is the learner's
             return path
         below = {p.name for p in _folders(inside[0])}
         holds_learners = any(set(known) & {q.name for q in _folders(p)} for p in _folders(inside[0])) or any(
-            _MOODLE.fullmatch(p.name) or _CANVAS.fullmatch(p.name) for p in inside[0].iterdir()
+            _MOODLE.fullmatch(p.name) or _flat(p.name) for p in inside[0].iterdir()
         )
         if below & set(known) or not holds_learners or below == {inside[0].name}:
             return path
@@ -139,7 +175,9 @@ def _learners(
     ids: dict[Path, str] = {}
     claims: dict[str, set[str]] = {}
     for folder, m in moodle.items():
-        known = m and (numbers.get(m["number"]) or (len(having[m["who"]]) == 1 and names.get(m["who"])))
+        # of a group's submission, Moodle writes the group before the name: Team A-Ada Lovelace
+        name = m and (names.get(m["who"]) or names.get(m["who"].partition("-")[2]))
+        known = m and (numbers.get(m["number"]) or (len(having[m["who"]]) == 1 and name))
         ids[folder] = known or _usable(f"{m['who']}_{m['number']}" if m else folder.name)
         claims.setdefault(ids[folder], set()).add(m["number"] if m else folder.name)
     for folder, m in moodle.items():
@@ -184,20 +222,31 @@ def collect(
     if path.is_file():
         path = _unpack_class(path, scratch, known, work)
     home = _class_folder(path.resolve(), known, work)
-    folders, canvas_files = _learners_folders(home, known, work), _canvas_files(home)
-    numbers = {match["number"] for _, match in canvas_files}
+    folders, single = _learners_folders(home, known, work), _flat_files(home)
+    numbers = {match["number"] for _, match in single}
     search = _Search(work, known, scratch, len(folders) + len(numbers))
     for name in _left_out(home):
         work.note("", f"{files.printable(name)}/ {LEFT_OUT}")
-    for folder, learner in _learners(folders, work, moodle_ids or {}, names or {}).items():
-        moodle = _MOODLE.fullmatch(folder.name)
+    # Moodle's files without folders are as if they were in the folders that it makes otherwise.
+    of_moodle = {file: home / _MOODLE_FOLDER.format(**match.groupdict()) for file, match in single if _is_moodle(match)}
+    learners = _learners([*folders, *dict.fromkeys(of_moodle.values())], work, moodle_ids or {}, names or {})
+    for folder in folders:
+        moodle, learner = _MOODLE.fullmatch(folder.name), learners[folder]
         if not moodle:
             search.homes[learner] = folder
         with work.only(learner):
             if not search.below(learner, folder, as_expected=bool(moodle)):
                 work.note(learner, "There is no notebook in this folder.")
-    for file, match in canvas_files:
-        learner = (ids or {}).get(match["number"]) or _usable(f"{match['who']}_{match['number']}")
+    for file, match in single:
+        if file in of_moodle:
+            learner = learners[of_moodle[file]]
+        elif "who" in match.groupdict():
+            learner = (ids or {}).get(match["number"]) or _usable(f"{match['who']}_{match['number']}")
+        else:
+            learner = match["number"]
+            work.note(
+                learner, "Canvas hid who this is: to have grades for learners, reveal the names and export again."
+            )
         with work.only(learner):
             search.file(learner, file, Path(match["file"]), as_expected=True)
     for file in _notebooks(home):
@@ -220,22 +269,31 @@ def _learners_folders(home: Path, known: Collection[str], work: ClassWork) -> li
     return folders
 
 
-def _canvas_files(home: Path) -> list[tuple[Path, re.Match[str]]]:
-    """Return the files that Canvas wrote, with their parts. Of several attempts the last one counts: it comes first."""
+def _flat(name: str) -> re.Match[str] | None:
+    """Return the parts of the name of a file that Canvas or Moodle wrote beside those of other learners."""
+    return _ANONYMOUS.fullmatch(name) or _MOODLE_FILE.fullmatch(name) or _CANVAS.fullmatch(name)
+
+
+def _is_moodle(match: re.Match[str]) -> bool:
+    return match.re is _MOODLE_FILE
+
+
+def _flat_files(home: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Return the files that Canvas or Moodle wrote, with their parts. The last attempt counts, so it comes first."""
     paths = [path for path in home.iterdir() if not path.is_symlink()]
-    matches = [(path, match) for path in paths if (match := _CANVAS.fullmatch(path.name))]
+    matches = [(path, match) for path in paths if (match := _flat(path.name))]
     return sorted(matches, key=lambda pair: (_attempt(pair[1]["file"]), pair[0]), reverse=True)
 
 
 def _notebooks(home: Path) -> list[Path]:
-    """Return the notebooks that lie beside the learners' folders."""
-    paths = [path for path in home.iterdir() if path.suffix == ".ipynb" and not path.is_symlink()]
-    return sorted(path for path in paths if not _CANVAS.fullmatch(path.name))
+    """Return the notebooks beside the learners' folders."""
+    paths = [path for path in home.iterdir() if _is_notebook(path.name) and not path.is_symlink()]
+    return sorted(path for path in paths if not _flat(path.name))
 
 
 def _attempt(name: str) -> int:
     """Return the number that Canvas appends to the name of a resubmitted file; 0 without one."""
-    again = re.fullmatch(r".+-(\d{1,6})", Path(name).stem)
+    again = re.fullmatch(r".+-(\d{1,6})", _stem(name) if _is_notebook(name) else Path(name).stem)
     return int(again[1]) if again else 0
 
 
@@ -251,15 +309,15 @@ def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work
     inside.mkdir()
     path = path.resolve()
 
-    def wanted(parts: list[str]) -> str | None:
+    def share_name(parts: list[str]) -> str | None:
         return "/".join(parts).casefold() if parts[-1].lower().endswith(_HANDED_IN) else None
 
-    whose = _whose([parts for parts in files.listed(path) if parts and wanted(parts)], known)
+    whose = _whose([parts for parts in files.listed(path) if parts and share_name(parts)], known)
     learners = {*whose.values()}
     share = files.shares(inside, len(learners))
     left = {learner: share() for learner in learners}
     try:
-        notes = files.unpack(path, inside, wanted, lambda parts: left[whose[tuple(parts)]])
+        notes = files.unpack(path, inside, share_name, lambda parts: left[whose[tuple(parts)]])
     except files.DiskFullError as why:
         raise UnreadableError(f"{path.name} was not unpacked: {why}") from None
     for note in notes:
@@ -268,27 +326,27 @@ def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work
 
 
 def _whose(paths: list[list[str]], known: Collection[str]) -> dict[tuple[str, ...], str]:
-    """Return path in the archive of a class → the folder of its learner, or the number that Canvas gave.
+    """Return path in the archive of a class → the folder of its learner, or the number that Canvas or Moodle gave.
 
-    Learners' folders all lie as deep as the first of them: nobody can put a file above the own one.
+    All learners' folders are as deep as the first: a learner cannot put a file above their own.
     """
 
     def depth(path: list[str]) -> int | None:
         for at, part in enumerate(path):
             if part in known:
                 return max(at - 1, 0)
-            if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
+            if _MOODLE.fullmatch(part) or _flat(part):
                 return at
         return None
 
     depths = [at for at in map(depth, paths) if at is not None]
-    depths = depths or [max(len(path) - 2, 0) for path in paths if path[-1].endswith(".ipynb")]
+    depths = depths or [max(len(path) - 2, 0) for path in paths if _is_notebook(path[-1])]
     level = min(depths, default=0)
     whose = {}
     for path in paths:
         part = path[min(level, len(path) - 1)]
-        canvas = _CANVAS.fullmatch(part)
-        whose[tuple(path)] = canvas["number"] if canvas else part
+        flat = _flat(part)
+        whose[tuple(path)] = flat["number"] if flat else part
     return whose
 
 
@@ -303,10 +361,14 @@ class _Search:
         self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
         #: Learner → their folder, where its layout is nbgrader's: learner/assignment/timestamp.txt is the collection's.
         self.homes: dict[str, Path] = {}
+        #: Notebooks whose place was told by something else than their exact name, and those of them without a check of
+        #: the course, of which only a name like graphs (1) told it.
+        self.guessed: set[Path] = set()
+        self.unsure: set[Path] = set()
 
     def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
         """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
-        paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
+        paths = [p for p in _handed_in(folder) if archives or not _is_zip(p.name)]
         for name in _left_out(folder):
             self.work.note(learner, f"{prefix / files.printable(name)}/ {LEFT_OUT}")
         for p in paths:
@@ -319,7 +381,7 @@ class _Search:
             self.work.note(learner, f"{inside} is a link and was not followed: hand in the file itself.")
         elif not path.is_file():
             self.work.note(learner, f"{inside} is not a regular file and was not read.")
-        elif path.suffix == ".zip":
+        elif _is_zip(path.name):
             self._archive(learner, path, inside)
         else:
             self._notebook(learner, path, inside, as_expected)
@@ -336,20 +398,20 @@ class _Search:
         into.mkdir()
         notebooks = 0
 
-        def wanted(parts: list[str]) -> tuple[str, str] | None:
-            """Return the assignment and the name of a notebook that is still missing."""
+        def key(parts: list[str]) -> tuple[str, ...] | None:
+            """Return the assignment and the name of a notebook that is still missing; its path, if that is not told."""
             nonlocal notebooks
-            if not parts[-1].endswith(".ipynb") or any(part.startswith(".") or part in _LITTER for part in parts):
-                if len(parts) > 1 and parts[0][0] == "." and parts[0] != CHECKPOINTS and parts[-1].endswith(".ipynb"):
+            if not _is_notebook(parts[-1]) or any(part.startswith(".") or part in _LITTER for part in parts):
+                if len(parts) > 1 and parts[0][0] == "." and parts[0] != CHECKPOINTS and _is_notebook(parts[-1]):
                     self.work.note(learner, f"{inside / files.printable(parts[0])}/ {LEFT_OUT}")
                 return None
             notebooks += 1
             at = inside.joinpath(*map(files.printable, parts))
-            place = self._place(learner, at, as_expected=False)
-            return None if place is None or self._filed(learner, at, *place) else place
+            place = self._named(at, as_expected=False)
+            return tuple(parts) if place is None else None if self._filed(learner, None, at, *place) else place
 
         try:
-            for note in files.unpack(path, into, wanted, lambda _: self.left[learner]):
+            for note in files.unpack(path, into, key, lambda _: self.left[learner]):
                 self.work.note(learner, note)
         except UnreadableError as why:
             self.work.note(learner, str(why))
@@ -360,43 +422,84 @@ class _Search:
                 self.work.note(learner, f"{inside}: there is no notebook in this archive.")
             self.below(learner, into, inside, archives=False)
 
-    def _place(self, learner: str, inside: Path, as_expected: bool) -> tuple[str, str] | None:
-        """Return the assignment and the name of a notebook; note it if there is none."""
-        known, name = self.known, inside.stem
+    def _named(self, inside: Path, as_expected: bool) -> tuple[str, str] | None:
+        """Return the assignment and the name of a notebook, if its path says both exactly."""
+        name = inside.stem
         if as_expected and name not in self.owner and _attempt(inside.name):
             name = name.rpartition("-")[0]
         assignment = inside.parent.name if len(inside.parts) > 1 else None
-        if assignment not in known:
-            guess = self.owner.get(name)
-            if guess is None or (len(inside.parts) == 2 and (assignment or "").startswith("day")):
-                what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
-                self.work.note(learner, f"{inside}: unknown {what}. Expected one of {', '.join(sorted(known))}.")
+        if assignment not in self.known:
+            assignment = self.owner.get(name)
+            if assignment is None or (len(inside.parts) == 2 and inside.parent.name.startswith("day")):
                 return None
-            assignment = guess
-        if name not in known[assignment]:
-            expected = ", ".join(sorted(f"{n}.ipynb" for n in known[assignment]))
-            self.work.note(learner, f"{inside}: {assignment} has no notebook of that name. Expected: {expected}.")
-            return None
-        return assignment, name
+        return (assignment, name) if name in self.known[assignment] and inside.suffix == ".ipynb" else None
 
-    def _filed(self, learner: str, inside: Path, assignment: str, name: str) -> bool:
-        """Return whether there is this notebook already; if so, note which one is graded."""
+    def _guessed(self, path: Path, inside: Path) -> tuple[str, str] | None:
+        """Return the assignment and the name of a notebook by its checks, else by a name like graphs (1).ipynb."""
+        if place := claims.place(path, self.known):
+            return place
+        self.unsure.add(path)
+        bare = _COPY.fullmatch(_stem(inside.name))
+        names = {name.casefold(): name for name in self.owner}
+        name = names.get(bare["name"].strip().casefold()) if bare else None
+        if name is None:
+            return None
+        folder = inside.parent.name if len(inside.parts) > 1 else ""
+        if folder not in self.known and len(inside.parts) == 2 and folder.startswith("day"):
+            return None
+        assignment = folder if folder in self.known else self.owner[name]
+        return (assignment, name) if name in self.known[assignment] else None
+
+    def _unknown(self, inside: Path) -> str:
+        """Return a sentence on a notebook that belongs nowhere."""
+        assignment = inside.parent.name if len(inside.parts) > 1 else None
+        if assignment in self.known:
+            expected = ", ".join(sorted(f"{name}.ipynb" for name in self.known[assignment]))
+            return f"{inside}: {assignment} has no notebook of that name. Expected: {expected}."
+        what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
+        return f"{inside}: unknown {what}. Expected one of {', '.join(sorted(self.known))}."
+
+    def _filed(self, learner: str, path: Path | None, inside: Path, assignment: str, name: str) -> bool:
+        """Return whether there is this notebook already; if so, note which one is graded.
+
+        Two with exact names are the learner's attempts, or copies in folders. Of others, if they differ, the instructor
+        has to decide which one is meant. path: None for one that is still in an archive.
+        """
         submission = self.work.submissions.get((learner, assignment))
         if submission is None or name not in submission.notebooks:
             return False
         first = submission.notebooks[name]
-        why = "is a later attempt" if _attempt(first.name) else "is closer to the top"
-        submission.note(f"{inside} was not graded: there is also {_below(first, learner)}, which {why}.")
+        shown = _below(first, learner)
+        if path and (path in self.unsure) != (first in self.unsure):
+            other = shown if first in self.unsure else inside
+            submission.note(f"{other} was not graded: it has no check of this course, and there is another file.")
+            return path in self.unsure
+        if first not in self.guessed and path not in self.guessed:
+            why = "is a later attempt" if _attempt(first.name) else "is closer to the top"
+            submission.note(f"{inside} was not graded: there is also {shown}, which {why}.")
+        elif path and _same(first, path):
+            submission.note(f"{inside} was not graded: it is the same as {shown}.")
+        else:
+            submission.undecided = (
+                f"{inside} and {shown} are both for {assignment}/{name}.ipynb, and differ. Decide which one counts: "
+                "remove the other, and grade again."
+            )
         return True
 
     def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
-        place = self._place(learner, inside, as_expected)
-        if place is None or self._filed(learner, inside, *place):
+        place = self._named(inside, as_expected)
+        if place is None:
+            if (place := self._guessed(path, inside)) is None:
+                self.work.note(learner, self._unknown(inside))
+                return
+            self.guessed.add(path)
+        if self._filed(learner, path, inside, *place):
             return
         assignment, name = place
         submission = self.work.submissions.setdefault((learner, assignment), Submission(learner, assignment))
-        if not as_expected and inside.parts != (assignment, path.name):
-            submission.note(f"Taken from {inside} (expected: {assignment}/{path.name}).")
+        expected = f"{assignment}/{name}.ipynb"
+        if path in self.guessed or (not as_expected and inside.parts != (assignment, path.name)):
+            submission.note(f"Taken from {inside} (expected: {expected}).")
         submission.notebooks[name] = path
         self._time(submission, path, inside)
 
@@ -412,6 +515,14 @@ class _Search:
                 f"{inside.with_name(TIMESTAMP)} does not count, since learners may have packed it: a time of "
                 "submission lies in learner/assignment/."
             )
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Return whether two submitted files have the same bytes."""
+    try:
+        return files.read_bytes(one) == files.read_bytes(other)
+    except UnreadableError:
+        return False
 
 
 def _below(path: Path, learner: str) -> Path:

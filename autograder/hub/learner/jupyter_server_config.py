@@ -1,5 +1,7 @@
 """A learner's server: small, offline, and gone when it is not used."""
 
+# mypy: disable-error-code="name-defined"
+
 c = get_config()  # noqa: F821  (given by traitlets)
 
 c.ServerApp.jpserver_extensions = {

@@ -1,5 +1,7 @@
 """nbgrader on a learner's server: fetch, submit and feedback, in `work/`."""
 
+# mypy: disable-error-code="name-defined"
+
 import os
 from pathlib import Path
 
