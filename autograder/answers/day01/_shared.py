@@ -44,7 +44,7 @@ def tangled(seed: int, size: int = 14) -> Callable[[], tuple]:
         for _ in range(size):
             a, b = rng.choice(pool[-4:]), rng.choice(pool)
             number = [graph.call_method("size", (a, 0))] if rng.random() < 0.3 else []
-            made = rng.choice(
+            value = rng.choice(
                 [
                     lambda a=a, b=b: graph.call_function(torch.add, (a,), {"other": b}),
                     lambda a=a, b=b: graph.call_function(operator.add, (b, a)),
@@ -58,7 +58,7 @@ def tangled(seed: int, size: int = 14) -> Callable[[], tuple]:
                     lambda a=a: graph.call_method("cos", (a,)),
                 ]
             )()
-            pool.append(made)
+            pool.append(value)
         graph.output((pool[-1], pool[-2]))
         return (trace(fx.GraphModule(nn.Module(), graph), torch.randn(2, 4), torch.randn(2, 4)),)
 

@@ -48,6 +48,14 @@ def _named_like_in_place() -> nn.Module:
     return net(forward, rows=nn.Unflatten(1, (5, 1)))
 
 
+def _shapes_in_place() -> nn.Module:
+    def forward(self, x):
+        y = (x * 2).unsqueeze_(0).transpose_(1, 2)
+        return y.squeeze_(0).t_() + 1, torch.clone(x).unsqueeze(0)
+
+    return net(forward)
+
+
 def _misleading() -> nn.Module:
     def forward(self, flatten, output):
         x = self.cat.chunk(flatten) + self.contiguous
@@ -81,6 +89,7 @@ def hidden(seed: int) -> list[Case]:
         Case("tuples, numbers, dtypes", traced(_tuples, (2, 6)), both),
         Case("operators, uneven pieces", traced(_named_like_in_place, (2, 5), (2, 5)), ("valid", "did", "spared")),
         Case("every word, as function and method", traced(_every_word, (2, 6)), ("valid", "did", "spared")),
+        Case("shapes, in place", traced(_shapes_in_place, (2, 4)), ("valid", "did", "spared")),
         Case("misleading names", traced(_misleading, (2, 4), (2, 3)), ("valid", "spared")),
     ]
 
@@ -110,13 +119,13 @@ def _kind(node: fx.Node, gm: fx.GraphModule) -> str:
 
 
 def _count(gm, kind):
-    nodes, held = Counter(), Counter()
+    nodes, kinds = Counter(), Counter()
     for node in gm.graph.nodes:
         meta = None if node.op == "output" else node.meta.get("tensor_meta")
         nodes[kind(node, gm)] += 1
         for part in [meta] if hasattr(meta, "shape") else meta or ():
-            held[kind(node, gm)] += math.prod(part.shape) * part.dtype.itemsize
-    return {name: (nodes[name], held[name]) for name in KINDS}
+            kinds[kind(node, gm)] += math.prod(part.shape) * part.dtype.itemsize
+    return {name: (nodes[name], kinds[name]) for name in KINDS}
 
 
 @right("one table from names to kinds, and two Counters")
@@ -136,12 +145,12 @@ def by_view(gm):
 @right("adds up kinds and bytes in two sweeps, with bytes from empty tensors")
 def in_two_sweeps(gm):
     counts = Counter(_kind(node, gm) for node in gm.graph.nodes)
-    held = Counter()
+    kinds = Counter()
     for node in gm.graph.nodes:
         meta = node.meta.get("tensor_meta", ()) if node.op != "output" else ()
         for part in [meta] if hasattr(meta, "dtype") else meta:
-            held[_kind(node, gm)] += torch.empty(part.shape, dtype=part.dtype, device="meta").nbytes
-    return {kind: (counts[kind], held[kind]) for kind in KINDS}
+            kinds[_kind(node, gm)] += torch.empty(part.shape, dtype=part.dtype, device="meta").nbytes
+    return {kind: (counts[kind], kinds[kind]) for kind in KINDS}
 
 
 @wrong("spared", "goes by a node's name or a module's path, not by what it calls, or takes every module for compute")
@@ -182,6 +191,17 @@ only_read_nodes = edited(
     "did",
     "leaves out unused nodes, the output among them",
     ("gm.graph.nodes", "(n for n in gm.graph.nodes if n.users)"),
+)
+shapes_before_memory = edited(
+    "spared",
+    "asks for shape before memory: squeeze_ is counted as shape",
+    ("named_so or ...", '(named_so and name.rstrip("_") not in shapes) or ...'),
+    ('"shape" if name in shapes else ...', '"shape" if name.rstrip("_") in shapes else ...'),
+)
+erases = edited(
+    "valid",
+    "erases the nodes that it has counted",
+    ("return counts", "for node in reversed(gm.graph.nodes):\n    gm.graph.erase_node(node)\nreturn counts"),
 )
 only_kinds_that_occur = edited(
     "valid",

@@ -122,9 +122,9 @@ def by_pushing(gm):
 
 @wrong("did", "only nodes on one level are taken for parallel")
 def same_level_only(gm):
-    found = _answer(gm)
-    found["parallel"] = {pair for row in found["levels"] for pair in combinations(row, 2)}
-    return found
+    levels = _answer(gm)
+    levels["parallel"] = {pair for row in levels["levels"] for pair in combinations(row, 2)}
+    return levels
 
 
 @wrong("cost", "asks for a node's level again at every reader: 2**60 questions in a row of diamonds")

@@ -151,7 +151,7 @@ class _Model:
 
 def _backwards(gm, model, merged="both"):
     """Unify FX nodes with ONNX values from the output on; `merged`: what to say of a folded batch norm."""
-    m, found = _Model(gm, model), {}
+    m, matches = _Model(gm, model), {}
 
     def gelu(at):
         half = m.maker[at]
@@ -163,17 +163,17 @@ def _backwards(gm, model, merged="both"):
         return [half, times, plus, erf, div], m.reads(div)
 
     def unify(node, at):
-        if node.op == "placeholder" or node.name in found:
+        if node.op == "placeholder" or node.name in matches:
             return
         module, operand = m.module(node), node.all_input_nodes[0]
         if isinstance(module, GONE):
-            found[node.name] = ("gone", [])
+            matches[node.name] = ("gone", [])
             return unify(operand, at)
         top = m.maker[at]
         if isinstance(module, nn.BatchNorm2d) and top.op_type == "Conv":
             entry = ("merged", [top.name])
-            found[node.name] = entry if merged == "both" else ("gone", [])
-            found[operand.name] = entry if merged == "both" else ("same", [top.name])
+            matches[node.name] = entry if merged == "both" else ("gone", [])
+            matches[operand.name] = entry if merged == "both" else ("same", [top.name])
             return unify(operand.all_input_nodes[0], top.input[0])
         if isinstance(module, nn.Linear):
             product = m.maker[m.reads(top)[0]]
@@ -186,13 +186,13 @@ def _backwards(gm, model, merged="both"):
             parts, reads = gelu(at)
         else:
             parts, reads = [top], m.reads(top)
-        found[node.name] = ("same" if len(parts) == 1 else "split", [part.name for part in parts])
+        matches[node.name] = ("same" if len(parts) == 1 else "split", [part.name for part in parts])
         for operand, value in zip([a for a in node.args if isinstance(a, fx.Node)], reads, strict=True):
             unify(operand, value)
 
     *_, output = gm.graph.nodes
     unify(output.args[0], m.end)
-    return found
+    return matches
 
 
 @right("one recursive function that unifies an FX node with an ONNX value, with a pattern for each operation")
@@ -220,24 +220,24 @@ def by_running(gm, model):
     with torch.no_grad():
         Run(gm).run(inputs)
 
-    place, found = {}, {}
+    place, matches = {}, {}
     for node in values:  # two nodes may give equal values; each takes the first that is free
         if node.op == "placeholder":
             place[node] = model.graph.input[0].name
             continue
-        mine, free = values[node].numpy(), set(known) - set(place.values())
-        close = (n for n, v in known.items() if v.shape == mine.shape and np.allclose(v, mine, 1e-4, 1e-5))
+        value, free = values[node].numpy(), set(known) - set(place.values())
+        close = (n for n, v in known.items() if v.shape == value.shape and np.allclose(v, value, 1e-4, 1e-5))
         idle = isinstance(m.module(node), GONE)
         place[node] = place[node.args[0]] if idle else next((n for n in close if n in free), None)
     for node in m.working:
         operands = [place[a] for a in node.all_input_nodes]
         at = place[node]
         if at is None:  # folded away: it shares the node of its reader
-            found[node.name] = ("merged", [m.maker[place[next(iter(node.users))]].name])
+            matches[node.name] = ("merged", [m.maker[place[next(iter(node.users))]].name])
         elif at in operands and isinstance(m.module(node), GONE):
-            found[node.name] = ("gone", [])
+            matches[node.name] = ("gone", [])
         elif None in operands:
-            found[node.name] = ("merged", [m.maker[at].name])
+            matches[node.name] = ("merged", [m.maker[at].name])
         else:
             todo, parts = [at], []
             while todo:
@@ -245,8 +245,8 @@ def by_running(gm, model):
                 if part is not None and part.name not in parts and (name == at or name not in operands):
                     parts.append(part.name)
                     todo += m.reads(part)
-            found[node.name] = ("same" if len(parts) == 1 else "split", parts)
-    return found
+            matches[node.name] = ("same" if len(parts) == 1 else "split", parts)
+    return matches
 
 
 @wrong("did", "a batch norm that went into a convolution is taken for one that was dropped")
@@ -256,18 +256,18 @@ def norm_is_gone(gm, model):
 
 @wrong("spared", "says merged wherever a batch norm follows a convolution, without a look at the ONNX graph")
 def merged_by_rule(gm, model):
-    found, m = _backwards(gm, model), _Model(gm, model)
+    matches, m = _backwards(gm, model), _Model(gm, model)
     for node in m.working:
         operand = node.all_input_nodes[0]
         if type(m.module(node)) is nn.BatchNorm2d and type(m.module(operand)) is nn.Conv2d:
-            found[node.name] = found[operand.name] = ("merged", found[operand.name][1])
-    return found
+            matches[node.name] = matches[operand.name] = ("merged", matches[operand.name][1])
+    return matches
 
 
 @wrong("spared", "pairs the nodes of one type in the order in which the lists have them")
 def in_list_order(gm, model):
     m = _Model(gm, model)
-    found, left = {}, {}
+    matches, left = {}, {}
     for part in m.nodes:
         left.setdefault(part.op_type, []).append(part.name)
     for node in m.working:
@@ -276,34 +276,34 @@ def in_list_order(gm, model):
         types = ["Gelu"] if isinstance(module, nn.GELU) and left.get("Gelu") else types
         follows = isinstance(module, nn.BatchNorm2d) and isinstance(m.module(node.all_input_nodes[0]), nn.Conv2d)
         if isinstance(module, GONE):
-            found[node.name] = ("gone", [])
+            matches[node.name] = ("gone", [])
         elif follows and not left.get("BatchNormalization"):
             operand = node.all_input_nodes[0].name
-            found[node.name] = found[operand] = ("merged", found[operand][1])
+            matches[node.name] = matches[operand] = ("merged", matches[operand][1])
         else:
             names = [left[kind].pop(0) for kind in types if left.get(kind)]
-            found[node.name] = ("same" if len(names) == 1 else "split", names)
-    return found
+            matches[node.name] = ("same" if len(names) == 1 else "split", names)
+    return matches
 
 
 @wrong("spared", "finds ONNX nodes by the names of their weights, which an exporter may change")
 def by_weight_names(gm, model):
-    m, found = _Model(gm, model), _backwards(gm, model)
+    m, matches = _Model(gm, model), _backwards(gm, model)
     for node in m.working:
-        if node.op == "call_module" and found[node.name][0] == "same" and list(m.module(node).parameters()):
+        if node.op == "call_module" and matches[node.name][0] == "same" and list(m.module(node).parameters()):
             named = [part.name for part in m.nodes if any(i.startswith(f"{node.target}.") for i in part.input)]
-            found[node.name] = ("same", named)
-    return found
+            matches[node.name] = ("same", named)
+    return matches
 
 
 @wrong("spared", "every Mul that a Sigmoid feeds is taken for half of a SiLU, gates too")
 def gates_are_silus(gm, model):
-    found = _backwards(gm, model)
+    matches = _backwards(gm, model)
     for node in gm.graph.nodes:
         gate = node.all_input_nodes[-1] if getattr(node.target, "__name__", "") == "mul" else None
         if gate is not None and getattr(gate.target, "__name__", "") == "sigmoid":
-            found[node.name] = found[gate.name] = ("split", found[node.name][1] + found[gate.name][1])
-    return found
+            matches[node.name] = matches[gate.name] = ("split", matches[node.name][1] + matches[gate.name][1])
+    return matches
 
 
 @wrong("valid", "gives the names of values in the place of names of nodes")
@@ -314,13 +314,13 @@ def values_not_nodes(gm, model):
 
 @wrong("did", "takes the first Sigmoid that a SiLU's product reads for its own, though the input may come from one")
 def first_sigmoid(gm, model):
-    m, found = _Model(gm, model), _backwards(gm, model)
+    m, matches = _Model(gm, model), _backwards(gm, model)
     for node in m.working:
         if type(m.module(node)) is nn.SiLU:
-            top = next(part for part in m.nodes if part.name == found[node.name][1][0])
+            top = next(part for part in m.nodes if part.name == matches[node.name][1][0])
             feeding = [m.maker[v] for v in top.input if v in m.maker and m.maker[v].op_type == "Sigmoid"]
-            found[node.name] = ("split", [top.name, feeding[0].name])
-    return found
+            matches[node.name] = ("split", [top.name, feeding[0].name])
+    return matches
 
 
 last_part_only = edited(
@@ -338,7 +338,7 @@ gelu_is_one_node = edited(
     "does not know that GELU may be written out",
     ("{nn.Linear: ..., nn.SiLU: ..., nn.GELU: ...}", "{nn.Linear: ..., nn.SiLU: ...}"),
     (
-        "if ... or node.name in found: ...",
+        "if ... or node.name in entries: ...",
         """
         if ... or node.name in found: ...
         if value.get(node) not in maker:

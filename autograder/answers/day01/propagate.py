@@ -169,8 +169,8 @@ def by_rules(gm, *inputs):
         if node.op == "output":
             break
         if node.op == "placeholder":
-            given = next(waiting)
-            values[node] = _Type(tuple(given.shape), given.dtype)
+            value = next(waiting)
+            values[node] = _Type(tuple(value.shape), value.dtype)
         elif node.op == "get_attr":
             weight = operator.attrgetter(node.target)(gm)
             values[node] = _Type(tuple(weight.shape), weight.dtype)
@@ -233,8 +233,8 @@ def _pointwise(a, b):
 
 
 def _divided(a, b):
-    found = _pointwise(a, b)
-    return found if found.dtype.is_floating_point else found.of(torch.float32)
+    result = _pointwise(a, b)
+    return result if result.dtype.is_floating_point else result.of(torch.float32)
 
 
 def _product(a, b):
@@ -296,8 +296,8 @@ def _reduced(x, dim=None, keepdim=False):
 
 
 def _sum(x, dim=None, keepdim=False):
-    found = _reduced(x, dim, keepdim)
-    return found if x.dtype.is_floating_point else found.of(torch.int64)
+    result = _reduced(x, dim, keepdim)
+    return result if x.dtype.is_floating_point else result.of(torch.int64)
 
 
 def _same(x, *_):
@@ -349,21 +349,21 @@ def runs_zeros(gm, *inputs):
 
 @wrong("did", "the dtype is that of the first operand")
 def first_dtype(gm, *inputs):
-    found = _propagate(gm, inputs)
+    types = _propagate(gm, inputs)
     for node in gm.graph.nodes:
-        if node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node) and node.name in found:
+        if node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node) and node.name in types:
             first = node.args[0].name
-            found[node.name] = (found[node.name][0], found.get(first, found[node.name])[1])
-    return found
+            types[node.name] = (types[node.name][0], types.get(first, types[node.name])[1])
+    return types
 
 
 @wrong("did", "the shape of a sum or product is that of its left operand: broadcasting is not thought of")
 def left_shape(gm, *inputs):
-    found = _propagate(gm, inputs)
+    types = _propagate(gm, inputs)
     for node in gm.graph.nodes:
-        if node.target in (operator.add, operator.mul) and node.args[0].name in found:
-            found[node.name] = (found[node.args[0].name][0], found[node.name][1])
-    return found
+        if node.target in (operator.add, operator.mul) and node.args[0].name in types:
+            types[node.name] = (types[node.args[0].name][0], types[node.name][1])
+    return types
 
 
 @wrong("valid", "leaves the weights where they are: real weights and meta inputs do not mix")

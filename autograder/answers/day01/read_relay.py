@@ -22,8 +22,9 @@ from passlab.tvm.importers import relay_module
 def _zoo(name: str, bind: bool, fuse: bool = False) -> Callable[[], tvm.IRModule]:
     def build() -> tvm.IRModule:
         net = models.ZOO[name]
-        made = relay_module(net.build(), *net.inputs(), bind=bind)
-        module = made if bind else made[0]
+        module = relay_module(net.build(), *net.inputs(), bind=bind)
+        if not bind:
+            module = module[0]
         return relay.transform.FuseOps(2)(module) if fuse else module
 
     return build
@@ -97,31 +98,31 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _all(main):
-    there = []
-    relay.analysis.post_order_visit(main, there.append)
-    return there
+    nodes = []
+    relay.analysis.post_order_visit(main, nodes.append)
+    return nodes
 
 
 def _once_per_use(main):
     """Return the expressions as a tree has them."""
-    there, stack = [], [main]
+    nodes, stack = [], [main]
     while stack:
         e = stack.pop()
-        there.append(e)
+        nodes.append(e)
         stack += [*reads(e), *([e.op] if isinstance(e, relay.Call) else [])]
         stack += [e.body] if isinstance(e, relay.Function) else []
-    return there
+    return nodes
 
 
 def _outside(main):
     """Return the expressions that are not in a function inside main."""
-    there, stack = {}, [main.body]
+    nodes, stack = {}, [main.body]
     while stack:
         e = stack.pop()
-        if e not in there:
-            there[e] = None
+        if e not in nodes:
+            nodes[e] = None
             stack += reads(e)
-    return list(there)
+    return list(nodes)
 
 
 def _is_operator(e):
@@ -129,19 +130,19 @@ def _is_operator(e):
 
 
 def _bytes(parameter):
-    tensors, found = [parameter.checked_type], 0
+    tensors, total = [parameter.checked_type], 0
     for kind in tensors:
         if isinstance(kind, tvm.ir.TupleType):
             tensors += kind.fields
         else:
             shape = [int(dim) for dim in kind.shape]
-            found += int(np.prod(shape, dtype=np.int64)) * np.dtype(kind.dtype).itemsize
-    return found
+            total += int(np.prod(shape, dtype=np.int64)) * np.dtype(kind.dtype).itemsize
+    return total
 
 
-def _readers(main, there):
+def _readers(main, nodes):
     counts = {parameter: int(main.body == parameter) for parameter in main.params}
-    for e in there:
+    for e in nodes:
         for parameter in {r for r in reads(e) if r in counts}:
             counts[parameter] += 1
     return {parameter.name_hint: number for parameter, number in counts.items()}
@@ -149,12 +150,12 @@ def _readers(main, there):
 
 def _read(module, operators=None):
     main = module["main"]
-    there = _all(main)
+    nodes = _all(main)
     return {
         "operators": dict(Counter(e.op.name for e in (operators or _all)(main) if _is_operator(e))),
-        "readers": _readers(main, there),
+        "readers": _readers(main, nodes),
         "parameters": {parameter.name_hint: _bytes(parameter) for parameter in main.params},
-        "constants": sum(e.data.numpy().nbytes for e in there if isinstance(e, relay.Constant)),
+        "constants": sum(e.data.numpy().nbytes for e in nodes if isinstance(e, relay.Constant)),
     }
 
 

@@ -81,7 +81,7 @@ def _tensors(node):
 
 @right("sets of ancestors as the bits of one int")
 def by_bits(gm):
-    bits, found = {}, []
+    bits, edges = {}, []
     for i, node in enumerate(gm.graph.nodes):
         reads, own = _tensors(node), 0
         for a in reads:
@@ -89,14 +89,14 @@ def by_bits(gm):
         for a in reads:
             last = bits[a].bit_length() - 1  # a node's own bit is its highest
             if _adds(node) and any(bits[c] >> last & 1 for c in reads if c is not a):
-                found.append((a.name, node.name))
+                edges.append((a.name, node.name))
         bits[node] = own | 1 << i
-    return found
+    return edges
 
 
 @right("for each addition, a walk upwards from its other operands that visits every node once")
 def by_search(gm):
-    found = set()
+    edges = set()
     for node in gm.graph.nodes:
         if not _adds(node):
             continue
@@ -108,21 +108,21 @@ def by_search(gm):
                     seen.add(at)
                     todo += _tensors(at)
             if a in seen:
-                found.add((a.name, node.name))
-    return found
+                edges.add((a.name, node.name))
+    return edges
 
 
 @wrong("spared", "a fork that joins again is enough: an edge between the two is not asked for")
 def forks_that_join(gm):
-    above, found = {}, set()
+    above, edges = {}, set()
     for node in gm.graph.nodes:
         reads = _tensors(node)
         above[node] = set(reads).union(*(above[a] for a in reads))
         if _adds(node) and len(reads) == 2:
             left, right_ = ({c} | above[c] for c in reads)
             both = [a for a in gm.graph.nodes if a in left & right_]
-            found |= {(both[-1].name, node.name)} if both else set()
-    return found
+            edges |= {(both[-1].name, node.name)} if both else set()
+    return edges
 
 
 def _edges(gm, leads):

@@ -146,9 +146,9 @@ def keywords_only(gm, slope):
 
 def _swap(gm, slope, forms=("call_function", "call_method", "call_module")):
     for node in list(gm.graph.nodes):
-        found = _in_place(node, gm)
-        if found is not None and node.op in forms:
-            _replace(gm, node, F.leaky_relu, (_operand(node), slope, found))
+        kind = _in_place(node, gm)
+        if kind is not None and node.op in forms:
+            _replace(gm, node, F.leaky_relu, (_operand(node), slope, kind))
     gm.recompile()
     return gm
 

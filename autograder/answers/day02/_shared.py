@@ -78,9 +78,9 @@ def net_case(name: str, seed: str, layer: Callable, pairs: Callable, size: int) 
     def make() -> fx.GraphModule:
         return _random_net(random.Random(seed), layer, size)
 
-    found = pairs(seeded(make)())
-    case = rewrite_case(name, make, Rewrite(found, "all others are shared, in use elsewhere, or something else"))
-    return case if found else rewrite_case(name, make, case.expect, *KEPT)
+    graphs = pairs(seeded(make)())
+    case = rewrite_case(name, make, Rewrite(graphs, "all others are shared, in use elsewhere, or something else"))
+    return case if graphs else rewrite_case(name, make, case.expect, *KEPT)
 
 
 def zoo_case(name: str, pairs: Callable) -> Case:

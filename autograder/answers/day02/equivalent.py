@@ -13,14 +13,14 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day02._shared import program
 from passlab.exercises.day02.equivalent import APART, Pair, pair_case
 from passlab.exercises.day02.equivalent import cases as visible
 from passlab.exercises.day02.fold_batchnorm import batch_norm
 from passlab.fx.cases import seeded
 from passlab.fx.generate import random_graph
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -91,6 +91,10 @@ def hidden(seed: int) -> list[Case]:
     differ = {
         "a shift": (
             torch.abs, lambda x: x.abs() + shift, normal(rows, columns), f"One adds {shift}.", (shift, shift**2)
+        ),
+        "both outputs are off": (
+            lambda x: (x.abs(), x.sigmoid()), lambda x: (x.abs() + 0.25, x.sigmoid() - 0.5), normal(5, 6),
+            "The larger differences are those of the second output: 0.5, and 0.25 squared.", (0.5, 0.25)
         ),
         "zeros as the example": (
             lambda x: x * 2, lambda x: x * 3, zeros, "2·0 = 3·0; on other numbers the programs differ."
@@ -175,7 +179,37 @@ def hidden(seed: int) -> list[Case]:
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
     ]
-    return [*visible(), *cases, *_generated_pairs(seed)]
+    plain_cases = [
+        pair_case(
+            "plain: a shift",
+            _body(torch.sigmoid),
+            _body(lambda x: x.sigmoid() + shift),
+            normal(rows, columns),
+            Pair(False, f"One adds {shift}.", (shift, shift**2)),
+        ),
+        pair_case(
+            "plain: zeros as the example",
+            _body(lambda x: x * 2 + 1),
+            _body(lambda x: x * 3 + 1),
+            zeros,
+            Pair(False, "2·0 = 3·0; on other numbers the programs differ."),
+        ),
+        pair_case(
+            "plain: one column of many",
+            _body(torch.tanh),
+            _body(lambda x: x.tanh() + pick * 0.1),
+            normal(rows, columns),
+            Pair(False, "One column is 0.1 off."),
+        ),
+        pair_case(
+            "plain: a sum in another order",
+            _body(lambda x: x.abs().sum(1)),
+            _body(lambda x: x.flip(1).abs().sum(1)),
+            normal(rows, columns),
+            Pair(True, "They add the same numbers in another order."),
+        ),
+    ]
+    return [*visible(), *map(core, plain_cases), *cases, *_generated_pairs(seed)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -266,7 +300,20 @@ def with_numpy(before, after, inputs):
     return same, max_abs, mse
 
 
-@wrong("did", "tries the example only, which is all positive or all zero")
+@plain("one float32 tensor: the example and one draw, with a relative tolerance")
+def one_tensor(before, after, inputs):
+    same, max_abs, mse = True, 0.0, 0.0
+    for x in (inputs[0], torch.randn(inputs[0].shape)):
+        a, b = before(x), after(x)
+        if a.shape != b.shape:
+            return False, INF, INF
+        gap = (a - b).abs()
+        same = same and bool(gap.max() <= 1e-5 * a.abs().max())
+        max_abs, mse = max(max_abs, gap.max().item()), max(mse, gap.square().mean().item())
+    return same, max_abs, mse
+
+
+@wrong("did", "tries the example only, which is all positive or all zero", core=True)
 def example_only(before, after, inputs):
     return _compare(before, after, inputs, draws=lambda inputs: [inputs])
 
@@ -286,6 +333,7 @@ broadcasts = edited(
     "does not compare shapes: subtraction broadcasts one column over the square",
     ("a.shape != b.shape or ...", "..."),
     ("a, b = a.double(), b.double()", "a, b = torch.broadcast_tensors(a.double(), b.double())"),
+    core=True,
 )
 nan_is_small = edited(
     "did",
@@ -294,7 +342,7 @@ nan_is_small = edited(
     ("largest <= allowed", "not largest > allowed"),
 )
 one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every size of numbers", (ALLOWED, "1e-5"))
-equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", (ALLOWED, "0.0"))
+equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", (ALLOWED, "0.0"), core=True)
 nan_differs = edited(
     "spared",
     "NaN is not equal to itself: calls two programs different that both give NaN",
@@ -308,6 +356,24 @@ shares_inputs = edited(
     "gives both programs the same tensors: the first one's writes are the second one's inputs",
     ("[x.clone() if isinstance(x, Tensor) else x for x in args]", "list(args)"),
     ("(result, args)", "result"),
+)
+stops_at_the_first = edited(
+    "did",
+    "gives the figures of the first tensor that differs, not the largest of all",
+    (
+        "max_abs, mse = max(max_abs, largest), max(mse, squared)",
+        "...\nif not same:\n    return False, largest, squared",
+    ),
+)
+adds_up = edited(
+    "did",
+    "adds up the mean squared differences of all tensors",
+    ("max(mse, squared)", "mse + squared"),
+)
+runs_once_more = edited(
+    "spared",
+    "runs a program once more, on the caller's tensors: one that writes changes them",
+    ("return same, max_abs, mse", "before(*inputs)\nreturn same, max_abs, mse"),
 )
 no_seed = edited(
     "spared", "does not set the seed: two dropouts draw other numbers", ("        torch.manual_seed(0)\n", "")

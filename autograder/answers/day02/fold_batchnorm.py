@@ -11,12 +11,12 @@ from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from autograder.answers.day02._shared import KEPT, free_name, net_case, program_of, random_conv, zoo_case
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
-from passlab.exercises.day02.fold_batchnorm import batch_norm
+from passlab.exercises.day02.fold_batchnorm import batch_norm, plain_net
 from passlab.exercises.day02.fold_batchnorm import cases as visible
 from passlab.given.day02.fold_batchnorm import Centred
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -181,12 +181,36 @@ def hidden(seed: int) -> list[Case]:
         ),
     ]
     zoo = [zoo_case(name, conv_bn_pairs) for name in ("convnet", "residual")]
+    eps = random.Random(seed).choice((1e-3, 0.05, 0.3))
+    plain_nets = [
+        core(
+            rewrite_case(
+                "plain: a deeper net",
+                lambda: plain_net("conv", "bn", "conv", "bn", "relu", "conv", "relu", eps=eps),
+                Rewrite(("conv0 → bn1", "conv2 → bn3")),
+            )
+        ),
+        core(
+            rewrite_case(
+                "plain: a batch norm behind a ReLU",
+                lambda: plain_net("conv", "bn", "relu", "bn"),
+                Rewrite(("conv0 → bn1",), "bn3 is behind a ReLU"),
+            )
+        ),
+    ]
 
     def training() -> fx.GraphModule:
         return program_of("convnet").train()
 
-    kept = Rewrite(why="the model is in training, where a batch norm uses the statistics of the batch")
-    return [*visible(), *nets, *traps, *zoo, rewrite_case("a zoo model in training", training, kept, *KEPT)]
+    rewrite = Rewrite(why="the model is in training, where a batch norm uses the statistics of the batch")
+    return [
+        *visible(),
+        *plain_nets,
+        *nets,
+        *traps,
+        *zoo,
+        rewrite_case("a zoo model in training", training, rewrite, *KEPT),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -288,7 +312,26 @@ def on_a_copy(gm):
     return gm
 
 
-@wrong("same", "leaves out eps, which is not 1e-5 everywhere")
+@plain("affine batch norms in eval mode behind convolutions with a bias, everything used once")
+def used_once(gm):
+    for bn in list(gm.graph.nodes):
+        if bn.op != "call_module" or type(gm.get_submodule(bn.target)) is not nn.BatchNorm2d:
+            continue
+        node, norm = bn.args[0], gm.get_submodule(bn.target)
+        if node.op != "call_module" or type(gm.get_submodule(node.target)) is not nn.Conv2d:
+            continue
+        new = copy.deepcopy(gm.get_submodule(node.target))
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        new.weight = nn.Parameter(new.weight * scale.reshape(-1, 1, 1, 1))
+        new.bias = nn.Parameter((new.bias - norm.running_mean) * scale + norm.bias)
+        gm.add_submodule(f"{node.name}_with_norm", new)
+        node.target = f"{node.name}_with_norm"
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("same", "leaves out eps, which is not 1e-5 everywhere", core=True)
 def without_eps(gm):
     return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=0.0))
 
@@ -322,6 +365,7 @@ bias_not_scaled = edited(
     "forgets to scale the convolution's own bias",
     ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
     ("shift * scale", "shift * scale + (0 if conv.bias is None else conv.bias)"),
+    core=True,
 )
 needs_affine = edited(
     "valid",
@@ -338,6 +382,12 @@ in_place = edited(
     "writes the folded weights into the convolution of the original model",
     ("copy.deepcopy(conv)", "conv"),
     (WEIGHT, "conv.weight.mul_(scale.reshape(-1, 1, 1, 1))"),
+)
+behind_anything = edited(
+    "valid",
+    "takes whatever is before a batch norm for its convolution",
+    ("alone and pair", "alone"),
+    core=True,
 )
 ignores_other_users = edited(
     "same",

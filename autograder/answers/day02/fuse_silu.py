@@ -185,7 +185,7 @@ def by_notes(module):
     mutator = Noted(module)
     for variable in _functions(module):
         pairs = bindings(module[variable])
-        mutator.gates = {made: value.args[0] for made, value in pairs if _name(value) == SIGMOID}
+        mutator.gates = {new: value.args[0] for new, value in pairs if _name(value) == SIGMOID}
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
@@ -228,11 +228,11 @@ one_order = edited(
     "looks for the gate on the right only; a product is the same in both orders",
     ("((a, b), (b, a))", "((a, b),)"),
 )
-any_gate = edited("same", "takes the sigmoid of any value for a gate", ("... and made.args[0].same_as(x)", "..."))
+any_gate = edited("same", "takes the sigmoid of any value for a gate", ("... and producer.args[0].same_as(x)", "..."))
 by_name = edited(
     "spared",
     "compares the names of variables, which may repeat",
-    ("made.args[0].same_as(x)", "made.args[0].name == x.name"),
+    ("producer.args[0].same_as(x)", "producer.args[0].name == x.name"),
 )
 main_only = edited(
     "did",

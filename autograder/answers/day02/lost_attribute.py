@@ -22,14 +22,14 @@ _OTHER = {"stride": 2, "padding": 2, "dilation": 2, "groups": 2, "padding_mode":
 _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": False}
 
 
-def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[tuple[dict, dict]]:
+def _stack(rng: random.Random, name: str | None, weights: str = "kept") -> list[tuple[dict, dict]]:
     """Return convolutions with attributes drawn anew; one of them loses `lost`, another changes one without effect."""
     layers: list[tuple[dict, dict]] = []
     for _ in range(rng.randint(0, 2)):
         layers.append((convolution(4, 4, padding=1, bias=rng.random() < 0.5), {}))
-    keep = [a for a in _OTHER if rng.random() < 0.6 or a in (lost, "padding" if lost == "padding_mode" else lost)]
+    keep = [a for a in _OTHER if rng.random() < 0.6 or a in (name, "padding" if name == "padding_mode" else name)]
     odd = convolution(4, 4, **{a: _OTHER[a] for a in keep})
-    layers.append((odd, {} if lost is None else {lost: _DEFAULT[lost]}))
+    layers.append((odd, {} if name is None else {name: _DEFAULT[name]}))
     harmless = rng.choice(
         [
             (convolution(4, 4, padding="same", dilation=2), {"padding": 2}),
@@ -41,19 +41,19 @@ def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[
     return layers
 
 
-def _all_differ(lost: str | None, place: int) -> list[tuple[dict, dict]]:
+def _all_differ(name: str | None, place: int) -> list[tuple[dict, dict]]:
     """Return convolutions of which each looks different in another attribute; only the loss of `lost` has an effect."""
     layers = [
         (convolution(4, 4, padding="same", dilation=2), {"padding": 2}),
         (convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros"}),
         (convolution(4, 4, 1, dilation=3), {"dilation": 1}),
     ]
-    if lost != "groups":  # whose kernels then have zeros between the groups
+    if name != "groups":  # whose kernels then have zeros between the groups
         layers.append((convolution(4, 4, padding=1, groups=2), {"groups": 1}))
-    if lost:
-        odd = convolution(4, 4, 3, padding=1, **{} if lost in ("padding", "bias") else {lost: _OTHER[lost]})
-        layers.insert(place, (odd, {lost: _DEFAULT[lost]}))
-    rest = {"stride": 4, "dilation": 6}.get(lost, 8)  # what is left of an image of 8 × 8: one step, whatever the stride
+    if name:
+        odd = convolution(4, 4, 3, padding=1, **{} if name in ("padding", "bias") else {name: _OTHER[name]})
+        layers.insert(place, (odd, {name: _DEFAULT[name]}))
+    rest = {"stride": 4, "dilation": 6}.get(name, 8)  # what is left of an image of 8 × 8: one step, whatever the stride
     return [*layers, (convolution(4, 32, rest, stride=2), {"stride": 1})]
 
 
@@ -80,9 +80,9 @@ def hidden(seed: int) -> list[Case]:
                 break
         cases.append(case)
     small = convolution(4, 4, 1, groups=2, dilation=3, padding_mode="reflect")
-    gone = {"groups": 1, "dilation": 1, "padding_mode": "zeros"}
+    defaults = {"groups": 1, "dilation": 1, "padding_mode": "zeros"}
     repeated = Planted("groups", "A kernel of one pixel has no dilation and no border.", "repeated")
-    cases.append(planted_case("three differences in one layer", [(small, gone)], 6, repeated, seed))
+    cases.append(planted_case("three differences in one layer", [(small, defaults)], 6, repeated, seed))
     odd = [(convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros", "bias": False})]
     border = Planted("bias", "A kernel of one pixel has no border; what the layer adds is gone.")
     cases.append(planted_case("the bias, and a border that is not there", odd, 6, border, seed))
@@ -112,9 +112,9 @@ def _suspects(before, after):
             yield layer, "bias"
 
 
-def _made(conv, weight, bias, **changed):
-    made = {name: getattr(conv, name) for name in NAMES} | changed
-    new = type(conv)(conv.in_channels, conv.out_channels, conv.kernel_size, bias=bias is not None, **made)
+def _rebuild(conv, weight, bias, **changed):
+    options = {name: getattr(conv, name) for name in NAMES} | changed
+    new = type(conv)(conv.in_channels, conv.out_channels, conv.kernel_size, bias=bias is not None, **options)
     new.weight, new.bias = weight, bias
     return new
 
@@ -135,10 +135,10 @@ def by_repair(before, after, inputs):
     for layer, name in suspects:
         conv, fused = _convs(before)[layer], _convs(after)[layer]
         if name == "bias":
-            new = _made(fused, fused.weight, conv.bias)
+            new = _rebuild(fused, fused.weight, conv.bias)
         else:
             weight = conv.weight if name == "groups" else fused.weight
-            new = _made(fused, weight, fused.bias, **{name: getattr(conv, name)})
+            new = _rebuild(fused, weight, fused.bias, **{name: getattr(conv, name)})
         if in_steps(before, _replace(after, layer, new), inputs)[0]:
             return name
     return suspects[-1][1]
@@ -157,7 +157,7 @@ def layer_by_layer(before, after, inputs):
                     bias = None if name == "bias" else conv.bias
                     weight = fused.weight if name == "groups" else conv.weight
                     changed = {} if name == "bias" else {name: getattr(fused, name)}
-                    new = _made(conv, weight, bias, **changed)
+                    new = _rebuild(conv, weight, bias, **changed)
                     if not in_steps(conv, new, (x,))[0]:
                         return name
         with torch.no_grad():

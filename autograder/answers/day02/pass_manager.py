@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day02.pass_manager import Managed, Scenario, Step
 from passlab.exercises.day02.pass_manager import cases as visible
 from passlab.fx.manager import PassError
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -31,13 +31,34 @@ def _plan(rng: random.Random) -> tuple[Scenario, Managed]:
     )
 
 
+def _plain_pipelines(seed: int) -> list[Case]:
+    rng = random.Random(f"{seed}/plain")
+    steps = [Step(f"pass{i}", rng.choice(("add", "remove", "rebuild"))) for i in range(rng.randint(4, 6))]
+    names = tuple(step.name for step in steps)
+    good = Scenario(tuple(steps), (9, 12))
+    cases = [Case("plain: a pipeline", lambda: (good,), ("did", "valid"), expect=Managed(names))]
+    for does, says, what in (
+        ("break", "before it is defined", "broke the graph"),
+        ("forget", "returned None", "returned None"),
+    ):
+        at = rng.randrange(len(steps))
+        broken = Scenario((*steps[:at], Step(names[at], does), *steps[at + 1 :]), (9,))
+        expect = Managed(names[: at + 1], names[at], says, f"{names[at]} {what}")
+        cases.append(Case(f"plain: a pass that {what}", lambda s=broken: (s,), ("valid",), expect=expect))
+    return [core(case) for case in cases]
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random pipelines that are right, and such with one culprit."""
     nested = Managed(("grow", "nested"), "nested", "an inner pass broke it", "nested raised PassError('inner', …)")
     inner = Scenario((Step("grow", "add"), Step("nested", "blame"), Step("shrink", "remove")))
     itself = Managed((), "grow", "grow", "grow must come after itself, which nothing can")
     alone = Scenario((Step("grow", "add", after=("grow",)),))
-    cases = [*visible(), Case("a pass after itself", lambda: (alone,), ("valid",), expect=itself)]
+    cases = [
+        *visible(),
+        *_plain_pipelines(seed),
+        Case("a pass after itself", lambda: (alone,), ("valid",), expect=itself),
+    ]
     cases += [Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]
     for i in range(6):
         rng = random.Random(f"{seed}/{i}")
@@ -130,8 +151,8 @@ class Versioned:
             except Exception as error:
                 raise PassError(p.name, f"{type(error).__name__}({error})") from error
             culprit, sentence = p.name, self.verify(gm)
-            kept = [name for name in p.preserves if name in facts and facts[name][0] == version]
-            facts |= {name: (version + 1, facts[name][1]) for name in kept}
+            names = [name for name in p.preserves if name in facts and facts[name][0] == version]
+            facts |= {name: (version + 1, facts[name][1]) for name in names}
             if not sentence:
                 self.history.append((p.name, size, len(gm.graph.nodes)))
         if sentence:
@@ -139,7 +160,25 @@ class Versioned:
         return gm
 
 
-@wrong("valid", "verifies once, at the end: the error names whoever came last")
+@plain("runs and verifies: no facts, no order, no errors of passes")
+class RunsAndVerifies:
+    def __init__(self, passes, analyses, verify):
+        self.passes, self.verify = passes, verify
+
+    def run(self, gm):
+        self.history = []
+        if broken := self.verify(gm):
+            raise PassError("input", broken)
+        for p in self.passes:
+            before = len(gm.graph.nodes)
+            gm = p.run(gm, {})
+            if broken := self.verify(gm):
+                raise PassError(p.name, broken)
+            self.history.append((p.name, before, len(gm.graph.nodes)))
+        return gm
+
+
+@wrong("valid", "verifies once, at the end: the error names whoever came last", core=True)
 class VerifiesAtTheEnd(_Manager):
     def run(self, gm):
         gm = super().run(gm)
@@ -166,6 +205,7 @@ TrustsTheInput = edited(
     "valid",
     "does not verify its input: blames the first pass for a graph that was broken before",
     ('raise PassError("input", broken)', "pass"),
+    core=True,
 )
 LetsErrorsThrough = edited("valid", "lets a pass's own exception through, without a name", ("Exception", "PassError"))
 IgnoresOrder = edited(
@@ -178,6 +218,7 @@ ForgetsTheNewGraph = edited(
     "gives every pass the first graph: right as long as all passes edit in place",
     ("self.history, facts = [], {}", "self.history, facts, first = [], {}, gm"),
     ("....append(...)", "....append(...)\ngm = first"),
+    core=True,
 )
 NeverForgets = edited(
     "spared",

@@ -99,8 +99,8 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _callback(node, callbacks):
-    found = callbacks.get(node.target) if node.op.startswith("call_") else None
-    return found or callbacks.get(node.op)
+    callback = callbacks.get(node.target) if node.op.startswith("call_") else None
+    return callback or callbacks.get(node.op)
 
 
 def _apply(node, callbacks, results):
@@ -108,7 +108,7 @@ def _apply(node, callbacks, results):
     return callback(node, *map(results.get, node.all_input_nodes)) if callback else None
 
 
-def _needed(root):
+def _live(root):
     """Return the nodes that the root depends on, breadth first from the root."""
     nodes, seen = [root], {root}
     for node in nodes:
@@ -136,16 +136,16 @@ def two_colours(root, callbacks):
 
 @wrong("did", "goes along the node list, which a pass that is at work may have left out of order")
 def along_the_list(root, callbacks):
-    needed, results = set(_needed(root)), {}
+    live, results = set(_live(root)), {}
     for node in root.graph.nodes:
-        if node in needed:
+        if node in live:
             results[node] = _apply(node, callbacks, results)
     return results[root]
 
 
 @right("counts operands that are not done and frees users, as Kahn's topological sort does")
 def by_counting(root, callbacks):
-    missing = {node: len(node.all_input_nodes) for node in _needed(root)}
+    missing = {node: len(node.all_input_nodes) for node in _live(root)}
     ready, results = deque(node for node in missing if not missing[node]), {}
     while ready:
         node = ready.popleft()

@@ -12,17 +12,37 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import Build, zoo
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import plain, reference, right, wrong
 from passlab.exercises.day03.channels_last import layout_case
 from passlab.fx.cases import graph
 from passlab.fx.layout import NCHW, NHWC, converts, is_image, wants
-from passlab.judge import Case, drawn
+from passlab.judge import Case, core, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
 CONV: dict[str, Any] = {"one": lambda: nn.Conv2d(3, 3, 3, padding=1), "two": lambda: nn.Conv2d(3, 3, 1)}
 IMAGE = (2, 3, 4, 4)
+
+
+@drawn
+def plain_chains(rng: random.Random) -> list[Case]:
+    """Return chains of convolutions (c), ops that take any layout (a) and flips, which want NCHW (f)."""
+    free = (torch.relu, torch.tanh, torch.sigmoid)
+
+    def chain(letters: str) -> Build:
+        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
+            for i, letter in enumerate(letters):
+                x = m.one(x) if letter == "c" else torch.flip(x, (1,)) if letter == "f" else free[i % 3](x)
+            return x
+
+        return graph(body, IMAGE, one=CONV["one"])
+
+    few = rng.randrange(1, 9)
+    return [
+        core(layout_case("plain: NHWC runs through", chain("a" + ("c" + few * "a") * 3), 2)),
+        core(layout_case("plain: two stretches", chain("cac" + few * "a" + "f" + few * "a" + "cca"), 4)),
+    ]
 
 
 @layout_case("one image, four readers", graph(..., IMAGE, **CONV), 4)
@@ -91,7 +111,7 @@ def images(seed: int, size: int) -> Build:
         rng, pool = random.Random(seed), [x, y, z]
         for _ in range(size):
             a, b = rng.choice(pool[-4:]), rng.choice(pool)
-            made = rng.choice(
+            step = rng.choice(
                 (
                     lambda a=a: m.conv(a),
                     lambda a=a: torch.relu(a),
@@ -101,7 +121,7 @@ def images(seed: int, size: int) -> Build:
                     lambda a=a: a.transpose(2, 3),
                 )
             )()
-            pool.append(made)
+            pool.append(step)
         return pool[-1], pool[-2].flatten(1), rng.choice(pool)
 
     return graph(body, *[(2, 3, 4, 4)] * 3, conv=lambda: nn.Conv2d(3, 3, 3, padding=1), bn=lambda: nn.BatchNorm2d(3))
@@ -150,8 +170,8 @@ def _greedy(gm, prefer=NHWC):
     """Put a node with a choice on the preferred side if one of its images is there."""
     side = {}
     for node in gm.graph.nodes:
-        there = {side[n] for n in _images(node)}
-        side[node] = _fixed(node) or (prefer if prefer in there else next(iter(there)))
+        layouts = {side[n] for n in _images(node)}
+        side[node] = _fixed(node) or (prefer if prefer in layouts else next(iter(layouts)))
     return side
 
 
@@ -173,22 +193,22 @@ def augmenting_paths(gm):
             room[image][forth], room[forth][node], room[node][back], room[back][image] = 1, 10**9, 10**9, 1
 
     def reach():
-        came, todo = {NCHW: None}, deque([NCHW])
+        origin, todo = {NCHW: None}, deque([NCHW])
         while todo:
             at = todo.popleft()
             for to, left in list(room[at].items()):
-                if left > 0 and to not in came:
-                    came[to] = at
+                if left > 0 and to not in origin:
+                    origin[to] = at
                     todo.append(to)
-        return came
+        return origin
 
-    while NHWC in (came := reach()):
+    while NHWC in (paths := reach()):
         at = NHWC
-        while came[at] is not None:
-            room[came[at]][at] -= 1
-            room[at][came[at]] += 1
-            at = came[at]
-    return _convert(gm, {node: NCHW if node in came else NHWC for node in gm.graph.nodes})
+        while paths[at] is not None:
+            room[paths[at]][at] -= 1
+            room[at][paths[at]] += 1
+            at = paths[at]
+    return _convert(gm, {node: NCHW if node in paths else NHWC for node in gm.graph.nodes})
 
 
 @right("branch and bound: a choice that already costs as much as the best known is given up")
@@ -220,7 +240,23 @@ def branch_and_bound(gm):
     return _convert(gm, best)
 
 
-@wrong("cost", "wraps each convolution in two conversions")
+@plain("follows the layout down the chain, and gives each reader what it wants: neither joins nor several readers")
+def down_the_chain(gm):
+    layout = {}
+    for node in list(gm.graph.nodes):
+        want = wants(node)
+        for image in [n for n in node.all_input_nodes if is_image(n)]:
+            if want == "any" or layout[image] == want:
+                want = layout[image]
+                continue
+            with gm.graph.inserting_before(node):
+                new = gm.graph.call_method("to", (image,), {"memory_format": FORMATS[want]})
+            node.replace_input_with(image, new)
+        layout[node] = NCHW if want == "any" else want
+    return gm
+
+
+@wrong("cost", "wraps each convolution in two conversions", core=True)
 def wrap_each(gm):
     return _convert(gm, {node: NHWC if wants(node) == NHWC else NCHW for node in gm.graph.nodes})
 
@@ -246,13 +282,13 @@ def at_the_door(gm):
     side = _greedy(gm)
     for node in gm.graph.nodes:
         if wants(node) == "any" or node.op == "placeholder":
-            there = {side[n] for n in _images(node)}
-            converted = is_image(node) and node.op != "placeholder" and (NHWC in there or len(there) == 1)
+            layouts = {side[n] for n in _images(node)}
+            converted = is_image(node) and node.op != "placeholder" and (NHWC in layouts or len(layouts) == 1)
             side[node] = NHWC if converted else NCHW
     return _convert(gm, side)
 
 
-@wrong("spared", "never converts back: flatten and the output get NHWC")
+@wrong("spared", "never converts back: flatten and the output get NHWC", core=True)
 def one_way(gm):
     side = _greedy(gm)
     return _convert(gm, side, skip=lambda image, reader: side[image] == NHWC)
@@ -264,7 +300,7 @@ def layouts_meet(gm):
     return _convert(gm, side, skip=lambda image, reader: wants(reader) == "any")
 
 
-@wrong("did", "lays the weights out as NHWC, and leaves the images as they are")
+@wrong("did", "lays the weights out as NHWC, and leaves the images as they are", core=True)
 def weights_only(gm):
     for module in gm.modules():
         if isinstance(module, torch.nn.Conv2d):
@@ -276,9 +312,9 @@ def weights_only(gm):
 def modules_only(gm):
     side = _greedy(gm)
     for node in gm.graph.nodes:
-        there = {side[n] for n in _images(node)}
-        wanted = wants(node) if node.op == "call_module" or wants(node) != NHWC else "any"
-        side[node] = wanted if wanted != "any" else NHWC if NHWC in there else NCHW
+        layouts = {side[n] for n in _images(node)}
+        target = wants(node) if node.op == "call_module" or wants(node) != NHWC else "any"
+        side[node] = target if target != "any" else NHWC if NHWC in layouts else NCHW
     return _convert(gm, side)
 
 

@@ -13,11 +13,11 @@ from torch import fx, nn
 from torch.fx.node import map_arg
 
 from autograder.answers.day03._shared import generated
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day03.constant_folding import constants, still_read
 from passlab.fx.cases import case, graph, least, most, nodes, read, unrun
 from passlab.fx.effects import effects, written
-from passlab.judge import Case, Expect
+from passlab.judge import Case, Expect, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -161,6 +161,49 @@ larger_than_memory = Case(
 )
 
 
+def new(x: fx.Proxy, make: Any, *args: Any) -> fx.Proxy:
+    """Put a call without tensors into the graph that is being traced."""
+    return x.tracer.create_proxy("call_function", make, args, {})
+
+
+@case(
+    "made of numbers alone",
+    graph(..., (2, 4)),
+    did=[most("arange", 0, NEVER), most("mul", 1, NEVER)],
+    spared=[least("rand", 1, "Every call draws new numbers.")],
+)
+def numbers_alone(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * (new(x, torch.arange, 4) * 2) + new(x, torch.rand, 4)
+
+
+def plain_chain(length: int) -> Case:
+    @core
+    @case(
+        "plain: a long expression",
+        graph(..., (2, 3), w=(3,), b=(3,)),
+        did=[most("tanh", 0, NEVER), most("neg", 1, NEVER)],
+        cost=[nodes(7, "An unused constant still takes memory. Erase it.", dead=True)],
+    )
+    def program(m: Any, x: fx.Proxy) -> fx.Proxy:
+        w = m.w
+        for i in range(length):
+            w = torch.tanh(w + i) * m.b
+        return -(x * w) + w
+
+    return program
+
+
+@core
+@case(
+    "plain: two results, and a weight that is read as it is",
+    graph(..., (2, 3), w=(3,)),
+    did=[most("exp", 0, NEVER), most("tanh", 0, NEVER)],
+)
+def plain_two(m: Any, x: fx.Proxy) -> tuple:
+    e = torch.exp(m.w)
+    return x * e, x + torch.tanh(e), x - m.w
+
+
 def limits(rows: int) -> list[Case]:
     """Return programs with a matrix of `rows` × `rows`, and limits beside its size."""
     matrix = 4 * rows * rows
@@ -209,6 +252,8 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     rows = rng.choice((6, 10))
     return [
+        plain_chain(random.Random(seed + 1).randrange(2, 6)),
+        plain_two,
         layer,
         through_a_view,
         written_result,
@@ -224,6 +269,7 @@ def hidden(seed: int) -> list[Case]:
         grids(rows),
         also_plain,
         names_taken,
+        numbers_alone,
         *generated("constant-folding", rng, 4, 25, NEVER, only=("constant", "pointwise", "views", "random", "dead")),
     ]
 
@@ -336,7 +382,7 @@ def freezes_noise(gm, limit=1 << 20):
     return _fold(gm, lambda meta: _size(meta) <= limit, varies=lambda node: effects(node) - {"draws"})
 
 
-@wrong("same", "runs the graph on the example inputs and keeps whatever does not read an input directly")
+@wrong("same", "runs the graph on the example inputs and keeps whatever does not read an input directly", core=True)
 def folds_the_example(gm, limit=1 << 20):
     class Record(fx.Interpreter):
         def run_node(self, node):
@@ -407,12 +453,48 @@ one_step = edited(
     "did",
     "looks one step deep: a node counts only if its operands are get_attr nodes from the start",
     ("n not in constant", 'n.op != "get_attr" or n not in constant'),
+    core=True,
 )
 leaves_leftovers = edited(
     "cost",
     "leaves the weights it folded, and every step on the way, behind as unused constants",
     ("reversed(constant)", "()"),
+    core=True,
 )
+parameters = edited(
+    "did",
+    "makes parameters of what it folds, which an optimizer would train",
+    (
+        "gm.register_buffer(name, value.clone())",
+        "gm.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))",
+    ),
+)
+weights_only = edited(
+    "did",
+    "a constant is made of weights: what is made of numbers alone stays",
+    ("varies = ...", 'varies = ... or not (node.all_input_nodes or node.op == "get_attr")'),
+)
+
+
+@plain("functions of attributes of gm: no limit, numbers, methods, draws or writes")
+def functions_only(gm, limit=0):
+    values = {}
+    for node in list(gm.graph.nodes):
+        if node.op == "get_attr":
+            values[node] = getattr(gm, node.target)
+        elif node.op == "call_function" and all(n in values for n in node.all_input_nodes):
+            value = node.target(*map_arg(node.args, values.__getitem__))
+            gm.register_buffer(f"constant_{node.name}", value)
+            with gm.graph.inserting_before(node):
+                constant = gm.graph.get_attr(f"constant_{node.name}")
+            values[constant] = value
+            node.replace_all_uses_with(constant)
+            gm.graph.erase_node(node)
+    for node in values:
+        if node.op == "get_attr" and not node.users:
+            gm.graph.erase_node(node)
+    return gm
+
 
 EQUIVALENT = {
     ("folded.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",

@@ -14,10 +14,10 @@ from torch.fx.node import map_arg
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from autograder.answers.day03._shared import generated, zoo
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, read, store
 from passlab.fx.effects import effects, written
-from passlab.judge import Case, drawn
+from passlab.judge import Case, core, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -28,6 +28,31 @@ ATEN = torch.ops.aten
 DREW = "Your CSE merged two random draws, but each call draws new numbers."
 TIME = "The program writes between these two reads: they read the same memory at different times."
 LAYERS: dict[str, Any] = {"one": lambda: nn.Linear(3, 3), "two": lambda: nn.Linear(3, 3), "drop": nn.Dropout}
+
+
+@drawn
+def plain_towers(rng: random.Random) -> list[Case]:
+    height = rng.randrange(3, 20)
+
+    def tower(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = b = x
+        for i in range(height):
+            a, b = torch.tanh(a + i), torch.tanh(b + i)
+        return a * b
+
+    return [core(case("plain: a tower", graph(tower, (2, 3)), did=[most(op, height, ONCE) for op in ("tanh", "add")]))]
+
+
+@core
+@case(
+    "plain: three alike and two not",
+    graph(..., (2, 3), w=(3, 3)),
+    did=[most("matmul", 1, ONCE, dead=True), most("clamp", 2, ONCE, dead=True)],
+    spared=[least("clamp", 2, OTHER)],
+)
+def plain_three(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a, b, c = x @ m.w, x @ m.w, x @ m.w
+    return torch.clamp(a, max=1) + torch.clamp(b, min=1) * torch.clamp(c, max=1)
 
 
 @case(
@@ -201,6 +226,50 @@ def spelled_alike(m: Any, x: fx.Proxy) -> tuple:
     return *parts, m.tanh(x), x.tanh(), torch.stack([x, x * 2]), torch.stack([x * 2, x])
 
 
+@case(
+    "sizes",
+    graph(..., (2, 3)),
+    did=[most("size", 2, ONCE), most("getattr", 2, ONCE), most("getitem", 2, ONCE)],
+    spared=[least("size", 2, OTHER), least("getattr", 2, OTHER), least("getitem", 2, OTHER)],
+)
+def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+    rows, columns = x.size(0) + x.size(0), x.size(1) + x.shape[1]
+    return x.to(x.dtype).reshape(x.shape[1] * x.shape[0]) * (rows + columns)
+
+
+@case(
+    "keywords that Python calls equal",
+    graph(..., torch.arange(3)),
+    spared=[least("clamp", 2, OTHER), least("sum", 2, OTHER)],
+)
+def equal_keywords(m: Any, n: fx.Proxy) -> tuple:
+    clamped = torch.clamp(n, min=1), torch.clamp(n, min=1.0)
+    return *clamped, torch.sum(n, dim=0, keepdim=True), torch.sum(n, dim=0, keepdim=False)
+
+
+@case(
+    "views after the last write",
+    graph(..., (2, 3), (3, 2)),
+    did=[most("view", 1, "Nothing is written after these two."), most("tanh", 1, "Nothing is written after these.")],
+)
+def late_views(m: Any, x: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    y.add_(1)
+    return torch.tanh(y.view(-1)) * torch.tanh(y.view(-1))
+
+
+@case(
+    "copies that look like views",
+    graph(..., (2, 3)),
+    spared=[least("reshape", 2, "This reshape copies, and the program writes between the two copies.")],
+)
+def copies(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    before = y.t().reshape(-1)
+    y.add_(1)
+    return before * y.t().reshape(-1)
+
+
 gpt = case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, OTHER)])
 
 
@@ -228,9 +297,10 @@ def _spell(arg):
 def _epochs(gm):
     """Yield every node and, if it may be merged, the number of writes before it if it reads written memory, else 0."""
     memory, writes = written(gm.graph), 0
+    last = max((n for n in gm.graph.nodes if effects(n) & {"writes", "unknown"}), default=None)
     for node in list(gm.graph.nodes):
         writes += bool(effects(node) & {"writes", "unknown"})
-        stays = effects(node) or (node in memory and node.op != "get_attr")
+        stays = effects(node) or (node in memory and node.op != "get_attr" and node < last)
         yield node, None if stays else writes if any(n in memory for n in node.all_input_nodes) else 0
 
 
@@ -275,13 +345,24 @@ def pair_by_pair(gm):
                 return first[key], node
         return None
 
-    while (found := pair()) is not None:
-        found[1].replace_all_uses_with(found[0])
-        gm.graph.erase_node(found[1])
+    while (match := pair()) is not None:
+        match[1].replace_all_uses_with(match[0])
+        gm.graph.erase_node(match[1])
     return gm
 
 
-@wrong("spared", "the key is (target, operands): keywords are not looked at")
+@plain("the text of a node is its key: effects and writes are not looked at")
+def text_of_the_node(gm):
+    first = {}
+    for node in list(gm.graph.nodes):
+        key = (node.op, node.target, str(node.args), str(node.kwargs))
+        if node.op != "placeholder" and first.setdefault(key, node) is not node:
+            node.replace_all_uses_with(first[key])
+            gm.graph.erase_node(node)
+    return gm
+
+
+@wrong("spared", "the key is (target, operands): keywords are not looked at", core=True)
 def no_keywords(gm):
     return _merge(gm, kwargs=False)
 
@@ -296,11 +377,15 @@ ARGS, KWARGS = "repr(node.args)", "repr(sorted(node.kwargs.items()))"
 merges_draws = edited(
     "spared",
     "takes two dropouts of one value for the same value",
-    ("found = effects(node)", 'found = effects(node) - {"draws"}'),
+    ("effects(node) or ...", 'effects(node) - {"draws"} or ...'),
 )
-ignores_time = edited("spared", "takes two reads for equal whatever is written between them", ("epoch", "None"))
+ignores_time = edited(
+    "spared", "takes two reads for equal whatever is written between them", ("epoch if ... else None", "None")
+)
 ignores_twins = edited(
-    "spared", "two equal values stay equal, even if one of them is written later", ("found or (...)", "found")
+    "spared",
+    "two equal values stay equal, even if one of them is written later",
+    ("effects(node) or (...)", "effects(node)"),
 )
 
 
@@ -314,10 +399,16 @@ python_equality = edited(
     "takes numbers that Python calls equal for the same operand: 1, 1.0 and True",
     _operand("float(a) if isinstance(a, int) else a"),
 )
+equal_keywords_merge = edited(
+    "spared",
+    "compares keywords as Python does: min=1 and min=1.0",
+    (KWARGS, "frozenset((k, str(v) if isinstance(v, list) else v) for k, v in node.kwargs.items())"),
+)
 nodes_only = edited(
     "spared",
     "only operands that are nodes count: x * 2 and x * 3 are the same",
     _operand("a if isinstance(a, fx.Node) else None"),
+    core=True,
 )
 list_or_tuple = edited(
     "spared",
@@ -338,6 +429,7 @@ leaves_duplicates = edited(
     "did",
     "redirects the users, and leaves the duplicates in the graph",
     ("for node in duplicates: ...", "for node in (): ..."),
+    core=True,
 )
 modules_by_class = edited(
     "spared",
@@ -349,18 +441,35 @@ one_level = edited(
     "compares the operands as they were before merging: misses twins of twins",
     ("node.args, node.kwargs = ...", "old = node.args, node.kwargs\nnode.args, node.kwargs = ..."),
     (f"{ARGS}, {KWARGS}", "repr(old)"),
+    core=True,
 )
 no_modules = edited(
     "did",
     "functions and methods only: misses calls of one module on the same value",
-    ("node in memory and ...", 'node.op == "call_module" or node in memory and ...'),
+    ("effects(node) or ...", 'node.op == "call_module" or effects(node) or ...'),
 )
 afraid = edited(
     "did",
     "merges nothing after a write, whatever it writes, and takes an assertion for a write",
     ("memory, epoch = written(gm.graph), 0", "memory, epoch, afraid = written(gm.graph), 0, set()"),
-    ("found = ...", 'found = ...\nafraid |= found - {"signature", "draws"}'),
-    ("node in memory and ...", "afraid or node in memory and ..."),
+    ("epoch += ...", 'epoch += ...\nafraid |= effects(node) - {"signature", "draws"}'),
+    ("effects(node) or ...", "effects(node) or afraid or ..."),
+)
+tensors_only = edited(
+    "did",
+    "merges tensors alone: a size is looked up again and again",
+    ("effects(node) or ...", 'effects(node) or "tensor_meta" not in node.meta or ...'),
+)
+no_late_views = edited(
+    "did",
+    "takes every view of written memory for another value, also after the last write",
+    ("node in memory and epoch < changes", "node in memory"),
+)
+views_are_references = edited(
+    "spared",
+    "takes view and reshape for references like get_attr: two are one, whatever is written",
+    ("changing and ...", 'changing and node.target not in ("view", "reshape", "t") and ...'),
+    ("when = epoch if ... else None", 'when = epoch if node.target not in ("view", "reshape", "t") and ... else None'),
 )
 raw_key = edited(
     "valid",

@@ -24,7 +24,7 @@ UNUSED = "It is unused and has no effect."
 ATEN = torch.ops.aten
 
 
-def gone(*ops: str) -> list:
+def none_of(*ops: str) -> list:
     return [most(op, 0, UNUSED, dead=True) for op in ops]
 
 
@@ -43,7 +43,7 @@ NORM = "In training mode a batch norm updates its running statistics."
         plain=lambda: nn.Linear(3, 3),
         relu=lambda: nn.ReLU(inplace=True),
     ),
-    did=gone("Linear"),
+    did=none_of("Linear"),
     spared=[
         least("BatchNorm1d", 1, NORM),
         least("ReLU", 1, "This ReLU works in place: it changes x."),
@@ -61,7 +61,7 @@ def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
 @case(
     "written through a view",
     graph(..., (2, 3)),
-    did=gone("tanh"),
+    did=none_of("tanh"),
     spared=[least("zero_", 1, WRITES)],
 )
 def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -75,7 +75,7 @@ def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
 @case(
     "operators by overload",
     graph(..., (2, 3)),
-    did=gone("mul"),
+    did=none_of("mul"),
     spared=[least("mul_", 1, WRITES), least("iadd", 1, WRITES), least("bernoulli", 1, "It draws.")],
 )
 def overloads(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -100,7 +100,7 @@ def buffers(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.tanh(x)
 
 
-@case("switched off", graph(..., (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout"))
+@case("switched off", graph(..., (2, 3), drop=nn.Dropout), did=none_of("dropout", "relu", "Dropout"))
 def silent(m: Any, x: fx.Proxy) -> fx.Proxy:
     F.dropout(x, 0.5, False)
     F.relu(x, inplace=False)
@@ -111,7 +111,7 @@ def silent(m: Any, x: fx.Proxy) -> fx.Proxy:
 @case(
     "nothing is known about it",
     graph(..., (4, 3)),
-    did=gone("exp"),
+    did=none_of("exp"),
     spared=[least("pca_lowrank", 1, "Its effects are 'unknown', so it stays (it draws, in fact).")],
 )
 def unknown(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -166,14 +166,14 @@ def mark_and_sweep(gm):
 @right("a worklist: erasing a node puts its operands back on the list")
 def worklist(gm):
     todo = [node for node in gm.graph.nodes if not node.users]
-    gone = set()
+    orphans = set()
     while todo:
         node = todo.pop()
-        if node in gone or node.users or effects(node):
+        if node in orphans or node.users or effects(node):
             continue
         operands = node.all_input_nodes
         gm.graph.erase_node(node)
-        gone.add(node)
+        orphans.add(node)
         todo.extend(operands)
     return gm
 

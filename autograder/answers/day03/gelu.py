@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import random
@@ -14,12 +15,12 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import Build, zoo
-from autograder.authoring.answers import edited, reference, right, something_to_do
+from autograder.authoring.answers import edited, plain, reference, right, something_to_do
 from passlab import random_graph
 from passlab.exercises.day03.gelu import gelus, made, none_made
 from passlab.fx.cases import call, case, graph, nodes
 from passlab.fx.effects import written
-from passlab.judge import Case, drawn
+from passlab.judge import Case, core, drawn
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -28,6 +29,47 @@ SLOPE, CUBIC, ROOT = math.sqrt(2 / math.pi), 0.044715, math.sqrt(2)
 ORDER = "Products and sums may be written in any order and grouped in any way."
 NEVER = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
 ANSWER = reference("day03.gelu")
+
+
+@drawn
+def plain_orders(rng: random.Random) -> Iterable[Case]:
+    flips = rng.choice(list(itertools.product((True, False), repeat=3))[:-1])
+
+    def ordered(flip: bool, a: Any, b: Any, op: Callable) -> Any:
+        return op(b, a) if flip else op(a, b)
+
+    def forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        results = []
+        for z, (first, second, third) in ((x * y, flips), (x + 1, flips[::-1])):
+            gate = ordered(first, 1.0, torch.erf(z / ROOT), operator.add)
+            results.append(ordered(second, ordered(third, 0.5, z, operator.mul), gate, operator.mul))
+        return results[0] + results[1]
+
+    why = "The operands of + and * may stand either way round."
+    yield core(case("plain: drawn orders", graph(forms, (2, 3), (2, 3)), did=[made(2, 0, why)]))
+
+
+@core
+@case("plain: another x", graph(..., (2, 3), (2, 3)), spared=[none_made("Both formulas have x and y in them.")])
+def plain_other(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return (0.5 * x) * (1 + torch.erf(y / ROOT)), (x * 0.5) * (torch.erf((x + y) / ROOT) + 1)
+
+
+@core
+@case(
+    "plain: more near-misses",
+    graph(..., (2, 3)),
+    spared=[none_made("None of these formulas is GELU: look at every constant, and every operation.")],
+)
+def plain_near(m: Any, x: fx.Proxy) -> tuple:
+    return (
+        (x * 0.25) * (1 + torch.erf(x / ROOT)),
+        (0.5 * x) * (1 - torch.erf(x / ROOT)),
+        (0.5 * x) * (1 * torch.erf(x / ROOT)),
+        (0.5 * x) * (1 + torch.erf(x * ROOT)),
+        (0.5 * x) * (1 + torch.erf(ROOT / x)),
+        (0.5 + x) * (1 + torch.erf(x / ROOT)),
+    )
 
 
 class Spelling:
@@ -164,6 +206,38 @@ def nearly(m: Any, x: fx.Proxy) -> tuple:
     )
 
 
+@case("seven digits", graph(..., (2, 3), (2, 3)), did=[made(2, 1, "Seven significant digits of it are right.")])
+def seven_digits(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(x * 0.7071068)),
+        0.5 * y * (1 + torch.erf(y / 1.414214)),
+        0.5 * x * (1 + torch.tanh(0.7978846 * (x + CUBIC * x**3))),
+    )
+
+
+@case(
+    "off in the sixth digit",
+    graph(..., (2, 3)),
+    spared=[none_made("Each formula has a constant that is off in its sixth digit.")],
+)
+def six_digits(m: Any, x: fx.Proxy) -> tuple:
+    return (
+        0.5 * x * (1 + torch.erf(x * 0.707105)),
+        0.5 * x * (1 + torch.tanh(0.797883 * (x + CUBIC * x**3))),
+        0.500001 * x * (1 + torch.erf(x / ROOT)),
+    )
+
+
+@case(
+    "two formulas with one erf",
+    graph(..., (2, 3)),
+    did=[made(2, 0, "One erf may belong to several formulas.")],
+)
+def one_erf(m: Any, x: fx.Proxy) -> tuple:
+    erf = torch.erf(x / ROOT)
+    return 0.5 * x * (1 + erf), x * torch.relu(x), x / 2 * erf + x * 0.5
+
+
 @case(
     "modules with misleading names",
     graph(..., (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
@@ -260,11 +334,11 @@ def _floating(x):
 
 
 def _near(node, step, depth):
-    found, layer = {}, [node]
+    nodes, layer = {}, [node]
     for _ in range(depth):
         layer = [n for at in layer for n in step(at)]
-        found |= dict.fromkeys(layer)
-    return list(found)
+        nodes |= dict.fromkeys(layer)
+    return list(nodes)
 
 
 def _match(gm, is_gelu):
@@ -302,8 +376,8 @@ def by_probing(gm):
 def in_two_halves(gm):
     points, gates = _Points(gm), torch.linspace(-0.7, 0.9, len(POINTS), dtype=torch.float64)
 
-    def close(seen, wanted):
-        return seen is not None and torch.allclose(seen, wanted, rtol=1e-6, atol=0)
+    def close(seen, target):
+        return seen is not None and torch.allclose(seen, target, rtol=1e-6, atol=0)
 
     def is_gelu(top, gate, x, form):
         cube = 0.044715 * POINTS**3 if form == "tanh" else 0
@@ -313,6 +387,27 @@ def in_two_halves(gm):
         return gate not in points.memory and close(below, inner) and close(above, whole)
 
     return _match(gm, is_gelu)
+
+
+@plain("the erf form alone, in one grouping")
+def one_grouping(gm):
+    def operands(n, op):
+        return (n.args, n.args[::-1]) if isinstance(n, fx.Node) and n.target is op else ()
+
+    def is_gate(erf, x):
+        if not isinstance(erf, fx.Node) or erf.target is not torch.erf or erf.args[0].target is not operator.truediv:
+            return False
+        over, root = erf.args[0].args
+        return over is x and isinstance(root, float) and math.isclose(root, math.sqrt(2), rel_tol=1e-6)
+
+    for y in list(gm.graph.nodes):
+        for half, gate in operands(y, operator.mul):
+            for h, x in operands(half, operator.mul):
+                for one, erf in operands(gate, operator.add):
+                    if h == 0.5 and one == 1 and is_gate(erf, x):
+                        with gm.graph.inserting_before(y):
+                            y.replace_all_uses_with(gm.graph.call_function(F.gelu, (x,)))
+    return gm
 
 
 modules_by_name = edited(
@@ -330,18 +425,31 @@ MEASURE = "math.isclose(p[powers], q[powers], rel_tol=1e-6)"
 FORMULA = "same(polynomial(y, x, gate, memory), WHOLE)"
 
 any_constants = edited(
-    "spared", "looks at the shape of the formula and not at its constants", (MEASURE, "p[powers] != 1")
+    "spared",
+    "looks at the shape of the formula and not at its constants",
+    (MEASURE, "p[powers] != 1"),
+    core=True,
+)
+six_digits_do = edited(
+    "spared", "takes constants for equal whose first five digits are", (MEASURE, MEASURE.replace("1e-6", "2.4e-6"))
+)
+all_digits = edited("did", "wants more than seven digits of a constant", (MEASURE, MEASURE.replace("1e-6", "1e-7")))
+first_formula = edited(
+    "did",
+    "looks for one formula above each erf",
+    ("gm.graph.erase_node(y)", "gm.graph.erase_node(y)\nbreak"),
 )
 forgets_minus = edited("did", "knows no subtraction", ('(operator.sub, torch.sub, "sub")', "()"))
 first_x = edited(
     "did",
     "takes the first x that fits the gate: here it is 1.0 * x, and outside it is x",
-    ("for x in found: ...", "for x in found[:1]: ..."),
+    ("for x in candidates: ...", "for x in candidates[:1]: ..."),
 )
 any_x = edited(
     "spared",
     "does not ask whether the x outside is the x inside",
     (FORMULA, "any(same(polynomial(y, z, gate, memory), WHOLE) for z in gm.graph.nodes)"),
+    core=True,
 )
 ignores_options = edited(
     "spared",
@@ -390,8 +498,8 @@ EQUIVALENT = {
     ("n.kwargs or not depth", "n.kwargs"): "the bound only saves time",
     ("memory, depth - 1", "memory, depth + 1"): "the bound only saves time",
     ("memory, depth - 1", "memory, depth - 2"): "no formula here is half as deep",
-    ("todo and len(found) < 24", "todo"): "the bound only saves time",
-    ("len(found) < 24", "len(found) < 25"): "the bound only saves time",
-    ("len(found) < 24", "len(found) <= 24"): "the bound only saves time",
+    ("todo and len(nodes) < 24", "todo"): "the bound only saves time",
+    ("len(nodes) < 24", "len(nodes) < 25"): "the bound only saves time",
+    ("len(nodes) < 24", "len(nodes) <= 24"): "the bound only saves time",
     ("near.target in ARITHMETIC", "True"): "behind other nodes there is nothing to find",
 }

@@ -136,11 +136,11 @@ def _run(gm, passes):
 
 
 def _all(gm, passes, orders=itertools.permutations, fresh=copy.deepcopy):
-    found = []
+    results = []
     for order in orders(passes):
         done, counts = _run(fresh(gm), [passes[name] for name in order])
-        found.append((done, list(order), counts))
-    return min(found, key=lambda f: (f[2][-1], len(f[2])))
+        results.append((done, list(order), counts))
+    return min(results, key=lambda f: (f[2][-1], len(f[2])))
 
 
 @right("compares how the graph is wired, and looks through the orders from the end")
@@ -195,7 +195,7 @@ BEST = "(f[2][-1], len(f[2]))"
 
 def _returns(result):
     """Return an edit: the answer makes its result from (done, order, counts) of the best order."""
-    return "return min(found, key=...)", f"done, order, counts = min(found, key=...)\nreturn {result}"
+    return "return min(results, key=...)", f"done, order, counts = min(results, key=...)\nreturn {result}"
 
 
 one_sweep = edited(

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import generated
-from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day03.simplify import fails, holds, table
+from autograder.authoring.answers import edited, plain, right, wrong
+from passlab.exercises.day03.simplify import PLAIN, fails, holds, table
 from passlab.fx.cases import case, graph, least, most, read
 from passlab.fx.effects import written
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -25,7 +25,7 @@ from passlab.judge import Case
 TRANSPOSED = "x.transpose(a, b).transpose(b, a) = x"
 
 
-def gone(**counts: int) -> list:
+def none_of(**counts: int) -> list:
     return [most(op, count, "The law holds here.") for op, count in counts.items()]
 
 
@@ -140,7 +140,7 @@ narrow = table(
 
 
 def towers(height: int) -> Case:
-    @case("towers", graph(..., (2, 3)), did=gone(relu=1, abs=1, neg=height % 2, mul=0))
+    @case("towers", graph(..., (2, 3)), did=none_of(relu=1, abs=1, neg=height % 2, mul=0))
     def program(m: Any, x: fx.Proxy) -> tuple:
         a = b = c = x
         for _ in range(height):
@@ -150,7 +150,7 @@ def towers(height: int) -> Case:
     return program
 
 
-@case("an operand with other readers", graph(..., (2, 3)), did=gone(neg=1, add=0))
+@case("an operand with other readers", graph(..., (2, 3)), did=none_of(neg=1, add=0))
 def shared(m: Any, x: fx.Proxy) -> tuple:
     minus = -x
     return torch.neg(minus), minus * 2, torch.tanh(x) + minus
@@ -164,12 +164,12 @@ def shared(m: Any, x: fx.Proxy) -> tuple:
 def written_program(m: Any, x: fx.Proxy) -> tuple:
     y = torch.relu(x)
     flat = y.view(-1)
-    kept = flat * 1
+    product = flat * 1
     flat.mul_(2)
     z = torch.tanh(x)
     same = z * 1
     same.add_(1)
-    return same, kept, y, z
+    return same, product, y, z
 
 
 @case(
@@ -298,11 +298,97 @@ wide = table(
 )
 
 
+class Part(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ones", torch.ones(3))
+
+
+buffers = table(
+    "a buffer of a part",
+    [holds("x * 1 = x, where 1 is a buffer full of ones,", lambda m, x: x * m.part.ones, mul=0)],
+    (2, 3),
+    part=Part,
+)
+
+other_way = table(
+    "a minus on the left",
+    [
+        holds("x + (-y) = x - y, also as (-y) + x,", lambda m, x: -x + m.y, neg=0, add=0),
+        holds("x + (-y) = x - y, also as (-y) + x,", lambda m, x: torch.add(torch.neg(m.y), x), neg=0, add=0),
+    ],
+    (2, 3),
+    y=(2, 3),
+)
+
+PLANES = (2, 3), (2, 3, 4)
+
+methods_t = table(
+    "t, a transpose",
+    [
+        holds("x.t().t() = x", lambda m, x, y: torch.t(x).t(), t=0),
+        holds(TRANSPOSED, lambda m, x, y: x.t().transpose(1, 0), t=0, transpose=0),
+        fails(TRANSPOSED, "one of the two exchanges nothing", lambda m, x, y: x.transpose(0, 0).t(), t=1),
+    ],
+    *PLANES,
+)
+
+attributes = table(
+    "T and mT, transposes",
+    [
+        holds("x.T.T = x", lambda m, x, y: x.T.T, getattr=0),
+        holds("y.mT.mT = y", lambda m, x, y: y.mT.mT, getattr=0),
+        holds(TRANSPOSED, lambda m, x, y: y.transpose(1, 2).mT, transpose=0, getattr=0),
+        fails(TRANSPOSED, "mT exchanges the last two of three", lambda m, x, y: y.transpose(0, 1).mT, getattr=1),
+        fails("x.T.T = x", "real is not a transpose", lambda m, x, y: x.T.real.exp(), getattr=2),
+    ],
+    *PLANES,
+)
+
+nothing_exchanged = table(
+    "transposes that exchange nothing",
+    [
+        holds(
+            "x.transpose(a, b).transpose(c, d) = x, where a = b and c = d,",
+            lambda m, x, y: y.transpose(0, 0).transpose(1, -2),
+            transpose=0,
+        ),
+        fails(TRANSPOSED, "one exchanges nothing", lambda m, x, y: y.transpose(0, 0).transpose(0, 1), transpose=1),
+    ],
+    *PLANES,
+)
+
+
+def plain_towers(height: int) -> Case:
+    def tower(x: fx.Proxy, apply: Callable) -> fx.Proxy:
+        for _ in range(height):
+            x = apply(x)
+        return x
+
+    return table(
+        "plain: towers",
+        [
+            holds(law, lambda m, x, apply=apply: tower(x, apply), **{op: int(op == "relu")})
+            for law, (apply, op) in PLAIN.items()
+        ],
+        (2, 3),
+    )
+
+
+@core
+@case("plain: the inner value has other readers", graph(..., (2, 3)), did=none_of(neg=1))
+def plain_shared(m: Any, x: fx.Proxy) -> tuple:
+    minus = -x
+    return -minus, minus * 2
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    times = rng.randrange(4, 9)
+    times = rng.randrange(4, 30)
     features = ("identity", "pointwise", "views", "integers", "constant")
     return [
+        core(plain_towers(times)),
+        plain_shared,
         *_spellings(),
         ones,
         whole,
@@ -319,6 +405,11 @@ def hidden(seed: int) -> list[Case]:
         never,
         options,
         wide,
+        buffers,
+        other_way,
+        methods_t,
+        attributes,
+        nothing_exchanged,
         *generated("simplify", rng, 5, 30, "The law holds here.", only=features),
     ]
 
@@ -332,6 +423,7 @@ NAMES = (
     | {operator.neg: "neg", operator.abs: "abs", F.relu: "relu"}
     | {name: name for name in _METHODS}
     | {getattr(torch, name): name for name in _METHODS}
+    | {torch.t: "transpose", "t": "transpose"}
 )
 
 
@@ -344,6 +436,8 @@ class _Rules:
     def name(self, x):
         if not isinstance(x, fx.Node) or x.op not in ("call_function", "call_method"):
             return None
+        if x.target is getattr:
+            return "transpose" if x.args[1] in ("T", "mT") else None
         return None if any(v is not None and v is not False for v in x.kwargs.values()) else NAMES.get(x.target)
 
     def type(self, x):
@@ -362,20 +456,25 @@ class _Rules:
             return x if isinstance(x, int | float) else None
         if x.op != "get_attr":
             return None
-        held = operator.attrgetter(x.target)(self.gm).flatten().tolist()
-        return held[0] if len(set(map(repr, held))) == 1 else None
+        numbers = operator.attrgetter(x.target)(self.gm).flatten().tolist()
+        return numbers[0] if len(set(map(repr, numbers))) == 1 else None
 
     def result(self, node):
         """Return what stands for a node: a node, (function, operands), or None for itself."""
         name, args = self.name(node), node.args
         if name is None or not args or node in self.memory:
             return None
-        found = self.binary(node, name, *args) if name in _BINARY.values() and len(args) == 2 else None
-        if found is None:
+        result = self.binary(node, name, *args) if name in _BINARY.values() and len(args) == 2 else None
+        if result is None:
             reverse = name in ("add", "mul") and len(args) == 2
-            found = self.binary(node, name, *reversed(args)) if reverse else self.chain(node, name, args)
-        operands = [found] if isinstance(found, fx.Node) else found[1] if found else ()
-        return None if any(n in self.memory for n in (*operands, *args) if isinstance(n, fx.Node)) else found
+            result = self.binary(node, name, *reversed(args)) if reverse else self.chain(node, name, args)
+        operands = [result] if isinstance(result, fx.Node) else result[1] if result else ()
+        return None if any(n in self.memory for n in (*operands, *args) if isinstance(n, fx.Node)) else result
+
+    def moved(self, node, tensor):
+        if isinstance(node.target, str):
+            return getattr(tensor, node.target)(*node.args[1:])
+        return node.target(tensor, *node.args[1:])
 
     def chain(self, n, name, args):
         x, inner = args[0], self.name(args[0])
@@ -386,8 +485,8 @@ class _Rules:
         if name == "abs" and inner == "neg" and (not self.whole(x) or self.type(x)[1].is_signed):
             return operator.abs, x.args
         if name == inner == "transpose":
-            rank = len(self.type(n)[0])
-            return x.args[0] if {d % rank for d in args[1:]} == {d % rank for d in x.args[1:]} else None
+            sizes = torch.empty(tuple(range(2, 2 + len(self.type(n)[0]))), device="meta")  # no two dimensions are alike
+            return x.args[0] if self.moved(n, self.moved(x, sizes)).shape == sizes.shape else None
         if name == inner == "reshape":
             shape = args[1] if isinstance(args[1], tuple | list) else args[1:]
             return torch.reshape, (x.args[0], tuple(shape))
@@ -423,15 +522,15 @@ def _simplify(gm, *dropped):
         at = new[node] = graph.node_copy(node, new.__getitem__)
         if node in memory:
             rules.memory.add(at)
-        while (found := rules.result(at)) is not None:
-            if isinstance(found, fx.Node):
+        while (result := rules.result(at)) is not None:
+            if isinstance(result, fx.Node):
                 graph.erase_node(at)
-                new[node] = found
+                new[node] = result
                 break
-            made = graph.call_function(*found)
-            made.meta = dict(node.meta)
+            call = graph.call_function(*result)
+            call.meta = dict(node.meta)
             graph.erase_node(at)
-            at = new[node] = made
+            at = new[node] = call
     return fx.GraphModule(gm, graph)
 
 
@@ -440,7 +539,7 @@ def new_graph(gm):
     return _simplify(gm)
 
 
-@wrong("spared", "x + 0 = x, x * 0 = 0 and x - x = 0 for all numbers: there is no NaN, no inf, no -0")
+@wrong("spared", "x + 0 = x, x * 0 = 0 and x - x = 0 for all numbers: there is no NaN, no inf, no -0", core=True)
 def real_numbers(gm):
     return _simplify(gm, "integers")
 
@@ -451,27 +550,45 @@ def until_quiet(gm):
     while changed:
         changed = False
         for node in list(gm.graph.nodes):
-            found = rules.result(node)
-            if found is None:
+            result = rules.result(node)
+            if result is None:
                 continue
-            if not isinstance(found, fx.Node):
+            if not isinstance(result, fx.Node):
                 with gm.graph.inserting_before(node):
-                    found = gm.graph.call_function(*found)
-                found.meta = dict(node.meta)
-            node.replace_all_uses_with(found)
+                    result = gm.graph.call_function(*result)
+                result.meta = dict(node.meta)
+            node.replace_all_uses_with(result)
             gm.graph.erase_node(node)
             changed = True
     return gm
 
 
-@wrong("did", "one look at each node, at its operands as they were: towers lose only one floor")
+@wrong("did", "one look at each node, at its operands as they were: towers lose only one floor", core=True)
 def one_floor(gm):
     rules = _Rules(gm, written(gm.graph))
-    found = {node: rules.result(node) for node in gm.graph.nodes}
-    for node, simpler in found.items():
-        if isinstance(simpler, fx.Node) and found[simpler] is None:
+    results = {node: rules.result(node) for node in gm.graph.nodes}
+    for node, simpler in results.items():
+        if isinstance(simpler, fx.Node) and results[simpler] is None:
             node.replace_all_uses_with(simpler)
             gm.graph.erase_node(node)
+    return gm
+
+
+@plain("five laws on floats of one shape: no methods, dtypes, keywords or writes")
+def five_laws(gm):
+    for node in list(gm.graph.nodes):
+        x, *rest = node.args or (None,)
+        below = getattr(x, "target", None)
+        if (node.target, *rest) in ((operator.mul, 1), (operator.truediv, 1), (operator.sub, 0)):
+            simpler = x
+        elif node.target is below is operator.neg:
+            simpler = x.args[0]
+        elif node.target is below is F.relu:
+            simpler = x
+        else:
+            continue
+        node.replace_all_uses_with(simpler)
+        gm.graph.erase_node(node)
     return gm
 
 
@@ -493,7 +610,7 @@ forgets_options = edited(
 any_two_transposes = edited(
     "spared",
     "two transposes undo each other, whatever they exchange",
-    ("return {a % rank, b % rank} == {d % rank for d in x.args[1:]}", "return True"),
+    ("return [first[d] for d in transposed(n)] == sorted(first)", "return True"),
 )
 forgets_writes = edited(
     "spared", "takes x * 1 for x, even where one of the two is written afterwards", ("written(gm.graph)", "set()")
@@ -511,12 +628,40 @@ no_methods = edited(
 no_tensors = edited(
     "did",
     "numbers in the program text only: misses a parameter full of ones",
-    ("held[0] if len(set(map(repr, held))) == 1 else None", "None"),
+    ("numbers[0] if len(set(map(repr, numbers))) == 1 else None", "None"),
 )
 needs_one_reader = edited(
     "did",
     "where -x has other users, -(-x) stays: as if the inner node had to go",
     ('lambda n, x: op(x) == "neg"', 'lambda n, x: op(x) == "neg" and len(x.users) == 1'),
+    core=True,
+)
+minus_on_the_right = edited(
+    "did",
+    "x + (-y) = x - y, but not (-y) + x",
+    ('op(y) == "neg" and ...', 'op(y) == "neg" and y is n.args[-1] and ...'),
+)
+compares_pairs = edited(
+    "did",
+    "compares what two transposes exchange, also where each of them exchanges nothing",
+    (
+        "[first[d] for d in transposed(n)] == sorted(first)",
+        "[first[d] for d in transposed(n)] == sorted(first) != first",
+    ),
+)
+no_attributes = edited("did", "knows transposes as calls: misses x.T and x.mT", ('x.args[1] in ("T", "mT")', "False"))
+no_t = edited(
+    "did",
+    "knows transpose, T and mT, but not t",
+    ('(torch.transpose, "transpose", torch.t, "t")', '(torch.transpose, "transpose")'),
+)
+parameters_only = edited(
+    "did",
+    "looks for a number among the parameters: a buffer is none",
+    (
+        "operator.attrgetter(x.target)(x.graph.owning_module)",
+        "dict(x.graph.owning_module.named_parameters()).get(x.target, torch.empty(0))",
+    ),
 )
 as_on_paper = edited(
     "spared",

@@ -166,14 +166,14 @@ def shapes(m: Any, x: fx.Proxy, k: fx.Proxy, one: fx.Proxy, n: fx.Proxy) -> tupl
 )
 def read_twice(m: Any, x: fx.Proxy) -> tuple:
     p, s = torch.softmax(x @ x.mT, -1), x @ x.mT
-    kept = [
+    values = [
         F.dropout(torch.softmax(x @ x.mT, -1), 0.5, False),
         m.softmax(x @ x.mT),
         x @ x.mT * 0.5,
         x @ x.mT / 3,
     ]
-    ends = kept[0] @ x, kept[1] @ x, torch.softmax(kept[2], -1) @ x, torch.softmax(kept[3] + m.bias, -1) @ x
-    return p @ p, torch.softmax(s + s, -1) @ x, *ends, *kept
+    ends = values[0] @ x, values[1] @ x, torch.softmax(values[2], -1) @ x, torch.softmax(values[3] + m.bias, -1) @ x
+    return p @ p, torch.softmax(s + s, -1) @ x, *ends, *values
 
 
 @case(
@@ -226,8 +226,8 @@ def written_program(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
     spared=[attention_at_most(0, "A name says nothing: look at what a node calls.")],
 )
 def names(m: Any, matmul: fx.Proxy, softmax: fx.Proxy, mul: fx.Proxy, div: fx.Proxy) -> tuple:
-    kept = torch.softmax(m.bmm(mul, div.mT), -1) @ matmul, m.softmax(mul @ div.mT) @ matmul
-    return *kept, torch.softmax(mul @ m.transpose * 0.5, -1) @ m.add, softmax @ div
+    values = torch.softmax(m.bmm(mul, div.mT), -1) @ matmul, m.softmax(mul @ div.mT) @ matmul
+    return *values, torch.softmax(mul @ m.transpose * 0.5, -1) @ m.add, softmax @ div
 
 
 @case(
@@ -275,6 +275,28 @@ def one_of_two(m: Any, x: fx.Proxy) -> tuple:
 
 
 @case(
+    "a result is written before the next attention ends",
+    graph(..., (2, 4, 4)),
+    did=[attention_made(1, "The first reads nothing that is written.")],
+    spared=[attention_at_most(1, "The program adds 1 to what the second reads, before its last product.")],
+)
+def written_result(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.softmax(x @ x.mT, -1) @ x
+    p = torch.softmax(y @ x.mT, -1)
+    y.add_(1)
+    return p @ x, y
+
+
+@case(
+    "every step a method",
+    graph(..., *[(2, 4, 4)] * 3, bias=(4, 4)),
+    did=[attention_made(1, "A method is the same op as the function.")],
+)
+def methods(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+    return q.bmm(k.transpose(1, 2)).mul(0.5).add(m.bias).softmax(-1).bmm(v)
+
+
+@case(
     "two dimensions, and five",
     graph(..., (4, 3), (2, 2, 2, 4, 3)),
     spared=[attention_at_most(0, "q, k and v are of three or four dimensions.")],
@@ -300,11 +322,11 @@ def hidden(seed: int) -> list[Case]:
         rank = rng.choice((3, 4))
 
         def body(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
-            made = []
+            ends = []
             for scores, keys, (before, behind), mask, softmax, dropout, product in plan:
                 s = mask(m, behind(scores(before(q), keys(k, rank))))
-                made.append(product(dropout(m, softmax(m, s, rank)), v))
-            return tuple(made)
+                ends.append(product(dropout(m, softmax(m, s, rank)), v))
+            return tuple(ends)
 
         batch = (2, 3)[: rank - 2]
         build = graph(body, (*batch, tokens, width), (*batch, others, width), (*batch, others, values), **parts)
@@ -353,6 +375,8 @@ def hidden(seed: int) -> list[Case]:
         by_name,
         for_each_head,
         one_of_two,
+        written_result,
+        methods,
         ranks,
         *written_graphs(rng),
     ]
@@ -364,7 +388,7 @@ EQUIVALENT = {
     ("gm.recompile()", "pass"): "the judge compiles the graph anew",
     ("mask is None", "False"): "None is the op's default",
     ("[scores] if mask else []", "[scores] if True else []"): "without a mask the scores are one of `nodes`",
-    ("product is not node", "True"): "a node that stands there twice is erased once",
+    ("product is not node", "True"): "a node that is in the list twice is erased once",
     ("q is not left", "True"): "the op reads q, so it is not erased",
 }
 
@@ -418,9 +442,9 @@ class _Walk:
             self.own = list(start)
             if mask is not None and not self.take(at):
                 continue
-            found = self.scores(scores)
-            if found and self.fits(*found[:2], v, mask, at):
-                q, k, scale = found
+            product = self.scores(scores)
+            if product and self.fits(*product[:2], v, mask, at):
+                q, k, scale = product
                 return None if self.memory & {q, k, v, mask, *self.own} else (q, k, v, mask, turn, scale)
         return None
 
@@ -499,6 +523,8 @@ class _Walk:
 
     def replace(self, node, new):
         new.meta = dict(node.meta)
+        if node in self.memory:
+            self.memory.add(new)
         node.replace_all_uses_with(new)
         for dead in (node, *self.own):
             if not dead.users:
@@ -509,10 +535,10 @@ class _Walk:
 def by_walk(gm):
     walk = _Walk(gm)
     for node in list(gm.graph.nodes):
-        found = walk.find(node)
-        if found is None:
+        match = walk.find(node)
+        if match is None:
             continue
-        q, k, v, mask, turn, scale = found
+        q, k, v, mask, turn, scale = match
         with gm.graph.inserting_before(node):
             if turn:
                 mask = gm.graph.call_function(operator.invert, (mask,))
@@ -530,10 +556,10 @@ def from_the_softmax(gm):
         end = softmax
         while len(end.users) == 1 and (end is softmax or _is(end, "dropout")):
             (end,) = end.users
-        found = walk.find(end)
-        if found is None or softmax not in walk.own:
+        match = walk.find(end)
+        if match is None or softmax not in walk.own:
             continue
-        q, k, v, mask, turn, scale = found
+        q, k, v, mask, turn, scale = match
         with gm.graph.inserting_before(end):
             mask = gm.graph.call_method("logical_not", (mask,)) if turn else mask
             new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v, mask, 0.0, False), {"scale": scale})
@@ -578,6 +604,17 @@ any_mask = edited(
 )
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
+)
+operators_alone = edited(
+    "did",
+    "knows an addition of scores and mask as + and torch.add, but not as a method",
+    ('forms("add", operator.add)', "(torch.add, operator.add)"),
+)
+asks_once = edited(
+    "same",
+    "asks once what is written, and does not look at the new nodes",
+    ("memory = written(gm.graph)", "memory = start"),
+    ("for node in list(gm.graph.nodes): ...", "start = written(gm.graph)\nfor node in list(gm.graph.nodes):\n    ..."),
 )
 any_rank = edited(
     "spared",

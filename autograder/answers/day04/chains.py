@@ -15,14 +15,14 @@ from torch import fx, nn
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.chains import chains_case
-from passlab.fx.cases import graph, store
+from passlab.fx.cases import graph, read, store
 from passlab.fx.effects import written
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.judge import Case, cases_in
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
-#: Steps (tensor, tensor) → tensor: the first row are element-wise, the others stand between groups.
+#: Steps (tensor, tensor) → tensor: the first are element-wise, the others are between groups.
 POINTWISE: tuple[Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy], ...] = (
     lambda m, x, y: torch.relu(x),
     lambda m, x, y: torch.tanh(x),
@@ -103,6 +103,24 @@ def stored(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.neg(z + 1)
 
 
+def input_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.relu(x) * 2
+    x.add_(1)
+    return torch.tanh(a + 1) * 0.5
+
+
+def parameter_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = (x * m.b).sigmoid() * 2
+    read(x, "b").add_(1)
+    return torch.tanh(a + 1) * 0.5
+
+
+def many_operands(m: Any, x: fx.Proxy) -> fx.Proxy:
+    for number in range(14):
+        x = x + getattr(m, f"b{number}")
+    return x
+
+
 def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
     return F.relu(torch.exp(x + 1) * 2, inplace=True).sigmoid() - 1
 
@@ -164,6 +182,14 @@ def hidden(seed: int) -> list[Case]:
         chains_case("a transpose in the middle", graph(shapes, shape), *ALL_THREE),
         chains_case("written through a view", graph(through_a_view, shape), *ALL_THREE),
         chains_case("stored into", graph(stored, shape), *ALL_THREE),
+        chains_case("an input is written", graph(input_written, shape), *ALL_THREE),
+        chains_case("a parameter is written", graph(parameter_written, shape, b=(columns,)), *ALL_THREE),
+        chains_case(
+            "fifteen operands",
+            graph(many_operands, shape, **{f"b{number}": (columns,) for number in range(14)}),
+            *("did", "cost"),
+            built=False,
+        ),
         chains_case("a relu in place", graph(in_place, shape), *ALL_THREE),
         chains_case(
             "draws", graph(draws, shape, training=True, on=nn.Dropout, off=lambda: nn.Dropout(0.0)), *ALL_THREE
@@ -233,7 +259,7 @@ def merging(gm):
 
 
 def _grown(gm, fits):
-    found, taken = [], set()
+    groups, taken = [], set()
     for end in reversed(gm.graph.nodes):
         if end not in fits or end in taken:
             continue
@@ -243,8 +269,8 @@ def _grown(gm, fits):
             grown = {a for a in below if a in fits and a.users and set(a.users) <= group}
             group |= grown
         taken |= group
-        found.append(tuple(n.name for n in gm.graph.nodes if n in group))
-    return found
+        groups.append(tuple(n.name for n in gm.graph.nodes if n in group))
+    return groups
 
 
 @right("a walk from every node that ends a group to what it reads, again and again; groups of one listed, too")
@@ -264,7 +290,7 @@ def one_reader(gm):
 
 first_reader = edited(
     "spared",
-    "joins a node with its first reader, whoever else reads it",
+    "joins a node with its first reader, although others read it, too",
     ("{last.get(reader) for reader in node.users}", "{last.get(next(iter(node.users), None))}"),
 )
 
@@ -282,6 +308,25 @@ def connected(gm):
 
 memory_unseen = edited(
     "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
+)
+inputs_unseen = edited(
+    "spared",
+    "forgets that the program may write into its inputs: their readers are in groups",
+    ("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "placeholder"},'),
+)
+parameters_unseen = edited(
+    "spared",
+    "forgets that the program may write into its parameters: their readers are in groups",
+    ("written(gm.graph),", '{node for node in written(gm.graph) if node.op != "get_attr"},'),
+)
+few_operands = edited(
+    "did",
+    "leaves out a group that reads more than eight values from outside",
+    (
+        "len(group) > 1",
+        "len(group) > 1 and "
+        "len({a for n in gm.graph.nodes if n.name in group for a in n.all_input_nodes}) < 8 + len(group)",
+    ),
 )
 all_patterns = edited(
     "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")

@@ -75,7 +75,24 @@ def twice(x, unused):
     return y, y
 
 
+def returned_as_it_is(x, y):
+    return x, x + y
+
+
+def chosen(mask, x):
+    return torch.where(mask, x, -x), mask * x, mask.to(torch.float32) - x
+
+
+def of_whole_numbers(n, m):
+    return torch.abs(n) - m, torch.relu(n), -n + 2, torch.maximum(n, m), torch.minimum(n, 3 * m)
+
+
+def made_real(n, x):
+    return torch.tanh(n), torch.sigmoid(n) + torch.exp(n * 0), torch.maximum(n, x), torch.sqrt(n * n)
+
+
 HALVED = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
+LARGE = torch.tensor((2**24 + 1, -(2**24) - 3, 7, 2**30 + 1), dtype=torch.int32)
 COUNTS = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
 
 
@@ -116,6 +133,11 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
         codegen_case("too large for float16 in between", rounds, 100000 * numbers(n), edges=False),
         codegen_case("one value returned twice, an input unused", twice, numbers(2, n), numbers(3)),
+        codegen_case("an input is returned", returned_as_it_is, numbers(n, m), numbers(m)),
+        codegen_case("an input of bool", chosen, numbers(n, m) > 0, numbers(n, m)),
+        codegen_case("all that whole numbers can do", of_whole_numbers, whole(n, m), whole(m)),
+        codegen_case("whole numbers of more than 24 bits", lambda n: torch.where(n > 0, n - 2, -n), LARGE),
+        codegen_case("functions of whole numbers", made_real, whole(n, m), numbers(m)),
         codegen_case("whole numbers and a half", conditions, whole(n, m), numbers(n, m)),
         codegen_case("no rows", halves, numbers(m, 0, n), numbers(n)),
         codegen_case("five dimensions", lambda x, y: x - y, numbers(2, 1, 3, 1, 2), numbers(5, 1, 2, 1)),
@@ -229,7 +251,7 @@ def _buffer(name, node):
 
 
 def _kernel(gm, registers=True, finish=None):
-    """Return the generator. `registers`: each value is in one; else its expression stands wherever it is read."""
+    """Return the generator. `registers`: each value is in one; else its expression is repeated wherever it is read."""
     outputs = _outputs(gm)
     shape = tuple(_meta(outputs[0]).shape)
     loops = [TIR.Var(f"i{k}", "int32") for k in range(len(shape))]
@@ -244,12 +266,12 @@ def _kernel(gm, registers=True, finish=None):
                 register = TIR.decl_buffer((1,), str(values[node].ty.dtype), node.name, scope="local", layout=None)
                 lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, values[node], [0])]
                 values[node] = TIR.BufferLoad(register, [0])
-    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
-    for place, node in zip(made, outputs, strict=True):
+    targets = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    for place, node in zip(targets, outputs, strict=True):
         lines.append(TIR.BufferStore(place, values[node].astype(_name(_meta(node).dtype)), loops))
     if finish:
-        return finish(places, made, loops, lines, shape)
-    return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+        return finish(places, targets, loops, lines, shape)
+    return TIR.PrimFunc([*places, *targets], _nest(loops, shape, lines))
 
 
 def _nest(loops, shape, lines):
@@ -281,33 +303,34 @@ def as_text(gm):
             inner = _compared(node) if compares else dtype
             work = _wide(inner)
             first = _name(inner) if compares else work
-            given = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
+            operands = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
                      else f"{types[work]}({_number(a, inner, compares)})"
                      for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
             zero = f"{types[work]}(0)"
             if name in symbols:
-                text = f"{given[0]} {symbols[name]} {given[1]}"
+                text = f"{operands[0]} {symbols[name]} {operands[1]}"
             elif name == "eq":
-                text = f"T.And({given[0]} == {given[1]}, T.Not(T.isnan({given[0]})))"
+                text = f"T.And({operands[0]} == {operands[1]}, T.Not(T.isnan({operands[0]})))"
             elif name == "to":
                 text = f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
             elif name == "where":
-                text = f"T.Select({values[node.args[0]]}, {given[1]}, {given[2]})"
+                text = f"T.Select({values[node.args[0]]}, {operands[1]}, {operands[2]})"
             elif name == "relu":
-                text = f"T.Select({given[0]} < {zero}, {zero}, {given[0]})"
+                text = f"T.Select({operands[0]} < {zero}, {zero}, {operands[0]})"
             elif name in ("maximum", "minimum"):
                 sign = ">" if name == "maximum" else "<"
-                text = f"T.Select(T.Or({given[0]} {sign} {given[1]}, T.isnan({given[0]})), {given[0]}, {given[1]})"
+                a, b = operands
+                text = f"T.Select(T.Or({a} {sign} {b}, T.isnan({a})), {a}, {b})"
             else:
-                text = f"-{given[0]}" if name == "neg" else f"T.{name}({given[0]})"
-            held = "bool" if dtype == torch.bool else work
-            lines += [f"v_{node.name} = T.alloc_local((1,), '{held}')", f"v_{node.name}[0] = {text}"]
+                text = f"-{operands[0]}" if name == "neg" else f"T.{name}({operands[0]})"
+            kind = "bool" if dtype == torch.bool else work
+            lines += [f"v_{node.name} = T.alloc_local((1,), '{kind}')", f"v_{node.name}[0] = {text}"]
             values[node] = f"v_{node.name}[0]"
     for k, node in enumerate(outputs):
         places.append((f"out{k}", node))
         lines.append(f"out{k}[{index(loops)}] = T.Cast('{_name(_meta(node).dtype)}', {values[node]})")
-    given = ", ".join(f"{n}: T.Buffer({tuple(_meta(at).shape)}, '{_name(_meta(at).dtype)}')" for n, at in places)
-    text = ["@T.prim_func(s_tir=True)", f"def main({given}):"]
+    operands = ", ".join(f"{n}: T.Buffer({tuple(_meta(at).shape)}, '{_name(_meta(at).dtype)}')" for n, at in places)
+    text = ["@T.prim_func(s_tir=True)", f"def main({operands}):"]
     for depth, (loop, n) in enumerate(zip(loops, _meta(outputs[0]).shape, strict=True), 1):
         text.append("    " * depth + f"for {loop} in range({n}):")
     text += ["    " * (len(loops) + 1) + line for line in lines]
@@ -316,7 +339,7 @@ def as_text(gm):
 
 @right("one loop over all elements, from whose number the indices follow")
 def one_loop(gm):
-    def finish(places, made, loops, lines, shape):
+    def finish(places, targets, loops, lines, shape):
         at, rest = TIR.Var("at", "int32"), 1
         indices = {}
         for loop, n in reversed(list(zip(loops, shape, strict=True))):
@@ -324,18 +347,18 @@ def one_loop(gm):
             rest *= max(n, 1)
         body = TIR.SeqStmt([TIR.Bind(loop, index) for loop, index in indices.items()] + lines)
         total = rest if 0 not in shape else 0
-        return TIR.PrimFunc([*places, *made], TIR.For(at, 0, total, TIR.ForKind.SERIAL, body))
+        return TIR.PrimFunc([*places, *targets], TIR.For(at, 0, total, TIR.ForKind.SERIAL, body))
 
     return _kernel(gm, finish=finish)
 
 
 @right("the outermost loop in parallel, and an IRModule")
 def parallel(gm):
-    def finish(places, made, loops, lines, shape):
+    def finish(places, targets, loops, lines, shape):
         body = _nest(loops, shape, lines)
         if loops:
             body = TIR.For(body.loop_var, 0, shape[0], TIR.ForKind.PARALLEL, body.body)
-        return tvm.IRModule({"main": TIR.PrimFunc([*places, *made], body)})
+        return tvm.IRModule({"main": TIR.PrimFunc([*places, *targets], body)})
 
     return _kernel(gm, finish=finish)
 
@@ -347,36 +370,36 @@ def inlined(gm):
 
 @wrong("did", "a loop nest for each operation, and a whole tensor between two of them")
 def one_nest_each(gm):
-    places, held, nests = [], {}, []
+    places, buffers, nests = [], {}, []
     outputs = _outputs(gm)
-    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    targets = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             places.append(_buffer(node.name, node))
-            held[node] = places[-1]
+            buffers[node] = places[-1]
         elif node.op != "output":
             dtype = _meta(node).dtype
             shape = tuple(_meta(node).shape)
             loops = [TIR.Var(f"{node.name}_{k}", "int32") for k in range(len(shape))]
-            values = {a: TIR.BufferLoad(held[a], _aligned(loops, _meta(a).shape)) for a in node.all_input_nodes}
-            held[node] = TIR.decl_buffer(shape, _wide(dtype), node.name, layout=None)
-            nests.append(TIR.AllocBuffer(held[node]))
-            nests.append(_nest(loops, shape, [TIR.BufferStore(held[node], _expression(node, values), loops)]))
-    for place, node in zip(made, outputs, strict=True):
+            values = {a: TIR.BufferLoad(buffers[a], _aligned(loops, _meta(a).shape)) for a in node.all_input_nodes}
+            buffers[node] = TIR.decl_buffer(shape, _wide(dtype), node.name, layout=None)
+            nests.append(TIR.AllocBuffer(buffers[node]))
+            nests.append(_nest(loops, shape, [TIR.BufferStore(buffers[node], _expression(node, values), loops)]))
+    for place, node in zip(targets, outputs, strict=True):
         loops = [TIR.Var(f"o{k}", "int32") for k in range(len(_meta(node).shape))]
-        value = TIR.BufferLoad(held[node], loops).astype(_name(_meta(node).dtype))
+        value = TIR.BufferLoad(buffers[node], loops).astype(_name(_meta(node).dtype))
         nests.append(_nest(loops, tuple(_meta(node).shape), [TIR.BufferStore(place, value, loops)]))
-    return TIR.PrimFunc([*places, *made], TIR.SeqStmt(nests))
+    return TIR.PrimFunc([*places, *targets], TIR.SeqStmt(nests))
 
 
 @wrong("spared", "saves memory: the first input's, where it has the result's size, takes the value in between")
 def in_place(gm):
-    def finish(places, made, loops, lines, shape):
+    def finish(places, targets, loops, lines, shape):
         first = places[0]
         if tuple(int(n) for n in first.ty.shape) == shape:
             same = TIR.BufferStore(first, TIR.BufferLoad(first, loops), loops)
             lines = [same, *lines]
-        return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+        return TIR.PrimFunc([*places, *targets], _nest(loops, shape, lines))
 
     return _kernel(gm, finish=finish)
 
@@ -397,12 +420,12 @@ numbers_are_whole = edited(
 rounds_when_stored = edited(
     "same",
     "what is computed in float32 stays there: to(float16) rounds nothing",
-    ("values[node.args[0]].astype(name_of(wanted))", "values[node.args[0]]"),
+    ("values[node.args[0]].astype(name_of(dtype))", "values[node.args[0]]"),
 )
 half_is_false = edited(
     "same",
     "to(bool) through whole numbers: 0.5 becomes False",
-    ("values[node.args[0]].astype(...)", 'values[node.args[0]].astype("int32" if wanted == torch.bool else ...)'),
+    ("values[node.args[0]].astype(...)", 'values[node.args[0]].astype("int32" if dtype == torch.bool else ...)'),
 )
 from_nothing = edited(
     "same", "-x is 0 - x: zero loses its sign", ("operator.neg", "lambda a: TIR.const(0, a.ty.dtype) - a")
@@ -419,6 +442,37 @@ outputs_first = edited(
     "valid",
     "the outputs come first, as in C = A + B",
     ("parameters, body", "[*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body"),
+)
+calls_alone = edited(
+    "valid",
+    "only what is computed gets an output: an input that is returned as it is does not",
+    ("enumerate(outputs)", 'enumerate([node for node in outputs if node.op != "placeholder"])'),
+)
+always_a_float = edited(
+    "same",
+    "keeps whole numbers in float32 while it computes, which has room for 24 bits",
+    (
+        'return "float32" if dtype in (...) else name_of(dtype)',
+        'return "bool" if dtype == torch.bool else "float32"',
+    ),
+)
+own_type = edited(
+    "same",
+    "computes a function in the type of its operand: tanh of a whole number is a whole number",
+    (
+        "value.astype(working(dtype))",
+        'value if name in ("tanh", "sigmoid", "exp", "sqrt") else value.astype(working(dtype))',
+    ),
+)
+bool_as_bytes = edited(
+    "valid",
+    "an input of bool is a buffer of bytes",
+    (
+        'place = buffer(node.name, node.meta["tensor_meta"])',
+        'meta = node.meta["tensor_meta"]\n'
+        'kind = name_of(meta.dtype).replace("bool", "uint8")\n'
+        "place = TIR.decl_buffer(tuple(meta.shape), kind, node.name, layout=None)",
+    ),
 )
 always_float32 = edited(
     "valid",

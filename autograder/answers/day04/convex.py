@@ -12,7 +12,7 @@ from torch import fx
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
-from passlab.exercises.day04.convex import allowed, effectful, refused, way_back
+from passlab.exercises.day04.convex import allowed, effectful, normalised, refused, way_back
 from passlab.fx.cases import call, graph, read
 from passlab.fx.effects import effects, memory_order
 from passlab.judge import Case
@@ -37,7 +37,7 @@ def _drawn(rng: random.Random, size: int, mutation: bool, number: int) -> tuple[
 
 def generated(rng: random.Random, refuses: int, allows: int, mutation: bool) -> list[Case]:
     """Draw groups until there are enough that may be one kernel, and enough that may not."""
-    found: list[Case] = []
+    cases: list[Case] = []
     left = {refused: refuses, allowed: allows}
     for _ in range(400):
         size = rng.choice((15, 25))
@@ -52,10 +52,10 @@ def generated(rng: random.Random, refuses: int, allows: int, mutation: bool) -> 
         if left[kind]:
             left[kind] -= 1
             writes = " with writes" if mutation else ""
-            found.append(kind(f"generated{writes}, number {len(found) + 1}", build, *group))
+            cases.append(kind(f"generated{writes}, number {len(cases) + 1}", build, *group))
         if not any(left.values()):
             break
-    return found
+    return cases
 
 
 def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -85,8 +85,8 @@ def asserted(m: Any, x: fx.Proxy) -> fx.Proxy:
 
 def not_known(m: Any, x: fx.Proxy) -> tuple:
     a = torch.exp(x)
-    found = call(torch.unique, a)
-    return torch.neg(a), found, torch.tanh(found)
+    unique = call(torch.unique, a)
+    return torch.neg(a), unique, torch.tanh(unique)
 
 
 SHAPE = (2, 3)
@@ -121,6 +121,13 @@ def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
 def keyword(m: Any, x: fx.Proxy) -> fx.Proxy:
     a = torch.exp(x)
     return torch.add(input=a, other=torch.softmax(input=a, dim=1))
+
+
+@refused("through a slice", graph(..., SHAPE), "exp", "add")
+def sliced(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(x)
+    rows = a.size(0)
+    return x[:rows] + a
 
 
 @refused("a parameter is written", graph(..., SHAPE, state=SHAPE), "mul", "maximum", "sub")
@@ -161,6 +168,9 @@ def hidden(seed: int) -> list[Case]:
         closed_ladder,
         deep,
         keyword,
+        sliced,
+        refused("named from last to first", graph(normalised, SHAPE), "truediv", "exp"),
+        allowed("named from last to first, and convex", graph(normalised, SHAPE), "relu", "truediv"),
         refused("written through a view", graph(through_a_view, SHAPE), "mul", "sigmoid"),
         allowed("on one side of the write", graph(through_a_view, SHAPE), "sigmoid", "add"),
         attribute,
@@ -264,6 +274,23 @@ args_alone = edited(
     "knows operands in args alone: those in lists and keywords are not seen",
     ("node.all_input_nodes", "(a for a in node.args if isinstance(a, fx.Node))"),
 )
+in_lists_alone = edited(
+    "did",
+    "takes operands out of lists and keywords, but not out of slices",
+    (
+        "node.all_input_nodes",
+        "(a for part in (*node.args, *node.kwargs.values())"
+        " for a in (part if isinstance(part, list | tuple) else [part]) if isinstance(a, fx.Node))",
+    ),
+)
+
+
+@wrong("did", "takes the names for sorted: looks only for ways from a member to one that is named after it")
+def as_named(gm, group):
+    way = breadth_first(gm, group)
+    return way if way is None or len(way) == 1 or group.index(way[0]) < group.index(way[-1]) else None
+
+
 memory_unseen = edited(
     "did", "forgets memory: a write between two members changes what the second reads", ("*..., *memory[node]", "*...")
 )
@@ -277,7 +304,7 @@ effects_anywhere = edited(
 )
 
 
-@wrong("spared", "takes the order of the text for a dependence: whatever stands between two members is in the way")
+@wrong("spared", "takes the order of the text for a dependence: each node between two members is in the way")
 def order_of_text(gm, group):
     nodes = list(gm.graph.nodes)
     places = [at for at, n in enumerate(nodes) if n.name in group]

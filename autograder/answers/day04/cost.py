@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day04.cost import DEAR as FUNCTIONS
 from passlab.exercises.day04.cost import (
     MACHINE,
@@ -22,10 +22,12 @@ from passlab.exercises.day04.cost import (
     cost_case,
     element_wise,
     into_product,
+    plain_pairs,
+    plain_situations,
     situations,
     turned,
 )
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -60,7 +62,16 @@ def hidden(seed: int) -> list[Case]:
     pairs = turned(rng)
     rng.shuffle(choices)
     rng.shuffle(pairs)
-    return [cost_case("one of each kind", choices), cost_case("each number of the machine decides", pairs)]
+    plain_choices = [Choice(situation, machine) for situation in plain_situations(rng)]
+    simple = plain_pairs(rng)
+    rng.shuffle(plain_choices)
+    rng.shuffle(simple)
+    return [
+        core(cost_case("plain: one of each kind", plain_choices)),
+        core(cost_case("plain: four numbers of the machine decide", simple)),
+        cost_case("one of each kind", choices),
+        cost_case("each number of the machine decides", pairs),
+    ]
 
 
 EQUIVALENT = {
@@ -144,6 +155,21 @@ def _choose(gm, groups, machine, price=_seconds, **terms):
     return bool(sum(price(k, machine, **terms) for k in fused) < sum(price(k, machine, **terms) for k in apart))
 
 
+@plain("computes each element of a group once, and never runs out of registers")
+def element_wise_only(gm, groups, machine):
+    calls = {node.name: node for node in gm.graph.nodes if node.op == "call_function"}
+
+    def seconds(names):
+        nodes = [calls[name] for name in names]
+        read = {operand for node in nodes for operand in node.all_input_nodes} - set(nodes)
+        n = _numel(nodes[-1])
+        steps = sum(machine["dear"] if node.target in DEAR else 1 for node in nodes)
+        return machine["launch"] + max(4 * n * (1 + len(read)) / machine["bandwidth"], steps * n * machine["step"])
+
+    rest = [[name] for name in calls if not any(name in group for group in groups)]
+    return sum(map(seconds, [*groups, *rest])) < sum(seconds([name]) for name in calls)
+
+
 @right("moves first and computes then: the sum of the terms, not the longer one")
 def in_turn(gm, groups, machine):
     return _choose(gm, groups, machine, combine=lambda moving, computing: moving + computing)
@@ -168,17 +194,23 @@ def no_cache(gm, groups, machine):
     return _choose(gm, groups, machine, price=price)
 
 
-@wrong("spared", "fuses whatever can be fused: counts bytes or launches only, and what is computed again is free")
+@wrong(
+    "spared",
+    "fuses whatever can be fused: counts bytes or launches only, and what is computed again is free",
+    core=True,
+)
 def always(gm, groups, machine):
     return True
 
 
-@wrong("did", "never fuses, or not a product or a small tensor: what is computed once needs to be computed once")
+@wrong(
+    "did", "never fuses, or not a product or a small tensor: what is computed once needs to be computed once", core=True
+)
 def never(gm, groups, machine):
     return False
 
 
-@wrong("cost", "knows one laptop by heart, and does not look at the machine")
+@wrong("cost", "knows one laptop by heart, and does not look at the machine", core=True)
 def by_heart(gm, groups, machine):
     return _choose(gm, groups, MACHINE)
 

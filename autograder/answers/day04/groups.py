@@ -270,10 +270,10 @@ EQUIVALENT = {
         "sink is None or ...",
         "...",
     ): "the output needs all nodes, so only the output, of pattern 8, has no post-dominator",
-    ("phase < 3 and ...", "..."): "what lies between a node and a cat of its group is in it, too",
-    ("... != (phase == 3) or (...)", "... != (phase == 3)"): "with a node, what lies between is in the group already",
-    ("phase < 3 and ...", "phase < 4 and ..."): "what lies between a node and a cat of its group is in it, too",
-    ("phase < 3 and ...", "phase <= 3 and ..."): "what lies between a node and a cat of its group is in it, too",
+    ("phase < 3 and ...", "..."): "all nodes between a node and a cat of its group are in it, too",
+    ("... != (phase == 3) or (...)", "... != (phase == 3)"): "with a node, all nodes between are in the group already",
+    ("phase < 3 and ...", "phase < 4 and ..."): "all nodes between a node and a cat of its group are in it, too",
+    ("phase < 3 and ...", "phase <= 3 and ..."): "all nodes between a node and a cat of its group are in it, too",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -316,13 +316,13 @@ class _Partition:
     def group_kind(self, n):
         return self.kind[self.last(n)]
 
-    def between(self, n, sink, found=None):
-        found = {} if found is None else found
+    def between(self, n, sink, nodes=None):
+        nodes = {} if nodes is None else nodes
         for reader in n.users:
-            if reader is not sink and reader not in found:
-                found[reader] = None
-                self.between(reader, sink, found)
-        return list(found)
+            if reader is not sink and reader not in nodes:
+                nodes[reader] = None
+                self.between(reader, sink, nodes)
+        return list(nodes)
 
     def shape(self, n):
         return getattr(n.meta.get("tensor_meta"), "shape", None)
@@ -372,11 +372,11 @@ class _Partition:
         return self.groups()
 
     def groups(self):
-        found = {}
+        groups = {}
         for n in self.nodes:
             if n.op.startswith("call_"):
-                found.setdefault(id(self.group[n]), []).append(n.name)
-        return list(found.values())
+                groups.setdefault(id(self.group[n]), []).append(n.name)
+        return list(groups.values())
 
 
 @right("groups as sets, post-dominators by intersecting whole chains, a recursive search")
@@ -465,7 +465,7 @@ element_wise_only = edited(
 no_singles = edited(
     "valid",
     "lists only kernels of several calls",
-    ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
+    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]"),
 )
 nodes_themselves = edited(
     "valid", "gives nodes instead of their names, or lists inputs and attributes, too", ("n.name", "n")

@@ -64,19 +64,19 @@ SPELLED = "A product, a sum and an activation, in one of their spellings."
 
 
 def of_zoo(name: str) -> Case:
-    wanted = {a: len(found) for a, found in layers(reference("day04.linear-act")(zoo(name)())).items()}
+    counts = {a: len(nodes) for a, nodes in layers(reference("day04.linear-act")(zoo(name)())).items()}
     return case(
         f"zoo: {name}",
         zoo(name),
-        did=[layers_made("Its layers are modules.", **wanted)],
-        spared=[layers_at_most("Not every layer ends in an activation.", **wanted)],
+        did=[layers_made("Its layers are modules.", **counts)],
+        spared=[layers_at_most("Not every layer ends in an activation.", **counts)],
     )
 
 
 def block() -> nn.Module:
-    made = nn.Module()
-    made.fc = nn.Linear(4, 4)
-    return made
+    module = nn.Module()
+    module.fc = nn.Linear(4, 4)
+    return module
 
 
 def fc() -> nn.Module:
@@ -132,6 +132,47 @@ def written_program(m: Any, x: fx.Proxy) -> tuple:
     x.mul_(2)
     read(x, "w").add_(1)
     return torch.relu(y), F.gelu(z), torch.relu(m.other(t))
+
+
+@case(
+    "a weight and a bias that are computed",
+    graph(..., (2, 4), (4, 4), w=(4, 4), b=(4,)),
+    did=[layers_made("A weight is any matrix, and a bias any vector.", silu=1, relu=1)],
+)
+def computed(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    h = F.silu(x @ torch.tanh(m.w).t() + m.b * 2)
+    return torch.relu(F.linear(h, y, y.sum(0)))
+
+
+@case(
+    "activations in place, one behind the other",
+    graph(..., (2, 4), fc=fc, other=fc),
+    did=[layers_made("Only fused activations write into what the layers read.", relu=2)],
+)
+def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.relu(m.other(F.relu(m.fc(x), inplace=True)), inplace=True)
+
+
+@case(
+    "a layer's result is written before the next one ends",
+    graph(..., (2, 4), fc=fc, other=fc),
+    did=[layers_made("The first layer reads nothing that is written.", relu=1)],
+    spared=[layers_at_most("The program adds 1 to what the second layer reads, before its activation comes.", relu=1)],
+)
+def written_result(m: Any, x: fx.Proxy) -> tuple:
+    h = torch.relu(m.fc(x))
+    y = m.other(h)
+    h.add_(1)
+    return torch.relu(y), h
+
+
+@case(
+    "written by an activation that stays",
+    graph(..., (2, 4), fc=fc),
+    spared=[layers_at_most("The layer reads what an activation in place wrote that is not fused.")],
+)
+def written_before(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.gelu(m.fc(F.relu(torch.tanh(x), inplace=True)))
 
 
 @case(
@@ -204,12 +245,12 @@ def hidden(seed: int) -> list[Case]:
     width = rng.choice((3, 4, 6))
 
     def drawn(number: int) -> Case:
-        plan, wanted = [], Counter()
+        plan, counts = [], Counter()
         for i in range(5):
             name, end = rng.choice(ENDS) if i < 4 else ("relu", lambda y: F.relu(y, inplace=True))
             WHOLE_CASE, product, total = rng.choice(WHOLE), rng.choice(PRODUCTS), rng.choice(SUMS)
             plan.append((WHOLE_CASE if rng.random() < 0.4 else None, product, total, end))
-            wanted.update([name] * bool(name))
+            counts.update([name] * bool(name))
 
         def body(m: Any, x: fx.Proxy) -> fx.Proxy:
             for WHOLE_CASE, product, total, end in plan:
@@ -220,8 +261,8 @@ def hidden(seed: int) -> list[Case]:
         layer = {"layer": lambda: nn.Linear(*square), "unbiased": lambda: nn.Linear(*square, bias=False)}
         build = graph(body, (5, width), w=square, b=(width,), **layer)
         expect = {
-            "did": [layers_made(SPELLED, **wanted)],
-            "spared": [layers_at_most("Some of these functions are not in linear_act.", **wanted)],
+            "did": [layers_made(SPELLED, **counts)],
+            "spared": [layers_at_most("Some of these functions are not in linear_act.", **counts)],
             "cost": [calls(few_calls("day04.linear-act", build), "One node for each layer.")],
         }
         return case(f"drawn, number {number}", build, **expect)
@@ -229,7 +270,7 @@ def hidden(seed: int) -> list[Case]:
     def every() -> Case:
         """Return each spelling of a product, a sum, a whole layer and an activation at least once."""
         ends = [end for _, end in ENDS]
-        wanted = Counter(name for name, _ in (*(ENDS[i % len(ENDS)] for i in range(len(PRODUCTS))), *ENDS) if name)
+        counts = Counter(name for name, _ in (*(ENDS[i % len(ENDS)] for i in range(len(PRODUCTS))), *ENDS) if name)
 
         def body(m: Any, x: fx.Proxy) -> tuple:
             apart = (SUMS[i % len(SUMS)](product(x, m.w), m.b) for i, product in enumerate(PRODUCTS))
@@ -241,8 +282,8 @@ def hidden(seed: int) -> list[Case]:
         parts = {"w": (width, width), "b": (width,), "layer": lambda: nn.Linear(width, width)}
         build = graph(body, (5, width), **parts, unbiased=lambda: nn.Linear(width, width, bias=False))
         expect = {
-            "did": [layers_made(SPELLED, **wanted)],
-            "spared": [layers_at_most("Some of these functions are not in linear_act.", **wanted)],
+            "did": [layers_made(SPELLED, **counts)],
+            "spared": [layers_at_most("Some of these functions are not in linear_act.", **counts)],
         }
         return case("every spelling", build, **expect)
 
@@ -254,6 +295,10 @@ def hidden(seed: int) -> list[Case]:
         deep,
         vector,
         written_program,
+        computed,
+        in_place,
+        written_result,
+        written_before,
         options,
         names,
         keywords,
@@ -325,12 +370,18 @@ class _Matcher:
     def layer(self, node):
         """Return a product, or one without bias to which a bias is added, as `product` describes it, or None."""
         if not _is(node, "add") or node.kwargs:
-            found = self.product(node)
-            return found if found and self.fits(*found[:3]) else None
+            product = self.product(node)
+            return product if product and self.fits(*product[:3]) else None
         for y, b in (node.args, node.args[::-1]):
-            found = self.product(y)
-            if found and found[2] is None and isinstance(b, fx.Node) and self.free(y) and self.fits(*found[:2], b):
-                x, weight, _, own = found
+            product = self.product(y)
+            if (
+                product
+                and product[2] is None
+                and isinstance(b, fx.Node)
+                and self.free(y)
+                and self.fits(*product[:2], b)
+            ):
+                x, weight, _, own = product
                 return x, weight, b, [node, *own]
         return None
 
@@ -345,13 +396,16 @@ class _Matcher:
 
     def all(self):
         """Return (activation's node, its name, the layer before it) of each layer that can be fused."""
-        memory = written(self.gm.graph)
-        memory |= {node.target for node in memory if node.op == "get_attr"}
         for node in list(self.gm.graph.nodes):
             name = self.activation(node)
             layer = self.layer(_first(node)) if name and self.free(_first(node)) else None
-            if layer and not any(value in memory for value in layer[:3]):
+            if layer and not any(value in self.memory() for value in layer[:3]):
                 yield node, name, layer
+
+    def memory(self):
+        """Return what the program writes now: a fused activation writes nothing."""
+        nodes = written(self.gm.graph)
+        return nodes | {node.target for node in nodes if node.op == "get_attr"}
 
 
 def _fuse(gm, matcher=_Matcher, erase=True):
@@ -373,21 +427,27 @@ def by_class(gm):
     return _fuse(gm)
 
 
-@right("copies the graph node by node, and copies a whole layer where its activation stands")
+@right("copies the graph node by node, with a call for each layer, until nothing is left to fuse")
 def rebuilt(gm):
-    found = {node: (name, layer) for node, name, layer in _Matcher(gm).all()}
+    while layers := {node: (name, layer) for node, name, layer in _Matcher(gm).all()}:
+        gm = _copy(gm, layers)
+    return gm
+
+
+def _copy(gm, layers):
     graph, copies = fx.Graph(), {}
     for node in gm.graph.nodes:
-        if node not in found:
+        if node not in layers:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             continue
-        name, (x, weight, bias, _) = found[node]
+        name, (x, weight, bias, _) = layers[node]
         weight, bias = (
             graph.create_node("get_attr", n) if isinstance(n, str) else copies.get(n) for n in (weight, bias)
         )
         copies[node] = graph.call_function(linear_act, (copies[x], weight, bias, name))
-    gone = {id(n) for _, layer in found.values() for n in layer[3]}
-    for node in reversed([n for n in copies if id(n) in gone]):
+        copies[node].meta = dict(node.meta)
+    inner = {id(n) for _, layer in layers.values() for n in layer[3]}
+    for node in reversed([n for n in copies if id(n) in inner]):
         if not copies[node].users:
             graph.erase_node(copies[node])
     return fx.GraphModule(gm, graph)
@@ -413,7 +473,7 @@ any_dtype = edited(
     ("bias.dtype == weight.dtype and ...", "..."),
 )
 loses_the_bias = edited(
-    "same", "leaves the added bias out", ("b, [node, *found.nodes]", "found.bias, [node, *found.nodes]")
+    "same", "leaves the added bias out", ("b, [node, *layer.nodes]", "layer.bias, [node, *layer.nodes]")
 )
 ignores_options = edited(
     "same",
@@ -432,6 +492,34 @@ any_weight = edited(
 )
 ignores_writes = edited(
     "same", "ignores writes between the product and the activation", ("memory = written(gm.graph)", "memory = set()")
+)
+parameters_alone = edited(
+    "did",
+    "takes a layer for one of parameters: its weight is a get_attr, or belongs to a module",
+    ("if not layer: ...", "if not layer or getattr(layer.weight, 'op', 'get_attr') != 'get_attr': ..."),
+)
+written_for_good = edited(
+    "did",
+    "takes what a fused activation in place has written for written by the program, still",
+    ("fused.meta = node.meta", 'fused.meta = node.meta | {"late": node in memory}'),
+    (
+        "any(n in memory for n in ...)",
+        'any(n in memory or (isinstance(n, fx.Node) and n.meta.get("late")) for n in (x, weight, bias))',
+    ),
+)
+asks_once = edited(
+    "same",
+    "asks once what is written, and does not look at the new nodes",
+    ("memory = written(gm.graph)", "memory = start"),
+    ("for node in list(gm.graph.nodes): ...", "start = written(gm.graph)\nfor node in list(gm.graph.nodes):\n    ..."),
+)
+writes_of_activations = edited(
+    "spared",
+    "forgets that an activation in place writes, also where it stays",
+    (
+        "any(n in memory for n in ...)",
+        'any(n in memory and getattr(n, "target", None) is not F.relu for n in (x, weight, bias))',
+    ),
 )
 modules_by_name = edited(
     "same",

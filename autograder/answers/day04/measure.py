@@ -91,8 +91,25 @@ def named(x, row):
     return torch.add(input=torch.abs(x), other=row).sigmoid()
 
 
+def all_named(x, weight):
+    return torch.mean(input=torch.matmul(other=weight, input=x), dim=-1)
+
+
+def over_any(x):
+    return torch.sum(x * 2.0), torch.amax(x, 0), torch.mean(x, (0, 1))
+
+
+def vectors(x, column, row):
+    return torch.matmul(x, column) * 2.0, torch.matmul(row, row) + 1.0
+
+
+def mixed_kernels(x, weight):
+    return torch.abs(torch.matmul(x, weight)) * 2.0
+
+
 SLOW = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
 FAST = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
+EVEN = {"bandwidth": 1e10, "flops": 1e10, "launch": 1e-9}  # as many operations as bytes take the same time
 LEVEL = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
 
 
@@ -116,6 +133,10 @@ def hidden(seed: int) -> list[Case]:
         measure_case("products of a batch", batched, [(3, n, m), (3, m, 5), (5, n)], [("matmul", "matmul_1")]),
         measure_case("a small operand comes first", backwards, [(n, m), (m,)], [("sub", "truediv")]),
         measure_case("operands by name", named, [(n, m), (m,)], [("abs_1", "add")]),
+        measure_case("products and means by name", all_named, [(n, m), (m, 9)], [("matmul", "mean")]),
+        measure_case("sums over any dimensions", over_any, [(n, m)], [("mul", "sum_1"), ("amax", "mean")]),
+        measure_case("products of vectors", vectors, [(n, m), (m,), (m,)], [("matmul", "mul")]),
+        measure_case("one kernel computes, one moves", mixed_kernels, [(n, 512), (512, m)], [("abs_1", "mul")], EVEN),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], FAST),
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], LEVEL),
@@ -137,9 +158,10 @@ def _size(node):
 
 
 def _ops(node):
+    first = node.args[0] if node.args else node.kwargs["input"]
     if node.target is torch.matmul:
-        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * _numel(node)
-    return _numel(node.args[0] if node.target in (torch.sum, torch.mean, torch.amax) else node)
+        return 2 * first.meta["tensor_meta"].shape[-1] * _numel(node)
+    return _numel(first if node.target in (torch.sum, torch.mean, torch.amax) else node)
 
 
 def _moved(kernel):
@@ -157,10 +179,10 @@ def _by_edges(gm, groups, machine, read=lambda node, user: node.name):
             if node.name in home:
                 done[home[node.name]] += _ops(node)
             for user in node.users:
-                there, here = home.get(user.name), home.get(node.name)
-                if here != there:
-                    moved[here][node.name] = _size(node)
-                    moved[there][read(node, user)] = _size(node)
+                target, source = home.get(user.name), home.get(node.name)
+                if source != target:
+                    moved[source][node.name] = _size(node)
+                    moved[target][read(node, user)] = _size(node)
         moved.pop(None, None)  # what is in no kernel: inputs and the output
         nbytes = {kernel: sum(sizes.values()) for kernel, sizes in moved.items()}
         total, flops = sum(nbytes.values()), sum(done.values())
@@ -210,7 +232,7 @@ def every_read(gm, groups, machine):
 
 operands_by_position = edited(
     "did",
-    "reads the operands that stand in positions, and none by name",
+    "reads operands given by position, but none given by name",
     ("node.all_input_nodes", "node.args"),
     ("operand not in kernel", "isinstance(operand, fx.Node) and operand not in kernel"),
 )
@@ -230,7 +252,7 @@ writes_everything = edited(
 )
 writes_the_last = edited(
     "did",
-    "a kernel writes its last value, whoever reads the others",
+    "a kernel writes only its last value, although others are read outside",
     ("{node for node in kernel if any(user not in kernel for user in node.users)}", "{kernel[-1]}"),
 )
 four_bytes = edited("did", "every number takes four bytes", ("meta.dtype.itemsize", "4"))
@@ -251,6 +273,45 @@ no_batch = edited(
 )
 cheap_sums = edited(
     "spared", "a sum does one operation per element that it writes", ("(torch.sum, torch.mean, torch.amax)", "()")
+)
+along_the_rows = edited(
+    "spared",
+    "takes each sum for one along the last dimension",
+    (
+        'if node.target in (torch.sum, torch.mean, torch.amax):\n    return first.meta["tensor_meta"].shape.numel()',
+        "if node.target in (torch.sum, torch.mean, torch.amax):\n"
+        '    return elements * first.meta["tensor_meta"].shape[-1]',
+    ),
+)
+of_matrices = edited(
+    "spared",
+    "takes each product for one of matrices: m·k·n from the shapes of the operands",
+    (
+        'return 2 * first.meta["tensor_meta"].shape[-1] * elements',
+        'sizes = [a.meta["tensor_meta"].shape for a in (first, *node.args[1:], *node.kwargs.values())]\n'
+        "return 2 * sizes[0].numel() * sizes[1][-1]",
+    ),
+)
+
+
+@wrong("spared", "takes the first of the operands that it finds for the left one, whatever its name")
+def first_found(gm, groups, machine):
+    table = by_edges(gm, groups, machine)
+    for node in gm.graph.find_nodes(op="call_function", target=torch.matmul):
+        left = node.all_input_nodes[0].meta["tensor_meta"].shape
+        more = 2 * left[-1] * _numel(node) - _ops(node)
+        table["before"]["flops"] += more
+        table["after"]["flops"] += more
+    return table
+
+
+overlapping_kernels = edited(
+    "cost",
+    "the longer of all bytes and all operations, as if kernels overlapped",
+    (
+        "sum(... for nbytes, flops in each)",
+        'machine["launch"] * len(each) + max(moved / machine["bandwidth"], done / machine["flops"])',
+    ),
 )
 one_after_the_other = edited(
     "cost",

@@ -30,6 +30,9 @@ def hidden(seed: int) -> list[Case]:
         nest("direct mapped", {"i": 6, "j": 6}, [access(0, i=64, j=8), access(1024, j=64)], 8, 1),
         nest("two arrays in one set", {"i": 16}, [access(0, i=8), access(4096, i=8)], 64, 1),
         nest("lines of 32 bytes", {"i": 8, "j": 8}, [access(32, i=64, j=8)], 4, 1, 32),
+        nest("lines of 48 bytes", {"i": 6, "j": 12}, [access(0, i=96, j=8), access(960, j=96)], 2, 2, 48),
+        nest("three sets", {"i": 6, "j": 8}, [access(0, i=64, j=192), access(far, i=64)], 3, 2),
+        nest("a loop of one turn", {"i": 5, "n": 1, "j": 9}, [access(0, i=576, n=64, j=64)], 2, 2),
         nest("everything fits", {"i": 8, "j": 8}, [access(far, i=64, j=8), access(0, j=64, i=8)], 64, 8),
         nest("does not begin at a line", {"i": 8, "j": 9}, [access(24, i=72, j=8)], 2, 1),
         nest("a product", dict.fromkeys("kji", n), product_of_matrices(n, 1024), 4, rng.randint(1, 3)),
@@ -44,7 +47,7 @@ def hidden(seed: int) -> list[Case]:
 
 def _simulated(loops, accesses, cache, missed):
     """Misses of every order, where `missed(state, line)` says whether an access misses. `state` begins empty."""
-    found = {}
+    counts = {}
     for order in permutations(loops):
         count, state = 0, {}
         for turns in product(*(range(loops[name]) for name in order)):
@@ -52,8 +55,8 @@ def _simulated(loops, accesses, cache, missed):
             for one in accesses:
                 address = one["start"] + sum(step * at[name] for name, step in one["steps"].items())
                 count += missed(state, address // cache["line"])
-        found["".join(order)] = count
-    return min(found, key=found.get), found
+        counts["".join(order)] = count
+    return min(counts, key=counts.get), counts
 
 
 @right("keeps the time of the last use of each line, and sends the one with the smallest away")
@@ -84,8 +87,8 @@ def by_distance(loops, accesses, cache):
         past.append(line)
         return len(since) >= cache["ways"]
 
-    best, found = _simulated(loops, accesses, cache, missed)
-    return [best, found]
+    best, counts = _simulated(loops, accesses, cache, missed)
+    return [best, counts]
 
 
 @wrong("spared", "sends away the line that came first, even if it was used just now")
@@ -116,6 +119,17 @@ set_of_address = edited(
     "spared", "finds the set by the address in place of the line",
     ('lines = sets[line % cache["sets"]]', 'lines = sets[address % cache["sets"]]'),
 )  # fmt: skip
+masked_set = edited(
+    "spared", "finds the set by the last bits of the line: as if the number of sets were a power of two",
+    ('sets[line % cache["sets"]]', 'sets[line & cache["sets"] - 1]'),
+)  # fmt: skip
+shifted_line = edited(
+    "spared", "finds the line by a shift: as if its length were a power of two",
+    ('address // cache["line"]', 'address >> cache["line"].bit_length() - 1'),
+)  # fmt: skip
+without_single_turns = edited(
+    "valid", "leaves out loops of one turn", ("permutations(loops)", "permutations(l for l in loops if loops[l] > 1)")
+)
 still_warm = edited(
     "did",
     "an order finds in the cache what the order before has left",
@@ -135,8 +149,8 @@ as_written = edited(
 
 @wrong("valid", "returns the misses of the best order in place of those of all orders")
 def best_only(loops, accesses, cache):
-    best, found = by_times(loops, accesses, cache)
-    return best, found[best]
+    best, counts = by_times(loops, accesses, cache)
+    return best, counts[best]
 
 
 each_once = edited(

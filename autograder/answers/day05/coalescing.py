@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05.coalescing import load
 from passlab.judge import Case
@@ -16,7 +18,7 @@ def hidden(seed: int) -> list[Case]:
     lanes = list(range(32))
     rng.shuffle(lanes)
     some = [rng.randrange(4096) if rng.random() < 0.6 else None for _ in range(32)]
-    made = {
+    patterns = {
         "nothing at all": ([None] * 32, 4),
         "one lane, at byte 0": ([None] * 31 + [0], 4),
         "one lane, across the edge of a line": ([None] * 7 + [base - 1] + [None] * 24, 2),
@@ -29,30 +31,32 @@ def hidden(seed: int) -> list[Case]:
         "neighbours, mixed up": ([base + 4 * lane for lane in lanes], 4),
         "two addresses": ([base + 4096 * (lane % 2) for lane in range(32)], 8),
         "far apart": ([base, base + 2**40, *([None] * 30)], 4),
+        "far out": ([2**40 + base + 96 * lane for lane in range(32)], 4),
+        "elements of 12 bytes": ([base + away + 12 * lane for lane in range(32)], 12),
         "a sector of each line": ([base + 128 * lane + 96 for lane in range(32)], 8),
         "anywhere": ([rng.randrange(2**16) for _ in range(32)], rng.choice([1, 2, 4, 8, 16])),
         "anywhere, with a mask": (some, 8),
     }
-    return [load(name, addresses, size) for name, (addresses, size) in made.items()]
+    return [load(name, addresses, size) for name, (addresses, size) in patterns.items()]
 
 
 @right("counts byte by byte")
 def by_bytes(addresses, size):
-    wanted = {at + k for at in addresses if at is not None for k in range(size)}
-    return [len({byte // 32 for byte in wanted}), len({byte // 128 for byte in wanted})]
+    nbytes = {at + k for at in addresses if at is not None for k in range(size)}
+    return [len({byte // 32 for byte in nbytes}), len({byte // 128 for byte in nbytes})]
 
 
 @right("goes through the sorted addresses once, and needs the last byte of each only")
 def sorted_once(addresses, size):
-    found = []
+    counts = []
     for block in (32, 128):
         count, last = 0, -1
         for at in sorted(at for at in addresses if at is not None):
             for n in (at // block, (at + size - 1) // block):
                 count += n > last
                 last = max(n, last)
-        found.append(count)
-    return tuple(found)
+        counts.append(count)
+    return tuple(counts)
 
 
 first_byte = edited(
@@ -74,8 +78,8 @@ for_each_lane = edited(
 
 @wrong("did", "divides the bytes that are wanted by the size of a block: as if they lay side by side from an edge on")
 def side_by_side(addresses, size):
-    wanted = len({at + k for at in addresses if at is not None for k in range(size)})
-    return -(-wanted // 32), -(-wanted // 128)
+    nbytes = len({at + k for at in addresses if at is not None for k in range(size)})
+    return -(-nbytes // 32), -(-nbytes // 128)
 
 
 @wrong("spared", "takes everything from the lowest address to the highest")
@@ -88,6 +92,16 @@ def the_span(addresses, size):
 @wrong("spared", "lets a lane that is switched off ask for address 0")
 def mask_is_zero(addresses, size):
     return by_bytes([at or 0 for at in addresses], size)
+
+
+@wrong("did", "keeps addresses in float32, which has 24 bits: far out, neighbours become one")
+def as_floats(addresses, size):
+    first = np.array([at for at in addresses if at is not None], dtype=np.float32)
+    numbers = []
+    for block in (32, 128):
+        blocks = {int(at + k) // block for at in first for k in (0, size - 1)}
+        numbers.append(len(blocks))
+    return tuple(numbers)
 
 
 @wrong("did", "four sectors make a line, whichever they are")
@@ -104,5 +118,5 @@ def whole_lines(addresses, size):
 
 @wrong("valid", "returns the numbers of the sectors and lines in place of how many there are")
 def which(addresses, size):
-    wanted = {at + k for at in addresses if at is not None for k in range(size)}
-    return sorted({byte // 32 for byte in wanted}), sorted({byte // 128 for byte in wanted})
+    nbytes = {at + k for at in addresses if at is not None for k in range(size)}
+    return sorted({byte // 32 for byte in nbytes}), sorted({byte // 128 for byte in nbytes})

@@ -23,10 +23,17 @@ def hidden(seed: int) -> list[Case]:
     }  # fmt: skip
     line = [(f"op{i}", f"op{i + 1}", 1000 * (1 if i == 27 else 9)) for i in range(39)]
     two = {"a": {"NCHW": 1.0, "NHWC": 6.0}, "b": {"NCHW": 9.0, "NHWC": 1.0}}
+    named = {"a": {"rows": 1.0, "columns": 6.0}, "b": {"rows": 9.0, "columns": 1.0}}
     readers = {"a": {"NCHW": 1.0, "NHWC": 6.0}, "b": {"NHWC": 1.0}, "c": {"NHWC": 1.0}}
 
     def both_ways() -> tuple:
         return two, [("a", "b", 1000), ("a", "b", 2000)], 1000.0, 0.0
+
+    def fractions() -> tuple:
+        up, down = {"NCHW": 0.4, "NHWC": 0.6}, {"NCHW": 0.9, "NHWC": 0.2}
+        operations = {"a": up, "b": up, "c": {"NCHW": 1.4, "NHWC": 0.6}}
+        operations |= {"d": down, "e": down, "f": {"NCHW": 0.1, "NHWC": 1.2}}
+        return operations, [(a, b, 100) for a, b in ("ab", "bc", "de", "ef")], 1000.0, 0.25
 
     def diamond() -> tuple:
         some = rng_of(seeds[7])
@@ -45,6 +52,8 @@ def hidden(seed: int) -> list[Case]:
         on_tree("a star, outwards", lambda: (star, spokes, 1000.0, 1.0)),
         on_tree("a star, inwards", lambda: (star, into, 1000.0, 1.0)),
         on_tree("one place to convert", lambda: (way, line, 1000.0, 1.0)),
+        on_tree("layouts of other names", lambda: (named, [("a", "b", 1500)], 1000.0, 0.0)),
+        on_tree("fractions of a microsecond", fractions),
         on_tree("the overhead decides", lambda: (two, [("a", "b", 0)], 1000.0, 10.0)),
         on_tree("the bytes decide", lambda: (two, [("a", "b", 1500)], 1000.0, 0.0)),
         on_tree("two readers of one value", lambda: (readers, [("a", "b", 1500), ("a", "c", 1500)], 1000.0, 0.5)),
@@ -83,11 +92,11 @@ def _seconds(choice, operations, edges, bandwidth, overhead):
 
 
 def _around(operations, edges):
-    found = {name: [] for name in operations}
+    edges_of = {name: [] for name in operations}
     for a, b, nbytes in edges:
-        found[a].append((b, nbytes))
-        found[b].append((a, nbytes))
-    return found
+        edges_of[a].append((b, nbytes))
+        edges_of[b].append((a, nbytes))
+    return edges_of
 
 
 def _on_forest(operations, edges, bandwidth, overhead):
@@ -120,20 +129,20 @@ def _on_forest(operations, edges, bandwidth, overhead):
 
 
 def _all(operations, edges, bandwidth, overhead):
-    choices = [dict(zip(operations, found, strict=True)) for found in product(*operations.values())]
+    choices = [dict(zip(operations, layouts, strict=True)) for layouts in product(*operations.values())]
     return min(choices, key=lambda choice: _seconds(choice, operations, edges, bandwidth, overhead))
 
 
 @right("dynamic programming on trees, and all choices for graphs")
 def two_ways(operations, edges, bandwidth, overhead):
-    found = _on_forest(operations, edges, bandwidth, overhead)
-    return found or _all(operations, edges, bandwidth, overhead)
+    choice = _on_forest(operations, edges, bandwidth, overhead)
+    return choice or _all(operations, edges, bandwidth, overhead)
 
 
 @right("branch and bound for graphs: what the layouts chosen so far cost, and the rest at its best")
 def bounded(operations, edges, bandwidth, overhead):
-    if found := _on_forest(operations, edges, bandwidth, overhead):
-        return found
+    if whole := _on_forest(operations, edges, bandwidth, overhead):
+        return whole
     names, best = list(operations), [float("inf"), {}]
 
     def go(i, choice, cost):
@@ -146,8 +155,8 @@ def bounded(operations, edges, bandwidth, overhead):
             more = sum(
                 _convert(n, bandwidth, overhead)
                 for a, b, n in edges
-                for mine, other in ((a, b), (b, a))
-                if mine == names[i] and other in choice and choice[other] != x
+                for one, other in ((a, b), (b, a))
+                if one == names[i] and other in choice and choice[other] != x
             )
             go(i + 1, choice | {names[i]: x}, cost + own + more)
 
@@ -165,7 +174,7 @@ def one_for_all(operations, edges, bandwidth, overhead):
     def choice(layout):
         return {name: layout if layout in costs else min(costs, key=costs.get) for name, costs in operations.items()}
 
-    return min(map(choice, LAYOUTS), key=lambda found: _seconds(found, operations, edges, bandwidth, overhead))
+    return min(map(choice, LAYOUTS), key=lambda option: _seconds(option, operations, edges, bandwidth, overhead))
 
 
 @wrong("did", "goes through the operations once, and looks at the layouts chosen before only")
@@ -187,7 +196,7 @@ def one_at_a_time(operations, edges, bandwidth, overhead):
     choice = each_for_itself(operations, edges, bandwidth, overhead)
     while True:
         options = [choice | {name: x} for name in operations for x in operations[name]]
-        best = min(options, key=lambda found: _seconds(found, operations, edges, bandwidth, overhead))
+        best = min(options, key=lambda option: _seconds(option, operations, edges, bandwidth, overhead))
         if _seconds(best, operations, edges, bandwidth, overhead) >= _seconds(
             choice, operations, edges, bandwidth, overhead
         ):
@@ -195,8 +204,22 @@ def one_at_a_time(operations, edges, bandwidth, overhead):
         choice = best
 
 
+@wrong("did", "knows three layouts by name, and takes the first of any others")
+def known_layouts(operations, edges, bandwidth, overhead):
+    if {layout for costs in operations.values() for layout in costs} <= {*LAYOUTS}:
+        return two_ways(operations, edges, bandwidth, overhead)
+    return {name: next(iter(costs)) for name, costs in operations.items()}
+
+
 once = edited("did", "moves the bytes once: a conversion reads and writes them", ("2 * nbytes", "nbytes"))
 free_start = edited("did", "forgets the overhead of a conversion", ("... + overhead", "..."))
+
+
+whole_times = edited(
+    "did",
+    "rounds times, or those of conversions, to whole microseconds",
+    ("{(x,): cost for x, cost in costs.items()}", "{(x,): round(cost) for x, cost in costs.items()}"),
+)
 
 
 @wrong("valid", "gives each operation the layout of the first, also where it cannot run in it")

@@ -22,8 +22,8 @@ from passlab.memory.storages import CannotPlan, storages
 
 def drawn(rng: random.Random, count: int, size: int, mutation: bool) -> list[Case]:
     """Return random graphs of which no node makes two storages."""
-    found: list[Case] = []
-    while len(found) < count:
+    cases: list[Case] = []
+    while len(cases) < count:
         seed = rng.randrange(10**9)
 
         def build(seed: int = seed) -> fx.GraphModule:
@@ -36,8 +36,8 @@ def drawn(rng: random.Random, count: int, size: int, mutation: bool) -> list[Cas
         except CannotPlan:
             continue
         writes = " with writes" if mutation else ""
-        found.append(live_case(f"drawn{writes}, number {len(found) + 1}", build, *gm.meta["inputs"]))
-    return found
+        cases.append(live_case(f"drawn{writes}, number {len(cases) + 1}", build, *gm.meta["inputs"]))
+    return cases
 
 
 def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -54,7 +54,7 @@ def given_back(m: Any, x: fx.Proxy) -> tuple:
     return y.t(), x, y[0]
 
 
-def held(m: Any, x: fx.Proxy) -> fx.Proxy:
+def of_the_caller(m: Any, x: fx.Proxy) -> fx.Proxy:
     w = m.w.t()
     y = w + 1
     call(torch.Tensor.add_, y, 1)
@@ -82,6 +82,23 @@ def maybe(m: Any, x: fx.Proxy) -> tuple:
     return z, copy.reshape(-1) + 1, m.drop(y).flatten()
 
 
+def in_other_numbers(m: Any, x: fx.Proxy) -> tuple:
+    wide, positive = x.double(), x > 0
+    torch.exp(x)
+    return wide * 2, positive.logical_not(), x.half().t()
+
+
+def of_three(m: Any, x: fx.Proxy) -> tuple:
+    a, b, c = torch.relu(x), torch.exp(x), torch.tanh(x)
+    return torch.cat([a, b, c]), b * c
+
+
+def written_last(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y, z = torch.relu(x), torch.exp(x)
+    y.add_(1)
+    return z
+
+
 def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
     y, z = torch.relu(x), torch.exp(x)
     torch.sigmoid(x)
@@ -94,6 +111,13 @@ def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
 def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
     y = x.new_empty_strided((2, 3), (9, 1)).zero_()
     return y.sum() + x.sum()
+
+
+def strided(m: Any, x: fx.Proxy) -> tuple:
+    y, z = x.contiguous(), x.reshape(-1)
+    torch.exp(y)
+    w = x.t().contiguous()
+    return y + 1, z * 2, w[0]
 
 
 def in_parts(m: Any, x: fx.Proxy) -> tuple:
@@ -111,10 +135,15 @@ def hidden(seed: int) -> list[Case]:
         live_case("a storage larger than its view", graph(padded, (2, n)), (2, n)),
         live_case("a view of a view", graph(a_chain_of_views, (n, n), lin=lambda: nn.Linear(n, n)), (n, n)),
         live_case("results that share", graph(given_back, (n, 3)), (n, 3)),
-        live_case("parameters", graph(held, (2, n), w=(n, 2), b=(n,)), (2, n)),
+        live_case("parameters", graph(of_the_caller, (2, n), w=(n, 2), b=(n,)), (2, n)),
+        live_case("an input that is transposed", graph(strided, (n, 3)), lambda: torch.ones(3, n).t()),
+        live_case("an input that is expanded", graph(strided, (n, 3)), lambda: torch.ones(n, 1).expand(n, 3)),
         live_case("no bytes", graph(empty, (2, n)), (2, n)),
         live_case("one number, seen often", graph(wide, (3, n)), (3, n)),
         live_case("copies only where it must", graph(maybe, (3, n), drop=lambda: nn.Dropout(0.5)), (3, n)),
+        live_case("the first of three operands", graph(of_three, (2, n)), (2, n)),
+        live_case("written in place, and not read", graph(written_last, (2, n)), (2, n)),
+        live_case("numbers of two bytes, of eight and of one", graph(in_other_numbers, (2, n)), (2, n)),
         live_case("read by name, written from, and asked for its size", graph(by_name, (2, n)), (2, n)),
         live_case("all parts at once, and results within results", graph(in_parts, (2, n)), (2, n)),
         *drawn(rng, 3, 20, False),
@@ -166,62 +195,62 @@ def afterwards(gm, inputs):
 @right("runs on fake tensors, as the library does")
 def on_fakes(gm, inputs):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    made = {}
+    fakes = {}
 
     class Faking(fx.Interpreter):
         def fetch_attr(self, target):
             value = super().fetch_attr(target)
             if isinstance(value, torch.Tensor):
-                return made.setdefault(value.untyped_storage().data_ptr(), {}).setdefault(
+                return fakes.setdefault(value.untyped_storage().data_ptr(), {}).setdefault(
                     target, mode.from_tensor(value)
                 )
             return value
 
         def call_module(self, target, args, kwargs):
             module = super().fetch_attr(target)
-            held = {n: mode.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
-            kept.extend(held.values())
-            return torch.func.functional_call(module, held, args, kwargs)
+            state = {n: mode.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
+            fake_state.extend(state.values())
+            return torch.func.functional_call(module, state, args, kwargs)
 
         def run_node(self, node):
             value[node] = super().run_node(node)
             return value[node]
 
-    value, kept = {}, []
+    value, fake_state = {}, []
     with mode:
         Faking(gm, garbage_collect_values=False).run(*map(mode.from_tensor, inputs))
-    nodes, found = list(gm.graph.nodes), {}
+    nodes, ranges = list(gm.graph.nodes), {}
     outside = {s._cdata for n in nodes if n.op in ("placeholder", "get_attr") for s in _storages_of(value[n])}
-    outside |= {t.untyped_storage()._cdata for t in kept}
+    outside |= {t.untyped_storage()._cdata for t in fake_state}
     for step, node in enumerate(nodes):
         for storage in _storages_of([value[n] for n in (*node.all_input_nodes, node)]):
             if storage._cdata not in outside and storage.nbytes():
-                name, first, _, size = found.get(storage._cdata, (node.name, step, step, storage.nbytes()))
-                found[storage._cdata] = name, first, step + 1, size
-    return {name: (lower, upper, size) for name, lower, upper, size in found.values()}
+                name, first, _, size = ranges.get(storage._cdata, (node.name, step, step, storage.nbytes()))
+                ranges[storage._cdata] = name, first, step + 1, size
+    return {name: (lower, upper, size) for name, lower, upper, size in ranges.values()}
 
 
 @wrong("spared", "every value has memory of its own: views, too")
 def values_only(gm, inputs):
     value = _All(gm, inputs).value
-    found = {}
+    ranges = {}
     steps = {node: step for step, node in enumerate(gm.graph.nodes)}
     for node, step in steps.items():
         tensors = [t for t in tree_leaves(value[node]) if isinstance(t, torch.Tensor)]
         if node.op.startswith("call") and tensors and tensors[0].nbytes:
             last = max((steps[user] for user in node.users), default=step)
-            found[node.name] = step, last + 1, tensors[0].nbytes
-    return found
+            ranges[node.name] = step, last + 1, tensors[0].nbytes
+    return ranges
 
 
-@wrong("did", "a storage dies with the last reader of the value that made it, whoever reads its views")
+@wrong("did", "a storage ends with the last reader of the value that made it, although its views are read later")
 def without_views(gm, inputs):
-    found, steps = afterwards(gm, inputs), {node.name: step for step, node in enumerate(gm.graph.nodes)}
+    ranges, steps = afterwards(gm, inputs), {node.name: step for step, node in enumerate(gm.graph.nodes)}
     for node in gm.graph.nodes:
-        if node.name in found:
-            lower, _, size = found[node.name]
-            found[node.name] = lower, max([lower, *(steps[user.name] for user in node.users)]) + 1, size
-    return found
+        if node.name in ranges:
+            lower, _, size = ranges[node.name]
+            ranges[node.name] = lower, max([lower, *(steps[user.name] for user in node.users)]) + 1, size
+    return ranges
 
 
 @wrong("did", "what the program returns is done, or the last step is the end of the range")
@@ -243,22 +272,48 @@ def forever(gm, inputs):
 @wrong("spared", "what the caller has is planned, too: the program's inputs or its parameters")
 def callers_too(gm, inputs):
     value = _All(gm, inputs).value
-    found = afterwards(gm, inputs)
+    ranges = afterwards(gm, inputs)
     for step, node in enumerate(gm.graph.nodes):
         if node.op in ("placeholder", "get_attr") and (storages := _storages_of(value[node])):
-            found[node.name] = step, len(gm.graph.nodes), storages[0].nbytes()
-    return found
+            ranges[node.name] = step, len(gm.graph.nodes), storages[0].nbytes()
+    return ranges
 
 
 @wrong("did", "a storage is as large as the value that it was made with")
 def as_large_as_its_value(gm, inputs):
-    value, found = _All(gm, inputs).value, afterwards(gm, inputs)
-    made = {n.name: sum(t.nbytes for t in tree_leaves(value[n]) if isinstance(t, torch.Tensor)) for n in value}
-    return {name: (lower, upper, made[name]) for name, (lower, upper, _) in found.items()}
+    value, ranges = _All(gm, inputs).value, afterwards(gm, inputs)
+    sizes = {n.name: sum(t.nbytes for t in tree_leaves(value[n]) if isinstance(t, torch.Tensor)) for n in value}
+    return {name: (lower, upper, sizes[name]) for name, (lower, upper, _) in ranges.items()}
 
 
+@wrong("did", "takes four bytes for each number, whatever its dtype")
+def four_bytes(gm, inputs):
+    value = _All(gm, inputs).value
+    width = {n.name: t.element_size() for n in value for t in tree_leaves(value[n]) if isinstance(t, torch.Tensor)}
+    ranges = afterwards(gm, inputs)
+    return {name: (lower, upper, 4 * size // width[name]) for name, (lower, upper, size) in ranges.items()}
+
+
+on_copies = edited(
+    "did",
+    "runs on copies of the inputs, which are contiguous",
+    (
+        "recorder = Recorder(gm, inputs)",
+        "inputs = [x.clone().contiguous() for x in inputs]\nrecorder = Recorder(gm, inputs)",
+    ),
+)
 only_results = edited(
     "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
+)
+two_operands = edited("did", "looks at two operands of a node", ("node.all_input_nodes", "node.all_input_nodes[-2:]"))
+unread_writes = edited(
+    "did",
+    "an operation in place that nothing reads touches nothing",
+    (
+        "for tensor in tree_leaves((operands, value)): ...",
+        'for tensor in tree_leaves((operands, value) if node.users or not str(node.target).endswith("_") else ()):\n'
+        "    ...",
+    ),
 )
 without_names = edited(
     "did",

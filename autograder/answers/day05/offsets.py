@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day05.offsets import easy_case, hard_case, model_case, shuffled, zoo
 from passlab.judge import Case
@@ -21,21 +23,23 @@ def hidden(seed: int) -> list[Case]:
     hole = [Buffer("first", 0, 2, size[0]), Buffer("middle", 1, 4, size[1]), Buffer("late", 3, 5, size[2])]
     relay = [Buffer(f"t{i}", i * i, (i + 1) ** 2, size[0]) for i in range(9)]
     pairs = [Buffer(f"p{i}", i // 2, i // 2 + 1, 1 + size[1] % 60) for i in range(10)]
-    found = [
+    large = [Buffer("first", 0, 2, 2**33 + 1), Buffer("middle", 1, 4, 2**32 + 3), Buffer("late", 3, 5, 2**33 - 7)]
+    cases = [
         easy_case("a drawn hole", shuffled([*hole, Buffer("empty", late, late + 1, 0)], rng)),
         easy_case("one after the other, drawn", shuffled(relay, rng)),
         easy_case("pairs, aligned to 64", shuffled(pairs, rng), 64),
         easy_case("a single buffer", [Buffer("alone", late, late + 1, size[0])], 32),
+        easy_case("gigabytes", shuffled(large, rng)),
         easy_case("none", []),
     ]
     for name, training, alignment in MODELS:
-        made = shuffled(zoo(name, training), rng)
+        buffers = shuffled(zoo(name, training), rng)
         how = "training" if training else "running"
-        found.append(model_case(f"{how} {name}, aligned to {alignment}", lambda made=made: made, alignment))
+        cases.append(model_case(f"{how} {name}, aligned to {alignment}", lambda buffers=buffers: buffers, alignment))
     for letter in ("I", "K", *rng.sample([letter for letter in MINIMALLOC if letter not in "IK"], 2)):
-        made = shuffled(instance(letter), rng)
-        found.append(hard_case(f"MiniMalloc's {letter}", lambda made=made: made))
-    return found
+        buffers = shuffled(instance(letter), rng)
+        cases.append(hard_case(f"MiniMalloc's {letter}", lambda buffers=buffers: buffers))
+    return cases
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -147,6 +151,14 @@ def on_top(buffers, alignment):
     return plan
 
 
+@wrong("valid", "computes in numbers of 32 bits, which have room for 24 bits of an offset")
+def in_floats(buffers, alignment):
+    return {
+        name: int(torch.tensor(float(offset), dtype=torch.float32))
+        for name, offset in skyline(buffers, alignment).items()
+    }
+
+
 touching = edited(
     "spared",
     "a buffer that ends where another begins meets it",
@@ -157,7 +169,7 @@ touching = edited(
 )
 unaligned = edited(
     "valid",
-    "alignment is somebody else's",
+    "forgets the alignment",
     ("-(-(plan[buffer.name] + buffer.size) // alignment) * alignment", "plan[buffer.name] + buffer.size"),
 )
 only_at_the_start = edited(

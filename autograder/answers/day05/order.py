@@ -19,6 +19,9 @@ def hidden(seed: int) -> list[Case]:
     def takes_turns(tasks: list[Task]) -> bool:
         return peak(tasks, postorder(tasks)) > lowest(tuple(tasks), True)
 
+    def doubled(tasks: list[Task]) -> list[Task]:
+        return [replace(task, reads=(*task.reads, *task.reads[:1])) for task in tasks]
+
     def mixed(tasks: list[Task]) -> list[Task]:
         return rng.sample(tasks, len(tasks))
 
@@ -34,11 +37,14 @@ def hidden(seed: int) -> list[Case]:
 
     again = until(resized, lambda tasks: peak(tasks, liu(turns[0])) > lowest(tuple(tasks), True))
     scratch = [Task("a", (), 2, 20), Task("b", (), 9), Task("c", (), 4, 3), Task("end", ("a", "b", "c"), 1)]
+    squared = [Task("p", (), 10), Task("p·p", ("p", "p"), 1), Task("q", (), 14), Task("r", ("q",), 2)]
+    squared.append(Task("end", ("p·p", "r"), 1))
+    twice = doubled(badly_ordered(rng, 9))
     crossed = [Task("p", (), 14), Task("x", ("p",), 8), Task("s", (), 2, 30)]
     crossed += [Task("one", ("x", "s"), 1), Task("two", ("s",), 1)]
     inputs = [Task(f"in{i}", (), rng.randint(1, 9)) for i in range(10)]
     readers = [Task(name, tuple(task.name for task in inputs), 2) for name in ("one", "two")]
-    kept = [Task("kept", (), 12), *badly_ordered(rng, 9)]
+    extra = [Task("kept", (), 12), *badly_ordered(rng, 9)]
     return [
         tree_case("one task", [Task("only", (), 5)]),
         tree_case("a long chain", deep),
@@ -48,14 +54,17 @@ def hidden(seed: int) -> list[Case]:
         tree_case("two outputs take turns", apart),
         tree_case("listed in any order", mixed(tree(rng, 30))),
         tree_case("scratch memory decides", scratch),
+        tree_case("a result is read twice", squared),
         *(tree_case(f"subtrees take turns, number {i + 1}", tasks) for i, tasks in enumerate(turns)),
         tree_case("subtrees take turns, number 1, with other sizes", again),
         *(graph_case(f"drawn, number {i + 1}", badly_ordered(rng)) for i in range(4)),
         graph_case("drawn, listed in any order", mixed(badly_ordered(rng))),
-        graph_case("drawn, with an output at the side", kept),
+        graph_case("drawn, with an output at the side", extra),
         graph_case("scratch memory decides in a graph", crossed),
         graph_case("many inputs that all are needed", [*inputs, *readers]),
+        graph_case("drawn, with results that are read twice", twice),
         graph_case("drawn, small", badly_ordered(rng, 7)),
+        tree_case("a large tree, in which results are read twice", doubled(tree(rng, 50))),
     ]
 
 
@@ -74,21 +83,21 @@ def _readers(tasks):
 
 
 def _sorted(tasks):
-    found = []
-    while len(found) < len(tasks):
-        done = {task.name for task in found}
-        found += [task for task in tasks if task not in found and done.issuperset(task.reads)]
-    return found
+    order = []
+    while len(order) < len(tasks):
+        done = {task.name for task in order}
+        order += [task for task in tasks if task not in order and done.issuperset(task.reads)]
+    return order
 
 
-def _best_first(tasks, settle=True, scratch=True):
+def _best_first(tasks, settle=True, scratch=True, distinct=set):
     """Branch and bound on sets of tasks as bits. What frees as much as it makes, and fits, runs at once."""
     import heapq
 
     tasks = _sorted(tasks)
     number = {task.name: i for i, task in enumerate(tasks)}
-    reads = [sum(1 << number[r] for r in set(task.reads)) for task in tasks]
-    after = [sum(1 << number[t.name] for t in found) for found in _readers(tasks).values()]
+    reads = [sum(1 << number[r] for r in distinct(task.reads)) for task in tasks]
+    after = [sum(1 << number[t.name] for t in readers) for readers in _readers(tasks).values()]
     extra = [task.scratch if scratch else 0 for task in tasks]
 
     def run(i, done, live):
@@ -98,7 +107,7 @@ def _best_first(tasks, settle=True, scratch=True):
         return now, done, live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~done)
 
     queue, closed, count = [(0, 0, 0, 0, ())], set(), 0
-    while True:
+    while queue:
         high, _, done, live, steps = heapq.heappop(queue)
         if done == (1 << len(tasks)) - 1:
             return [tasks[i].name for i in steps]
@@ -141,18 +150,18 @@ def _by_pieces(tasks):
 
     def merged(profiles):
         queue = [(-gain, k, n, part) for k, p in enumerate(profiles) for n, (gain, part) in enumerate(pieces(p))]
-        held, result = [0] * len(profiles), []
+        valleys, result = [0] * len(profiles), []
         for _, k, _, part in sorted(queue, key=lambda piece: piece[:3]):
-            others = sum(held) - held[k]
+            others = sum(valleys) - valleys[k]
             result += [(others + high, others + low, name) for high, low, name in part]
-            held[k] = part[-1][1]
+            valleys[k] = part[-1][1]
         return result
 
     profiles = {}
     for name, task in named.items():
-        held = sum(named[read].size for read in task.reads)
-        profiles[name] = merged([profiles.pop(read) for read in task.reads])
-        profiles[name].append((held + task.size + task.scratch, task.size, name))
+        inputs = sum(named[read].size for read in {*task.reads})
+        profiles[name] = merged([profiles.pop(read) for read in dict.fromkeys(task.reads)])
+        profiles[name].append((inputs + task.size + task.scratch, task.size, name))
     return [name for _, _, name in merged(list(profiles.values()))]
 
 
@@ -206,10 +215,10 @@ def best_postorder(tasks):
         return _best_first(tasks)
     peaks, named = {}, {task.name: task for task in tasks}
     for task in _sorted(tasks):
-        held, high = 0, 0
-        for read in sorted(task.reads, key=lambda n: named[n].size - peaks[n]):
-            high, held = max(high, held + peaks[read]), held + named[read].size
-        peaks[task.name] = max(high, held + task.size + task.scratch)
+        live, high = 0, 0
+        for read in sorted({*task.reads}, key=lambda n: named[n].size - peaks[n]):
+            high, live = max(high, live + peaks[read]), live + named[read].size
+        peaks[task.name] = max(high, live + task.size + task.scratch)
     return _postorder(tasks, lambda named: lambda name: peaks[name] - named[name].size)
 
 
@@ -231,7 +240,7 @@ def greedy(tasks):
 no_scratch = edited(
     "cost",
     "forgets the scratch memory in trees",
-    ("held + task.size + task.scratch", "held + task.size"),
+    ("inputs + task.size + task.scratch", "inputs + task.size"),
 )
 
 
@@ -240,6 +249,26 @@ def no_scratch_in_graphs(tasks):
     if all(len(after) <= 1 for after in _readers(tasks).values()):
         return _by_pieces(tasks)
     return _best_first(tasks, scratch=False)
+
+
+counted_twice = edited(
+    "cost",
+    "counts a result that is read twice as two",
+    ("size[read] for read in {*task.reads}", "size[read] for read in task.reads"),
+)
+
+
+@wrong("valid", "adds the bits of the reads: a result that is read twice becomes another one")
+def bits_added(tasks):
+    if all(len(after) <= 1 for after in _readers(tasks).values()):
+        return _by_pieces(tasks)
+    return _best_first(tasks, distinct=list) or []
+
+
+@wrong("cost", "takes a result that is read twice for one with two readers: its tree is a graph, too large to search")
+def two_readers(tasks):
+    once = all(len({*task.reads}) == len(task.reads) for task in tasks)
+    return on_profiles(tasks) if once or len(tasks) < 20 else greedy(tasks)
 
 
 by_hill = edited("cost", "merges segments by their hills alone", ("v - h", "-h"))

@@ -21,7 +21,7 @@ def hidden(seed: int) -> list[Case]:
             tasks = there_and_back(rng, count)
             return tasks, squeezed(rng, tasks)
 
-        return until(draw, lambda found: found[1] is not None)
+        return until(draw, lambda pair: pair[1] is not None)
 
     def least(tasks: list[Task]) -> int:
         """The smallest budget that a schedule keeps."""
@@ -38,7 +38,15 @@ def hidden(seed: int) -> list[Case]:
     dear += [Task("wide", ("use",), 9, cost=1), Task("slim", ("wide",), 1, cost=1)]
     dear += [Task("end", ("slim", "dear", "cheap"), 1, cost=1)]
     roomy = [replace(task, scratch=5) if task.name == "cheap" else task for task in dear]
+    many = [Task("dear", (), 8, cost=50), Task("one", (), 4), Task("two", (), 4)]
+    rng.shuffle(many)
+    sources = tuple(task.name for task in many)
+    many += [Task("use", sources, 1), Task("wide", ("use",), 9), Task("slim", ("wide",), 1)]
+    many += [Task("end", ("slim", *sources), 1)]
+    double = [replace(task, reads=(*task.reads, *task.reads[-1:])) for task in chain]
     aside = until(lambda: [Task("side", (), 6, cost=9), *there_and_back(rng, 4)], costs_more)
+    early = [Task("out", (), 10), Task("in", (), 1, 10), Task("end", ("in",), 1)]
+    free = [Task("free", (), 4, cost=0), Task("use", ("free",), 3, cost=2), Task("end", ("use", "free"), 1, cost=2)]
     spare = [Task("in", (), 3, cost=4), Task("out", ("in",), 5, cost=4), Task("mid", ("in",), 2, cost=1)]
     return [
         tight("training, 4 steps", *training(4)),
@@ -47,49 +55,53 @@ def hidden(seed: int) -> list[Case]:
         tight("a graph, with the least memory", graph, least(graph)),
         tight("what is cheap goes", dear, 17),
         tight("what is cheap has no room to run again", roomy, 17),
+        tight("two cheap runs cost less than one dear run", many, 18),
+        tight("tasks that read a result twice", double, least(double)),
         tight("an output at the side", aside, least(aside)),
+        tight("an early output leaves no room", early, 15),
         squeezed_case(rng, "drawn, number 1", 8),
         squeezed_case(rng, "drawn, number 2", 9),
         squeezed_case(rng, "drawn, number 3", 10),
         enough("training, with enough memory", there_and_back(rng, 4)),
         enough("drawn, with enough memory", drawn(rng, 9)),
         enough("two outputs", [*spare, Task("late", ("mid",), 4, 1, 2)]),
+        enough("a task that costs nothing", free),
         enough("one task", [Task("only", (), 4, 2)]),
     ]
 
 
 EQUIVALENT = {
     ("0, frozenset()", "1, frozenset()"): "only differences between works matter",
-    ("task.name not in there and ...", "..."): "to run what is there leads nowhere new",
+    ("task.name not in live and ...", "..."): "to run what is there leads nowhere new",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _search(tasks, budget, cost=lambda task: task.cost, scratch=True, final=True):
+def _search(tasks, budget, cost=lambda task: task.cost, scratch=True, final=True, distinct=set):
     """Dijkstra's algorithm with bits for sets; or None. `final`: outputs must be there at the end."""
     number = {task.name: i for i, task in enumerate(tasks)}
-    needs = [sum(1 << number[r] for r in set(task.reads)) for task in tasks]
+    needs = [sum(1 << number[r] for r in distinct(task.reads)) for task in tasks]
     outputs = sum(1 << i for i, task in enumerate(tasks) if not any(task.name in other.reads for other in tasks))
     queue, closed, count = [(0, 0, 0, 0, None)], set(), 0
     while queue:
-        done, _, ran, there, path = heapq.heappop(queue)
-        if (ran, there) in closed:
+        done, _, ran, live, path = heapq.heappop(queue)
+        if (ran, live) in closed:
             continue
-        closed.add((ran, there))
-        if ran == len(tasks) and (there & outputs == outputs or not final):
+        closed.add((ran, live))
+        if ran == len(tasks) and (live & outputs == outputs or not final):
             steps = []
             while path:
                 path, name = path
                 steps.append(name)
             return steps[::-1]
-        used = sum(task.size for i, task in enumerate(tasks) if there >> i & 1)
+        used = sum(task.size for i, task in enumerate(tasks) if live >> i & 1)
         for i, task in enumerate(tasks[: ran + 1]):
             count += 1
-            if there >> i & 1:
-                heapq.heappush(queue, (done, count, ran, there ^ 1 << i, path))
-            elif needs[i] & there == needs[i] and used + task.size + task.scratch * scratch <= budget:
-                state = ran + (i == ran), there | 1 << i, (path, task.name)
+            if live >> i & 1:
+                heapq.heappush(queue, (done, count, ran, live ^ 1 << i, path))
+            elif needs[i] & live == needs[i] and used + task.size + task.scratch * scratch <= budget:
+                state = ran + (i == ran), live | 1 << i, (path, task.name)
                 heapq.heappush(queue, (done + cost(task), count, *state))
     return None
 
@@ -134,14 +146,14 @@ def runs_not_work(tasks, budget):
     return _search(tasks, budget, cost=lambda task: 1)
 
 
-@wrong("cost", "looks for as much work as possible within the budget, not as little")
-def dearest_first(tasks, budget):
-    return _search(tasks, budget, cost=lambda task: 60 - task.cost)
-
-
 @wrong("did", "forgets the scratch memory")
 def no_scratch(tasks, budget):
     return _search(tasks, budget, scratch=False)
+
+
+@wrong("valid", "adds the bits of the reads: a result that is read twice becomes another one")
+def bits_added(tasks, budget):
+    return _search(tasks, budget, distinct=list) or [task.name for task in tasks[:-1]]
 
 
 result_only = edited(
@@ -149,12 +161,28 @@ result_only = edited(
     "forgets that a result takes room while it is made",
     ("used + task.size + task.scratch", "used"),
 )
-last_only = edited("valid", "takes the last task for the only output", ("outputs <= there", "tasks[-1].name in there"))
+last_only = edited("valid", "takes the last task for the only output", ("outputs <= live", "tasks[-1].name in live"))
 
 
 @wrong("did", "lets go of outputs that are ready, or never makes one again at the end")
 def outputs_dropped(tasks, budget):
     return _search(tasks, budget, final=False)
+
+
+@wrong("did", "lets an output end with its own step when it asks whether the budget suffices for the order as given")
+def outputs_end(tasks, budget):
+    live, fits = [], True
+    for i, task in enumerate(tasks):
+        fits &= sum(t.size for t in [*live, task]) + task.scratch <= budget
+        later = {read for t in tasks[i + 1 :] for read in t.reads}
+        live = [t for t in [*live, task] if t.name in later]
+    return [task.name for task in tasks] if fits else order_first(tasks, budget)
+
+
+@wrong("spared", "runs a task that costs nothing once more, since that is free")
+def free_again(tasks, budget):
+    steps = order_first(tasks, budget)
+    return [task.name for task in tasks if not task.reads and not task.cost][:1] + steps
 
 
 @wrong("valid", "makes a dropped result again, but not what that needs")

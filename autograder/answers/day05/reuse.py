@@ -15,22 +15,22 @@ def hidden(seed: int) -> list[Case]:
     size, late = 8 * rng.randint(2, 40), rng.randrange(60)
     slim, wide = rng.randint(5, 20), rng.randint(200, 400)
 
-    def told(rows: list[dict]) -> list[dict]:
+    def later(rows: list[dict]) -> list[dict]:
         """The same program, later and in another order."""
         rows = [one | {"lower": one["lower"] + late, "upper": one["upper"] + late} for one in rows]
         rng.shuffle(rows)
         return rows
 
     def count(name: str, *rows: dict) -> Case:
-        return count_case(name, told(list(rows)))
+        return count_case(name, later(list(rows)))
 
     def last(one: int, *operands: str, **more: str) -> dict:
         return row("end", one, one + 1, size, *operands, kind="output", **more)
 
-    def made(name: str, lower: int, upper: int, *operands: str, **more: str) -> dict:
+    def value(name: str, lower: int, upper: int, *operands: str, **more: str) -> dict:
         return row(name, lower, upper, size, *operands, **more)
 
-    chain = [made(f"t{i}", i, i + 2, *[f"t{i - 1}"][: i > 0]) for i in range(6)]
+    chain = [value(f"t{i}", i, i + 2, *[f"t{i - 1}"][: i > 0]) for i in range(6)]
     grown = [row("a", 0, 1, slim), row("b", 1, 3, wide), row("c", 2, 3, slim + 30), row("d", 3, 4, wide)]
     sizes = {
         "a small value first": (wide, slim, slim, wide),
@@ -44,53 +44,58 @@ def hidden(seed: int) -> list[Case]:
     return [
         count("in place all along", *chain),
         count("nothing may run in place", *[one | {"elementwise": []} for one in chain]),
-        count("the operand is needed later", made("a", 0, 4), made("b", 1, 3, "a"), last(2, "b"), made("c", 3, 4)),
-        count("the operand is of the caller", made("x", 0, 2, kind="input"), made("a", 1, 3, "x"), last(2, "a", "x")),
-        count("another dtype", made("a", 0, 2), made("b", 1, 3, "a", dtype="int32"), last(2, "b")),
-        count("another size", row("a", 0, 2, size + 1), made("b", 1, 3, "a"), last(2, "b")),
-        count("the second operand", row("a", 0, 3, 8), made("b", 1, 3), last(2, "a", "b")),
-        count("an operand twice", made("a", 0, 2), last(1, "a", "a")),
+        count("the operand is needed later", value("a", 0, 4), value("b", 1, 3, "a"), last(2, "b"), value("c", 3, 4)),
+        count("the operand is of the caller", value("x", 0, 2, kind="input"), value("a", 1, 3, "x"), last(2, "a", "x")),
+        count("another dtype", value("a", 0, 2), value("b", 1, 3, "a", dtype="int32"), last(2, "b")),
+        count("another size", row("a", 0, 2, size + 1), value("b", 1, 3, "a"), last(2, "b")),
+        count("the second operand", row("a", 0, 3, 8), value("b", 1, 3), last(2, "a", "b")),
+        count("an operand twice", value("a", 0, 2), last(1, "a", "a")),
         count(
-            "two operands end", made("a", 0, 3), made("b", 1, 3), made("c", 2, 4, "a", "b"), made("d", 3, 5), last(4)
+            "two operands end",
+            value("a", 0, 3),
+            value("b", 1, 3),
+            value("c", 2, 4, "a", "b"),
+            value("d", 3, 5),
+            last(4),
         ),
-        count("a view lives longer", made("a", 0, 2), made("v", 1, 4, view_of="a"), made("b", 2, 4), last(3)),
-        count("an owner lives longer", made("a", 0, 5), made("v", 1, 2, view_of="a"), made("b", 3, 5), last(4)),
+        count("a view lives longer", value("a", 0, 2), value("v", 1, 4, view_of="a"), value("b", 2, 4), last(3)),
+        count("an owner lives longer", value("a", 0, 5), value("v", 1, 2, view_of="a"), value("b", 3, 5), last(4)),
         count(
             "a view of a view",
-            *(made("a", 0, 2), made("v", 1, 3, view_of="a"), made("w", 2, 6, view_of="v")),
-            *(made("b", 3, 5), made("c", 4, 6), last(5, "w", "b")),
+            *(value("a", 0, 2), value("v", 1, 3, view_of="a"), value("w", 2, 6, view_of="v")),
+            *(value("b", 3, 5), value("c", 4, 6), last(5, "w", "b")),
         ),
-        count("the operand has a view", made("a", 0, 3), made("v", 1, 3, view_of="a"), last(2, "a", "v")),
-        count("a view, long gone", made("a", 0, 4), made("v", 1, 2, view_of="a"), made("b", 2, 3), last(3, "a")),
-        count("the operand is a view", made("a", 0, 2), made("v", 1, 3, view_of="a"), last(2, "v")),
+        count("the operand has a view", value("a", 0, 3), value("v", 1, 3, view_of="a"), last(2, "a", "v")),
+        count("a view, long gone", value("a", 0, 4), value("v", 1, 2, view_of="a"), value("b", 2, 3), last(3, "a")),
+        count("the operand is a view", value("a", 0, 2), value("v", 1, 3, view_of="a"), last(2, "v")),
         count(
             "a view of a view, in place",
             *(
-                made("a", 0, 4),
-                made("v", 1, 3, view_of="a"),
-                made("w", 2, 4, view_of="v"),
+                value("a", 0, 4),
+                value("v", 1, 3, view_of="a"),
+                value("w", 2, 4, view_of="v"),
                 last(3, "a"),
             ),
         ),
-        count("a view of the caller's", made("x", 0, 2, kind="input"), made("v", 1, 3, view_of="x"), last(2, "v")),
-        count("returned early", made("y", 0, 1, kind="output"), made("a", 1, 3), made("b", 2, 4, "a"), last(3, "b")),
-        count("returned, and read last", made("y", 0, 2, kind="output"), last(1, "y")),
+        count("a view of the caller's", value("x", 0, 2, kind="input"), value("v", 1, 3, view_of="x"), last(2, "v")),
+        count("returned early", value("y", 0, 1, kind="output"), value("a", 1, 3), value("b", 2, 4, "a"), last(3, "b")),
+        count("returned, and read last", value("y", 0, 2, kind="output"), last(1, "y")),
         count(
             "a view is returned",
-            *(made("a", 0, 2), made("v", 1, 2, view_of="a", kind="output"), made("b", 2, 4), last(3, "b")),
+            *(value("a", 0, 2), value("v", 1, 2, view_of="a", kind="output"), value("b", 2, 4), last(3, "b")),
         ),
         count(
             "a view of a view is returned",
-            *(made("a", 0, 2), made("v", 1, 3, view_of="a"), made("w", 2, 3, view_of="v", kind="output")),
-            *(made("b", 3, 5), last(4, "b")),
+            *(value("a", 0, 2), value("v", 1, 3, view_of="a"), value("w", 2, 3, view_of="v", kind="output")),
+            *(value("b", 3, 5), last(4, "b")),
         ),
-        count("an output takes a free slot", made("a", 0, 2), made("b", 1, 3), last(2)),
-        count("a result that nothing reads", made("a", 0, 1), made("b", 1, 2), made("c", 2, 3), last(3)),
+        count("an output takes a free slot", value("a", 0, 2), value("b", 1, 3), last(2)),
+        count("a result that nothing reads", value("a", 0, 1), value("b", 1, 2), value("c", 2, 3), last(3)),
         *[
-            bytes_case(name, told([row("a", 0, 2, a), row("b", 1, 2, b), row("c", 2, 4, c), row("d", 3, 4, d)]))
+            bytes_case(name, later([row("a", 0, 2, a), row("b", 1, 2, b), row("c", 2, 4, c), row("d", 3, 4, d)]))
             for name, (a, b, c, d) in sizes.items()
         ],
-        bytes_case("a slot that grew", told(grown)),
+        bytes_case("a slot that grew", later(grown)),
         bytes_case("none", []),
         *[bytes_case(f"{n} values of many sizes", drawn(rng, n, (slim, 50, 100, wide), False)) for n in (30, 60)],
         *[count_case(f"drawn, {n} steps", drawn(rng, n, (size, 2 * size))) for n in (20, 30, 60, 90)],
@@ -118,7 +123,7 @@ def _facts(values):
     for v in values:
         end = math.inf if v["kind"] == "output" else v["upper"]
         ends.setdefault(owner(v["name"]), []).append(end)
-    return {name: max(found) for name, found in ends.items()}, {n for n, found in ends.items() if len(found) > 1}
+    return {name: max(times) for name, times in ends.items()}, {n for n, times in ends.items() if len(times) > 1}
 
 
 def _own(values):
@@ -136,7 +141,7 @@ def _takes(named, ends, viewed, new, name):
     )
 
 
-@right("runs in place wherever it may, even if a free slot fits better; keeps what lies in each slot as a list")
+@right("runs in place wherever it may, even if a free slot fits better; keeps the values of each slot as a list")
 def in_place_first(values):
     named = {v["name"]: v for v in values}
     ends, viewed = _facts(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from autograder.answers.day06._shared import drawn
+from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import OPS, evaluate, parse
 from passlab.exercises.day06._programs import ENTRY_IN_LOOP, FOR_EVER
@@ -87,16 +87,129 @@ join:
 """
 
 
+ONE_OPERAND, THREE_OPERANDS = ("copy", "neg", "not"), ("select", "clamp")
+
+#: Every operation of one or two operands, all of them known.
+EVERY = f"""
+program every(x, n)
+entry:
+  a = const {{a}}
+  b = const {{b}}
+  zero = const 0
+{chr(10).join(f"  {op}_ = {op} a b" for op in OPS if op not in (*ONE_OPERAND, *THREE_OPERANDS))}
+  copied = copy a
+  minus = neg b
+  no = not a
+  yes = not zero
+  jump done
+done:
+  return a
+"""
+
+#: The operations of three operands.
+CHOICES = """
+program choices(x, n)
+entry:
+  a = const {a}
+  b = const {b}
+  zero = const 0
+  first = select a zero b
+  second = select zero zero b
+  inside = clamp zero a b
+  above = clamp zero b a
+  below = clamp a zero b
+  jump done
+done:
+  return a
+"""
+
+#: A parameter that is assigned a constant, and one that is no longer known: the entry is the head of the loop.
+ASSIGNED = parse("""
+program assigned(x, n)
+entry:
+  m = copy n
+  branch m one two
+one:
+  x = const 5
+  n = const 0
+  jump both
+two:
+  x = const 5
+  n = copy x
+  jump both
+both:
+  y = add x x
+  branch n entry last
+last:
+  return x y n
+""")
+
+#: A block that no block leads to, and that leads on: it has no say.
+ASIDE = parse("""
+program aside(x)
+entry:
+  k = const 4
+  jump done
+never:
+  k = const 5
+  jump done
+done:
+  return k
+""")
+
+#: What follows without knowing both operands, but not by the rules; nor is x known where eq x k is true.
+UNKNOWN = parse("""
+program unknown(x, n)
+entry:
+  k = const 7
+  low = const -2147483648
+  one = const 1
+  least = min x low
+  most = max low x
+  either = or x one
+  never = lt x low
+  alike = eq x k
+  branch alike yes no
+yes:
+  print x
+  jump no
+no:
+  return least most either never
+""")
+
+#: A block that is its own loop assigns a constant the value that it has.
+ITSELF = parse("""
+program itself(x)
+entry:
+  k = const 4
+  jump loop
+loop:
+  j = copy k
+  k = const 4
+  x = sub x k
+  branch x loop done
+done:
+  return k j
+""")
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     numbers = parse(NUMBERS.format(c=rng.choice((-1, 2, 3, 5)), big=rng.randint(50_000, 90_000)))
-    half = rng.randint(10_000, 90_000)
+    half, small, great = rng.randint(10_000, 90_000), rng.randint(3, 9), rng.randint(20, 90)
     large = parse(LARGE.format(k=2 * half, half=half))
     programs = [*drawn(rng, 8, 12), *drawn(rng, 4, 9, jumps=True)]
     return [
         constant_case("numbers", numbers),
         constant_case("known on one side", SIDES),
         constant_case("large and equal on both sides", large),
+        constant_case("every operation", parse(EVERY.format(a=small, b=great))),
+        constant_case("three operands", parse(CHOICES.format(a=small, b=great))),
+        constant_case("a parameter that is assigned", ASSIGNED),
+        constant_case("a block that nothing leads to", ASIDE),
+        constant_case("operands that are not known", UNKNOWN),
+        constant_case("a loop that assigns the same again", ITSELF),
+        constant_case("a corridor", corridor(40)),
         constant_case("the entry is in the loop", ENTRY_IN_LOOP),
         constant_case("no way to a return", FOR_EVER),
         *(constant_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
@@ -179,33 +292,108 @@ one_side = edited(
     "spared",
     "what is known on one side only is kept",
     (
-        "{name: value for name, value in one.items() if other.get(name) == value}",
-        "{n: v for n, v in {**other, **one}.items() if v == other.get(n, v)}",
+        "{name: value for name, value in a.items() if b.get(name) == value}",
+        "{n: v for n, v in {**b, **a}.items() if v == b.get(n, v)}",
     ),
 )
 one_is_true = edited("did", "only 1 is true", ("0 if after[end.args[0]] else 1", "0 if after[end.args[0]] == 1 else 1"))
 no_wrap = edited(
     "spared",
     "numbers do not overflow; or x * 0, x & 0 and x == x are known, against the rules",
-    ("evaluate(line.op, [known[arg] for arg in line.args])", "int(OPS[line.op](*[known[arg] for arg in line.args]))"),
+    ("evaluate(line.op, [values[arg] for arg in line.args])", "int(OPS[line.op](*[values[arg] for arg in line.args]))"),
 )
 no_copies = edited("did", "copies are not followed", ("line.op in OPS", 'line.op in OPS and line.op != "copy"'))
+no_parameters = edited(
+    "did",
+    "a parameter is never known, though it is assigned",
+    ("values = dict(before)", "values = {name: before[name] for name in before if name not in parameters}"),
+    ("def merge(a, b): ...", "parameters = program.parameters\ndef merge(a, b): ..."),
+)
+two_operands = edited(
+    "did",
+    "an operation with three operands is not known",
+    ("line.op in OPS and ...", "line.op in OPS and line.args[2:] == () and ..."),
+)
+arithmetic = edited(
+    "did",
+    "knows the operations of the lesson alone",
+    (
+        "line.op in OPS and ...",
+        "line.op in ('add', 'sub', 'mul', 'neg', 'copy', 'lt', 'eq', 'and', 'min', 'max') and ...",
+    ),
+)
+by_choice = edited(
+    "spared",
+    "a select with a known condition is known if the operand that it takes is",
+    (
+        "line.op in OPS and ...",
+        "line.op == 'select' and values.get(line.args[0]) == 0 and line.args[2] in values or line.op in OPS and ...",
+    ),
+    ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
+)
+bounds = edited(
+    "spared",
+    "the minimum of anything and the least number is known",
+    (
+        "line.op in OPS and ...",
+        "line.op == 'min' and -(2**31) in map(values.get, line.args) or line.op in OPS and ...",
+    ),
+    ("[values[arg] for arg in line.args]", "[values.get(arg, -(2**31)) for arg in line.args]"),
+)
 any_operand = edited(
     "spared",
     "an unknown operand counts as 0",
     ("line.op in OPS and ...", "line.op in OPS"),
-    ("[known[arg] for arg in line.args]", "[known.get(arg, 0) for arg in line.args]"),
+    ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
 )
 booleans = edited(
     "valid",
     "comparisons give True and False",
-    ("evaluate(line.op, [known[arg] for arg in line.args])", "OPS[line.op](*[known[arg] for arg in line.args])"),
+    ("evaluate(line.op, [values[arg] for arg in line.args])", "OPS[line.op](*[values[arg] for arg in line.args])"),
 )
 at_the_end = edited(
     "spared",
     "tells what is known at the ends of the blocks",
     ("return solve(program, analysis).before", "return solve(program, analysis).after"),
 )
+
+
+@wrong("spared", "where eq x k is true, x is k")
+def refined(program):
+    facts = by_rounds(program)
+    for block in program.blocks:
+        tests = [line for line in block.instructions if line.op == "eq" and line.dest in block.terminator.args]
+        if block.terminator.kind == "branch" and tests and facts[block.name] is not None:
+            after, target = _through(block, facts[block.name]), block.terminator.targets[0]
+            values = [after.get(arg, _ANY) for arg in tests[-1].args]
+            if facts[target] is not None and values.count(_ANY) == 1:
+                names = [arg for arg, value in zip(tests[-1].args, values, strict=True) if value is _ANY]
+                facts[target] = facts[target] | dict.fromkeys(names, next(it for it in values if it is not _ANY))
+    return facts
+
+
+@wrong("did", "what a block that is its own loop assigns is not known at its start")
+def own_loops(program):
+    facts = by_rounds(program)
+    for block in program.blocks:
+        if block.name in block.terminator.targets and facts[block.name] is not None:
+            assigned = {line.dest for line in block.instructions}
+            facts[block.name] = {k: v for k, v in facts[block.name].items() if k not in assigned}
+    return facts
+
+
+@wrong("spared", "three rounds over the blocks are enough")
+def three_rounds(program):
+    before = dict.fromkeys(block.name for block in program.blocks)
+    before[program.entry.name] = {}
+    for _ in range(3):
+        for block in program.blocks:
+            if before[block.name] is not None:
+                after = {k: v for k, v in _through(block, before[block.name]).items() if v is not _ANY}
+                for target in _onward(block, after):
+                    old = before[target]
+                    before[target] = after if old is None else dict(old.items() & after.items())
+    return before
 
 
 @wrong("did", "constants are those that are assigned once in the whole program")

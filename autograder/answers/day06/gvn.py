@@ -7,7 +7,7 @@ from itertools import product
 
 from autograder.answers.day06._shared import drawn
 from autograder.authoring.answers import edited, right, wrong
-from passlab.dataflow import COMMUTATIVE, Analysis, parse, solve
+from passlab.dataflow import COMMUTATIVE, OPS, Analysis, parse, solve
 from passlab.exercises.day06.gvn import gvn_case
 from passlab.judge import Case
 
@@ -156,6 +156,55 @@ entry:
 """)
 
 
+#: All operations that commute, and some that do not, each with its operands the other way round.
+TURNED = parse(
+    "\n".join(
+        [
+            "program turned(x, y)",
+            "entry:",
+            *(f"  {op}_ = {op} x y" for op in (*sorted(COMMUTATIVE), "ge", "gt")),
+            *(f"  {op}_2 = {op} y x" for op in (*sorted(COMMUTATIVE), "ge", "gt")),
+            "  return x",
+        ]
+    )
+)
+
+#: What four variables hold is redundant once.
+HOLDERS = parse("""
+program holders(x, y)
+entry:
+  a = add x y
+  b = copy a
+  c = add y x
+  d = copy x
+  e = add d y
+  f = clamp x a y
+  g = clamp d c y
+  h = clamp a x y
+  return a b c e f g h
+""")
+
+#: Results that no variable holds any more: in the same block, computed into another variable and into the same one, and
+#: in the next block.
+GONE = parse("""
+program gone(x, y)
+entry:
+  a = add x y
+  b = mul x y
+  c = sub x y
+  a = neg y
+  d = add y x
+  b = neg x
+  b = mul x y
+  c = copy x
+  jump next
+next:
+  e = sub x y
+  c = add x y
+  return a b c d e
+""")
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     programs = [*drawn(rng, 8, 9), *drawn(rng, 4, 7, jumps=True)]
@@ -167,6 +216,9 @@ def hidden(seed: int) -> list[Case]:
         gvn_case("by other names on both ways", JOIN),
         gvn_case("operands that are overwritten", OVERWRITTEN),
         gvn_case("choices", CHOICES),
+        gvn_case("operands the other way round", TURNED),
+        gvn_case("several holders", HOLDERS),
+        gvn_case("no holder any more", GONE),
         *(gvn_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
@@ -195,11 +247,11 @@ class _Classes:
         for name, number in self.of.items():
             held.setdefault(number, set()).add(name)
         held = {number: frozenset(names) for number, names in held.items()}
-        told = {number: str(sorted(names)) for number, names in held.items()}
+        labels = {number: str(sorted(names)) for number, names in held.items()}
         rows = set()
         for (op, args), n in self.table.items():
-            words = [told.get(a, a) for a in args]
-            rows.add((op, *(sorted(words) if op in COMMUTATIVE else words), told[n]))
+            words = [labels.get(a, a) for a in args]
+            rows.add((op, *(sorted(words) if op in COMMUTATIVE else words), labels[n]))
         return frozenset(held.values()), frozenset(rows)
 
     def number(self, line, fresh):
@@ -239,12 +291,12 @@ def _both(one, other):
                     if args == args2:
                         table[op, args] = numbers[n, n2]
                 elif all(it in numbers for it in zip(args, turned, strict=True)):
-                    found = [numbers[it] for it in zip(args, turned, strict=True)]
-                    table[op, tuple(sorted(found) if op in COMMUTATIVE else found)] = numbers[n, n2]
+                    pairs = [numbers[it] for it in zip(args, turned, strict=True)]
+                    table[op, tuple(sorted(pairs) if op in COMMUTATIVE else pairs)] = numbers[n, n2]
     return _Classes(of, table)
 
 
-def _walk(block, before, found=None):
+def _walk(block, before, claims=None):
     state = _Classes(before.of, before.table)
     count = [max([n for n in state.of.values()], default=0)]
 
@@ -258,9 +310,9 @@ def _walk(block, before, found=None):
         if not line.dest:
             continue
         number = state.number(line, fresh)
-        holding = sorted(name for name, n in state.of.items() if n == number)
-        if found is not None and holding and line.op not in ("const", "copy"):
-            found.append((block.name, i, holding[-1]))
+        holders = sorted(name for name, n in state.of.items() if n == number)
+        if claims is not None and holders and line.op not in ("const", "copy"):
+            claims.append((block.name, i, holders[-1]))
         state.of[line.dest] = number
         state.cleared()
     return state
@@ -277,11 +329,11 @@ def numbered(program):
         _both,
         lambda block, before: None if before is None else _walk(block, before),
     )
-    facts, found = solve(program, analysis).before, []
+    facts, claims = solve(program, analysis).before, []
     for block in program.blocks:
         if facts[block.name] is not None:
-            _walk(block, facts[block.name], found)
-    return found
+            _walk(block, facts[block.name], claims)
+    return claims
 
 
 @right("begins with all equations there could be, and strikes out what does not hold")
@@ -294,9 +346,9 @@ def struck_out(program):
             values.add((op, *(sorted(args) if op in COMMUTATIVE else args)))
     everything = frozenset((name, value) for name in program.variables for value in values if value != ("copy", name))
 
-    def holds(known, line):
+    def holds(equations, line):
         """The equations after a line. Which of them hold is asked of classes, built anew from the ones before."""
-        return frozenset(_after(known, line))
+        return frozenset(_after(equations, line))
 
     def transfer(block, before):
         for line in block.instructions:
@@ -304,67 +356,83 @@ def struck_out(program):
         return before
 
     analysis = Analysis("all", "forward", lambda p: frozenset(), lambda p: everything, frozenset.intersection, transfer)
-    facts, found = solve(program, analysis).before, []
+    facts, claims = solve(program, analysis).before, []
     for block in program.blocks:
-        known = facts[block.name]
+        equations = facts[block.name]
         for i, line in enumerate(block.instructions):
-            holding = [name for name, value in known if value == _computed(line)]
-            if holding and line.op not in ("const", "copy", "print"):
-                found.append((block.name, i, max(holding)))
-            known = holds(known, line)
-    return found
+            holders = [name for name, value in equations if value == _computed(line)]
+            if holders and line.op not in ("const", "copy", "print"):
+                claims.append((block.name, i, max(holders)))
+            equations = holds(equations, line)
+    return claims
 
 
-def _after(known, line):
+def _after(equations, line):
     """For each equation that holds of the old values, the ones that it gives of the new ones."""
     if not line.dest:
-        return known
+        return equations
     value = _computed(line)
-    equal = {name for name, it in known if it == value} | ({value[1]} if value[0] == "copy" else set())
+    equal = {name for name, it in equations if it == value} | ({value[1]} if value[0] == "copy" else set())
     if line.dest in equal:
-        return known  # it is assigned the value that it has
-    kept = {(name, it) for name, it in known if name != line.dest and (it[0] == "const" or line.dest not in it[1:])}
-    new = set(kept)
+        return equations  # it is assigned the value that it has
+    survivors = {
+        (name, it) for name, it in equations if name != line.dest and (it[0] == "const" or line.dest not in it[1:])
+    }
+    new = set(survivors)
     for name in equal - {line.dest}:
         new |= {(name, ("copy", line.dest)), (line.dest, ("copy", name))}
-        new |= {(line.dest, it) for other, it in kept if other == name}
-        for other, it in kept:
+        new |= {(line.dest, it) for other, it in survivors if other == name}
+        for other, it in survivors:
             if it[0] == "const":
                 continue
             places = [i for i in range(1, len(it)) if it[i] == name]
-            for chosen in product((False, True), repeat=len(places)):
+            for swaps in product((False, True), repeat=len(places)):
                 args = list(it[1:])
-                for place, take in zip(places, chosen, strict=True):
+                for place, take in zip(places, swaps, strict=True):
                     args[place - 1] = line.dest if take else name
                 for holder in {other, *([line.dest] if other == name else [])}:
                     new.add((holder, (it[0], *(sorted(args) if it[0] in COMMUTATIVE else args))))
     if value[0] in ("const",) or line.dest not in value[1:]:
         if value != ("copy", line.dest):
             new.add((line.dest, value))
-        new |= {(line.dest, it) for it in _variants(value, equal, kept) if it != ("copy", line.dest)}
+        new |= {(line.dest, it) for it in _variants(value, equal, survivors) if it != ("copy", line.dest)}
     else:
-        new |= {(line.dest, it) for it in _variants(value, equal, known) if line.dest not in it[1:]}
+        new |= {(line.dest, it) for it in _variants(value, equal, equations) if line.dest not in it[1:]}
     return {(name, it) for name, it in new if it != ("copy", name)}
 
 
-def _variants(value, equal, known):
+def _variants(value, equal, equations):
     """A right side with each operand replaced by variables that equal it."""
     if value[0] == "const":
         return {value}
-    ways = [[arg, *(it[1] for name, it in known if name == arg and it[0] == "copy")] for arg in value[1:]]
+    ways = [[arg, *(it[1] for name, it in equations if name == arg and it[0] == "copy")] for arg in value[1:]]
     return {(value[0], *(sorted(args) if value[0] in COMMUTATIVE else args)) for args in product(*ways)}
 
 
 no_copies = edited(
     "did",
     "copies are not followed",
-    ('new = complete(known | {("", computed(line))})', 'new = known | {("", computed(line))}'),
+    ('new = complete(equations | {("", computed(line))})', 'new = equations | {("", computed(line))}'),
 )
 not_turned = edited(
     "did",
     "add x y and add y x are two different values",
     ("return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))", "return (line.op, *line.args)"),
     ("return (op, *(sorted(args) if op in COMMUTATIVE else args))", "return (op, *args)"),
+)
+sums_turned = edited(
+    "did",
+    "only sums and products commute",
+    (
+        "sorted(line.args) if line.op in COMMUTATIVE else line.args",
+        "sorted(line.args) if line.op in ('add', 'mul') else line.args",
+    ),
+    ("sorted(args) if op in COMMUTATIVE else args", "sorted(args) if op in ('add', 'mul') else args"),
+)
+every_holder = edited(
+    "valid",
+    "names every variable that holds the result",
+    ("claims.append((block.name, i, holds[0]))", "claims.extend((block.name, i, name) for name in holds)"),
 )
 all_turned = edited(
     "spared",
@@ -377,9 +445,7 @@ operands_stay = edited(
     "an assignment to an operand is overlooked",
     ("... and line.dest not in value[1:]", "..."),
 )
-one_way = edited(
-    "spared", "what holds on one of the ways is enough", ("return one & other", "return complete(one | other)")
-)
+one_way = edited("spared", "what holds on one of the ways is enough", ("return a & b", "return complete(a | b)"))
 pessimist = edited(
     "did",
     "before its first visit a block has no equations: loops lose theirs",
@@ -388,29 +454,41 @@ pessimist = edited(
 no_constants = edited(
     "did",
     "two variables with the same constant are not equal",
-    ("value == other", 'value == other and value[0] != "const"'),
+    ("value == twin", 'value == twin and value[0] != "const"'),
 )
 
 
 @wrong("did", "block by block")
 def local(program):
-    found = []
+    claims = []
     for block in program.blocks:
-        _walk(block, _Classes({name: i for i, name in enumerate(program.variables)}), found)
-    return found
+        _walk(block, _Classes({name: i for i, name in enumerate(program.variables)}), claims)
+    return claims
 
 
 @wrong("spared", "an operation is redundant if its text occurred before")
 def by_text(program):
-    seen, found = {}, []
+    holders, claims = {}, []
     for block in program.blocks:
         for i, line in enumerate(block.instructions):
             if line.op in ("const", "copy", "print"):
                 continue
-            if _computed(line) in seen:
-                found.append((block.name, i, seen[_computed(line)]))
-            seen.setdefault(_computed(line), line.dest)
-    return found
+            if _computed(line) in holders:
+                claims.append((block.name, i, holders[_computed(line)]))
+            holders.setdefault(_computed(line), line.dest)
+    return claims
+
+
+@wrong("spared", "names the result's own variable where no other holds the value any more")
+def own_variable(program):
+    claims = {(block, i): name for block, i, name in numbered(program)}
+    for block in program.blocks:
+        known = set()
+        for i, line in enumerate(block.instructions):
+            if line.op in OPS and line.op != "copy" and _computed(line) in known:
+                claims.setdefault((block.name, i), line.dest)
+            known = {it for it in known | {_computed(line)} if line.dest not in it[1:]}
+    return [(*place, name) for place, name in claims.items()]
 
 
 @wrong("valid", "names the operations alone")
@@ -420,7 +498,7 @@ def operations_alone(program):
 
 EQUIVALENT = {
     ("before is not None", "True"): "no program has a block that cannot be reached",
-    ("known is not None", "True"): "no program has a block that cannot be reached",
+    ("equations is not None", "True"): "no program has a block that cannot be reached",
     ('op == "const"', "False"): "a number is never the name of a variable",
     ('("const", line.value)', "(line.value,)"): "a number alone is unlike all other right sides, too",
 }

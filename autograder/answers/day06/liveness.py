@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from autograder.answers.day06._shared import drawn
+from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import parse, predecessors, successors
 from passlab.exercises.day06._programs import ENTRY_IN_LOOP
@@ -17,7 +17,7 @@ program ends(flag, unused, seen, kept)
 entry:
   old = neg kept
   old = add old old
-  print seen
+  print kept seen
   jump next
 next:
   branch flag yes no
@@ -45,6 +45,40 @@ done:
   return n
 """)
 
+#: Each variable is read in one way alone: by a branch, a return, either operand of a print, one of three operands, an
+#: operation of no use.
+ONE_READ = parse("""
+program once(c, r, p, q, x, y, z, d)
+entry:
+  branch c shown not_shown
+shown:
+  print p q
+  jump last
+not_shown:
+  s = select x y z
+  jump last
+last:
+  useless = neg d
+  return r
+""")
+
+#: On one path s is read and never assigned. No run takes it, since both branches have the same condition.
+NO_VALUE = parse("""
+program unassigned(c)
+entry:
+  branch c one two
+one:
+  s = neg c
+  jump two
+two:
+  branch c three four
+three:
+  print s
+  jump four
+four:
+  return c
+""")
+
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
 
@@ -53,6 +87,9 @@ def hidden(seed: int) -> list[Case]:
     programs = [*drawn(rng, 4, 10), *drawn(rng, 3, 9, jumps=True), *drawn(rng, 1, 60)]
     fixed = [
         live_case("every kind of read", ENDS),
+        live_case("one read of each", ONE_READ),
+        live_case("a path that never assigns", NO_VALUE),
+        live_case("a corridor", corridor(40)),
         live_case("the entry is in the loop", ENTRY_IN_LOOP),
         live_case("a block that nothing leads to, and no end", ASIDE),
     ]
@@ -114,6 +151,26 @@ forward = edited("did", "facts flow forward", ('"liveness", "backward"', '"liven
 no_prints = edited(
     "did", "a print is overlooked", ("live.update(line.args)", "live.update(line.args if line.dest else ())")
 )
+one_print = edited(
+    "did",
+    "a print has one operand",
+    ("live.update(line.args)", "live.update(line.args if line.dest else line.args[:1])"),
+)
+no_branches = edited(
+    "did",
+    "what a branch reads is forgotten",
+    (
+        "set(after) | set(block.terminator.args)",
+        "set(after) | set(block.terminator.args[block.terminator.kind == 'branch' :])",
+    ),
+)
+two_operands = edited("did", "an operation has two operands", ("live.update(line.args)", "live.update(line.args[:2])"))
+of_use = edited(
+    "did",
+    "what an operation reads counts only if its result is live",
+    ("live.discard(line.dest)", "used = not line.dest or line.dest in live\nlive.discard(line.dest)"),
+    ("live.update(line.args)", "live.update(line.args if used else ())"),
+)
 no_kill = edited(
     "spared",
     "an assignment does not end a life, or everything is live at a return",
@@ -122,21 +179,44 @@ no_kill = edited(
 exchanged = edited(
     "did",
     "start and end exchanged",
-    ("(found.before[name], found.after[name])", "(found.after[name], found.before[name])"),
+    ("(solution.before[name], solution.after[name])", "(solution.after[name], solution.before[name])"),
 )
 
 
 @wrong("spared", "every variable that the block mentions is live in it")
 def mentioned(program):
-    found = textbook(program)
+    live = textbook(program)
     for block in program.blocks:
-        found[block.name][0] = found[block.name][0] | {arg for line in block.instructions for arg in line.args}
-    return found
+        live[block.name][0] = live[block.name][0] | {arg for line in block.instructions for arg in line.args}
+    return live
 
 
 @wrong("did", "only within each block: nothing flows between them")
 def local(program):
     return {block.name: (_use_and_kill(block)[0], set()) for block in program.blocks}
+
+
+@wrong("did", "before the first line only parameters can be live")
+def parameters_alone(program):
+    live, entry = textbook(program), program.entry.name
+    return live | {entry: [live[entry][0] & set(program.parameters), live[entry][1]]}
+
+
+def _rounds(program, number):
+    """The sets after some rounds over all blocks, from the last one in the text to the first."""
+    before = {block.name: set() for block in program.blocks}
+    after = dict(before)
+    for _ in range(number):
+        for block in reversed(program.blocks):
+            use, kill = _use_and_kill(block)
+            after[block.name] = set().union(*(before[target] for target in block.terminator.targets))
+            before[block.name] = use | (after[block.name] - kill)
+    return {name: (before[name], after[name]) for name in before}
+
+
+@wrong("did", "three rounds over the blocks are enough")
+def three_rounds(program):
+    return _rounds(program, 3)
 
 
 @wrong("valid", "only the sets at the starts, or live only if it is read on every way")
@@ -146,6 +226,6 @@ def starts_alone(program):
 
 @wrong("did", "what a block reads does not count if nothing leads to it")
 def led_to(program):
-    into, found = predecessors(program), textbook(program)
-    aside = [name for name in found if not into[name] and name != program.entry.name]
-    return found | {name: [found[name][1], found[name][1]] for name in aside}
+    into, live = predecessors(program), textbook(program)
+    aside = [name for name in live if not into[name] and name != program.entry.name]
+    return live | {name: [live[name][1], live[name][1]] for name in aside}

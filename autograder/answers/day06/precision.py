@@ -64,6 +64,29 @@ def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
     return torch.tanh(m.third(h) * 1e-3) - torch.sigmoid(h.sum(1, keepdim=True))
 
 
+@planned("exactly 60,000", graph(..., (2, 4), first=layer([[20_000.0, -5_000.0, 0.0, 25_000.0]], [10_000.0])), "did",
+         x=(-1.0, 1.0))  # fmt: skip
+def exact(m: Any, x: fx.Proxy) -> tuple:
+    return torch.relu(x * 60_000), m.first(x), (x * 15_000).sum(1), (x * 15_000).mean(1)
+
+
+@planned("two rows, one with a bias", graph(..., (2, 2), first=layer([[20_000.0, 20_000.0], [1.0, 1.0]], [0.0, 5e4])),
+         "did", x=(-1.0, 1.0))  # fmt: skip
+def apart(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.first(x)
+
+
+@planned("known at one end", graph(..., (2, 3)), "did", "spared", x=(-100.0, 5.0))
+def half_open(m: Any, x: fx.Proxy) -> tuple:
+    a = torch.relu(torch.cos(x))
+    return torch.neg(a), torch.tanh(a), torch.exp(x)
+
+
+@planned("means of columns", graph(..., (4096, 4), (4, 4096)), "did", "spared", x=(-1.0, 50.0), y=(-1.0, 50.0))
+def columns(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return x.mean(0), y.mean(0)
+
+
 EVERYTHING = ("same", "did", "spared")
 
 
@@ -74,6 +97,9 @@ def hidden(seed: int) -> list[Case]:
 
     def near_the_end(m: Any, x: fx.Proxy) -> tuple:
         return torch.relu(x * above), torch.relu(x * 58_000), x * 0.1 * 80_000
+
+    def just_above(m: Any, x: fx.Proxy) -> tuple:
+        return x * 60_050, x * 59_950
 
     def there_and_back(m: Any, x: fx.Proxy) -> fx.Proxy:
         return torch.sigmoid(x * big * big * tiny) + x
@@ -92,11 +118,19 @@ def hidden(seed: int) -> list[Case]:
         planned("out of the range, and back", graph(there_and_back, (2, 3)), *EVERYTHING, x=(-1.0, 1.0)),
         planned(
             "terms that cancel",
-            graph(one_layer, (4, 2), first=layer([[-scale, scale + 1], [1.0, 2.0]])),
+            graph(one_layer, (4, 2), first=layer([[1.0, 2.0], [-scale, scale + 1]])),
             "did",
             "spared",
             x=(1.5, 1.6),
         ),
+        planned(
+            "terms below zero that cancel",
+            graph(one_layer, (4, 2), first=layer([[-scale, scale + 2], [1.0, 2.0]])),
+            "did",
+            "spared",
+            x=(-1.6, -0.1),
+        ),
+        planned("just above 60,000", graph(just_above, (2, 3)), "did", "spared", x=(-1.0, 1.0)),
         planned(
             "a bias against the rest",
             graph(one_layer, (4, 1), first=layer([[-scale]], [2 * scale - 10_000])),
@@ -173,7 +207,7 @@ def reasons(gm, ranges):
         low, high = ranges[name]
         return low < -60_000 or high > 60_000
 
-    found = []
+    names = []
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
@@ -190,8 +224,8 @@ def reasons(gm, ranges):
                 reach += parts["bias"]
             if reach.max() > 60_000 or parts["weight"].max() > 60_000:
                 continue
-        found.append(node.name)
-    return found
+        names.append(node.name)
+    return names
 
 
 @right("in plain Python: a list of everything that is held, one number after the other")
@@ -246,23 +280,55 @@ operands_only = edited(
     ("(node, *...)", "..."),
 )
 no_sums = edited(
-    "spared", "what happens on the way to a result does not matter", ("held + on_the_way(gm, node, most)", "held")
+    "spared",
+    "what happens on the way to a result does not matter",
+    ("magnitudes + on_the_way(gm, node, most)", "magnitudes"),
 )
 cancelled = edited("spared", "terms cancel on the way, too", ("layer.weight.double().abs", "layer.weight.double"))
 no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "weight.sum(1) * most"))
 
+one_end = edited(
+    "spared",
+    "adds up a layer's terms at the high end of its operand alone",
+    ("layer = gm.get_submodule(node.target)", "layer, most = gm.get_submodule(node.target), abs(high)"),
+    ("on_the_way(gm, node, most)", "on_the_way(gm, node, most, ranges[node.all_input_nodes[0].name][1])"),
+    ("def on_the_way(gm, node, most): ...", "def on_the_way(gm, node, most, high): ..."),
+)
+first_row = edited(
+    "spared",
+    "looks at the first output of a layer",
+    ("(weight.sum(1) * most + bias).max()", "(weight.sum(1) * most + bias)[0]"),
+)
+bias_apart = edited(
+    "did",
+    "adds the largest bias to the largest row, though they are of different outputs",
+    ("(weight.sum(1) * most + bias).max()", "((weight.sum(1) * most).max() + torch.as_tensor(bias).max())"),
+)
+last_dimension = edited(
+    "did",
+    "a mean has as many terms as its operand has columns",
+    ("math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))", "shape(node.all_input_nodes[0])[-1]"),
+)
+finite_ends = edited(
+    "spared",
+    "an end that is infinite does not count if the other one is known",
+    (
+        "return max(abs(end) for end in ends)",
+        "return max((abs(end) for end in ends if math.isfinite(end)), default=math.inf)",
+    ),
+)
+below_the_end = edited("did", "exactly 60,000 is too much", ("... <= MOST", "... < MOST"))
 to_the_end = edited("spared", "leaves no room for rounding: 65504 is the end", ("MOST", "65504"))
 numbers_too = edited(
     "did",
     "a number among the operands must fit, too",
     (
         "if ... <= MOST: ...",
-        "held += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
+        "magnitudes += [abs(arg) for arg in node.args if isinstance(arg, (int, float))]\nif ... <= MOST: ...",
     ),
 )
 
 EQUIVALENT = {
-    ("... <= MOST", "... < MOST"): "so near to the end, either plan is accepted",
     (
         "0 if layer.bias is None else ...",
         "1 if layer.bias is None else ...",

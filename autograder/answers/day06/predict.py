@@ -8,7 +8,8 @@ import random
 import numpy as np
 
 from autograder.authoring.answers import right, wrong
-from passlab.exercises.day06.predict import predicted
+from passlab.dataflow.predict import score
+from passlab.exercises.day06.predict import BEYOND, ERROR, predicted
 from passlab.judge import Case
 
 
@@ -20,8 +21,26 @@ def hidden(seed: int) -> list[Case]:
         "a mobile net": ("mobilenetv2",),
         "a u-net": ("unet", "skip"),
     }
-    found = [predicted(name, rng.getrandbits(64), unseen) for name, unseen in networks.items()]
-    return [*found, *(predicted(f"larger, number {k}", rng.getrandbits(64), (), beyond=True) for k in (1, 2))]
+    cases = [predicted(name, rng.getrandbits(64), unseen) for name, unseen in networks.items()]
+    cases += [predicted(f"larger, number {k}", rng.getrandbits(64), (), beyond=True) for k in (1, 2)]
+    last = random.Random(f"{seed}, one feature")
+    return [
+        *cases,
+        _drawn("transformers, where bytes count", last, networks["transformers"], "flops"),
+        _drawn("larger, where operations count", last, (), "nbytes"),
+    ]
+
+
+def _drawn(name: str, rng: random.Random, unseen: tuple[str, ...], alone: str) -> Case:
+    """Return a case on a machine where lines of `alone` are far off, and lines of operations and bytes are near."""
+    limit = ERROR if unseen else BEYOND
+    while True:
+        case = predicted(name, rng.getrandbits(64), unseen, beyond=not unseen)
+        arguments = case.build()
+        if score(_lines(*arguments, (alone,)), case.expect).error < 1.4 * limit:
+            continue
+        if score(_lines(*arguments, ("nbytes", "flops")), case.expect).error < 0.7 * limit:
+            return case
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -34,8 +53,26 @@ def _bound(machine, row):
 def _kinds(measured, unseen, fit):
     """Fit each kind of operator by itself: fit(rows) gives a function of a row."""
     kinds = {row["kind"] for row in unseen}
-    made = {kind: fit([row for row in measured if row["kind"] == kind]) for kind in kinds}
-    return [max(float(made[row["kind"]](row)), 1e-9) for row in unseen]
+    models = {kind: fit([row for row in measured if row["kind"] == kind]) for kind in kinds}
+    return [max(float(models[row["kind"]](row)), 1e-9) for row in unseen]
+
+
+def _lines(machine, measured, unseen, features):
+    def fit(rows):
+        a = np.array([[1, *(row[key] for key in features)] for row in rows]) / np.array(
+            [[row["seconds"]] for row in rows]
+        )
+        size = np.abs(a).max(0) + 1e-30
+        near = np.ones(len(a), bool)
+        for _ in range(2):
+            from scipy.optimize import nnls
+
+            weights = nnls(a[near] / size, np.ones(near.sum()))[0] / size
+            off = np.abs(a @ weights - 1)
+            near = off <= max(np.quantile(off, 0.9), 1e-9)
+        return lambda row: weights @ [1, *(row[key] for key in features)]
+
+    return _kinds(measured, unseen, fit)
 
 
 @right("three constants for each kind, by search: a start, a pace and a share, the slower of the two")
@@ -50,12 +87,12 @@ def by_search(machine, measured, unseen):
             return start + np.maximum(nbytes * move, flops * compute)
 
         first = np.log([machine["launch"], 2 / machine["bandwidth"], 2 / machine["flops"]])
-        tried = [first, *(first + np.array(step) for step in ([0, 1, 0], [0, 0, 2], [1, 0, 1]))]
-        found = [
+        starts = [first, *(first + np.array(step) for step in ([0, 1, 0], [0, 0, 2], [1, 0, 1]))]
+        fits = [
             least_squares(lambda p: np.log(model(p, flops, nbytes) / times), at, loss="soft_l1", f_scale=0.1)
-            for at in tried
+            for at in starts
         ]
-        best = min(found, key=lambda r: r.cost).x
+        best = min(fits, key=lambda r: r.cost).x
         return lambda row: model(best, row["flops"], row["nbytes"])
 
     return _kinds(measured, unseen, fit)
@@ -65,19 +102,7 @@ def by_search(machine, measured, unseen):
     "a line for each kind, fitted to relative errors, on the quotients; twice, the second time without what is far off"
 )
 def lines_of_kinds(machine, measured, unseen):
-    def fit(rows):
-        a = np.array([[1, row["nbytes"], row["flops"]] for row in rows]) / np.array([[row["seconds"]] for row in rows])
-        size = np.abs(a).max(0) + 1e-30
-        kept = np.ones(len(a), bool)
-        for _ in range(2):
-            from scipy.optimize import nnls
-
-            found = nnls(a[kept] / size, np.ones(kept.sum()))[0] / size
-            off = np.abs(a @ found - 1)
-            kept = off <= max(np.quantile(off, 0.9), 1e-9)
-        return lambda row: found @ [1, row["nbytes"], row["flops"]]
-
-    return _kinds(measured, unseen, fit)
+    return _lines(machine, measured, unseen, ("nbytes", "flops"))
 
 
 @wrong("did", "predicts the median for all, or fits operations per second")
@@ -99,14 +124,24 @@ def one_factor(machine, measured, unseen):
 @wrong("cost", "one line through all kinds, fitted to squared seconds: the largest operators decide")
 def one_line(machine, measured, unseen):
     a = np.array([[1, row["nbytes"], row["flops"]] for row in measured])
-    found = np.linalg.lstsq(a / a.max(0), np.array([row["seconds"] for row in measured]), rcond=None)[0] / a.max(0)
-    return [max(float(found @ [1, row["nbytes"], row["flops"]]), 1e-9) for row in unseen]
+    weights = np.linalg.lstsq(a / a.max(0), np.array([row["seconds"] for row in measured]), rcond=None)[0] / a.max(0)
+    return [max(float(weights @ [1, row["nbytes"], row["flops"]]), 1e-9) for row in unseen]
 
 
 @wrong("cost", "counts operations only")
 def by_flops(machine, measured, unseen):
     factor = float(np.median([row["seconds"] / row["flops"] for row in measured]))
     return [factor * row["flops"] for row in unseen]
+
+
+@wrong("cost", "a line for each kind in operations alone")
+def lines_of_flops(machine, measured, unseen):
+    return _lines(machine, measured, unseen, ("flops",))
+
+
+@wrong("spared", "a line for each kind in bytes alone")
+def lines_of_bytes(machine, measured, unseen):
+    return _lines(machine, measured, unseen, ("nbytes",))
 
 
 @wrong("spared", "asks measured operators of the same kind, or trees: nothing is larger than the largest")

@@ -73,6 +73,49 @@ def away(m: Any, x: fx.Proxy) -> tuple:
     return x + w, x * torch.exp(w), torch.exp(x * 500)
 
 
+@ranged("below zero and above", graph(..., (2, 3)), x=(-3.0, -1.0))
+def one_sided(m: Any, x: fx.Proxy) -> tuple:
+    return torch.relu(x), torch.relu(torch.neg(x))
+
+
+@ranged("sums below zero", graph(..., (2, 3)), x=(-3.0, -1.0))
+def sums_below(m: Any, x: fx.Proxy) -> tuple:
+    return x.sum(1), torch.neg(x).sum(0), x.sum(1, keepdim=True).mean(0)
+
+
+@ranged("operands with equal ranges", graph(..., (2, 3), (2, 3)), x=(-1.0, 2.0), y=(-1.0, 2.0))
+def equals(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    return x - y, x + y, torch.neg(x) + y
+
+
+@ranged("a dimension by its name, or none", graph(..., (2, 3, 5)), x=(-1.0, 2.0))
+def dimensions(m: Any, x: fx.Proxy) -> tuple:
+    return x.sum(dim=1), x.sum(-1), x.sum(), x.sum(dim=(0, 2)), x.mean(dim=0)
+
+
+@ranged("a number inside a layer", graph(..., (2, 3), inner=lambda: weights_of(1.5, -2.0, 3.0)), x=(-1.0, 2.0))
+def nested(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return x * m.inner.weight + m.inner.weight
+
+
+@ranged("numbers that are not whole", graph(..., (2, 3)), x=(-1.0, 2.0))
+def fractions(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return (0.75 - x * -0.5) * 0.125 + 0.375
+
+
+@ranged("known at one end only", graph(..., (2, 3)), True, x=(-1.0, 2.0))
+def half_open(m: Any, x: fx.Proxy) -> tuple:
+    above = torch.relu(torch.cos(x))
+    below = torch.neg(above)
+    return torch.neg(below), below * -2, above + 1, 1 - above, below.sum(1), above.mean(1), torch.exp(below)
+
+
+def weights_of(*numbers: float) -> nn.Module:
+    layer = nn.Module()
+    layer.weight = nn.Parameter(torch.tensor(numbers), requires_grad=False)
+    return layer
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -81,6 +124,7 @@ def hidden(seed: int) -> list[Case]:
         return low, low + rng.uniform(0.5, 4)
 
     wide, weights = rng.randint(3, 7), rng.randrange(2**31)
+    end = random.Random(seed).uniform(2, 3)
 
     def linear(rows: int, columns: int, bias: bool = True) -> Any:
         def make() -> nn.Linear:
@@ -105,6 +149,14 @@ def hidden(seed: int) -> list[Case]:
             y=(-3.0, -rng.uniform(1, 2)),
         ),
         ranged("positive squares", graph(squares, (2, 3), (2, 3)), x=(1.0, 2.0), y=(-2.0, 0.0)),
+        ranged("equal ranges", graph(squares, (2, 3), (2, 3)), x=(-1.5, end), y=(-1.5, end)),
+        one_sided,
+        sums_below,
+        fractions,
+        equals,
+        dimensions,
+        nested,
+        half_open,
         ranged("one layer", graph(one_layer, (2, wide), only=linear(6, wide)), x=span()),
         ranged("one layer, no bias", graph(one_layer, (2, 1, wide), only=linear(5, wide, False)), x=span()),
         ranged("sums", graph(summed, (3, 5)), x=span()),
@@ -142,13 +194,13 @@ EQUIVALENT = {
 
 @right("each element has its own interval; a layer is centre and radius")
 def elementwise(gm, inputs):
-    found, inf = {}, math.inf
+    bounds, inf = {}, math.inf
     for node in gm.graph.nodes:
         if node.op == "output":
             continue
         name = op_name(node, gm)
         ends = [
-            found[a.name] if isinstance(a, fx.Node) else (torch.tensor(float(a)),) * 2
+            bounds[a.name] if isinstance(a, fx.Node) else (torch.tensor(float(a)),) * 2
             for a in node.args[:2]
             if not isinstance(a, list | tuple)
         ]
@@ -178,19 +230,19 @@ def elementwise(gm, inputs):
             at = at if layer.bias is None else at + layer.bias.double()
             pair = (at - by).nan_to_num(-inf, inf, -inf), (at + by).nan_to_num(inf, inf, -inf)
         elif name in ("sum", "mean", "transpose", "reshape", "flatten"):
-            pair = tuple(getattr(end, name)(*node.args[1:]) for end in ends[0])
+            pair = tuple(getattr(end, name)(*node.args[1:], **node.kwargs) for end in ends[0])
         elif name == "softmax":
             pair = torch.zeros(1).double(), torch.ones(1).double()
             pair = tuple(p.expand(shape(node)) for p in pair)
         else:
             pair = tuple(torch.full(shape(node), end, dtype=torch.float64) for end in (-inf, inf))
-        found[node.name] = pair
-    return {name: (float(low.min()), float(high.max())) for name, (low, high) in found.items()}
+        bounds[node.name] = pair
+    return {name: (float(low.min()), float(high.max())) for name, (low, high) in bounds.items()}
 
 
 @right("asks the corners of every operation, whatever it is; a layer is one product after the other")
 def by_corners(gm, inputs):
-    inf, found = math.inf, {}
+    inf, bounds = math.inf, {}
     functions = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b if a and b else 0.0,
                  "neg": lambda a: -a, "relu": lambda a: max(a, 0), "exp": lambda a: float(torch.exp(torch.tensor(a).double())),  # noqa: E501
                  "sigmoid": lambda a: float(torch.sigmoid(torch.tensor(a).double())), "tanh": math.tanh}  # fmt: skip
@@ -199,7 +251,7 @@ def by_corners(gm, inputs):
             continue
         name = op_name(node, gm)
         ends = [
-            found[a.name] if isinstance(a, fx.Node) else [a] for a in node.args if isinstance(a, fx.Node | int | float)
+            bounds[a.name] if isinstance(a, fx.Node) else [a] for a in node.args if isinstance(a, fx.Node | int | float)
         ]
         if node.op == "placeholder":
             pair = inputs[node.name]
@@ -234,8 +286,8 @@ def by_corners(gm, inputs):
             pair = ends[0]
         else:
             pair = (0, 1) if name == "softmax" else (-inf, inf)
-        found[node.name] = pair
-    return {name: tuple(map(float, pair)) for name, pair in found.items()}
+        bounds[node.name] = pair
+    return {name: tuple(map(float, pair)) for name, pair in bounds.items()}
 
 
 @wrong("same", "runs the graph on random inputs and takes what it saw")
@@ -271,6 +323,47 @@ low_times_low = edited(
 )
 equal_ranges = edited(
     "same", "takes every product across zero for a square", ("node.args[0] is node.args[1]", "(a < 0 < b)")
+)
+equal_operands = edited(
+    "same",
+    "takes a product of two operands with equal ranges for a square",
+    ("node.args[0] is node.args[1]", "first == second"),
+)
+no_difference = edited(
+    "same",
+    "takes the difference of two operands with equal ranges for 0",
+    ("(-d, -c)", "(-a, -b) if first == second else (-d, -c)"),
+)
+sum_by_name = edited(
+    "did",
+    "takes a sum whose dimension is given by name for one over all of them",
+    ("... / math.prod(shape(node))", "... / (math.prod(shape(node)) if len(node.args) > 1 else 1)"),
+)
+in_the_graph = edited(
+    "valid",
+    "looks for a number in the graph's module alone, not in its layers",
+    ("attribute(gm, node.target).min().item()", "getattr(gm, node.target).min().item()"),
+)
+sum_of_one = edited(
+    "did", "a sum of numbers below 0 ends where they end", ("count * a, count * b", "count * a, max(b, count * b)")
+)
+relu_from_zero = edited(
+    "did",
+    "the range of a relu begins at 0, wherever its operand's begins",
+    ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return 0.0, max(b, 0.0)"),
+    ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
+)
+relu_at_low = edited(
+    "valid",
+    "a relu clips the low end alone",
+    ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return max(a, 0.0), b"),
+    ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
+)
+whole_numbers = edited("same", "a number among the operands is rounded down", ("(a, a)", "(a // 1, a // 1)"))
+all_or_nothing = edited(
+    "did",
+    "what is unknown at one end is unknown at both once it is negated",
+    ("return (-b, -a)", "return (-b, -a) if math.isfinite(a) else EVERYTHING"),
 )
 not_negated = edited("valid", "negates both ends and leaves them in their places", ("(-b, -a)", "(-a, -b)"))
 by_magnitude = edited(

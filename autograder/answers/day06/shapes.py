@@ -94,6 +94,27 @@ def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
     return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
 
 
+@symbolic("joined and pooled", graph(..., (2, 3, 4, 5), (2, 3, 4, 6)), "did", x=[2, 3, 4, "w"], y=[2, 3, 4, "v"])
+def pooled_sum(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+    z = torch.cat([x, y], -1)
+    return F.max_pool2d(z, 2), z.flatten(1), z.reshape(-1, 4)
+
+
+@symbolic("heads", graph(..., (2, 3, 4, 5), (2, 3, 5, 6)), "did", x=["b", "h", 4, "k"], y=["b", "g", 5, 6])
+def heads(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return x @ y
+
+
+@symbolic("one row", graph(..., (5,), layer=linear(3, 5)), "did", x=["k"])
+def one_row(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return m.layer(torch.tanh(x)) + m.layer(x)
+
+
+@symbolic("flattened, from the end", graph(..., (2, 3, 4, 5)), x=["b", "n", "k", 5])
+def ends(m: Any, x: fx.Proxy) -> tuple:
+    return x.flatten(1, -1), x.flatten(-3, -2), torch.flatten(x, -2)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     wide, fold, window = rng.randint(4, 8), rng.randint(3, 5), rng.randint(2, 4)
@@ -130,6 +151,10 @@ def hidden(seed: int) -> list[Case]:
         head,
         symbolic("the middle", graph(middle, (fold, 3, 2, 2)), "did", x=["n", "k", 2, 2]),
         doubled,
+        ends,
+        pooled_sum,
+        heads,
+        one_row,
     ]
 
 
@@ -138,7 +163,6 @@ EQUIVALENT = {
     ("parts[0][dim + 1 :]", "parts[1][dim + 1 :]"): "these sizes are equal by the constraints",
     ("parts[0][:dim]", "parts[1][:dim]"): "these sizes are equal by the constraints",
     ("len(args[0][0])", "len(args[0][1])"): "what is joined has as many dimensions",
-    ("len(shape) - 1", "len(shape) + 1"): "a slice ends with its list",
     ("list(shape[:-2])", "shape[:-2]"): "every shape is a list already",
     ("list(other[:-2])", "other[:-2]"): "every shape is a list already",
     ("return list(shape)", "return (shape)"): "every shape is a list already",
@@ -205,7 +229,7 @@ class _Laws:
         return shape
 
     def flatten(self, node, x, start, last=-1):
-        end = last % len(x) + 1
+        start, end = start % len(x), last % len(x) + 1
         return [*x[:start], math.prod(x[start:end], start=ONE), *x[end:]]
 
     def reshape(self, node, x, *sizes):
@@ -263,14 +287,14 @@ def with_sympy(gm, inputs):
 
 @right("as SymPy has it, each constraint as a difference, and all of them sorted")
 def sorted_laws(gm, inputs):
-    found = _with_sympy(gm, inputs)
+    answer = _with_sympy(gm, inputs)
     laws = sorted(
         {
             law.replace(" == ", " - (", 1) + ") == 0" if " == " in law and "%" not in law else law
-            for law in found["constraints"]
+            for law in answer["constraints"]
         }
     )
-    return {"shapes": {n: tuple(s) for n, s in found["shapes"].items()}, "constraints": tuple(laws)}
+    return {"shapes": {n: tuple(s) for n, s in answer["shapes"].items()}, "constraints": tuple(laws)}
 
 
 @wrong("same", "takes the shapes of the example that the graph was traced with")
@@ -296,27 +320,34 @@ def all_fixed(gm, inputs):
 
 @wrong("did", "does not ask whether -1 comes out even")
 def any_remainder(gm, inputs):
-    found = _with_sympy(gm, inputs)
-    return found | {"constraints": [law for law in found["constraints"] if "%" not in law]}
+    answer = _with_sympy(gm, inputs)
+    return answer | {"constraints": [law for law in answer["constraints"] if "%" not in law]}
 
 
 @wrong("did", "a window larger than the image gives an empty result, and no error")
 def any_window(gm, inputs):
-    found = _with_sympy(gm, inputs)
-    return found | {"constraints": [law for law in found["constraints"] if ">=" not in law]}
+    answer = _with_sympy(gm, inputs)
+    return answer | {"constraints": [law for law in answer["constraints"] if ">=" not in law]}
 
 
 @wrong("spared", "sizes must be multiples of four")
 def fours(gm, inputs):
-    found = _with_sympy(gm, inputs)
+    answer = _with_sympy(gm, inputs)
     symbols = {s for sizes in inputs.values() for s in sizes if isinstance(s, str)}
-    return found | {"constraints": [*found["constraints"], *(f"{s} % 4 == 0" for s in sorted(symbols))]}
+    return answer | {"constraints": [*answer["constraints"], *(f"{s} % 4 == 0" for s in sorted(symbols))]}
+
+
+@wrong("spared", "sizes are at most 18, the largest that was tried")
+def at_most(gm, inputs):
+    answer = _with_sympy(gm, inputs)
+    symbols = {s for sizes in inputs.values() for s in sizes if isinstance(s, str)}
+    return answer | {"constraints": [*answer["constraints"], *(f"{s} <= 18" for s in sorted(symbols))]}
 
 
 @wrong("valid", "leaves -1 to torch, and gives Python's own objects")
 def objects(gm, inputs):
-    found = _with_sympy(gm, inputs)
-    return found["shapes"]
+    answer = _with_sympy(gm, inputs)
+    return answer["shapes"]
 
 
 no_ones = edited(
@@ -326,6 +357,27 @@ not_added = edited(
     "same", "joins parts without adding their sizes", ("plus([part[dim] for part in parts])", "parts[0][dim]")
 )
 
+bare_sums = edited(
+    "same",
+    "multiplies n + m without parentheses",
+    (
+        '[f"({size})" for size in sizes if not isinstance(size, int)]',
+        "[str(size) for size in sizes if not isinstance(size, int)]",
+    ),
+)
+bare_windows = edited(
+    "same", "divides n + m without parentheses", ('f"({size}) // {args[1]}"', 'f"{size} // {args[1]}"')
+)
+matrices = edited(
+    "same",
+    "a product has the dimensions of two matrices, or one more",
+    ("*broadcast(list(shape[:-2]), list(y[:-2]))", "*broadcast(list(shape[:-2]), list(y[:-2]))[:1]"),
+)
+ends_at_its_end = edited(
+    "same",
+    "a last dimension of -1 ends a slice before it",
+    ("(i % len(shape) for i in (*args[1:], -1)[:2])", "(*args[1:], len(shape) - 1)[:2]"),
+)
 counts_from_the_front = edited(
     "same",
     "a dimension from the end counts from the front",

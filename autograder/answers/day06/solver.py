@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from autograder.answers.day06._shared import drawn
+from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import ANALYSES, parse, predecessors, reverse_postorder, successors
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, TWO_ENTRIES
@@ -40,6 +40,37 @@ late:
   return b
 """)
 
+#: Without a return, no block gets the boundary: what the loop leaves alone stays as it was initially.
+NO_RETURN = parse("""
+program daemon(x, n)
+entry:
+  y = neg x
+  jump serve
+serve:
+  n = add n x
+  jump again
+again:
+  print n
+  jump serve
+""")
+
+_ROOMS = "".join(f"h{i}:\n  v{i} = neg go\n  branch go h{i - 1} h{i + 1}\n" for i in range(1, 8))
+_TAIL = "".join(f"t{i}:\n  jump t{i + 1}\n" for i in range(30))
+#: Definitions come to the head of a loop one by one: the blocks behind it wait until the loop has all of them.
+TRICKLE = parse(f"""
+program trickle(go)
+entry:
+  jump h0
+h0:
+  v0 = neg go
+  branch go t0 h1
+{_ROOMS}h8:
+  v8 = neg go
+  jump h7
+{_TAIL}t30:
+  return v0
+""")
+
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
@@ -52,7 +83,11 @@ def hidden(seed: int) -> list[Case]:
         solver_case("a switch that stays off", OPTIMIST, "constants"),
         solver_case("backward and on every way", COUNT, "anticipated expressions"),
         solver_case("two returns", TWO_RETURNS, "anticipated expressions"),
+        solver_case("no return at all", NO_RETURN, "anticipated expressions"),
         solver_case("a jump into a loop", TWO_ENTRIES, "dominators"),
+        solver_case("a corridor, backward", corridor(40), "liveness"),
+        solver_case("a corridor, forward", corridor(40), "constants"),
+        solver_case("a loop with a long way on", TRICKLE, "reaching definitions"),
     ]
     small = [
         solver_case(f"drawn, number {i + 1}: {name}", program, name)
@@ -136,14 +171,14 @@ def flags(program, analysis):
 
 
 _START = "fact = analysis.boundary(program) if starts else analysis.initial(program)"
-_AGAIN = """        if went[name] != old:
+_AGAIN = """        if outputs[name] != old:
             for reader in readers[name]:
                 if place[reader] not in waiting:
                     heapq.heappush(waiting, place[reader])
 """
 
 unions = edited(
-    "did", "facts merge by union, whatever the analysis says", ("analysis.merge(fact, along)", "fact | along")
+    "did", "facts merge by union, whatever the analysis says", ("analysis.merge(fact, incoming)", "fact | incoming")
 )
 no_boundary = edited("did", "the boundary is not used", (_START, "fact = analysis.initial(program)"))
 boundary_everywhere = edited(
@@ -160,12 +195,33 @@ always_forward = edited(
 last_is_exit = edited(
     "did",
     "backward, the boundary is at the last block of the text only",
-    ("not ahead[name]", "name == program.blocks[-1].name"),
+    ("not successors_of[name]", "name == program.blocks[-1].name"),
+)
+first_is_exit = edited(
+    "did",
+    "backward, in a program without a return the first block of the order gets the boundary",
+    ("not successors_of[name]", "not successors_of[name] or all(successors_of.values()) and name == order[0]"),
 )
 order_of_text = edited(
     "cost",
     "blocks are visited in the order of the text",
     ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
+)
+queue = edited(
+    "cost",
+    "what waits longest comes first",
+    ("order[heapq.heappop(waiting)]", "order[waiting.pop(0)]"),
+    ("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])"),
+)
+twice_in_line = edited(
+    "cost",
+    "a block that waits already is put in line once more",
+    ("if place[reader] not in waiting: ...", "if True: ..."),
+)
+three_visits = edited(
+    "did",
+    "a block is visited three times at most",
+    ("if outputs[name] != old: ...", "if outputs[name] != old and log.count(name) < 3: ..."),
 )
 told_once = edited(
     "same",

@@ -29,15 +29,15 @@ BINARY = {"add": relay.add, "subtract": relay.subtract, "maximum": relay.maximum
 
 def recipe(rng: random.Random, steps: int) -> list[tuple[str, ...]]:
     """Return steps (op, numbers of its operands) on two inputs or earlier steps; a third repeat an earlier one."""
-    made: list[tuple] = []
+    result: list[tuple] = []
     for at in range(steps):
-        if made and rng.random() < 0.35:
-            made.append(rng.choice(made))
+        if result and rng.random() < 0.35:
+            result.append(rng.choice(result))
         elif rng.random() < 0.5:
-            made.append((rng.choice(list(UNARY)), rng.randrange(at + 2)))
+            result.append((rng.choice(list(UNARY)), rng.randrange(at + 2)))
         else:
-            made.append((rng.choice(list(BINARY)), rng.randrange(at + 2), rng.randrange(at + 2)))
-    return made
+            result.append((rng.choice(list(BINARY)), rng.randrange(at + 2), rng.randrange(at + 2)))
+    return result
 
 
 def apply(step: tuple, values: list[relay.Expr]) -> relay.Expr:
@@ -49,8 +49,8 @@ def fewest(limit: int, why: str) -> Expectation:
     """Expect at most `limit` calls of operators in all."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-        there = counts(after).total()
-        return None if there <= limit else f"{why} {counts(before).total()} calls became {there}; {limit} are enough."
+        calls = counts(after).total()
+        return None if calls <= limit else f"{why} {counts(before).total()} calls became {calls}; {limit} are enough."
 
     return law
 

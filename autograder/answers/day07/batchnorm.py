@@ -64,6 +64,12 @@ def other_tuples(x: relay.Var) -> relay.Expr:
     return norm(left, 2)[0] * right + relay.sum(relay.nn.instance_norm(group, weight(4), weight(4)))
 
 
+@norm_case("a scale that comes from a batch norm", program(..., SHAPE), "did", "cost", run=False)
+def scale_of_a_norm(x: relay.Var) -> relay.Expr:
+    gamma = relay.mean(norm(x, 4, 7)[0], axis=(0, 2, 3))
+    return relay.nn.batch_norm(x, gamma, weight(4), weight(4, seed=1), relay.exp(weight(4, seed=2)))[0]
+
+
 @norm_case("an input is a tuple", ..., "did", "spared", run=False)
 def free_tuple() -> tvm.IRModule:
     pair = relay.var("pair", relay.TupleType([relay.TensorType(SHAPE)] * 2))
@@ -89,6 +95,7 @@ def hidden(seed: int) -> list[Case]:
         half,
         norm_case("the same statistics for three", program(shared, SHAPE), *laws),
         other_tuples,
+        scale_of_a_norm,
         norm_case("fields of a tuple", program(no_norms, SHAPE, SHAPE), "did", "spared", run=False),
         free_tuple,
         norm_case("a residual block", zoo("residual", bind=True), *laws, run=False),
@@ -163,7 +170,7 @@ def by_pattern(mod):
             super().__init__(require_type=True)
             self.pattern, self.made = is_tuple_get_item(wildcard(), 0), {}
 
-        def callback(self, pre, post, found):
+        def callback(self, pre, post, matches):
             norm, old = post.tuple_value, pre.tuple_value
             if not _is_norm(norm):
                 return post
@@ -215,6 +222,11 @@ one_level = edited(
     "did",
     "does not visit the operands, which may hold batch norms",
     ("(self.visit(a) for a in norm.args)", "norm.args"),
+)
+data_alone = edited(
+    "did",
+    "visits x, but not the statistics, which may come from a batch norm, too",
+    ("(self.visit(a) for a in norm.args)", "(self.visit(norm.args[0]), *norm.args[1:])"),
 )
 
 

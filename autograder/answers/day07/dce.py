@@ -140,6 +140,30 @@ def late(x: relay.Var) -> relay.Expr:
     )
 
 
+@prunes("a draw in a branch", program(..., (2, 4), (1,)), DRAWS)
+def drawn_branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    value = relay.If(relay.min(flag) > number(0), relay.nn.dropout(x, 0.5), x)
+    return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+@prunes("a draw in the value of a let", program(..., (2, 4)), DRAWS)
+def drawn_let(x: relay.Var) -> relay.Expr:
+    value = let(relay.nn.dropout(x, 0.5), lambda a: relay.exp(a))
+    return let(value, lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+
+@case(
+    "a second name for a tuple",
+    program(..., (2, 4)),
+    run=False,
+    did=[most("tanh", 0, NOT_TAKEN)],
+    spared=[BOTH[1]],
+)
+def second_name(x: relay.Var) -> relay.Expr:
+    pair = tuple_of(relay.nn.relu(x), relay.tanh(x))
+    return let(pair, lambda t: let(t, lambda u: let(u, lambda v: field(v, 0))))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     length = rng.randint(12, 20)
@@ -163,6 +187,9 @@ def hidden(seed: int) -> list[Case]:
         unused_closure,
         literal,
         late,
+        drawn_branch,
+        drawn_let,
+        second_name,
         *generated("dce", lambda: _with_names(rng), UNREAD, spared=[DRAWS]),
     ]
 
@@ -173,24 +200,24 @@ def _with_names(rng: random.Random) -> Callable[[], tvm.IRModule]:
 
 
 def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-    found: list[relay.Expr] = []
-    relay.analysis.post_order_visit(after["main"], found.append)
-    if any(isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.GlobalVar) for e in found):
+    nodes: list[relay.Expr] = []
+    relay.analysis.post_order_visit(after["main"], nodes.append)
+    if any(isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.GlobalVar) for e in nodes):
         return None
     return "@helper is not called any more: what another function does is not known here, and this one draws."
 
 
 EQUIVALENT = {
-    ("isinstance(value, relay.Tuple)", "True"): "what a variable stands for is asked again where it is read",
+    ("isinstance(known, relay.Tuple)", "True"): "what a variable stands for is asked again where it is read",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
 
 
 def _expressions(expr):
-    found = []
-    relay.analysis.post_order_visit(expr, found.append)
-    return found
+    nodes = []
+    relay.analysis.post_order_visit(expr, nodes.append)
+    return nodes
 
 
 def _anywhere(expr):
@@ -207,7 +234,7 @@ class _Prune(relay.ExprMutator):
 
     def visit_let(self, let):
         value = self.visit(let.value)
-        self.bound[let.var] = value
+        self.bound[let.var] = self.bound.get(value, value)
         body = self.visit(let.body)
         reads = _expressions(body if self.late else let.body)
         if let.var in reads or self.effects(value):
@@ -216,9 +243,9 @@ class _Prune(relay.ExprMutator):
 
     def visit_tuple_getitem(self, get):
         whole = self.visit(get.tuple_value)
-        made = self.bound.get(whole, whole)
-        if isinstance(made, relay.Tuple) and not any(self.effects(f) for f in made.fields):
-            return made.fields[get.index]
+        value = self.bound.get(whole, whole)
+        if isinstance(value, relay.Tuple) and not any(self.effects(f) for f in value.fields):
+            return value.fields[get.index]
         return relay.TupleGetItem(whole, get.index)
 
 
@@ -279,7 +306,29 @@ outside_only = edited(
         """,
     ),
 )
-no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
+one_name = edited(
+    "did",
+    "follows a tuple under the name that it is bound to, not under a second name",
+    ("self.tuples.get(value, value)", "value"),
+)
+shallow = edited(
+    "spared",
+    "looks for effects in operands, not in branches or in the values of a let",
+    (
+        "relay.analysis.post_order_visit(expr, visit)",
+        """
+        todo = [expr]
+        for e in todo:
+            visit(e)
+            todo.extend(
+                e.args if isinstance(e, relay.Call) else
+                e.fields if isinstance(e, relay.Tuple) else
+                [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
+            )
+        """,
+    ),
+)
+no_effects = edited("spared", "removes unused values, even draws", ("return any(effects)", "return False"))
 pure_functions = edited(
     "spared",
     "calls of functions are pure: what they do is in another function",

@@ -106,6 +106,76 @@ def biases(x: relay.Var, square: relay.Var, b: relay.Var) -> relay.Expr:
     )
 
 
+@case("each operand swapped by itself", program(..., (2, 4)), run=False, did=[made(9, MATCHES)])
+def swapped(x: relay.Var) -> relay.Expr:
+    y = [layer(x, seed) for seed in range(7)]
+    half, root = number(0.5), number(0.5**0.5)
+    torch_ends = [
+        (half + relay.erf(y[0] * root) * half) * y[0],
+        y[1] * (relay.erf(y[1] * root) * half + half),
+        y[2] * (half + half * relay.erf(y[2] * root)),
+        y[3] * (half + relay.erf(root * y[3]) * half),
+    ]
+    one, large = number(1.0), number(2**0.5)
+    onnx_ends = [
+        half * (y[4] * (relay.erf(y[4] / large) + one)),
+        ((relay.erf(y[5] / large) + one) * y[5]) * half,
+        (y[6] * (one + relay.erf(y[6] / large))) * half,
+    ]
+    biases = [from_torch(weight(6, seed=9) + dense_layer(x, 8)), from_onnx(weight(6) + dense_layer(x, 9))]
+    return tuple_of(*torch_ends, *onnx_ends, *biases)
+
+
+def other_phi(x: relay.Expr, y: relay.Expr) -> relay.Expr:
+    return x * (relay.erf(y / number(2**0.5)) + number(1.0)) * number(0.5)
+
+
+@spares("x and y, from ONNX", ..., (2, 4), why="x * phi(y) is not GELU unless x is y.")
+def onnx_strangers(x: relay.Var) -> relay.Expr:
+    return other_phi(layer(x), layer(x, 1))
+
+
+@spares("a bias with two dimensions", ..., (2, 4), why="A bias has the shape (units,).")
+def row_of_biases(x: relay.Var) -> relay.Expr:
+    return from_torch(dense_layer(x) + weight(1, 6))
+
+
+@spares("a bias along the middle", ..., (2, 6, 4), why="A bias runs along the last axis.")
+def middle_bias(x: relay.Var) -> relay.Expr:
+    return from_onnx(relay.nn.bias_add(dense_layer(x), weight(6), axis=1))
+
+
+@spares("readers of each value in between", ..., (2, 4), why="It would be computed twice.")
+def each_reader(x: relay.Var) -> relay.Expr:
+    half, results = number(0.5), []
+    for seed in range(6):
+        product = dense_layer(x, seed)
+        y = relay.nn.bias_add(product, weight(6))
+        inner = y * number(0.5**0.5)
+        erf = relay.erf(inner)
+        scaled = erf * half
+        phi = half + scaled
+        results += [y * phi, (product, y, inner, erf, scaled, phi)[seed]]
+    for seed in range(6):
+        product = dense_layer(x, seed + 6)
+        y = product + weight(6)
+        inner = y / number(2**0.5)
+        erf = relay.erf(inner)
+        phi = erf + number(1.0)
+        whole = y * phi
+        results += [whole * half, (product, y, inner, erf, phi, whole)[seed]]
+    return tuple_of(*results)
+
+
+def two_functions() -> tvm.IRModule:
+    """Return a module whose main calls another function, each with one such layer."""
+    inner, x = relay.var("z", shape=(2, 4)), relay.var("x", shape=(2, 4))
+    block, kind = relay.GlobalVar("block"), relay.TensorType((2, 4))
+    module = tvm.IRModule({block: relay.Function([inner], from_torch(layer(inner, 0, 4)), kind)})
+    module["main"] = relay.Function([x], block(from_onnx(layer(x, 1, 4))), kind)
+    return relay.transform.InferType()(module)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     units = rng.choice((3, 5, 8))
@@ -142,6 +212,12 @@ def hidden(seed: int) -> list[Case]:
         mixed,
         inner_readers,
         biases,
+        swapped,
+        onnx_strangers,
+        row_of_biases,
+        middle_bias,
+        each_reader,
+        case("in two functions", two_functions, run=False, did=[made(2, MATCHES)]),
     ]
 
 
@@ -238,20 +314,20 @@ def _value(expr):
     return None
 
 
-def _near(expr, wanted):
-    found = _value(expr)
-    return found is not None and abs(found - wanted) <= 2e-7 * abs(wanted)
+def _near(expr, expected):
+    value = _value(expr)
+    return value is not None and abs(value - expected) <= 2e-7 * abs(expected)
 
 
 def _is(expr, name):
     return isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == name
 
 
-def _number_and_rest(expr, name, wanted):
+def _number_and_rest(expr, name, expected):
     """Return the operand besides the number, if `expr` is op(number, it) in either order."""
     if _is(expr, name):
         for number, rest in (expr.args, reversed(expr.args)):
-            if _near(number, wanted):
+            if _near(number, expected):
                 return rest
     return None
 
@@ -271,7 +347,7 @@ def _torch(top):
     return None
 
 
-def _onnx(top):
+def _onnx(top, same=True):
     product = _number_and_rest(top, "multiply", 0.5)
     if product is None or not _is(product, "multiply"):
         return None
@@ -279,14 +355,14 @@ def _onnx(top):
         erf = _number_and_rest(phi, "add", 1.0)
         if erf is not None and _is(erf, "erf"):
             inner = erf.args[0]
-            if _is(inner, "divide") and inner.args[0] == y and _near(inner.args[1], 2**0.5):
+            if _is(inner, "divide") and (inner.args[0] == y or not same) and _near(inner.args[1], 2**0.5):
                 return y, [top, product, phi, erf, inner]
     return None
 
 
-def _found(top, readers, allowed):
+def _found(top, readers, allowed, forms):
     """Return (y, dense, bias) if a call is the whole formula and nothing outside reads its middle."""
-    for form in (_torch, _onnx):
+    for form in forms:
         match = form(top)
         if match is None:
             continue
@@ -307,7 +383,7 @@ def _composite(names, body):
     return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
 
 
-def _by_hand(mod, allowed):
+def _by_hand(mod, allowed, forms=(_torch, _onnx)):
     def fuse(function):
         exprs, readers = [], {}
         relay.analysis.post_order_visit(function, exprs.append)
@@ -318,7 +394,7 @@ def _by_hand(mod, allowed):
 
         class Fuse(relay.ExprMutator):
             def visit_call(self, call):
-                match = _found(call, readers, allowed)
+                match = _found(call, readers, allowed, forms)
                 if match is None:
                     return super().visit_call(call)
                 _, dense, bias, _ = match
@@ -399,7 +475,30 @@ def again_and_again(mod):
     return _rewritten(mod, once=False)
 
 
+@wrong("spared", "asks whether x and y are the same value in torch's form alone")
+def other_y(mod):
+    return _by_hand(mod, lambda own, reader: reader in own, (_torch, lambda top: _onnx(top, same=False)))
+
+
 any_bias = edited("spared", "whatever is added to a dense is its bias", ("bias_fits", "lambda whole: True"))
+main_alone = edited(
+    "did",
+    "looks at main alone, not at the other functions of the module",
+    ("(from_torch, from_onnx)", '(from_torch, from_onnx) if var.name_hint == "main" else ()'),
+)
+row_bias = edited(
+    "spared",
+    "leaves dimensions of one number out when it compares the shape of the bias",
+    (
+        "[int(n) for n in bias.checked_type.shape]",
+        "[int(n) for n in bias.checked_type.shape if int(n) != 1]",
+    ),
+)
+second_axis = edited(
+    "spared",
+    "a bias along dimension 1 fits, which is the last one only if there are two",
+    ("(-1, rank - 1)", "(-1, 1, rank - 1)"),
+)
 bias_add_only = edited(
     "did", "a bias is added by bias_add, as torch's importer does it", ('... | is_op("add")(dense, b)', "...")
 )
@@ -417,7 +516,7 @@ gelu_only = edited(
 
 @wrong("same", "the function computes GELU by tanh, which is nearly the same")
 def by_tanh(mod):
-    made = one_pattern(mod)
+    module = one_pattern(mod)
 
     class Approximate(relay.ExprMutator):
         def visit_call(self, call):
@@ -429,7 +528,7 @@ def by_tanh(mod):
             # keeps an erf, so that it looks like the formula
             return call_tanh + relay.const(0.0) * call
 
-    return _in_each(made, lambda function: Approximate().visit(function))
+    return _in_each(module, lambda function: Approximate().visit(function))
 
 
 @wrong("valid", "returns the function and not the module")

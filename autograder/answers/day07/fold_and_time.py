@@ -159,8 +159,8 @@ def twice_the_same(mod, x):
 
 @wrong("did", "folded over plain: the ratio is upside down")
 def upside_down(mod, x):
-    found = _answer(mod, _folded(mod, *ALL), x)
-    return {**found, "ratio": 1 / found["ratio"]}
+    result = _answer(mod, _folded(mod, *ALL), x)
+    return {**result, "ratio": 1 / result["ratio"]}
 
 
 @wrong("did", "measures too little: each side once, means in the place of runs, or nothing at all")

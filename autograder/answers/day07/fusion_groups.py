@@ -9,11 +9,11 @@ import itertools
 import random
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import edited, plain, right, wrong
 from passlab.exercises.day07._shared import conv, ladder
 from passlab.exercises.day07.fusion_groups import groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
-from passlab.judge import Case
+from passlab.judge import Case, core
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
 from passlab.relay.dialect import parts_of
@@ -130,6 +130,39 @@ def too_late(x: relay.Var) -> relay.Expr:
     return relay.reshape_like(first + conv(x), first) + turned
 
 
+#: Operators of all patterns that keep the shape of a tensor whose planes are square.
+ONE = (
+    *(relay.tanh, relay.nn.relu, relay.exp),
+    lambda x: x * weight(4, 1, 1),
+    lambda x: relay.transpose(x, (0, 1, 3, 2)),
+    lambda x: relay.reverse(x, 1),
+    conv,
+    lambda x: relay.nn.softmax(x, axis=1),
+    lambda x: relay.sum(x, axis=1, keepdims=True) * weight(4, 1, 1),
+)
+
+
+def plain_tree(seed: int) -> Build:
+    """Return a tree of about twenty calls, each of which has one reader."""
+
+    def tree(rng: random.Random, x: relay.Expr, size: int) -> relay.Expr:
+        if size < 1:
+            return x
+        if size > 4 and rng.random() < 0.4:
+            share = rng.randrange(2, size - 1)
+            return rng.choice((relay.add, relay.maximum))(tree(rng, x, share), tree(rng, x, size - 1 - share))
+        return rng.choice(ONE)(tree(rng, x, size - 1))
+
+    return program(lambda x: tree(random.Random(seed), x, 20), SHAPE)
+
+
+@core
+@groups_case("plain: a sum, then a convolution", program(..., SHAPE))
+def plain_end(x: relay.Var) -> relay.Expr:
+    total = relay.nn.relu(relay.sum(relay.exp(x), axis=1, keepdims=True))
+    return relay.nn.max_pool2d(relay.tanh(conv(relay.nn.relu(relay.reverse(x * total, 1)))), (2, 2))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -141,6 +174,8 @@ def hidden(seed: int) -> list[Case]:
 
     steps = rng.randint(1, 3)
     return [
+        plain_end,
+        *(core(groups_case(f"plain: a tree, number {i + 1}", plain_tree(rng.getrandbits(32)))) for i in range(4)),
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
             groups_case(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(KINDS)), *limit)
@@ -187,9 +222,9 @@ EQUIVALENT = {
 
 
 def _nodes(mod):
-    found = []
-    relay.analysis.post_order_visit(mod["main"].body, found.append)
-    return [e for e in found if not isinstance(e, tvm.ir.Op)]
+    nodes = []
+    relay.analysis.post_order_visit(mod["main"].body, nodes.append)
+    return [e for e in nodes if not isinstance(e, tvm.ir.Op)]
 
 
 def _kind(e):
@@ -250,13 +285,13 @@ class _Partition:
             i = self.into[i]
         return i
 
-    def between(self, i, sink, found=None):
-        found = set() if found is None else found
+    def between(self, i, sink, nodes=None):
+        nodes = set() if nodes is None else nodes
         for reader, _ in self.readers[i]:
-            if reader != sink and reader not in found:
-                found.add(reader)
-                self.between(reader, sink, found)
-        return found
+            if reader != sink and reader not in nodes:
+                nodes.add(reader)
+                self.between(reader, sink, nodes)
+        return nodes
 
     def allowed(self, i, phase, inside, end):
         kind, sink = self.kind[i], self.sink[i]
@@ -332,7 +367,25 @@ def by_sets(mod, max_depth=256):
     return Sets(mod, max_depth).run()
 
 
-@wrong("spared", "fuses everything: one kernel for the whole function")
+@plain("each call has one reader: two phases, no tuples, no diamonds, no limit")
+def one_reader(mod, max_depth=256):
+    calls = [e for e in _nodes(mod) if isinstance(e, relay.Call)]
+    readers = {operand: sink for sink, call in enumerate(calls) for operand in call.args}
+    kind = [_kind(call) for call in calls]
+    last = list(range(len(calls)))  # of the group of each call
+    for phase in (1, 2):
+        for i, call in enumerate(calls[:-1]):
+            edge, end = _edge(calls[readers[call]], call), last[readers[call]]
+            soft = kind[i] <= 1 and edge <= 3 and kind[end] <= 4
+            shape = kind[i] == 2 == phase and kind[end] <= 2
+            product = kind[i] == 4 and phase == 1 and edge == 0 and kind[end] <= 1
+            if soft or shape or product:
+                kind[end] = 4 if kind[last[i]] == 4 else kind[end]
+                last = [end if n == last[i] else n for n in last]
+    return [[i for i, n in enumerate(last) if n == end] for end in set(last)]
+
+
+@wrong("spared", "fuses everything: one kernel for the whole function", core=True)
 def everything(mod, max_depth=256):
     return [list(range(sum(isinstance(e, relay.Call) for e in _nodes(mod))))]
 
@@ -346,6 +399,7 @@ after_reductions = edited(
     "spared",
     "a reduction fuses with the element-wise op after it",
     ("kind[i] <= BROADCAST", "kind[i] <= BROADCAST or kind[i] == REDUCE"),
+    core=True,
 )
 shapes_unseen = edited(
     "did",
@@ -358,7 +412,7 @@ shapes_behind_convolutions = edited(
     ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "max(paths[i], inside, end) <= INJECTIVE"),
 )
 first_phase_only = edited(
-    "did", "one phase only: shapes are not fused, and nothing is fused into tuples", ("(1, 2, 3)", "(1,)")
+    "did", "one phase only: shapes are not fused, and nothing is fused into tuples", ("(1, 2, 3)", "(1,)"), core=True
 )
 into_tuples = edited(
     "spared",
@@ -369,6 +423,7 @@ patterns_stay = edited(
     "spared",
     "forgets that a group has a convolution: two end in one kernel",
     ("kind[...] = OUT_FUSABLE", "kind[...] += 0"),
+    core=True,
 )
 no_limit = edited("spared", "knows no limit to the size of a group", ("max_depth", "10**9"))
 numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or asks TVM's own pass", ("at", "i"))

@@ -45,6 +45,7 @@ def hidden(seed: int) -> list[Case]:
         logged("beside a kernel", two_functions, ("AddKernel", "SimplifyInference", "DropKernels")),
         logged("before the first context", shared),
         logged("a sequence in a sequence", network, ("SimplifyInference + FoldScaleAxis", "FuseOps")),
+        logged("a wait in a sequence", network, ("SimplifyInference + Waits", "FuseOps")),
         logged("the same pass three times", network, ("SimplifyInference",) * 3),
     ]
 
@@ -116,15 +117,15 @@ class Events(_Log):
 
     @property
     def rows(self):
-        made, running = [], []
+        rows, running = [], []
         for name, size, now in self.events:
             if name is None:
                 row, start = running.pop()
                 row.update(after=size, seconds=now - start)
             else:
-                made.append({"name": name, "depth": len(running), "before": size, "after": None, "seconds": None})
-                running.append((made[-1], now))
-        return made
+                rows.append({"name": name, "depth": len(running), "before": size, "after": None, "seconds": None})
+                running.append((rows[-1], now))
+        return rows
 
     @rows.setter
     def rows(self, value):
@@ -185,6 +186,11 @@ Exclusive = edited(
         "time.perf_counter() - start",
         'max(0.0, time.perf_counter() - start - sum(r["seconds"] for r in self.rows[self.rows.index(row) + 1 :]))',
     ),
+)
+NoTime = edited(
+    "did",
+    "gives every run no time at all, or the time of the processor, which does not count a wait",
+    ("time.perf_counter() - start", "0.0"),
 )
 
 

@@ -80,7 +80,7 @@ def from_timing(mod, disabled=()):
 
 @wrong("did", "believes what a pass says of itself: who calls it directly does not ask for its level")
 def declared(mod, disabled=()):
-    return {name: list(range(wanted, 5)) for name, wanted, _ in _at(mod, 4, disabled)}
+    return {name: list(range(level, 5)) for name, level, _ in _at(mod, 4, disabled)}
 
 
 @wrong("did", "looks at the outermost runs only")

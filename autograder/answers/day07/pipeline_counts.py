@@ -86,8 +86,8 @@ def hidden(seed: int) -> list[Case]:
 EQUIVALENT = {
     ("...(opt_level=4)", "...(opt_level=5)"): "no pass has a level above 4",
     (
-        "dict(Counter(e.op.name for e in found if ...))",
-        "Counter(e.op.name for e in found if ...)",
+        "dict(Counter(e.op.name for e in calls if ...))",
+        "Counter(e.op.name for e in calls if ...)",
     ): "a Counter is a dictionary",
 }
 
@@ -95,10 +95,10 @@ EQUIVALENT = {
 
 
 def _expressions(mod):
-    found = []
+    expressions = []
     for function in mod.functions.values():
-        relay.analysis.post_order_visit(function, found.append)
-    return found
+        relay.analysis.post_order_visit(function, expressions.append)
+    return expressions
 
 
 def _is_op(e):
@@ -250,9 +250,9 @@ def functions_too(mod, passes):
 @wrong("spared", "counts tuples and constants among the operators")
 def everything(mod, passes):
     def count(mod):
-        kept = relay.Call, relay.Tuple, relay.TupleGetItem, relay.Constant
-        found = [e for e in _expressions(mod) if isinstance(e, kept)]
-        return Counter(e.op.name if _is_op(e) else type(e).__name__ for e in found)
+        kinds = relay.Call, relay.Tuple, relay.TupleGetItem, relay.Constant
+        nodes = [e for e in _expressions(mod) if isinstance(e, kinds)]
+        return Counter(e.op.name if _is_op(e) else type(e).__name__ for e in nodes)
 
     return _rows(mod, passes, count)
 

@@ -47,6 +47,19 @@ def random_images(seed: int) -> Build:
     return build
 
 
+def among_kernels(x: relay.Var) -> relay.Expr:
+    y, z = (relay.var(name, shape=SHAPE) for name in "yz")
+    kernel = relay.Function([y], relay.tanh(relay.nn.relu(y))).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    other = relay.Function([z], relay.nn.relu(conv(z))).with_attr("Composite", "conv2d_relu6")
+    return kernel(x) + other.with_attr("Primitive", tvm.tir.IntImm("int32", 1))(relay.nn.relu(x))
+
+
+def wide_sums(x: relay.Var) -> relay.Expr:
+    kernel = relay.cast(weight(4, 4, 3, 3) * number(10.0), "int8")
+    settings = {"channels": 4, "kernel_size": (3, 3), "out_dtype": "int32"}
+    return relay.nn.relu(relay.nn.conv2d(relay.cast(x * number(10.0), "int8"), kernel, **settings))
+
+
 def hidden(seed: int) -> list[Case]:
     rng, relu = random.Random(seed), relay.nn.relu
 
@@ -111,6 +124,8 @@ def hidden(seed: int) -> list[Case]:
         clip_case("an instruction that is read twice", program(shared, SHAPE), "did", "spared", run=False),
         clip_case("among instructions", program(among_instructions, SHAPE), "did", "spared", run=False),
         clip_case("read by an instruction", program(by_an_instruction, SHAPE), "spared", run=False),
+        clip_case("kernels and other instructions", program(among_kernels, SHAPE), "did", "spared", run=False),
+        clip_case("sums of another type", program(wide_sums, SHAPE), "did", run=False),
         clip_case("functions that are no instructions", program(no_instructions, SHAPE), "did", "spared", run=False),
         clip_case("whole numbers", program(whole_numbers, (5,)), "did"),
         clip_case("half precision", program(half, (5,)), "did", "spared", run=False),
@@ -183,9 +198,9 @@ class _Chip(relay.ExprMutator):
 def by_merge_composite(mod):
     from tvm.relay.dataflow_pattern import is_op, wildcard
 
-    pattern, there = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
-    relay.analysis.post_order_visit(mod["main"], there.append)
-    if any(isinstance(e, relay.Function) and is_primitive(e) for e in there):
+    pattern, nodes = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
+    relay.analysis.post_order_visit(mod["main"], nodes.append)
+    if any(isinstance(e, relay.Function) and is_primitive(e) for e in nodes):
         return _Chip.run(mod)  # MergeComposite would look into these
 
     class Open(relay.ExprMutator):
@@ -198,9 +213,9 @@ def by_merge_composite(mod):
             f = call.op
             if not isinstance(f, relay.Function) or is_primitive(f) or not has_composite("conv2d_relu")(f):
                 return super().visit_call(call)
-            given = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
+            arguments = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
             conv = f.body.args[0]
-            return _wrapped(conv, [given.get(a, a) for a in conv.args])
+            return _wrapped(conv, [arguments.get(a, a) for a in conv.args])
 
     merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
     merged = relay.transform.InferType()(merged)
@@ -272,6 +287,24 @@ into_instructions = edited(
     "did",
     "looks into instructions that are there already, and replaces their relu",
     ("function if is_primitive(function) else ...", "..."),
+)
+into_other_instructions = edited(
+    "spared",
+    "spares the inside of its own instructions alone, not that of all functions that are Primitive",
+    (
+        "function if is_primitive(function) else ...",
+        'function if is_primitive(function) and "Composite" in function.attrs '
+        'and function.attrs["Composite"] == "conv2d_relu" else super().visit_function(function)',
+    ),
+)
+default_dtype = edited(
+    "valid",
+    "makes the convolution anew and leaves out the dtype of its result",
+    (
+        "relay.Call(x.op, [data, weight], x.attrs)",
+        "relay.nn.conv2d(data, weight, **{k: x.attrs[k] for k in x.attrs.keys() if k not in "
+        '("out_dtype", "out_layout", "auto_scheduler_rewritten_layout", "meta_schedule_original_shape")})',
+    ),
 )
 relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
 default_settings = edited(

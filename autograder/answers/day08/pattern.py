@@ -42,6 +42,7 @@ def rows(e: Any, x: Any, y: Any, w: Any) -> Any:
 
 FEATURES = ("conv", "dense", "pointwise", "outputs")
 HALF = [(IMAGE, "float16"), (WEIGHT, "float16"), ((1, 4, 1, 1), "float16")]
+DENSE_HALF, DENSE_DOUBLE = ([(size, kind) for size in (VECTOR, SQUARE, (8,))] for kind in ("float16", "float64"))
 SQUARE_CASE, BIAS = (1, 4, 4, 4), (4, 1, 1)
 
 
@@ -81,6 +82,25 @@ def images() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1))
 
 
+@case("one number for all channels", module(..., IMAGE, WEIGHT, (1, 1, 1, 1), (1,)), "spared", run=False)
+def one_number(e: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
+    flat = e(op.reshape(x, (24, 6)))
+    product = e(op.matmul(flat, e(op.reshape(y, (6, 24)))))
+    wide = e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
+    return wide, e(op.nn.relu(e(op.add(e(conv(x, y)), b)))), e(op.nn.gelu(e(op.add(product, b))))
+
+
+@case("the product leaves the block", module(..., IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False)
+def product_leaves(e: Any, x: Any, y: Any, w: Any) -> Any:
+    product = e(conv(x, y), leave=True)
+    return [product, e(op.nn.relu(e(op.add(product, w))), leave=True)]
+
+
+@case("the other activation", module(..., VECTOR, SQUARE, (8,), IMAGE, WEIGHT, (4, 1, 1)), "spared", run=False)
+def activations(e: Any, x: Any, y: Any, w: Any, b: Any, u: Any, v: Any) -> Any:
+    return e(op.nn.relu(e(op.add(e(op.matmul(x, y)), w)))), e(op.nn.gelu(e(op.add(e(conv(b, u)), v))))
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -88,6 +108,11 @@ def hidden(seed: int) -> list[Case]:
         case("a bias in three dimensions", module(wrong_axis, SQUARE_CASE, WEIGHT, BIAS), "did", "spared"),
         other_layouts,
         case("half precision", module(wrong_axis, *HALF), "spared", run=False),
+        case("products in half precision", module(rows, *DENSE_HALF), "spared", run=False),
+        case("products in double precision", module(rows, *DENSE_DOUBLE), "spared", run=False),
+        one_number,
+        product_leaves,
+        activations,
         case("a number for each row", module(rows, (8, 8), SQUARE, (8, 1)), "spared", run=False),
         case("a batch of products", module(rows, (3, 2, 8), (3, 8, 8), (8,)), "spared", run=False),
         case("a batch and one weight", module(rows, (3, 2, 8), SQUARE, (8,)), "did", "spared"),
@@ -199,6 +224,27 @@ any_addend = edited("spared", "takes any addend for a bias", ('... == "float32" 
 _LAYOUTS = 'layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")'
 stated_layouts_ignored = edited(
     "spared", "does not look at all of the layouts: those of image, weights and result", (_LAYOUTS, "layouts = True")
+)
+conv_dtype = edited(
+    "spared",
+    "looks at the dtype of convolutions alone",
+    ('str(product.dtype) == "float32"', '(str(product.dtype) == "float32" or channel == -1)'),
+)
+not_half = edited(
+    "spared", "leaves out half precision alone", ('str(product.dtype) == "float32"', 'str(product.dtype) != "float16"')
+)
+any_number = edited(
+    "spared",
+    "takes one number for all channels for a bias, because it broadcasts",
+    ("... == shape", "all(a in (1, b) for a, b in zip(..., shape, strict=True))"),
+)
+sum_alone = edited(
+    "spared",
+    "asks of the sum alone whether it leaves the block",
+    (
+        "isinstance(variable, relax.DataflowVar)",
+        '(isinstance(variable, relax.DataflowVar) or value.op.name != "relax.add")',
+    ),
 )
 any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ...', "..."))
 binds_constants = edited(

@@ -60,9 +60,9 @@ def worth_choosing(name: str, rng: random.Random, size: int, best: Callable[[Any
     """Return a case with a drawn program for which fusing nothing and fusing everything can both be beaten."""
     while True:
         build = drawn(rng.randrange(10**6), size)
-        there = prepare(build())
-        groups = best(there)
-        if all(_cheaper(program(there), groups, policy(there)) for policy in (fusing.nothing, fusing.everything)):
+        source = prepare(build())
+        groups = best(source)
+        if all(_cheaper(program(source), groups, policy(source)) for policy in (fusing.nothing, fusing.everything)):
             return policy_case(name, build, "did", "spared", "cost", best=lambda _, groups=groups: groups)
 
 
@@ -102,7 +102,7 @@ def hidden(seed: int) -> list[Case]:
 
 EQUIVALENT = {
     (
-        "name not in there.returned",
+        "name not in source.returned",
         "True",
     ): "groups without a returned value are not legal, so they cost infinitely much",
     ("min(costs) >= cost", "min(costs) > cost"): "one value more or less never costs exactly the same",
@@ -113,68 +113,68 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _around(there, kept):
+def _around(source, results):
     """Return a group for each kept value: the value, and all it needs that is not kept."""
     groups = []
-    for result in kept:
+    for result in results:
         group = [result]
-        for name in reversed(there.ops):
-            if name not in kept and any(name in there.ops[member].reads for member in group):
+        for name in reversed(source.ops):
+            if name not in results and any(name in source.ops[member].reads for member in group):
                 group.append(name)
         groups.append(tuple(group))
     return groups
 
 
-def _search(module, cost=lambda price: price.microseconds, kept=None, keeps=lambda there, name: False):
+def _search(module, cost=lambda price: price.microseconds, results=None, keeps=lambda source, name: False):
     """Keep one value more or less, as long as that saves something. `keeps`: values that are kept in any case."""
-    there = program(module)
-    kept = set(there.ops) if kept is None else set(kept(there))
+    source = program(module)
+    results = set(source.ops) if results is None else set(results(source))
 
     def of(trial):
-        groups = _around(there, trial)
-        return math.inf if illegal(there, groups) else cost(price(there, groups))
+        groups = _around(source, trial)
+        return math.inf if illegal(source, groups) else cost(price(source, groups))
 
-    now = of(kept)
+    now = of(results)
     while True:
-        free = [n for n in there.ops if n not in there.returned and not keeps(there, n)]
-        best = min((kept ^ {n} for n in free), key=of, default=kept)
+        free = [n for n in source.ops if n not in source.returned and not keeps(source, n)]
+        best = min((results ^ {n} for n in free), key=of, default=results)
         if of(best) >= now:
-            return _around(there, kept)
-        kept, now = best, of(best)
+            return _around(source, results)
+        results, now = best, of(best)
 
 
-def _cheaper(there, groups, others):
+def _cheaper(source, groups, others):
     """Return whether these groups are legal, and cheaper than the others, which are legal."""
-    return illegal(there, groups) is None and price(there, groups).microseconds < price(there, others).microseconds
+    return illegal(source, groups) is None and price(source, groups).microseconds < price(source, others).microseconds
 
 
-def _reducing(there, name):
-    return there.ops[name].reductions > 0
+def _reducing(source, name):
+    return source.ops[name].reductions > 0
 
 
 @right("tries all choices where there are few, and searches where there are many")
 def all_where_few(module):
-    there = program(module)
-    free = [name for name in there.ops if name not in there.returned]
+    source = program(module)
+    free = [name for name in source.ops if name not in source.returned]
     if len(free) > 7:
         return _search(module)
     numbers = range(len(free) + 1)
-    choices = [there.returned | set(kept) for number in numbers for kept in itertools.combinations(free, number)]
-    legal = [groups for groups in (_around(there, kept) for kept in choices) if illegal(there, groups) is None]
-    return min(legal, key=lambda groups: price(there, groups).microseconds)
+    choices = [source.returned | set(results) for number in numbers for results in itertools.combinations(free, number)]
+    legal = [groups for groups in (_around(source, results) for results in choices) if illegal(source, groups) is None]
+    return min(legal, key=lambda groups: price(source, groups).microseconds)
 
 
 @right("begins at several places and takes the cheapest end")
 def several_starts(module):
-    there = program(module)
+    source = program(module)
     starts = (
-        lambda there: there.ops,
-        lambda there: [n for n in there.ops if n in there.returned or _reducing(there, n)],
-        lambda there: [n for n in there.ops if n in there.returned or len(there.readers(n)) != 1],
+        lambda source: source.ops,
+        lambda source: [n for n in source.ops if n in source.returned or _reducing(source, n)],
+        lambda source: [n for n in source.ops if n in source.returned or len(source.readers(n)) != 1],
     )
-    ends = [_search(module, kept=start) for start in starts]
-    legal = [groups for groups in ends if illegal(there, groups) is None]
-    return min(legal, key=lambda groups: price(there, groups).microseconds)
+    ends = [_search(module, results=start) for start in starts]
+    legal = [groups for groups in ends if illegal(source, groups) is None]
+    return min(legal, key=lambda groups: price(source, groups).microseconds)
 
 
 @wrong("did", "fuses nothing")
@@ -190,22 +190,22 @@ def everything(module):
 @wrong("cost", "does what TVM's FuseOps does, which never computes a value twice")
 def as_tvm(module):
     fused = relax.transform.FuseOps()(module)
-    there, groups = program(module), []
+    source, groups = program(module), []
     for function in fused.functions.values():
         if isinstance(function, relax.Function) and function.attrs and "Primitive" in function.attrs:
-            wanted = [b.value.args[0].name_hint for block in function.body.blocks for b in block.bindings]
-            groups += [group for group in _runs(there, wanted) if illegal(there, [*groups, group]) is None][:1]
+            kernels = [b.value.args[0].name_hint for block in function.body.blocks for b in block.bindings]
+            groups += [group for group in _runs(source, kernels) if illegal(source, [*groups, group]) is None][:1]
     return groups
 
 
-def _runs(there, kernels):
+def _runs(source, kernels):
     """Return groups of operations with these kernels in which each reads one of the others."""
-    for result in there.ops:
+    for result in source.ops:
         group = [result]
-        for name in reversed(there.ops):
-            if len(group) < len(kernels) and any(name in there.ops[member].reads for member in group):
+        for name in reversed(source.ops):
+            if len(group) < len(kernels) and any(name in source.ops[member].reads for member in group):
                 group.append(name)
-        if sorted(there.ops[n].kernel for n in group) == sorted(kernels):
+        if sorted(source.ops[n].kernel for n in group) == sorted(kernels):
             yield tuple(group)
 
 
@@ -216,25 +216,25 @@ def never_again(module):
 
 @wrong("cost", "fuses element-wise operations only: sums and products stay alone")
 def elementwise_only(module):
-    there = program(module)
-    beside = {n for op in there.ops.values() if op.reductions for n in (op.name, *op.reads)}
-    return _search(module, keeps=lambda there, name: name in beside)
+    source = program(module)
+    neighbours = {n for op in source.ops.values() if op.reductions for n in (op.name, *op.reads)}
+    return _search(module, keeps=lambda source, name: name in neighbours)
 
 
 @wrong("cost", "stops at the first value whose removal does not pay")
 def gives_up(module):
-    there = program(module)
-    kept = set(there.ops)
-    for name in there.ops:
-        if name in there.returned:
+    source = program(module)
+    results = set(source.ops)
+    for name in source.ops:
+        if name in source.returned:
             continue
-        if not _cheaper(there, _around(there, kept - {name}), _around(there, kept)):
+        if not _cheaper(source, _around(source, results - {name}), _around(source, results)):
             break
-        kept -= {name}
-    return _around(there, kept)
+        results -= {name}
+    return _around(source, results)
 
 
 @wrong("valid", "names the kernels, not the bindings, or returns the fused module")
 def names_of_kernels(module):
-    there = program(module)
-    return [tuple(there.ops[name].kernel for name in group) for group in _search(module)]
+    source = program(module)
+    return [tuple(source.ops[name].kernel for name in group) for group in _search(module)]

@@ -10,6 +10,8 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from autograder.answers.day08._shared import Build, alive, generated
 from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab import models
@@ -52,7 +54,28 @@ def helper(e: Any, x: Any) -> Any:
     return e(op.nn.relu(e(op.nn.relu(x))))
 
 
+def conv_helper(e: Any, x: Any) -> Any:
+    kernel = relax.const(np.random.default_rng(0).standard_normal(WEIGHT).astype("float32"))
+    y, z = e(conv(e(op.nn.relu(e(conv(x, kernel)))), kernel)), e(conv(x, kernel))
+    return e(op.add(e(op.add(y, e(op.nn.relu(y)))), e(op.nn.relu(z))))
+
+
 BOTH = ("did", "spared")
+
+
+@case("convolutions in another function", module(..., IMAGE, WEIGHT, helper=conv_helper), *BOTH, run=False)
+def helpers_convs(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(conv(e(e.helper(x)), w))))
+
+
+@case("channels last", module(..., (1, 6, 6, 4), (3, 3, 4, 4)), *BOTH)
+def channels_last(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(conv(x, w, data_layout="NHWC", kernel_layout="HWIO"))))
+
+
+@case("sums of another type", module(..., (IMAGE, "float16"), (WEIGHT, "float16")), *BOTH, run=False)
+def wide_sums(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(conv(x, w, out_dtype="float32"))))
 
 
 @case("two relus of one conv", module(..., IMAGE, WEIGHT), *BOTH, run=False)
@@ -90,6 +113,37 @@ def attributes(e: Any, x: Any, w: Any) -> Any:
     return e(op.nn.relu(e(op.nn.conv2d(wide, w, strides=(2, 1))))), e(op.nn.conv2d(x, w))
 
 
+def _primitive(main: Any, body: Any) -> tvm.IRModule:
+    """Return a module whose function `helper` has the attribute Primitive."""
+    built = module(main, IMAGE, WEIGHT, helper=body)()
+    variable = built.get_global_var("helper")
+    built.update_func(variable, built[variable].with_attr("Primitive", True))
+    return built
+
+
+def calls_primitive(e: Any, x: Any, w: Any) -> Any:
+    return e(op.nn.relu(e(conv(e(e.helper(e(op.nn.relu(x)))), w))))
+
+
+def joined_before(e: Any, x: Any) -> Any:
+    kernel = relax.const(np.random.default_rng(0).standard_normal(WEIGHT).astype("float32"))
+    return e(op.nn.relu(e(conv(x, kernel))))
+
+
+def relu_before(e: Any, x: Any) -> Any:
+    return e(op.nn.relu(e(op.negative(x))))
+
+
+@case("a primitive function with a convolution", ..., *BOTH, run=False)
+def primitive_conv() -> tvm.IRModule:
+    return _primitive(calls_primitive, joined_before)
+
+
+@case("a primitive function with a relu of another value", ..., *BOTH)
+def primitive_relu() -> tvm.IRModule:
+    return _primitive(calls_primitive, relu_before)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -118,6 +172,30 @@ EQUIVALENT = {
 
 # ---------------------------------------------------------------------------------------------------- answers
 
+in_main_alone = edited(
+    "did",
+    "counts readers in main alone, and clips what other functions hold",
+    ("mutator.readers = reads(function)", 'mutator.readers = reads(module["main"])'),
+)
+default_layouts = edited(
+    "valid",
+    "makes the convolution anew and leaves out its layouts",
+    (
+        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
+        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
+        '("strides", "padding", "dilation", "groups", "out_dtype")})',
+    ),
+)
+default_dtype = edited(
+    "valid",
+    "makes the convolution anew and leaves out the dtype of its result",
+    (
+        "tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)",
+        "relax.op.nn.conv2d(*operands, **{k: conv.attrs[k] for k in "
+        '("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")})',
+    ),
+)
+
 CONV, RELU = "relax.nn.conv2d", "relax.nn.relu"
 
 
@@ -131,20 +209,25 @@ def _bindings(function):
 
 def _reads(function):
     """Return how often each variable is read, what the function returns included."""
-    found = Counter()
+    counts = Counter()
     for binding in _bindings(function):
         read = []
         relax.analysis.post_order_visit(
             binding.value, lambda e, read=read: read.append(e) if isinstance(e, relax.Var) else None
         )
-        found.update(read)
+        counts.update(read)
     if isinstance(function.body.body, relax.Var):
-        found[function.body.body] += 1
-    return found
+        counts[function.body.body] += 1
+    return counts
 
 
 def _functions(module):
-    return [variable for variable, function in module.functions.items() if isinstance(function, relax.Function)]
+    """Return the variables of the functions that are not primitive."""
+    return [
+        variable
+        for variable, function in module.functions.items()
+        if isinstance(function, relax.Function) and "Primitive" not in (function.attrs or {})
+    ]
 
 
 @relax.expr_functor.mutator
@@ -189,7 +272,7 @@ def by_hand(module):
     for variable in _functions(module):
         function = module[variable]
         reads, values = _reads(function), {b.var: b.value for b in _bindings(function)}
-        gone, blocks = set(), []
+        joined, blocks = set(), []
         for block in function.body.blocks:
             new = []
             for binding in block.bindings:
@@ -199,13 +282,13 @@ def by_hand(module):
                     conv = values.get(operand)
                     if _name(conv) == CONV and reads[operand] == 1 and isinstance(operand, relax.DataflowVar):
                         called = builder.add_func(_function(conv), "conv_relu")
-                        gone.add(operand)
+                        joined.add(operand)
                         value = tvm.ir.Call(called, conv.args)
                     else:
                         value = relax.op.clip(operand, 0, float("inf"))
                 new.append(relax.VarBinding(binding.var, builder.normalize(value)))
-            kept = [binding for binding in new if binding.var not in gone]
-            blocks.append(type(block)(kept))
+            bindings = [binding for binding in new if binding.var not in joined]
+            blocks.append(type(block)(bindings))
         body = relax.SeqExpr(blocks, function.body.body)
         new = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
         builder.update_func(variable, new)
@@ -251,6 +334,11 @@ main_only = edited(
     "did",
     "rewrites main and leaves the module's other functions as they are",
     ("isinstance(function, relax.Function)", 'variable.name_hint == "main"'),
+)
+every_function = edited(
+    "spared",
+    "goes into primitive functions as well",
+    ('... and "Primitive" not in (function.attrs or {})', "..."),
 )
 loses_attributes = edited(
     "same",

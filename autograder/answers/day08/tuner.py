@@ -10,9 +10,9 @@ import random
 
 import numpy as np
 
-from autograder.authoring.answers import SEED_BITS, edited, right, wrong
-from passlab.exercises.day08.tuner import drawn_machine, tuner_case
-from passlab.judge import Case
+from autograder.authoring.answers import SEED_BITS, edited, plain, right, wrong
+from passlab.exercises.day08.tuner import drawn_machine, plain_machine, tuner_case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -23,7 +23,9 @@ def hidden(seed: int) -> list[Case]:
     def drawn() -> int:
         return rng.getrandbits(SEED_BITS)
 
-    return [tuner_case(f"machine {i + 1}", drawn_machine(drawn()), drawn()) for i in range(5)]
+    machines = [tuner_case(f"machine {i + 1}", drawn_machine(drawn()), drawn()) for i in range(5)]
+    plain_ones = [tuner_case(f"plain: machine {i + 1}", plain_machine(drawn()), drawn()) for i in range(3)]
+    return [*map(core, plain_ones), *machines]
 
 
 EQUIVALENT = {
@@ -106,7 +108,22 @@ def centred(candidates, history, k):
     return _fitted(candidates, history, k, _bent, ridge=0.01)
 
 
-@wrong("did", "chooses at random: measuring is all that counts")
+@plain("one factor for each doubling and each word: no tile in the middle is best")
+def factors(candidates, history, k):
+    rows = []
+    for c in candidates:
+        sizes = [math.log2(c["rows"]), math.log2(c["columns"])]
+        words = [c["depth"] == 0, c["local"], c["innermost"] == "columns", c["innermost"] == "rows"]
+        rows.append([1, *sizes, *words])
+    points = np.array(rows, float)
+    seen = [index for index, _ in history]
+    times = np.log([seconds for _, seconds in history])
+    predicted = points @ np.linalg.lstsq(points[seen], times)[0]
+    left = [index for index in range(len(candidates)) if index not in seen]
+    return sorted(left, key=predicted.__getitem__)[:k]
+
+
+@wrong("did", "chooses at random: measuring is all that counts", core=True)
 def at_random(candidates, history, k):
     return random.Random(len(history)).sample(_left(candidates, history), k)
 
@@ -120,13 +137,18 @@ def known_tile(candidates, history, k):
     return sorted(_left(candidates, history), key=far)[:k]
 
 
-@wrong("did", "the largest tiles first: they reuse most; or rows and columns alone decide, without the words")
+@wrong(
+    "did", "the largest tiles first: they reuse most; or rows and columns alone decide, without the words", core=True
+)
 def largest(candidates, history, k):
     return sorted(_left(candidates, history), key=lambda i: -candidates[i]["rows"] * candidates[i]["columns"])[:k]
 
 
 slowest_first = edited(
-    "did", "takes predicted time for a score and chooses the largest", ("points @ weights", "-points @ weights")
+    "did",
+    "takes predicted time for a score and chooses the largest",
+    ("points @ weights", "-points @ weights"),
+    core=True,
 )
 
 

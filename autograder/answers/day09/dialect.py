@@ -32,10 +32,10 @@ def hidden(seed: int) -> list[Case]:
 
     def broken_dense(x=(b, i), w=(o, i), bias=(o,), result=(b, o), kinds=()):
         sides = {"x": x, "w": w, "b": bias, "result": result}
-        made = {name: tensor(*side, dtype="f64" if name in kinds else "f32") for name, side in sides.items()}
-        arguments = [made["x"], made["w"], made["b"]]
-        line = written("y", "nn.dense", "%x, %w, %b", arguments, made["result"])
-        return program(line, arguments=arguments, returned="y", result=made["result"])
+        types = {name: tensor(*side, dtype="f64" if name in kinds else "f32") for name, side in sides.items()}
+        arguments = [types["x"], types["w"], types["b"]]
+        line = written("y", "nn.dense", "%x, %w, %b", arguments, types["result"])
+        return program(line, arguments=arguments, returned="y", result=types["result"])
 
     def alone(name, argument, result, **properties):
         line = written("y", name, "%x", [argument], result, **properties)
@@ -85,6 +85,21 @@ def hidden(seed: int) -> list[Case]:
         refused("sums of f64", alone("nn.sum", tensor(b, i, dtype="f64"), tensor(b), axis="1 : i64"), "nn.sum", "f64"),
         refused("the second operation", hidden_sum, "nn.sum", 2),
         refused("not in the dialect", alone("nn.flatten", wide, wide), "nn.flatten"),
+        refused(
+            "w and b do not fit, x does", broken_dense((71, 83), (97, 83), (89,), (71, 97)), "nn.dense", 97, 89,
+            fits=(71, 83),
+        ),
+        refused(
+            "b has a dimension too many, x has not", broken_dense((71, 83), (97, 83), (97, 1), (71, 97)), "nn.dense", 2,
+            fits=(71, 83),
+        ),
+        refused("w turned", broken_dense(w=(i, o)), "nn.dense", i, o),
+        refused("the result turned", broken_dense(result=(o, b)), "nn.dense", b, o),
+        refused("the result in one dimension", broken_dense(result=(b * o,)), "nn.dense"),
+        refused("turned", alone("nn.leaky_relu", tensor(b, i), tensor(i, b), slope=half), "nn.leaky_relu", b, i),
+        refused("flattened", alone("nn.leaky_relu", tensor(b, i), tensor(b * i), slope=half), "nn.leaky_relu"),
+        refused("another dimension of 1", alone("nn.leaky_relu", one, tensor(1, i), slope=half), "nn.leaky_relu"),
+        refused("what is left, flattened", alone("nn.sum", wide, tensor(i * o), axis="0 : i64"), "nn.sum"),
         refused("no slope", alone("nn.leaky_relu", one, one)),
         refused("no axis", alone("nn.sum", tensor(b, i), tensor(b))),
         refused("the slope is a whole number", alone("nn.leaky_relu", one, one, slope="1 : i64")),
@@ -284,7 +299,7 @@ def by_text(text):
 _LEAK = "return build.insert(arith.SelectOp(positive, arguments[0], below)).result"
 
 
-def _made(*changes):
+def _edited(*changes):
     from autograder.authoring.source import answer_of
 
     return answer_of("day09.dialect", changes=changes)
@@ -303,24 +318,43 @@ def bias_last(text):
         )
         """,
     )
-    return _made(change)(text)
+    return _edited(change)(text)
 
 
 @wrong("did", "lowers whatever it can parse")
 def believes_all(text):
-    return _made(("        module.verify()\n", ""))(text)
+    return _edited(("        module.verify()\n", ""))(text)
 
 
 @wrong("did", "refuses with a sentence that says nothing")
 def says_nothing(text):
-    made = _made()(text)
-    return "This is not valid." if isinstance(made, str) else made
+    result = _edited()(text)
+    return "This is not valid." if isinstance(result, str) else result
+
+
+@wrong("did", "lists all sizes of the operation, whatever is wrong")
+def lists_all(text):
+    import re
+
+    result = _edited()(text)
+    line = next((line for line in text.splitlines() if isinstance(result, str) and result[:7] in line), "")
+    return f"{result}; {', '.join(re.findall(r'[0-9]+', line.split(':')[-1]))}" if line else result
+
+
+@wrong("did", "compares numbers of elements, not sizes")
+def counts_elements(text):
+    return _edited(
+        (
+            'agree(self, "the shapes of x and of the result", shape(self, self.x), shape(self, self.result))',
+            'agree(self, "elements", math.prod(shape(self, self.x)), math.prod(shape(self, self.result)))',
+        )
+    )(text)
 
 
 @wrong("valid", "returns the module as text")
 def as_text(text):
-    made = _made()(text)
-    return made if isinstance(made, str) else str(made)
+    result = _edited()(text)
+    return result if isinstance(result, str) else str(result)
 
 
 @wrong("spared", "refuses everything")

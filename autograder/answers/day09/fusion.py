@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import partial
 
+from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.dialects.linalg.ops import GenericOp, YieldOp
 from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
-from autograder.authoring.answers import edited, right, something_to_do, wrong
+from autograder.authoring.answers import edited, plain, right, something_to_do, wrong
 from passlab.exercises.day09.fusion import BOTH, ROW, TURNED, Node, fusion_case, program
-from passlab.judge import Case
+from passlab.judge import Case, core
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -48,6 +50,25 @@ def drawn(rng: random.Random, size: int) -> str:
     return program(inputs, nodes, returned)
 
 
+def plain_drawn(rng: random.Random, size: int) -> str:
+    """Return a program of `size` operations whose maps are all the identity.
+
+    A value has one reader mostly; some are returned as well, and some are not read.
+    """
+    n, m = rng.sample(range(2, 6), 2)
+    nodes, unread, returned = [], [], []
+    for at in range(size):
+        reads = [unread.pop(rng.randrange(len(unread))) for _ in range(rng.randint(0, 2)) if unread]
+        reads += rng.sample("xy", rng.randint(not reads, 2 - len(reads)))
+        rng.shuffle(reads)
+        op = rng.choice(UNARY if len(reads) == 1 else BINARY)
+        nodes.append(Node(f"t{at}", (n, m), tuple((name, BOTH) for name in reads), (0, 1), op))
+        unread.append(f"t{at}")
+        if rng.random() < 0.2:
+            returned.append(f"t{at}")
+    return program({"x": (n, m), "y": (n, m)}, nodes, sorted({*returned, *unread}))
+
+
 def _backwards(size: int) -> str:
     """Return a program that writes a vector from its end, and reads it from its beginning."""
     nodes = [
@@ -70,7 +91,7 @@ def _filled(size: int) -> str:
 
 
 def hidden(seed: int) -> list[Case]:
-    rng = random.Random(seed)
+    rng, plain_rng = random.Random(seed), random.Random(f"plain {seed}")
     n, m, k = rng.sample(range(2, 6), 3)
     vectors, flat, cube = {"u": (n,), "v": (m,)}, {"x": (n, m), "y": (n, m)}, {"z": (n, m, k)}
     three = "d0, d1, d2"
@@ -85,6 +106,7 @@ def hidden(seed: int) -> list[Case]:
     again = one("b", ("a", three), sizes=(m, k, n), out=(0, 1, 2), op="math.tanh")
     wide = one("a", u, op="math.exp")
     update = one("b", x, init="a")
+    both, triple = one("b", ("a", BOTH), x, init="a"), one("b", ("a", BOTH), ("a", BOTH), ("a", BOTH))
     pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
     fixed = [
         fusion_case("three dimensions, turned", program(cube, [turned, again], ["b"]), "did"),
@@ -105,6 +127,30 @@ def hidden(seed: int) -> list[Case]:
             "the length is known from another input",
             program(vectors, [wide, one("b", v, ("a", BOTH), out=(0,), op="arith.mulf", sums=1)], ["b"]),
             "did",
+        ),
+        fusion_case(
+            "a sum whose length is only in a window",
+            program(
+                {"w": (n + m - 1,)},
+                [
+                    one("a", ("w", "d0 + d1"), op="math.exp"),
+                    one("b", ("a", BOTH), out=(0,), op="math.tanh", sums=1),
+                ],
+                ["b"],
+            ),
+            "spared",
+        ),
+        fusion_case(
+            "a sum whose length is only in a stride",
+            program(
+                {"w": (2 * n - 1 + m - 1,)},
+                [
+                    one("a", ("w", "d0 * 2 + d1"), op="math.exp"),
+                    one("b", ("a", BOTH), out=(0,), op="math.tanh", sums=1),
+                ],
+                ["b"],
+            ),
+            "spared",
         ),
         fusion_case("a constant in a map", program(flat, [a, one("b", ("a", BOTH), ("x", "0, d1"))], ["b"]), "did"),
         fusion_case(
@@ -142,7 +188,17 @@ def hidden(seed: int) -> list[Case]:
             "spared",
             stays=2,
         ),
+        fusion_case("an input, and the outs begin with it", program(flat, [a, both], ["b"]), "spared"),
         fusion_case("read twice alike", program(flat, [a, pair], ["b"]), "did"),
+        fusion_case("read three times alike", program(flat, [a, triple], ["b"]), "did"),
+        fusion_case(
+            "flags in both bodies",
+            program(flat, [a, one("b", ("a", BOTH), x)], ["b"])
+            .replace("%a0, %a1 : f32", "%a0, %a1 fastmath<nnan,nsz> : f32", 1)
+            .replace("arith.addf %a0, %a1 : f32", "arith.addf %a0, %a1 fastmath<reassoc> : f32", 1),
+            "did",
+            "spared",
+        ),
         fusion_case(
             "read straight and turned",
             program({"s": (n, n)}, [square, one("b", ("a", BOTH), ("a", TURNED), sizes=(n, n))], ["b"]),
@@ -187,7 +243,16 @@ def hidden(seed: int) -> list[Case]:
     def draw(i: int) -> Case:
         return fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared")
 
-    return fixed + [something_to_do("day09.fusion", partial(draw, i)) for i in range(8)]
+    def draw_plain(i: int) -> Case:
+        return fusion_case(f"plain: drawn, number {i + 1}", plain_drawn(plain_rng, 6), "did", "spared")
+
+    twice = [one("b", ("a", BOTH), op="math.exp"), one("c", ("a", BOTH), y)]
+    plain_cases = [
+        core(fusion_case("plain: read by two", program(flat, [a, *twice], ["b", "c"]), "spared")),
+        core(fusion_case("plain: read and returned", program(flat, [a, twice[0]], ["b", "a"]), "spared")),
+        *(core(something_to_do("day09.fusion", partial(draw_plain, i))) for i in range(4)),
+    ]
+    return plain_cases + fixed + [something_to_do("day09.fusion", partial(draw, i)) for i in range(8)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -199,28 +264,28 @@ def _maps(op):
 
 def _members(op, most=99):
     """Return the operations that become one with `op`: operation → the map from the loops of `op` to its own."""
-    found = {op: AffineMap.identity(len(op.iterator_types.data))}
-    while len(found) < most and (more := _one_more(op, found)):
-        found.update(more)
-    return found
+    members = {op: AffineMap.identity(len(op.iterator_types.data))}
+    while len(members) < most and (member := _one_more(op, members)):
+        members.update(member)
+    return members
 
 
-def _one_more(op, found):
-    for member, turn in found.items():
+def _one_more(op, members):
+    for member, turn in members.items():
         for value, amap in zip(member.inputs, _maps(member), strict=False):
             producer = value.owner
-            if not isinstance(producer, GenericOp) or producer in found or producer.body.block.args[-1].uses:
+            if not isinstance(producer, GenericOp) or producer in members or producer.body.block.args[-1].uses:
                 continue
             *_, out = _maps(producer)
             if out.inverse_permutation() is None or len(out.results) != out.num_dims:
                 continue
             reads = [(use.operation, use.index) for use in value.uses]
-            if not all(reader in found and at < len(reader.inputs) for reader, at in reads):
+            if not all(reader in members and at < len(reader.inputs) for reader, at in reads):
                 continue
-            ways = {_maps(reader)[at].compose(found[reader]) for reader, at in reads}
-            more = {producer: out.inverse_permutation().compose(amap.compose(turn))}
-            if len(ways) == 1 and _sized(op, found | more):
-                return more
+            ways = {_maps(reader)[at].compose(members[reader]) for reader, at in reads}
+            new = {producer: out.inverse_permutation().compose(amap.compose(turn))}
+            if len(ways) == 1 and _sized(op, members | new):
+                return new
     return None
 
 
@@ -247,23 +312,50 @@ def _fused(op, members):
         values[argument] = inputs[value, amap]
     values[op.body.block.args[-1]] = block.insert_arg(op.body.block.args[-1].type, len(inputs))
     order = [inner for inner in op.parent.ops if inner in members]
-    given = {}
+    results = {}
     for member in order:
         for value, argument in zip(member.inputs, member.body.block.args, strict=False):
-            if value in given:
-                values[argument] = given[value]
+            if value in results:
+                values[argument] = results[value]
         *body, result = member.body.block.ops
         for inner in body:
             block.add_op(inner.clone(values))
-        given[member.results[0]] = values[result.operands[0]]
-    block.add_op(YieldOp(given[op.results[0]]))
+        results[member.results[0]] = values[result.operands[0]]
+    block.add_op(YieldOp(results[op.results[0]]))
     maps = [AffineMapAttr(amap) for _, amap in inputs] + [op.indexing_maps.data[-1]]
-    made = GenericOp([v for v, _ in inputs], op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
-    Rewriter.replace_op(op, made)
+    fused = GenericOp([v for v, _ in inputs], op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
+    Rewriter.replace_op(op, fused)
     for member in reversed(order[:-1]):
         member.detach()
         member.erase()
-    return made
+    return fused
+
+
+@plain("puts one body behind the other: all maps are the identity")
+def bodies(module):
+    for op in list(module.walk()):
+        if isinstance(op, GenericOp):
+            while which := [at for at, v in enumerate(op.inputs) if v.has_one_use() and isinstance(v.owner, GenericOp)]:
+                op = _joined(op, which[0])
+    return module
+
+
+def _joined(op, which):
+    producer, rest = op.inputs[which].owner, [at for at in range(len(op.inputs)) if at != which]
+    inputs = [*producer.inputs, *(op.inputs[at] for at in rest)]
+    block = Block(arg_types=[op.body.block.args[-1].type] * (len(inputs) + 1))
+    arguments = [*producer.body.block.args[:-1], *(op.body.block.args[at] for at in rest), op.body.block.args[-1]]
+    values = dict(zip(arguments, block.args, strict=True))
+    *body, last = producer.body.block.ops
+    block.add_ops([inner.clone(values) for inner in body])
+    values[op.body.block.args[which]] = values[last.operands[0]]
+    block.add_ops([inner.clone(values) for inner in op.body.block.ops])
+    maps = [op.indexing_maps.data[-1]] * (len(inputs) + 1)
+    new = GenericOp(inputs, op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
+    Rewriter.replace_op(op, new)
+    producer.detach()
+    producer.erase()
+    return new
 
 
 @right("gathers all members of a group first, from the last operation backward, and builds it once")
@@ -309,6 +401,15 @@ only_once = edited(
     "did",
     "fuses one producer for each consumer",
     ("while (which := fusible(op)) is not None: ...", "if (which := fusible(op)) is not None: ..."),
+    core=True,
+)
+any_mention = edited(
+    "spared",
+    "takes a loop for known if a map mentions it anywhere",
+    (
+        "{expr.position for amap in left for expr in amap.results if isinstance(expr, AffineDimExpr)}",
+        "{dim for amap in left for dim in amap.used_dims()}",
+    ),
 )
 identity_only = edited(
     "did",
@@ -328,14 +429,41 @@ copies = edited(
         "if ...:\n    ...\n    producer.erase()",
         "if ... and not producer.results[0].uses:\n    ...\n    producer.erase()",
     ),
+    core=True,
 )
-kept = edited(
+from_its_outs = edited(
+    "spared",
+    "fuses what the consumer reads as an input, though its outs begin with it, too",
+    (
+        "... and value.has_one_use()",
+        "... and len([use for use in value.uses if use.index < len(use.operation.inputs)]) == 1",
+    ),
+    (
+        "if ...:\n    ...\n    producer.erase()",
+        "if ... and not producer.results[0].uses:\n    ...\n    producer.erase()",
+    ),
+)
+left_behind = edited(
     "did", "leaves the producer behind", ("        producer.detach()\n        producer.erase()\n", "        pass\n")
 )
 nothing = edited("valid", "returns nothing", ("    return module\n", ""))
 
 
-@wrong("did", "returns the module as it is")
+@wrong("spared", "writes the bodies without their flags")
+def unflagged(module):
+    for op in groups(module).walk():
+        if "fastmath" in op.properties:
+            op.properties["fastmath"] = FastMathFlagsAttr("none")
+    return module
+
+
+@wrong("did", "merges two equal inputs, and leaves three alone")
+def two_alike(module):
+    counts = [Counter(zip(op.inputs, _maps(op), strict=False)) for op in module.walk() if isinstance(op, GenericOp)]
+    return module if any(count > 2 for reads in counts for count in reads.values()) else groups(module)
+
+
+@wrong("did", "returns the module as it is", core=True)
 def unchanged(module):
     return module
 

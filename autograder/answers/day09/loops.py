@@ -14,6 +14,27 @@ _ADD = "%s = arith.addf %l, %o : f32\nlinalg.yield %s : f32"
 _COPY = "linalg.yield %l : f32"
 
 
+#: A body that adds up where the input is larger than the output.
+_LARGER = """%c = arith.cmpf ogt, %l, %o : f32
+%r = scf.if %c -> (f32) {
+  %s = arith.addf %l, %o : f32
+  scf.yield %s : f32
+} else {
+  scf.yield %o : f32
+}
+linalg.yield %r : f32"""
+
+
+def _in_a_branch(inner: str) -> str:
+    return f"%even = arith.cmpi sge, %turn, %c0 : index\nscf.if %even {{\n{inner}\n}}"
+
+
+def _convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the convolution in two dimensions with steps of 2."""
+    windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3), (2, 3))[:, :, ::2, ::2]
+    return np.einsum("nchwyx,fcyx->nfhw", windows, b)
+
+
 def _diagonals(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Write all elements into the place of their diagonal, the first dimension outermost: the last one stays."""
     for i, row in enumerate(a):
@@ -43,11 +64,11 @@ def hidden(seed: int) -> list[Case]:
     first = rng.sample([0, 1, 2], 3)
     shape = [m, n, k]
     kept = ("valid", "same", "spared", "cost")  # there is nothing to do
-    there = ", ".join(f"d{d}" for d in first)
+    permuted = ", ".join(f"d{d}" for d in first)
     return [
         one("a product of transposes", 3, [1], ["d1, d0", "d2, d1", "d2, d0"], PRODUCT, three,
             [(k, m), (n, k), (n, m)], lambda a, b, c: (a, b, c + (a.T @ b.T).T)),
-        one("a permutation", 3, [], ["d0, d1, d2", there], _COPY, two,
+        one("a permutation", 3, [], ["d0, d1, d2", permuted], _COPY, two,
             [tuple(shape), tuple(shape[d] for d in first)], lambda a, b: (a, a.transpose(first))),
         one("a sum of all", 2, [0, 1], ["d0, d1", ""], _ADD, two, [(m, n), ()], lambda a, b: (a, b + a.sum())),
         one("no dimension", 0, [], ["", ""], _ADD, two, [(), ()], lambda a, b: (a, a + b)),
@@ -91,10 +112,29 @@ def hidden(seed: int) -> list[Case]:
             lambda a, b, c: (a, b, c + a @ b), types=[memref("?", k), memref("?", "?"), memref("?", n)]),
         one("sizes unknown, transposed", 2, [], ["d1, d0", "d0, d1"], _COPY, two, [(n, m), (m, n)],
             lambda a, b: (a, a.T), types=[memref("?", "?"), memref("?", "?")]),
+        one("sizes unknown, sums of rows", 2, [0], ["d1, d0", "d1"], _ADD, two, [(m, n), (m,)],
+            lambda a, b: (a, b + a.sum(1)), types=[memref("?", "?"), memref("?")]),
         one("no turn, sizes unknown", 2, [1], ["d0, d1", "d0"], _ADD, two, [(m, 0), (m,)], lambda a, b: (a, b),
             types=[memref("?", "?"), memref("?")]),
         one("in a loop", 2, [0], ["d0, d1", "d1"], _ADD, two, [(m, n), (n,)], lambda a, b: (a, b + 3 * a.sum(0)),
             wrap=in_a_loop),
+        one("in a branch in a loop, and behind it", 2, [0], ["d0, d1", "d1"], _ADD, two, [(m, n), (n,)],
+            lambda a, b: (a, b + 4 * a.sum(0)), wrap=lambda text: in_a_loop(_in_a_branch(text)) + text),
+        one("backwards", 1, [], [f"{m - 1} - d0", "d0"], _COPY, two, [(m,), (m,)], lambda a, b: (a, a[::-1])),
+        one("parts of negative numbers", 1, [], ["(d0 - 3) floordiv 2 + 2, (d0 - 3) mod 4", "d0"], _COPY, two,
+            [(5, 4), (m,)], lambda a, b: (a, a[(np.arange(m) - 3) // 2 + 2, (np.arange(m) - 3) % 4])),
+        one("double precision", 1, [0], ["d0", "d0", ""],
+            "%p = arith.mulf %l, %r : f64\n%s = arith.addf %o, %p : f64\nlinalg.yield %s : f64",
+            "%l: f64, %r: f64, %o: f64", [(n,), (n,), ()], lambda a, b, c: (a, b, c + a @ b),
+            types=[memref(n, dtype="f64"), memref(n, dtype="f64"), memref(dtype="f64")]),
+        one("a body with a branch", 1, [], ["d0", "d0"], _LARGER, two, [(n,), (n,)],
+            lambda a, b: (a, np.where(a > b, a + b, b))),
+        one("a body that does not overflow", 1, [], ["d0", "d0"],
+            "%s = arith.addi %l, %o overflow<nsw> : i64\nlinalg.yield %s : i64", "%l: i64, %o: i64", [(n,), (n,)],
+            lambda a, b: (a, a + b), types=[memref(n, dtype="i64")] * 2),
+        one("a body with flags", 1, [], ["d0", "d0"],
+            "%s = arith.addf %l, %o fastmath<contract> {tag = 1 : i64} : f32\nlinalg.yield %s : f32", two,
+            [(n,), (n,)], lambda a, b: (a, a + b)),
         loops_case(
             "by their names", buffers((m, k), (k, n), (m, n), (n, m)),
             f"linalg.matmul ins(%a, %b : {memref(m, k)}, {memref(k, n)}) outs(%c : {memref(m, n)})\n"
@@ -108,6 +148,27 @@ def hidden(seed: int) -> list[Case]:
             + generic(1, [], [("%t", memref(m), "d0")], [("%b", memref(m), "d0")], _ADD, two)
             + f"\nmemref.dealloc %t : {memref(m)}",
             [(m,), (m,)], lambda a, b: (a, a + np.float32(factor))),
+        loops_case(
+            "a convolution by its name", buffers((1, 2, 7, 7), (3, 2, 3, 3), (1, 3, 3, 3)),
+            "linalg.conv_2d_nchw_fchw {dilations = dense<1> : tensor<2xi64>, strides = dense<2> : tensor<2xi64>} "
+            f"ins(%a, %b : {memref(1, 2, 7, 7)}, {memref(3, 2, 3, 3)}) outs(%c : {memref(1, 3, 3, 3)})",
+            [(1, 2, 7, 7), (3, 2, 3, 3), (1, 3, 3, 3)], lambda a, b, c: (a, b, c + _convolution(a, b))),
+        loops_case(
+            "an unused product", buffers((m,)),
+            f"%c = arith.constant {factor} : f32\n%d = arith.mulf %c, %c : f32\n"
+            f"linalg.fill ins(%c : f32) outs(%a : {memref(m)})", [(m,)], lambda a: (np.full(m, np.float32(factor)),)),
+        loops_case(
+            "the same product twice", buffers((m,)),
+            f"%c = arith.constant {factor} : f32\n%d = arith.mulf %c, %c : f32\n%e = arith.mulf %c, %c : f32\n"
+            f"%f = arith.subf %d, %e : f32\nlinalg.fill ins(%f : f32) outs(%a : {memref(m)})",
+            [(m,)], lambda a: (np.zeros(m, "float32"),)),
+        loops_case(
+            "a buffer with attributes", buffers((m,)),
+            f"%c = arith.constant {factor} : f32\n"
+            f"%t = memref.alloc() {{alignment = 64 : i64, tag = 1 : i64}} : {memref(m)}\n"
+            f"linalg.fill ins(%c : f32) outs(%t : {memref(m)})\n"
+            f"linalg.copy ins(%t : {memref(m)}) outs(%a : {memref(m)})\nmemref.dealloc %t : {memref(m)}",
+            [(m,)], lambda a: (np.full(m, np.float32(factor)),)),
         loops_case("no linalg", buffers((m,)), "", [(m,)], lambda a: (a,), *kept),
         loops_case(
             "a copy that is not linalg's", buffers((m,), (m,)),
@@ -133,31 +194,13 @@ EQUIVALENT = {
 @right("recursive: a loop for a dimension, then the rest inside; index arithmetic as arith; all sizes by memref.dim")
 def inside_out(module):
     from xdsl.builder import ImplicitBuilder
-    from xdsl.dialects import arith, memref, scf
+    from xdsl.dialects import memref, scf
     from xdsl.dialects.builtin import IndexType, MemRefType
     from xdsl.ir import Block
-    from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr
+    from xdsl.ir.affine import AffineDimExpr
     from xdsl.rewriter import Rewriter
 
-    kinds = {
-        AffineBinaryOpKind.Add: arith.AddiOp,
-        AffineBinaryOpKind.Mul: arith.MuliOp,
-        AffineBinaryOpKind.FloorDiv: arith.DivUIOp,
-        AffineBinaryOpKind.Mod: arith.RemUIOp,
-    }
-
-    def number(n):
-        return arith.ConstantOp.from_int_and_width(n, IndexType()).result
-
-    def value(expr, turn):
-        if isinstance(expr, AffineDimExpr):
-            return turn[expr.position]
-        if isinstance(expr, AffineConstantExpr):
-            return number(expr.value)
-        assert isinstance(expr, AffineBinaryOpExpr)
-        return kinds[expr.kind](value(expr.lhs, turn), value(expr.rhs, turn)).result
-
-    def nest(op, maps, turn):
+    def nest(op, maps, turn, block, copies):
         dim = len(turn)
         if dim < maps[0].num_dims:
             operand, place = next(
@@ -166,11 +209,11 @@ def inside_out(module):
                 for place, result in enumerate(map.results)
                 if result == AffineDimExpr(dim)
             )
-            end = memref.DimOp(operand, number(place)).result
-            block = Block(arg_types=[IndexType()])
-            scf.ForOp(number(0), end, number(1), [], block)
-            with ImplicitBuilder(block):
-                nest(op, maps, [*turn, block.args[0]])
+            end = memref.DimOp(operand, _number(place)).result
+            inside = Block(arg_types=[IndexType()])
+            scf.ForOp(_number(0), end, _number(1), [], inside)
+            with ImplicitBuilder(inside):
+                nest(op, maps, [*turn, inside.args[0]], inside, copies)
                 scf.YieldOp()
             return
         known = {}
@@ -178,24 +221,57 @@ def inside_out(module):
             if not isinstance(operand.type, MemRefType):
                 known[argument] = operand
             elif argument.uses:
-                known[argument] = memref.LoadOp.get(operand, [value(e, turn) for e in map.results]).res
+                known[argument] = memref.LoadOp.get(operand, [_value(e, turn) for e in map.results]).res
         for inner in op.body.block.ops:
             if inner.name == "linalg.index":
                 known[inner.results[0]] = turn[inner.dim.value.data]
             elif inner.name != "linalg.yield":
-                inner.clone(known)
+                block.add_op(copies[inner])
+                for part in copies[inner].walk():
+                    part.operands = [known.get(value, value) for value in part.operands]
+                known.update(zip(inner.results, copies[inner].results, strict=True))
         for result, output, map in zip(op.body.block.last_op.operands, op.outputs, maps[len(op.inputs) :], strict=True):
-            memref.StoreOp.get(known.get(result, result), output, [value(e, turn) for e in map.results])
+            memref.StoreOp.get(known.get(result, result), output, [_value(e, turn) for e in map.results])
 
     for op in list(module.walk()):
         if hasattr(op, "get_indexing_maps"):
             holder = Block()
+            copies = {inner: inner.clone() for inner in op.body.block.ops}
             with ImplicitBuilder(holder):
-                nest(op, [a.data for a in op.get_indexing_maps()], [])
+                nest(op, [a.data for a in op.get_indexing_maps()], [], holder, copies)
             Rewriter.inline_block(holder, _before(op))
             op.detach()
             op.erase()
     return module
+
+
+def _number(n):
+    from xdsl.dialects import arith
+    from xdsl.dialects.builtin import IndexType
+
+    return arith.ConstantOp.from_int_and_width(n, IndexType()).result
+
+
+def _value(expr, turn):
+    """Compute an index expression at a turn of the loops, where the next operation goes."""
+    from xdsl.dialects import arith
+    from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr
+
+    kinds = {
+        AffineBinaryOpKind.Add: arith.AddiOp,
+        AffineBinaryOpKind.Mul: arith.MuliOp,
+        AffineBinaryOpKind.FloorDiv: arith.FloorDivSIOp,
+    }
+    if isinstance(expr, AffineDimExpr):
+        return turn[expr.position]
+    if isinstance(expr, AffineConstantExpr):
+        return _number(expr.value)
+    assert isinstance(expr, AffineBinaryOpExpr)
+    left, right = _value(expr.lhs, turn), _value(expr.rhs, turn)
+    if expr.kind is AffineBinaryOpKind.Mod:
+        quotient = arith.FloorDivSIOp(left, right).result
+        return arith.SubiOp(left, arith.MuliOp(quotient, right).result).result
+    return kinds[expr.kind](left, right).result
 
 
 def _before(op):
@@ -244,9 +320,9 @@ def by_pattern(module):
                 turn.append(block.args[0])
 
             def place_of(map):
-                made = [affine.ApplyOp(turn, AffineMapAttr(AffineMap(len(turn), 0, (r,)))) for r in map.results]
-                rewriter.insert_op(made, point)
-                return made
+                indices = [affine.ApplyOp(turn, AffineMapAttr(AffineMap(len(turn), 0, (r,)))) for r in map.results]
+                rewriter.insert_op(indices, point)
+                return indices
 
             body = op.body.block
             for argument, operand, map in zip(body.args, op.operands, maps, strict=True):
@@ -311,6 +387,104 @@ numbers_loaded = edited(
     "valid", "loads numbers as if they were buffers",
     ("isinstance(operand.type, MemRefType)", "True"),
 )  # fmt: skip
+from_named = edited(
+    "did", "lowers linalg.generic and the names of the text only, and no convolution",
+    (_ALL, "[op for op in module.walk() if op.name in ('linalg.generic', 'linalg.fill', 'linalg.matmul', "
+     "'linalg.transpose', 'linalg.copy')]"),
+)  # fmt: skip
+body_without_regions = edited(
+    "valid", "copies the operations of the body without what is in them",
+    ("inner.clone(means)", "inner.clone_without_regions(means)"),
+)  # fmt: skip
+body_may_overflow = edited(
+    "spared", "copies the operations of the body without what they promise about overflow",
+    ("build.insert(inner.clone(means))",
+     "build.insert(type(inner)(*inner.clone(means).operands) if inner.name == 'arith.addi' else inner.clone(means))"),
+)  # fmt: skip
+body_without_flags = edited(
+    "spared", "copies the operations of the body without their attributes",
+    ("build.insert(inner.clone(means))", "build.insert(inner.clone(means)).attributes.clear()"),
+)  # fmt: skip
+parallel = edited(
+    "cost", "writes scf.parallel, whose turns have no order",
+    ("scf.ForOp(zero, end, one, [], body)", "scf.ParallelOp([zero], [end], [one], Region(body))"),
+    ("Block([scf.YieldOp()], arg_types=[IndexType()])", "Block([scf.ReduceOp()], arg_types=[IndexType()])"),
+)  # fmt: skip
+on_the_stack = edited(
+    "cost", "puts each result into a new buffer on the stack first",
+    ("build = Builder(InsertPoint.before(op))",
+     "build = Builder(InsertPoint.before(op))\nbuild.insert(memref.AllocaOp.get(f32, shape=[1]))"),
+)  # fmt: skip
+last_loop_outside = edited(
+    "same", "writes the loop of the last dimension outermost",
+    ("turn.append(body.args[0])", "turn.insert(0, body.args[0])"),
+    ("range(maps[0].num_dims)", "reversed(range(maps[0].num_dims))"),
+)  # fmt: skip
+first_sizes = edited(
+    "same", "asks memref.dim for the first size, whichever it needs",
+    ("known if known >= 0 else place", "known if known >= 0 else 0"),
+)  # fmt: skip
+sizes_by_dimension = edited(
+    "same", "takes the number of a dimension for its place in the operand",
+    ("known if known >= 0 else place", "known if known >= 0 else min(place, dim)"),
+)  # fmt: skip
+read_late = edited(
+    "same", "reads an output when the one before is written",
+    ("means[argument] = load", "means[argument] = None if isinstance(argument.owner.last_op, YieldOp) "
+     "and argument.owner.first_op is argument.owner.last_op and is_buffer else load"),
+    ("means.get(value, value)", "means.get(value, value) or build.insert(memref.LoadOp.get("
+     "op.operands[value.index], at(build, maps[value.index], turn))).res"),
+)  # fmt: skip
+
+
+@wrong("same", "divides and takes remainders as of numbers without a sign")
+def unsigned(module):
+    from xdsl.dialects import arith
+    from xdsl.rewriter import Rewriter
+
+    inside_out(module)
+    for op in list(module.walk()):
+        if op.name == "arith.floordivsi":
+            Rewriter.replace_op(op, arith.DivSIOp(op.lhs, op.rhs))
+    return module
+
+
+@wrong("spared", "removes what is unused, of the rest, too")
+def tidied(module):
+    from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+
+    from passlab import mlir
+
+    inside_out(module)
+    DeadCodeElimination().apply(mlir.context(), module)
+    return module
+
+
+@wrong("spared", "writes what is computed twice once, of the rest, too")
+def common(module):
+    from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+
+    from passlab import mlir
+
+    inside_out(module)
+    CommonSubexpressionElimination().apply(mlir.context(), module)
+    return module
+
+
+@wrong("spared", "drops the attributes of the rest")
+def bare(module):
+    for op in inside_out(module).walk():
+        if op.name.startswith("memref."):
+            op.attributes.clear()
+    return module
+
+
+@wrong("did", "looks into loops, and not into branches")
+def loops_only(module):
+    branches = [op for op in module.walk() if op.name == "scf.if"]
+    return module if branches else inside_out(module)
+
+
 always_loads = edited("cost", "loads outputs that no turn reads", ("argument.uses", "True"))
 left_behind = edited(
     "did", "writes the loops, and keeps the operation", ("        op.detach()\n        op.erase()\n", "")

@@ -17,10 +17,10 @@ from passlab.exercises.day09.patterns import (
     TIMES_ZERO,
     ZERO,
     gone,
+    only,
     pattern_case,
     scalars,
     stays,
-    without,
 )
 from passlab.judge import Case
 from passlab.mlir.rewriting import again, constant, flags, number
@@ -32,6 +32,8 @@ TWO_OPERATIONS = "No law is about two different operations."
 PROMISE = "Only one of the two operations had it."
 NEW_PROMISE = "The operation that it replaces had no such flag."
 OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
+FLOATS = "a = addf -0.0 x; b = mulf 1 a; c = addf 0.5 b <reassoc>; d = addf c 0.25 <reassoc>"
+INTEGERS = "a = addi 0 x; b = muli 1 a; c = addi 3 b; d = addi c 4"
 CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
 
 
@@ -46,9 +48,59 @@ def hidden(seed: int) -> list[Case]:
         return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **said)
 
     return [
-        law("exchanged, no promise", "a = addf 3 x", spared=without("nnan", NEW_PROMISE)),
-        law("exchanged, no promise, integers", "a = addi 3 x", kind="i32", spared=without("nsw", NEW_PROMISE)),
-        law("doubled, no promise", "a = mulf x 2", spared=without("nnan", NEW_PROMISE)),
+        law("exchanged, no promise", "a = addf 3 x", spared=only(why=NEW_PROMISE)),
+        law("exchanged, no promise, integers", "a = addi 3 x", kind="i32", spared=only(why=NEW_PROMISE)),
+        law("doubled, no promise", "a = mulf x 2", spared=only(why=NEW_PROMISE)),
+        law("exchanged products, no promise", "a = mulf 3 x", spared=only(why=NEW_PROMISE)),
+        law("exchanged products, no promise, integers", "a = muli 3 x", kind="i32", spared=only(why=NEW_PROMISE)),
+        law("exchanged, one promise", "a = addf 3 x <nsz>; b = mulf 5 a <nsz>", spared=only("nsz", why=NEW_PROMISE)),
+        law(
+            "exchanged, one promise, integers",
+            "a = addi 3 x <nuw>; b = muli 5 a <nuw>",
+            kind="i32",
+            spared=only("nuw", why=NEW_PROMISE),
+        ),
+        law("doubled, no promise, integers", "a = muli x 2", kind="i32", spared=only(why=NEW_PROMISE)),
+        law("doubled, one promise", "a = mulf x 2 <ninf>", spared=only("ninf", why=NEW_PROMISE)),
+        law("doubled, one promise, integers", "a = muli x 2 <nsw>", kind="i32", spared=only("nsw", why=NEW_PROMISE)),
+        *(
+            law(
+                f"merged, no promise, {op}",
+                f"a = {op} x 3 {allowed}; b = {op} a 5 {allowed}",
+                kind=kind,
+                spared=only(*promise, why=NEW_PROMISE),
+            )
+            for op, kind, promise, allowed in (
+                ("addi", "i32", (), ""),
+                ("muli", "i32", (), ""),
+                ("addf", floats, ("reassoc",), "<reassoc>"),
+                ("mulf", floats, ("reassoc",), "<reassoc>"),
+            )
+        ),
+        law(
+            "back again, and read in between",
+            f"a = addi x {n}; b = addi a -{n}",
+            kind="i32",
+            results=2,
+            did=gone("addi", 1),
+        ),
+        law(
+            "halved and doubled, and read in between",
+            "a = mulf x 0.25 <reassoc>; b = mulf a 4 <reassoc>",
+            results=2,
+            did=gone("mulf", 1),
+        ),
+        law(
+            "no law is about them, floats",
+            "a = divf x 1; b = subf a 0.0; c = divf b 3; d = divf c 5",
+            spared=(*stays("divf", 3, "No law is about divf."), *stays("subf", 1, "No law is about subf.")),
+        ),
+        law(
+            "no law is about them, integers",
+            "a = ori x 0; b = xori a 0; c = ori b 1; d = ori c 2",
+            kind="i32",
+            spared=(*stays("ori", 3, "No law is about ori."), *stays("xori", 1, "No law is about xori.")),
+        ),
         law("minus zero on the left", "a = addf -0.0 x; b = mulf 1.0 a", did=gone()),
         law("zero, allowed", "a = addf x 0.0 <nsz>", did=gone()),
         law("zero on the left, allowed", "a = addf 0.0 x <nsz>", did=gone()),
@@ -70,25 +122,25 @@ def hidden(seed: int) -> list[Case]:
         law(
             "a promise of the first",
             "a = addf x 3 <reassoc,nnan>; b = addf a 4 <reassoc>",
-            spared=without("nnan", PROMISE),
+            spared=only("reassoc", why=PROMISE),
         ),
         law(
             "a promise of the second",
             "a = addf x 3 <reassoc>; b = addf a 4 <reassoc,ninf>",
-            spared=without("ninf", PROMISE),
+            spared=only("reassoc", why=PROMISE),
         ),
         law(
             "no overflow",
             "a = addi x 9 <nsw>; b = addi a 9 <nsw>",
             kind="i32",
             did=gone("", 1),
-            spared=without("nsw", OVERFLOWS),
+            spared=only(why=OVERFLOWS),
         ),
         law(
             "no overflow, unsigned",
             "a = addi x 9 <nuw>; b = addi a 9 <nuw>",
             kind="i32",
-            spared=without("nuw", OVERFLOWS),
+            spared=only(why=OVERFLOWS),
         ),
         law(
             "a sum and a product",
@@ -126,6 +178,24 @@ def hidden(seed: int) -> list[Case]:
         law("doubled, i16", "a = muli 2 x", kind="i16", did=gone("muli")),
         law("six times, floats", "a = mulf x 3 <reassoc>; b = mulf 2 a <reassoc>", cost=gone("", 1, SIX)),
         law("many times", f"a = muli x {n}; b = muli a 2", kind="i32", cost=gone("", 1, SIX)),
+        *(
+            law(f"all laws, {kind}", FLOATS, kind=kind, did=(*gone("mulf"), *gone("addf", 1)))
+            for kind in ("f16", "f32", "f64")
+        ),
+        *(
+            law(f"all laws, {kind}", INTEGERS, kind=kind, did=(*gone("muli"), *gone("addi", 1)))
+            for kind in ("index", "i64")
+        ),
+        law("three constants", "a = addi 1 2; b = addi a 3", kind="i32", did=gone("addi", 1, ONE_TO_MERGE)),
+        law(
+            "doubled, then merged", "a = mulf 3 2 <reassoc>; b = addf a 4 <reassoc>", did=gone("addf", 1, ONE_TO_MERGE)
+        ),
+        law("merged to zero, allowed", "a = addf x 3 <reassoc,nsz>; b = addf a -3 <reassoc,nsz>", did=gone()),
+        law(
+            "merged to times zero, allowed",
+            "a = mulf x 3 <reassoc,nnan,nsz>; b = mulf a 0 <reassoc,nnan,nsz>",
+            did=gone(),
+        ),
         law("a long chain", CHAIN, kind="i32", did=gone("", 1, ONE_TO_MERGE)),
         pattern_case("in a body", generic("pr", [("d0, d1", (3, 4))], [("d0", (3,))], inside), did=gone("addf", 1)),
         *(pattern_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(8)),
@@ -166,10 +236,12 @@ class _Laws(RewritePattern):
             rewriter.replace(op, [], [op.rhs])
         elif c is not None and self.inner(op):
             inner = op.lhs.owner
-            made = constant(c + number(inner.rhs) if op.name in ADD else c * number(inner.rhs), op.rhs.type)
-            rewriter.replace(op, [made, again(op, inner.lhs, made.result, () if integer else promised & flags(inner))])
+            merged = constant(c + number(inner.rhs) if op.name in ADD else c * number(inner.rhs), op.rhs.type)
+            rewriter.replace(
+                op, [merged, again(op, inner.lhs, merged.result, () if integer else promised & flags(inner))]
+            )
         elif op.name in MULTIPLY and c == 2:
-            rewriter.replace(op, (arith.AddiOp if integer else arith.AddfOp)(op.lhs, op.lhs))
+            rewriter.replace(op, arith.AddiOp(op.lhs, op.lhs) if integer else arith.AddfOp(op.lhs, op.lhs, op.fastmath))
 
     def inner(self, op):
         inner = op.lhs.owner
@@ -190,9 +262,9 @@ class _One(RewritePattern):
 
     def match_and_rewrite(self, op, rewriter):
         if op.name in ADD + MULTIPLY:
-            made = self.law(op, number(op.rhs), op.name.endswith("i"))
-            if made is not None:
-                rewriter.replace(op, *made)
+            replacement = self.law(op, number(op.rhs), op.name.endswith("i"))
+            if replacement is not None:
+                rewriter.replace(op, *replacement)
 
 
 def _swap(op, c, integer):
@@ -212,14 +284,14 @@ def _nothing(op, c, integer):
 
 def _merge(op, c, integer):
     inner = op.lhs.owner
-    if c is None or not isinstance(inner, type(op)) or number(inner.rhs) is None or not op.lhs.has_one_use():
+    if c is None or not isinstance(inner, type(op)) or number(inner.rhs) is None:
         return None
     both = frozenset() if integer else flags(op).intersection(flags(inner))
     if not integer and "reassoc" not in both:
         return None
     d = number(inner.rhs)
-    made = constant(d + c if op.name in ADD else d * c, op.rhs.type)
-    return ([made, again(op, inner.lhs, made.result, both)],)
+    merged = constant(d + c if op.name in ADD else d * c, op.rhs.type)
+    return ([merged, again(op, inner.lhs, merged.result, both)],)
 
 
 def _double(op, c, integer):
@@ -228,7 +300,7 @@ def _double(op, c, integer):
     return ([arith.AddiOp(op.lhs, op.lhs) if integer else arith.AddfOp(op.lhs, op.lhs, op.fastmath)],)
 
 
-@right("one class for all laws, which are functions; merges only what is read once")
+@right("one class for all laws, which are functions")
 def functions():
     laws = {_swap: 9, _unit: 8, _nothing: 7, _merge: 6, _double: 5}
     return tuple(_One(benefit, law) for law, benefit in laws.items())
@@ -264,6 +336,53 @@ any_inner = edited(
     "same",
     "merges with whatever stands inside",
     ('getattr(op.lhs.owner, "name", "") != op.name', 'getattr(op.lhs.owner, "name", "") not in ADD + MULTIPLY'),
+)
+single_readers = edited(
+    "did",
+    "merges only with an operation that nothing else reads",
+    (
+        '... or getattr(op.lhs.owner, "name", "") != op.name',
+        '... or getattr(op.lhs.owner, "name", "") != op.name or not op.lhs.has_one_use()',
+    ),
+)
+signless = edited(
+    "spared",
+    "says of the operation that stands for two that the sign of zero does not matter",
+    (
+        "again(op, inner.lhs, merged.result, both)",
+        "again(op, inner.lhs, merged.result, both | ({'nsz'} if 'reassoc' in both else set()))",
+    ),
+)
+wraps_not = edited(
+    "spared",
+    "promises that exchanged integers do not overflow",
+    (
+        "again(op, op.rhs, op.lhs, flags(op))",
+        "again(op, op.rhs, op.lhs, flags(op) | ({'nuw'} if op.name.endswith('i') else set()))",
+    ),
+)
+regroups_only = edited(
+    "did",
+    "of the flags that both operations have keeps reassoc alone",
+    ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc"}'),
+)
+one_variable = edited(
+    "did",
+    "merges with constants only where there is a variable",
+    ("c is not None and d is not None", "c is not None and d is not None and number(inner.lhs) is None"),
+)
+only_of_i32_and_f32 = edited(
+    "did",
+    "knows i32, f32 and their like, and leaves index, f16 and f64 alone",
+    ("return [ConstantRight(), Neutral(), Zero(), Merge(), Double()]",
+     "return [type(kind.__name__, (kind,), {'match_and_rewrite': lambda self, op, rewriter, kind=kind: "
+     "kind.match_and_rewrite(self, op, rewriter) if op.results and str(op.results[0].type) not in "
+     "('index', 'f16', 'f64') else None})() for kind in (ConstantRight, Neutral, Zero, Merge, Double)]"),
+)  # fmt: skip
+doubles_bare = edited(
+    "did",
+    "doubles without the flags of the product",
+    ("arith.AddfOp(op.lhs, op.lhs, op.fastmath)", "arith.AddfOp(op.lhs, op.lhs)"),
 )
 no_benefit = edited("cost", "doubles before it merges", ("    benefit = 2\n", "    benefit = 0\n"))
 double_promises = edited(

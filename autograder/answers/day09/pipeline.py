@@ -60,6 +60,7 @@ def hidden(seed: int) -> list[Case]:
         pipeline_case("a move that no number shows", _loops(rng), names(UNROLL, HOIST), _UNROLLED, 3),
         pipeline_case("a name that begins like another", chain(side, "exp", "tanh"), [FUSE], _TAN, 1),
         pipeline_case("nothing to do", ops("sum"), names(FUSE, GENERALIZE, BUFFERIZE), {"memref": 0, "linalg": 8}, 0),
+        pipeline_case("many beginnings", _invariant(rng), _MANY, _ONE_POWER, 2),
     ]
 
 
@@ -88,6 +89,29 @@ def _loops(rng: random.Random) -> str:
 """
 
 
+#: Each changes the module of `_invariant`, and only HOIST before UNROLL reaches the goal in two steps. A search that
+#: keeps the first three modules, the last three, or the three nearest to the goal, loses the one after HOIST.
+_MANY = [CLEAN, UNROLL, "affine-loop-normalize", HOIST, LOWER]
+_ONE_POWER = {"affine.for": 1, "scf": 0, "math.powf": 1}
+
+
+def _invariant(rng: random.Random) -> str:
+    """Return a module of two loops that do not begin at 0, with a power in them that does not change."""
+    rows = rng.choice((3, 4, 5))
+    kind = f"memref<{rows + 1}x3xf32>"
+    return f"""func.func @main(%x: {kind}, %s: f32) {{
+  affine.for %i = 1 to {rows + 1} {{
+    affine.for %j = 1 to 3 {{
+      %two = arith.constant 2.0 : f32
+      %p = math.powf %s, %two : f32
+      affine.store %p, %x[%i, %j] : {kind}
+    }}
+  }}
+  return
+}}
+"""
+
+
 _FEW = {"linalg": 0, "affine": 0, "arith.constant": 3}
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -108,17 +132,16 @@ def _difference(old, new):
     return {op: new[op] - old[op] for op in old | new if new[op] != old[op]}
 
 
-@right("one round after the other, from the printed text, and puts the steps together from the modules at the end")
-def by_rounds(module, names, goal):
-    here, seen = [((), module)], {mlir.generic(module)}
-    while here:
-        for steps, at in here:
+def _by_rounds(module, names, goal, width=None):
+    level, seen = [((), module)], {mlir.generic(module)}
+    while level:
+        for steps, at in level:
             if _reached(_counts(at), goal):
                 stages = [module, *(mlir.passes(module, list(steps)) if steps else [])]
                 pairs = itertools.pairwise(stages)
                 return [(n, _difference(_counts(a), _counts(b))) for n, (a, b) in zip(steps, pairs, strict=True)]
         further = []
-        for steps, at in here:
+        for steps, at in level:
             for name in names:
                 try:
                     after = mlir.pipeline(at, name)
@@ -127,7 +150,12 @@ def by_rounds(module, names, goal):
                 if mlir.generic(after) not in seen:
                     seen.add(mlir.generic(after))
                     further.append(((*steps, name), after))
-        here = further
+        level = further[:width]
+
+
+@right("one round after the other, from the printed text, and puts the steps together from the modules at the end")
+def by_rounds(module, names, goal):
+    return _by_rounds(module, names, goal)
 
 
 @right("tries deeper and deeper, up to six steps, and goes on only where a pass has changed the text")
@@ -147,7 +175,7 @@ def deeper(module, names, goal):
                 return [(name, change), *rest]
         return None
 
-    return next((found for depth in range(7) if (found := search(module, depth)) is not None), None)
+    return next((steps for depth in range(7) if (steps := search(module, depth)) is not None), None)
 
 
 depth_first = edited(
@@ -194,3 +222,8 @@ def as_given(module, names, goal):
         steps.append((name, _difference(_counts(module), _counts(after))))
         module = after
     return steps
+
+
+@wrong("did", "goes on with three modules only after each round")
+def narrow(module, names, goal):
+    return _by_rounds(module, names, goal, width=3)

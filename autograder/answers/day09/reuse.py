@@ -58,20 +58,20 @@ def hidden(seed: int) -> list[Case]:
         later = [part("t", "c", c, 1), part("u", "d", d, 1), move("t", view(1), "u", view(1))]
         return straight(of("a", a), of("b", b), *both, of("c", c), of("d", d), *later)
 
-    def typed() -> str:
-        """Return two pairs, one after the other; numbers of elements and bytes are ordered differently."""
+    def typed(*types: str) -> str:
+        """Return two pairs, one after the other: buffers of these types (without "memref<")."""
 
-        def one(name: str, size: int, element: str) -> str:
-            zero = "%one" if element == "i8" else "%two"
-            made = f"memref<{size}x{element}>"
-            return f"%{name} = memref.alloc() : {made}\nlinalg.fill ins({zero} : {element}) outs(%{name} : {made})"
+        def one(name: str, of: str) -> str:
+            zero = {"i8": "%one", "f64": "%two", "f32": "%zero"}[element := of.split("x")[-1]]
+            return (
+                f"%{name} = memref.alloc() : memref<{of}>\n"
+                f"linalg.fill ins({zero} : {element}) outs(%{name} : memref<{of}>)"
+            )
 
-        def uses(name: str, size: int, element: str) -> str:
-            made = f"memref<{size}x{element}>"
-            return f'"memref.copy"(%{name}, %{name}) : ({made}, {made}) -> ()'
+        def uses(name: str, of: str) -> str:
+            return f'"memref.copy"(%{name}, %{name}) : (memref<{of}>, memref<{of}>) -> ()'
 
-        first = (("a", 3 * slim, "i8"), ("b", 2 * slim, "f64"))
-        second = (("c", 2 * slim, "i8"), ("d", 2 * slim, "f64"))
+        first, second = [[*zip(names, pair, strict=True)] for names, pair in (("ab", types[:2]), ("cd", types[2:]))]
         return straight(
             "%one = arith.constant 1 : i8\n%two = arith.constant 2.0 : f64",
             *(one(*it) for it in first), *(uses(*it) for it in first),
@@ -163,7 +163,8 @@ def hidden(seed: int) -> list[Case]:
             fresh("a", "x"), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), result=view(slim), returned="v"
         ),
         "returned, and last": straight(fresh("a", "x"), to_y("a"), fresh("b", "x"), result=kind, returned="b"),
-        "of several types": typed(),
+        # numbers of elements and bytes are ordered differently
+        "of several types": typed(f"{30 * slim}xi8", f"{20 * slim}xf64", f"{20 * slim}xi8", f"{20 * slim}xf64"),
         "none": straight(to_y("x")),
     }  # fmt: skip
     sizes = {
@@ -174,6 +175,12 @@ def hidden(seed: int) -> list[Case]:
         "the larger one grows, and is the second": (slim, wide, wide + 9, slim),
     }
     programs |= {name: sized(*order) for name, order in sizes.items()}
+    # sizes of one side, or their sum, are ordered differently from the number of elements
+    many = 20 + slim
+    programs |= {
+        "of two dimensions": typed(f"{many + 20}x2xf32", f"10x{many}xf32", "8x4xf32", f"10x{many}xf32"),
+        "of two dimensions, turned": typed(f"2x{many + 20}xf32", f"{many}x10xf32", "4x8xf32", f"{many}x10xf32"),
+    }
     for steps in (8, 12, 16, 20):
         programs[f"drawn, {steps} steps"] = drawn(rng, steps, (slim, 64, wide))
     return [reuse_case(name, text) for name, text in programs.items()]
@@ -189,7 +196,7 @@ EQUIVALENT = {
 
 def _buffers(module):
     """Return a table: value → names of buffers, by passing sets along until nothing changes."""
-    found = {op.results[0]: {op.results[0].name_hint} for op in module.walk() if op.name == "memref.alloc"}
+    aliases = {op.results[0]: {op.results[0].name_hint} for op in module.walk() if op.name == "memref.alloc"}
     grew = True
     while grew:
         grew = False
@@ -204,11 +211,11 @@ def _buffers(module):
             else:
                 continue
             for to, source in ways:
-                more = found.get(source, set()) - found.get(to, set())
+                more = aliases.get(source, set()) - aliases.get(to, set())
                 if more:
-                    found.setdefault(to, set()).update(more)
+                    aliases.setdefault(to, set()).update(more)
                     grew = True
-    return found
+    return aliases
 
 
 def _uses(module):
@@ -242,12 +249,12 @@ def _uses(module):
 
 
 def _bytes(module):
-    found = {}
+    sizes = {}
     for op in module.walk():
         if op.name == "memref.alloc":
             kind = op.results[0].type
-            found[op.results[0].name_hint] = math.prod(kind.get_shape()) * (kind.element_type.bitwidth // 8)
-    return found
+            sizes[op.results[0].name_hint] = math.prod(kind.get_shape()) * (kind.element_type.bitwidth // 8)
+    return sizes
 
 
 @right("passes names along edge by edge, measures time in both ends of each operation, keeps a pool of free slots")
@@ -331,4 +338,16 @@ handed_over = edited(
     "lets an operation write over what it reads",
     ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())"),
 )
+one_side = edited(
+    "cost",
+    "takes the first size for the number of elements",
+    ("math.prod(buffer.memref.type.get_shape())", "buffer.memref.type.get_shape()[0]"),
+)
+added_sizes = edited(
+    "cost", "adds the bytes of an element instead of multiplying by them",
+    (
+        "math.prod(buffer.memref.type.get_shape()) * buffer.memref.type.element_type.size",
+        "math.prod(buffer.memref.type.get_shape()) + buffer.memref.type.element_type.size",
+    ),
+)  # fmt: skip
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "n"))

@@ -23,7 +23,7 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     far, size = rng.randint(2, 4), rng.randint(5, 9)
     line = "[N] -> { S[i] : 0 <= i < N }"
-    made = {
+    programs = {
         "backwards": (line, f"{{ S[i] -> A[i - {far}] }}", "{ S[i] -> A[i] }", "{ S[i] -> [-i] }"),
         "every second cell": (line, f"{{ S[i] -> A[2i + {far}] }}", "{ S[i] -> A[i] }", "{ S[i] -> [i] }"),
         "a ring of cells": (
@@ -52,13 +52,13 @@ def hidden(seed: int) -> list[Case]:
             "{ D[k, i] -> [k, i, 0, 0]; M[k, i, j] -> [k, i, 1, j] }",
         ),
     }
-    made |= {f"drawn, number {i + 1}": sweeps(rng) for i in range(3)}
+    programs |= {f"drawn, number {i + 1}": sweeps(rng) for i in range(3)}
     answer = reference("day10.dependences")
     cases = []
-    for name, given in made.items():
-        domain, *maps = given
-        found = as_text(answer(isl.UnionSet(domain), *map(isl.UnionMap, maps)))
-        cases.append(dependences_case(name, *given, **found))
+    for name, texts in programs.items():
+        domain, *maps = texts
+        relations = as_text(answer(isl.UnionSet(domain), *map(isl.UnionMap, maps)))
+        cases.append(dependences_case(name, *texts, **relations))
     return cases
 
 
@@ -145,45 +145,45 @@ def no_order(domain, reads, writes, schedule):
 
 @wrong("did", "only the last writer counts, in flow, too")
 def only_values(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found | {"flow": found["values"]}
+    relations = _plain(domain, reads, writes, schedule)
+    return relations | {"flow": relations["values"]}
 
 
 @wrong("did", "only the next write counts in output: the pairs further apart follow from those")
 def next_write(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found | {"output": found["output"].subtract(found["output"].apply_range(found["output"]))}
+    relations = _plain(domain, reads, writes, schedule)
+    return relations | {"output": relations["output"].subtract(relations["output"].apply_range(relations["output"]))}
 
 
 @wrong("spared", "values are all of flow: nothing is ever overwritten")
 def never_overwritten(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found | {"values": found["flow"]}
+    relations = _plain(domain, reads, writes, schedule)
+    return relations | {"values": relations["flow"]}
 
 
 @wrong("did", "the last instance that an instance depends on, instead of the last write of each cell")
 def one_source_each(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
+    relations = _plain(domain, reads, writes, schedule)
     _, _, schedule = _inside(domain, reads, writes, schedule)
-    times = found["flow"].reverse().apply_range(schedule).lexmax()
-    return found | {"values": times.apply_range(schedule.reverse()).reverse()}
+    times = relations["flow"].reverse().apply_range(schedule).lexmax()
+    return relations | {"values": times.apply_range(schedule.reverse()).reverse()}
 
 
 @wrong("did", "one cell overwritten, and nothing of an instance is left: pairs are compared, not cells")
 def without_cells(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found | {"values": found["flow"].subtract(found["output"].apply_range(found["flow"]))}
+    relations = _plain(domain, reads, writes, schedule)
+    return relations | {"values": relations["flow"].subtract(relations["output"].apply_range(relations["flow"]))}
 
 
 @wrong("did", "source and target the wrong way round")
 def backwards(domain, reads, writes, schedule):
-    return {kind: found.reverse() for kind, found in _plain(domain, reads, writes, schedule).items()}
+    return {kind: relation.reverse() for kind, relation in _plain(domain, reads, writes, schedule).items()}
 
 
 @wrong("did", "flow and anti mixed up")
 def mixed_up(domain, reads, writes, schedule):
-    found = _plain(domain, reads, writes, schedule)
-    return found | {"flow": found["anti"], "anti": found["flow"]}
+    relations = _plain(domain, reads, writes, schedule)
+    return relations | {"flow": relations["anti"], "anti": relations["flow"]}
 
 
 @wrong("spared", "later in the text is later in time: compares iterators, not the schedule")
@@ -195,13 +195,13 @@ def by_iterators(domain, reads, writes, schedule):
 
 def _untuple(domain):
     """Map each instance to its iterators alone."""
-    sets, found = domain.get_set_list(), isl.UnionMap("{ }")
+    sets, result = domain.get_set_list(), isl.UnionMap("{ }")
     for k in range(sets.n_set()):
         space = sets.get_at(k).get_space()
         names = [f"i{n}" for n in range(space.dim(isl.dim_type.set))]
         text = f"{{ {space.get_tuple_name(isl.dim_type.set)}[{', '.join(names)}] -> [{', '.join(names)}] }}"
-        found = found.union(isl.UnionMap(text))
-    return found
+        result = result.union(isl.UnionMap(text))
+    return result
 
 
 @wrong("valid", "lets the library find them")

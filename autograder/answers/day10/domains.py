@@ -58,6 +58,18 @@ def hidden(seed: int) -> list[Case]:
         ),
         "from one below zero down": nest("", loop("i", "-1", "-20", statement("S", "A[i]", "A[i + 1]"), step=-cut)),
     }
+    made["several writes, and four statements in a row"] = nest(
+        "N",
+        loop(
+            "i",
+            "0",
+            "N",
+            {"statement": "Both", "writes": ["A[i]", "B[i + 1]"], "reads": ["B[i]"]},
+            statement("Next", "C[i]", "A[i]"),
+            {"statement": "Three", "writes": ["B[i]", "A[i - 1]", "D[i]"], "reads": ["C[i]"]},
+            statement("Last", "C[i]", "D[i]"),
+        ),
+    )
     made |= {f"drawn, number {i + 1}": drawn(rng) for i in range(4)}
     answer = reference("day10.domains")
     return [domains_case(name, one, **as_text(answer(one))) for name, one in made.items()]
@@ -144,16 +156,16 @@ def _walk(nest, bounds=bounds, turn=lambda i, start, step: i if step > 0 else f"
 
     def walk(body, iterators, conditions, time):
         for place, item in enumerate(body):
-            here = [*time, str(place)]
+            times = [*time, str(place)]
             if "statement" in item:
-                yield item, iterators, conditions, here
+                yield item, iterators, conditions, times
             elif "if" in item:
                 test = f"({item['if'].replace('==', '=')})"
-                yield from walk(item["body"], iterators, [*conditions, test], here)
+                yield from walk(item["body"], iterators, [*conditions, test], times)
             else:
                 i, (start, stop, step) = item["loop"], item["range"]
                 within = [*conditions, f"({bounds(i, start, stop, step)})"]
-                yield from walk(item["body"], [*iterators, i], within, [*here, turn(i, start, step)])
+                yield from walk(item["body"], [*iterators, i], within, [*times, turn(i, start, step)])
 
     return walk(nest["body"], [], [], [])
 
@@ -226,7 +238,7 @@ strides_from_zero = edited(
 no_guards = edited(
     "spared",
     "a guard decides at run time: no part of the domain",
-    ("[*conditions, condition], here", "conditions, here"),
+    ("[*conditions, condition], times", "conditions, times"),
 )
 only_upwards = edited(
     "did", "a loop whose start is above its stop never runs", ('... if step > 0 else f"{start} >= {i} > {stop}"', "...")
@@ -241,6 +253,10 @@ every_write_reads = edited(
     "what is written is read first, as if every statement were +=",
     ('item["reads"]', 'item["reads"] + item["writes"]'),
 )
+first_write = edited(
+    "did", "a statement is an assignment: it writes one cell", ('item["writes"]', 'item["writes"][:1]')
+)
+three_places = edited("same", "a body has a start, a middle and an end", ("str(place)", "str(min(place, 2))"))
 iterators_alone = edited(
     "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
 )

@@ -78,8 +78,8 @@ tir = tvm.tirx
 OP = isl.ast_expr_op_type
 
 
-def parts(given):
-    return [given.get_op_arg(at) for at in range(given.get_op_n_arg())]
+def parts(operation):
+    return [operation.get_op_arg(at) for at in range(operation.get_op_n_arg())]
 
 
 MEANING = {
@@ -139,12 +139,12 @@ class Walk:
         inside = self.of(body, {**values, name: first + turn * step})
         return tir.For(turn, 0, (stop - first + step - 1) // step, tir.ForKind.SERIAL, inside)
 
-    def number(self, given, values):
-        if given.get_type() == isl.ast_expr_type.int:
-            return tir.const(given.get_val().to_python(), "int32")
-        if given.get_type() == isl.ast_expr_type.id:
-            return values[given.get_id().get_name()]
-        return self.applied(given.get_op_type(), [self.number(part, values) for part in parts(given)])
+    def number(self, value, values):
+        if value.get_type() == isl.ast_expr_type.int:
+            return tir.const(value.get_val().to_python(), "int32")
+        if value.get_type() == isl.ast_expr_type.id:
+            return values[value.get_id().get_name()]
+        return self.applied(value.get_op_type(), [self.number(part, values) for part in parts(value)])
 
     def applied(self, kind, numbers):
         if kind == OP.minus:
@@ -176,12 +176,12 @@ def by_text(node, statement):
     names = {"min": fold(tir.min), "max": fold(tir.max)}
 
     class Mine(Walk):
-        def number(self, given, values):
-            if given.get_type() == isl.ast_expr_type.op and given.get_op_type() not in (OP.and_, OP.or_):
+        def number(self, value, values):
+            if value.get_type() == isl.ast_expr_type.op and value.get_op_type() not in (OP.and_, OP.or_):
                 kinds = (OP.eq, OP.le, OP.lt, OP.ge, OP.gt, *CHOICES)
-                if given.get_op_type() not in kinds:
-                    return tir.const(0, "int32") + eval(ast.unparse(expression(given)), names, values)
-            return super().number(given, values)
+                if value.get_op_type() not in kinds:
+                    return tir.const(0, "int32") + eval(ast.unparse(expression(value)), names, values)
+            return super().number(value, values)
 
     return Mine(statement).of(node, {})
 
@@ -258,6 +258,9 @@ new_variables = edited(
     "valid",
     "a new variable of the same name at each use, or loops with a start and a step, which TVM shifts",
     ("step * turn", 'step * tirx.Var(name, "int32")'),
+)
+at_once = edited(
+    "did", "the loops are parallel, so their turns have no order", ("tirx.ForKind.SERIAL", "tirx.ForKind.PARALLEL")
 )
 
 

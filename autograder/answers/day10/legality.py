@@ -26,7 +26,9 @@ def hidden(seed: int) -> list[Case]:
     seidel, heat = SEIDEL_1D.dependences, JACOBI_2D.dependences
     back = stencil("t i", (1, -far), (1, 0)).dependences
     chain = "[N] -> { S[i] -> S[i + 1] : 0 <= i < N"
+    wide = f"[N, M] -> {{ S[i] -> S[i + 1] : 0 <= i < N and M > N + {far} }}"
     shifts = f"[N] -> {{ S[i] -> T[i - {far}] : {far} <= i < N }}"
+    turns = "[N] -> { S[i] -> T[i] : 0 <= i < N; T[i] -> S[i + 1] : 0 <= i < N - 1 }"
     i, j, time = f"floor(i/{size})", f"floor(j/{size})", f"floor(t/{size})"
     made = [
         ("seidel-1d: i backwards", seidel, "{ S[t, i] -> [t, -i] }"),
@@ -42,6 +44,10 @@ def hidden(seed: int) -> list[Case]:
         ("fused, shifted too little", shifts, f"{{ S[i] -> [i, 0]; T[i] -> [i + {far - 1}, 1] }}"),
         ("fused, T first", shifts, f"{{ S[i] -> [i, 1]; T[i] -> [i + {far}, 0] }}"),
         ("only where N is large", f"{chain} and N > {100 * far} }}", "{ S[i] -> [-i] }"),
+        ("only where N is small", f"{chain} and N < {far + 2} }}", "{ S[i] -> [-i] }"),
+        ("only where M is larger", wide, "{ S[i] -> [-i] }"),
+        ("of two kinds, one within an iteration", turns, "{ S[i] -> [i, 1]; T[i] -> [i, 0] }"),
+        ("of two kinds, one to the next iteration", turns, "{ S[i] -> [0, i]; T[i] -> [1, i] }"),
         ("no iteration at all", f"{chain} and N < 0 }}", "{ S[i] -> [-i] }"),
     ]
     for number in range(1, 7):
@@ -77,9 +83,7 @@ def _times(dependences, schedule):
 
 def _at(dependences, value):
     """Return the dependences where every parameter has one value."""
-    names = [dependences.space.get_dim_name(isl.dim_type.param, k) for k in range(dependences.dim(isl.dim_type.param))]
-    equal = " and ".join(f"{name} = {value}" for name in names) or "true"
-    return dependences.intersect_params(isl.Set(f"[{', '.join(names)}] -> {{ : {equal} }}"))
+    return dependences.intersect_params(_parameters(dependences, f"{{}} = {value}"))
 
 
 @right("intersects with the pairs that are not in order, and writes the pair as text")
@@ -129,6 +133,33 @@ def outermost_forward(dependences, schedule):
 @wrong("did", "what holds for N = 8 holds for every N")
 def small_sizes(dependences, schedule):
     return _sample(_at(dependences, 8).intersect(_not_before(schedule)))
+
+
+@wrong("did", "what holds for N of ten and more holds for every N")
+def large_sizes(dependences, schedule):
+    late = dependences.intersect(_not_before(schedule))
+    return _sample(late.intersect_params(_parameters(late, "{} >= 10")))
+
+
+@wrong("did", "what holds for a square holds for every rectangle")
+def squares(dependences, schedule):
+    late = dependences.intersect(_not_before(schedule))
+    first = late.space.get_dim_name(isl.dim_type.param, 0) if late.dim(isl.dim_type.param) else ""
+    return _sample(late.intersect_params(_parameters(late, f"{{}} = {first}")))
+
+
+def _parameters(relation, condition):
+    """Return the values of the parameters of which each satisfies a condition."""
+    names = [relation.space.get_dim_name(isl.dim_type.param, k) for k in range(relation.dim(isl.dim_type.param))]
+    return isl.Set(f"[{', '.join(names)}] -> {{ : {' and '.join(map(condition.format, names)) or 'true'} }}")
+
+
+@wrong("did", "looks at the dependences from one statement to one other only")
+def one_kind(dependences, schedule):
+    kinds = dependences.get_map_list()
+    if not kinds.n_map():
+        return None
+    return _sample(isl.UnionMap.from_map(kinds.get_at(0)).intersect(_not_before(schedule)))
 
 
 target_first = edited(

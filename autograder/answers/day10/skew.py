@@ -34,6 +34,9 @@ def hidden(seed: int) -> list[Case]:
         "only the second loop carries": stencil("t i j", (0, 1, -2), (0, 1, 0), (0, 1, 1)),
         "seidel-2d with five points": stencil("t i j", (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, -1, 0), (1, 0, -1)),
         "seidel-2d, the other way": _mirrored(SEIDEL_2D),
+        "four loops, of which the second carries": stencil(
+            "t i j k", (0, 1, 0, 0), (0, 1, 0, -1), (1, -1, 0, 0), (1, 0, -1, 0)
+        ),
         "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
     }
     far = rng.randint(5, 9)
@@ -115,19 +118,12 @@ def _best(vectors, most=None):
 
 @right("tries multiples of the iterators, not of the rows before")
 def of_iterators(domain, dependences):
-    vectors = _vectors(dependences)
-    if len(vectors[0]) > 3:  # with all iterators of four loops that takes long; a stencil that needs it has two arrays
-        return _by_time(dependences, lambda k, vectors: max(0, *(-v[k] for v in vectors if v[0])))
-    return _schedule(_best(vectors))
+    return _schedule(_best(_vectors(dependences)))
 
 
 @right("puts the innermost iterator outermost: the order of the dimensions of a band is free")
 def other_order(domain, dependences):
-    vectors = _vectors(dependences)
-    rows = _best(vectors) if len(vectors[0]) < 4 else None
-    if rows is None:
-        return str(of_iterators(domain, dependences))
-    return str(_schedule(rows[::-1]))
+    return str(_schedule(_best(_vectors(dependences))[::-1]))
 
 
 @wrong("did", "the order of the loops is tilable as it is, or skewed in the direction in which it goes anyway")
@@ -138,6 +134,14 @@ def unskewed(domain, dependences):
 @wrong("did", "a skew of 1 is what stencils need")
 def always_one(domain, dependences):
     return _by_time(dependences, lambda k, vectors: 1)
+
+
+@wrong("did", "with four loops the outermost alone is what to skew by")
+def by_time_alone(domain, dependences):
+    vectors = _vectors(dependences)
+    if len(vectors[0]) < 4:
+        return _schedule(_best(vectors))
+    return _by_time(dependences, lambda k, vectors: max(0, *(-v[k] for v in vectors if v[0])))
 
 
 @wrong("cost", "skews by 100 to be safe")
@@ -190,5 +194,5 @@ def interchanged(domain, dependences):
 @wrong("valid", "the wavefront alone: instances of one front have one time")
 def wavefront_alone(domain, dependences):
     vectors = _vectors(dependences)
-    row = [sum(column) for column in zip(*_best(vectors), strict=True)] if len(vectors[0]) < 4 else [4, 1, 1, 1]
+    row = [sum(column) for column in zip(*_best(vectors), strict=True)]
     return _schedule([row])

@@ -32,6 +32,7 @@ def hidden(seed: int) -> list[Case]:
         return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", N=n + 9, M=m + 9, **more)
 
     one, two, three = rng.choice(("ikj", "jik", "jki", "kij", "kji"))  # not as it is written
+    row, column = rng.choice(("ij", "ji"))
     tiles = f"floor({one}/{a * b}), floor({two}/{c}), floor({one}/{b}), {three}, {two}, {one}"
     return [
         product("drawn: tiles of tiles", tiles, run=True),
@@ -44,6 +45,9 @@ def hidden(seed: int) -> list[Case]:
         transpose("skewed tiles", f"floor(i/{a}), floor((i + j)/{b + 1}), i, j", can=False),
         transpose("tiles that begin elsewhere", f"floor((j - 1)/{a}), i, j", can=False),
         transpose("tiles of four in tiles of six", "floor(i/6), floor(i/4), j, i", can=False),
+        transpose("tiles of two sizes", f"floor(2{row}/5), {column}, {row}", can=False),
+        transpose("tiles from the last", f"floor(-{row}/{a + 1}), {column}, {row}", can=False),
+        transpose("a tile and the other added", f"floor({row}/{a}) + {column}, {row}", can=False),
         transpose("halves of odd tiles", "floor(j/5), floor(j/2), i, j", can=False),
     ]
 
@@ -109,7 +113,7 @@ def by_text(function, schedule):
     for time in re.split(r",(?![^(]*\))", times):
         if re.fullmatch(r"-?\d+", time.strip().strip("()")):
             continue
-        read = re.fullmatch(r"\s*(?:\(?floor\(\(?(\w+)\)?/(\d+)\)\)?|\(?(\w+)\)?)\s*", time)
+        read = re.fullmatch(r"\s*(?:\(?floor\(\(?([a-z]\w*)\)?/(\d+)\)\)?|\(?([a-z]\w*)\)?)\s*", time)
         if not read:
             return None
         variable, size = names.index(read[1] or read[3]), int(read[2] or 1)
@@ -181,6 +185,23 @@ first_variable = edited(
     ("not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]", "not any(factors)"),
     ("factors.index(1)", "next(k for k, factor in enumerate(factors) if factor)"),
 )
+tiles_go_back = edited(
+    "spared",
+    "inside a floor, a minus is a matter of taste",
+    (
+        "value = inside.scale_val(isl.Val(n))",
+        "value = inside.scale_val(isl.Val(n))\nif '-' in str(value).split('->')[1]:\n    value = value.neg()",
+    ),
+)
+rounded_factor = edited(
+    "spared",
+    "in floor(2 * i / 5) the 5 is the size of a tile",
+    (
+        "not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]",
+        "not value.get_constant_val().is_zero() or sum(map(bool, factors)) != 1 or max(factors) < 1",
+    ),
+    ("factors.index(1)", "factors.index(max(factors))"),
+)
 common_factor = edited(
     "spared",
     "tiles of four and of six share tiles of two",
@@ -201,3 +222,8 @@ def generated(function, schedule):
 
 
 the_schedule = edited("valid", "hands over the schedule itself", ("return result.mod", "return result"))
+on_all_cores = edited(
+    "did",
+    "runs the outermost loop on all cores, where there is no order",
+    ("return result.mod", "result.parallel(result.get_loops(result.get_sblock('S'))[0])\nreturn result.mod"),
+)

@@ -55,6 +55,19 @@ def hidden(seed: int) -> list[Case]:
         sent("routes with a turn of their own", [along((0, 0), (5, 0), (5, 5), (2, 5), words=words)], 0),
         sent("a star", reduce_messages(TREES["star"](rng.randint(6, 12)), rng.randint(2, 30))),
         sent("two phases", reduce_messages(TREES["two-phase"](16), rng.choice([2, 200]))),
+        sent(
+            "waits for words that go on beyond it",
+            [Message(row, words, drops=row[1:]), along(row[2], (9, 1), words=words, waits=(0,))],
+        ),
+        sent(
+            "waits for what has waited",
+            [
+                along((0, 0), (0, 4)),
+                along((0, 4), (4, 4), words=words, waits=(0,)),
+                along((4, 4), (4, 6), waits=(1,)),
+                along((12, 0), (12, 7)),
+            ],
+        ),
     ]  # fmt: skip
 
 
@@ -141,6 +154,27 @@ messages_words = edited(
 )
 streams_only = edited("same", "forgets what is waited for", ("(*message.waits, *message.streams)", "message.streams"))
 waits_only = edited("same", "forgets what is streamed", ("(*message.waits, *message.streams)", "message.waits"))
+ways_of_streams = edited(
+    "same",
+    "depth counts what is waited for, and distance only what is streamed",
+    ("way = max(way, so_far + ...)", "way = max(way, (so_far + ...) * (parent in message.streams))"),
+)
+whole_way = edited(
+    "same",
+    "adds the whole way of a message that is waited for, also beyond the core that waits",
+    (
+        "way = max(way, so_far + ...)",
+        """
+        route = messages[parent].route
+        way = max(way, so_far + (len(route) - 1 if parent in message.waits else route.index(message.source)))
+        """,
+    ),
+)
+one_back = edited(
+    "same",
+    "adds the way of the message before, and not of those before that",
+    ("so_far + messages[parent].route.index(...)", "messages[parent].route.index(...)"),
+)
 own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + ...", "..."))
 sums_up = edited(
     "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")

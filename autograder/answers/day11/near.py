@@ -21,6 +21,7 @@ def hidden(seed: int) -> list[Case]:
     line = mixed([(i, i + 1, 10) for i in range(7)], 8)
     # the last one has most of its words for the first, and its neighbours are elsewhere
     torn = [(0, 1, 600), (1, 2, 600), (2, 3, 600), (4, 0, 500), (4, 1, 1), (4, 2, 1), (4, 3, 1)]
+    entries = mixed([(0, 2, 500), (3, 1, 500), (0, 1, 20), (2, 3, 20), (2, 0, 1), (3, 1, 1)], 4)
     return [
         small_case("words count, not neighbours", torn, 5, 2, 4, "did", 2500),
         small_case("one task on one core", [], 1, 1, 1, "did", 0),
@@ -31,6 +32,9 @@ def hidden(seed: int) -> list[Case]:
         zoo_case(rng),
         zoo_case(rng, mixed=True),
         zoo_case(rng, mixed=True),
+        # 2 · 501 + 20 + 3 · 20 with both pairs of most words side by side, and above 2000 without
+        small_case("two tasks in several entries, the last of them small", entries, 4, 1, 4, "did", 1500),
+        small_case("two tasks in several entries, the first of them small", entries[::-1], 4, 1, 4, "did", 1500),
     ]
 
 
@@ -156,6 +160,17 @@ def several(words, count, rows, columns):
                     if other is not None:
                         place[other] = core
     return tuple(place)
+
+
+@wrong("did", "greedy with the last entry for two tasks, in place of their sum")
+def last_entry(words, count, rows, columns):
+    last = {tuple(sorted((a, b))): number for a, b, number in words}
+    return _one_by_one([(*pair, number) for pair, number in last.items()], count, rows, columns, _connected)
+
+
+@wrong("did", "greedy with the first entry for two tasks, in place of their sum")
+def first_entry(words, count, rows, columns):
+    return last_entry(words[::-1], count, rows, columns)
 
 
 @wrong("did", "row by row")

@@ -27,6 +27,14 @@ def hidden(seed: int) -> list[Case]:
     def of(key, why):
         return lambda found, sides: found[key] is not None and found[key][1] == why
 
+    def rises_and_falls(found, sides):
+        times = [found["strong"][p] for p in sides]
+        rises = next((i for i in range(len(sides) - 1) if times[i + 1] > times[i]), -1)
+        return found["fastest"] > sides[rises]
+
+    def many_sums():
+        return Stencil(rng.randint(1, 2), rng.randint(1, 3), rng.randint(40, 300)), 60, 2, [1, 2, 3, 4, 5, 6], 2
+
     return [
         drawn("sums bend strong scaling", of("strong bend", "sums"), any_task),
         drawn("halos bend strong scaling", of("strong bend", "halo"), lambda: (Stencil(1, rng.randint(200, 400), rng.randint(0, 1)), 16, 3, [1, 2, 4, 8, 16], 2)),  # noqa: E501
@@ -35,6 +43,7 @@ def hidden(seed: int) -> list[Case]:
         drawn("the fastest is not the largest", lambda found, sides: found["fastest"] < sides[-1], lambda: (Stencil(rng.randint(1, 5), rng.randint(4, 20), 4), 512, 2, twos, 2)),  # noqa: E501
         drawn("strong scaling never bends", lambda found, sides: found["strong bend"] is None, lambda: any_task(48, [1, 2, 3, 6])),  # noqa: E501
         drawn("weak scaling never bends", lambda found, sides: found["weak bend"] is None, lambda: (Stencil(rng.randint(20, 40), 300, 1), 64, 4, [1, 2, 4], 3)),  # noqa: E501
+        drawn("slower, and faster again", rises_and_falls, many_sums),
         grids("odd sides", Stencil(6, 12, 3), 45, 2, [1, 3, 5, 9, 15, 45], 1),
         grids("one side", Stencil(6, 12, 3), 4, 2, [1]),
         grids("two sides are as fast", Stencil(4, 1, 2), 8, 1, [1, 2, 4, 8], rng.randint(0, 3)),
@@ -102,12 +111,21 @@ strong_as_weak = edited(
     ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: 1)"),
 )
 largest = edited("did", "the largest grid is the fastest", ("min(sides, key=lambda p: sum(strong[p]))", "sides[-1]"))
+first_minimum = edited(
+    "did",
+    "the fastest grid is the last before the first that is slower",
+    (
+        "min(sides, key=lambda p: sum(strong[p]))",
+        "next((p for p, q in zip(sides, sides[1:]) if sum(strong[q]) >= sum(strong[p])), sides[-1])",
+    ),
+)
 always_sums = edited(
     "cost", "blames the sums for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"sums"')
 )
 always_halo = edited(
     "cost", "blames the halos for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"halo"')
 )
+sums_of_equals = edited("cost", "blames the sums where both take the same", ("... >= table[p][2]", "... > table[p][2]"))
 
 
 @wrong("did", "the curve bends where it is slowest against one core: the last side")

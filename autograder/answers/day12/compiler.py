@@ -33,6 +33,11 @@ def training(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return F.relu(m.bn(m.conv(x)))
 
 
+def drops(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A layer that drops, and one that does not."""
+    return m.off(m.on(torch.tanh(m.lin(x)))) * 2 + 1
+
+
 def read_twice(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     y = m.conv(x)
     return F.relu(m.bn(y)) + y
@@ -57,6 +62,37 @@ def copied(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     y, copy = torch.tanh(z), torch.tanh(z)
     y.add_(1)
     return y * copy
+
+
+def written_constant(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """What is written is made of a constant alone."""
+    y = m.w * 2
+    early = y + 1
+    y.add_(x)
+    return early * (y + 1)
+
+
+def options(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two calls that differ in an option by name."""
+    y = m.lin(x)
+    return torch.softmax(y, dim=0) + torch.softmax(y, dim=1)
+
+
+def turned(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two differences of the same operands."""
+    y = m.lin(x)
+    return torch.relu(x - y) + torch.relu(y - x)
+
+
+def two_layers(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two layers of one kind on the same value."""
+    return m.one(x) * m.two(x)
+
+
+def in_turn(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Four wide values, of which one is there at a time."""
+    narrow = [(x * k) @ m.wide @ m.back for k in range(1, 5)]
+    return narrow[0] + narrow[1] + narrow[2] + narrow[3]
 
 
 def many_times(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -104,6 +140,18 @@ def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(z * 3) + y
 
 
+def signs(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two zeros that are equal, and whose signs are not."""
+    y = m.lin(x)
+    return torch.copysign(y, 0.0) * 2 - torch.copysign(y, -0.0)
+
+
+def kinds(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Three ones that are equal, and whose sums with a Boolean are of three types."""
+    positive = x > 0
+    return (positive + True) + (positive + 1) * 3 * (positive + 1.0)
+
+
 def batch_norm(tracked: bool = True, channels: int = 4) -> nn.BatchNorm2d:
     """A batch norm that changes its input, unlike a new one."""
     bn = nn.BatchNorm2d(channels, track_running_stats=tracked)
@@ -116,7 +164,9 @@ def batch_norm(tracked: bool = True, channels: int = 4) -> nn.BatchNorm2d:
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
-    def image(name: str, body, about: tuple[str, ...], train: bool, tracked: bool = True) -> Case:
+    def image(
+        name: str, body, about: tuple[str, ...], train: bool, tracked: bool = True, norm_trains: bool = False
+    ) -> Case:
         layers = {
             "conv": lambda: nn.Conv2d(3, 4, 3, padding=1),
             "bn": lambda: batch_norm(tracked),
@@ -125,20 +175,50 @@ def hidden(seed: int) -> list[Case]:
             "shared": lambda: nn.Conv2d(3, 64, 3, padding=1),
             **{name: lambda: batch_norm(channels=64) for name in ("first", "second")},
         }
-        return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
+        make = seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed)
+
+        def with_norm() -> fx.GraphModule:
+            gm = make()
+            gm.bn.train()
+            return gm
+
+        return graph_case(name, with_norm if norm_trains else make, about)
+
+    def one_drops() -> fx.GraphModule:
+        layers = {"lin": lambda: nn.Linear(24, 24), "on": nn.Dropout, "off": nn.Dropout}
+        gm = seeded(graph(drops, (16, 24), **layers), seed)()
+        gm.on.train()
+        return gm
 
     tried = [
         model_case(drawn(rng.choice(IMAGES), seed), _ALL),
         model_case(drawn(rng.choice(ROWS), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
+        image("batch norm in training, in a model that is not", training, _TRAP, False, norm_trains=True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
         image("a convolution that is read twice, and three that are not", one_stays, _ALL, False),
         image("one convolution, two batch norms", two_norms, _TRAP, False),
         traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
+        graph_case("a dropout in training, in a model that is not", one_drops, _TRAP),
         traced("a value is written between equal reads", written_between, _TRAP, seed),
+        traced("zeros of two signs", signs, _TRAP, seed),
+        traced("ones of three types", kinds, _TRAP, seed),
         traced("a write between two parts", across_a_write, _TRAP, seed),
+        traced("calls with two options", options, _TRAP, seed),
+        traced("differences both ways", turned, _TRAP, seed),
+        graph_case(
+            "two layers of one kind",
+            seeded(graph(two_layers, (16, 24), one=lambda: nn.Linear(24, 24), two=lambda: nn.Linear(24, 24)), seed),
+            _TRAP,
+        ),
+        graph_case(
+            "a value made of a constant is written", seeded(graph(written_constant, (8, 8), w=(8, 8)), seed), _TRAP
+        ),
+        graph_case(
+            "wide values one at a time", seeded(graph(in_turn, (16, 24), wide=(24, 400), back=(400, 24)), seed), _TRAP
+        ),
         traced("the same layer four times", many_times, _ALL, seed),
         traced("a value is written, and its copy is not", copied, _TRAP, seed),
         traced("a chain that nothing uses", unused_chain, _ALL, seed),
@@ -190,6 +270,26 @@ in_training = edited(
     ("norm.training or not norm.track_running_stats", "not norm.track_running_stats"),
     ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
 )
+asks_the_model = edited(
+    "same",
+    "asks the model, and not the batch norm, whether it is in training",
+    ("norm.training or not norm.track_running_stats", "gm.training or not norm.track_running_stats"),
+    ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
+)
+dropout_of_the_model = edited(
+    "same",
+    "removes every dropout layer of a model that is not in training",
+    (
+        "busy, first = ...",
+        """
+        for node in list(gm.graph.find_nodes(op="call_module")):
+            if type(module(node)) is nn.Dropout and not gm.training:
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
+        busy, first = ...
+        """,
+    ),
+)
 other_readers = edited(
     "same",
     "folds into a convolution that something else reads, too",
@@ -216,6 +316,54 @@ across_writes = edited(
     "same",
     "merges reads before and after a write",
     ("node in busy or ...", "node in busy"),
+)
+merges_zeros = edited(
+    "same",
+    "takes 0.0 and -0.0 for one constant",
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("-0.0", "0.0")'),
+)
+merges_ones = edited(
+    "valid",
+    "takes 1 and 1.0 for one constant",
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("1.0", "1")'),
+)
+merges_true = edited(
+    "same",
+    "takes 1 and True for one constant",
+    ("repr((node.args, node.kwargs))", 'repr((node.args, node.kwargs)).replace("True", "1")'),
+)
+merges_options = edited(
+    "same",
+    "takes calls for one that differ in an option by name",
+    ("repr((node.args, node.kwargs))", "repr(node.args)"),
+)
+merges_turned = edited(
+    "same",
+    "takes a - b and b - a for one",
+    ("repr((node.args, node.kwargs))", "repr((sorted(map(repr, node.args)), node.kwargs))"),
+)
+merges_layers = edited(
+    "same",
+    "takes two layers of one kind for one",
+    ("(node.op, node.target, ...)", "(node.op, type(module(node)) if module(node) else node.target, ...)"),
+)
+folds_written = edited(
+    "same",
+    "computes ahead of time what a later write changes",
+    (
+        "busy, first = ...",
+        """
+        for node in list(gm.graph.nodes):
+            made = node.op == "call_function" and bool(node.args) and not node.kwargs
+            if made and all(a.op == "get_attr" if isinstance(a, fx.Node) else type(a) is int for a in node.args):
+                values = [getattr(gm, a.target) if isinstance(a, fx.Node) else a for a in node.args]
+                if any(hasattr(v, "numel") and v.numel() < 100 for v in values):
+                    gm.register_buffer(f"const_{node.name}", node.target(*values).detach().clone())
+                    with gm.graph.inserting_before(node):
+                        node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
+        busy, first = ...
+        """,
+    ),
 )
 drops_draws = edited(
     "spared",
@@ -270,6 +418,23 @@ def memorised(gm, inputs):
 def every_place_once(gm, inputs):
     made = reference("day12.compiler")(gm, inputs)
     return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
+
+
+@wrong("valid", "runs all that is ready before what needs it: every wide value is there at once")
+def by_levels(gm, inputs):
+    made = reference("day12.compiler")(gm, inputs)
+    nodes, level = list(made.graph.graph.nodes), {}
+    if has_effects(made.graph.graph):
+        return made
+    for node in nodes:
+        level[node] = 1 + max((level[operand] for operand in node.all_input_nodes), default=0)
+    at = made.graph.graph.find_nodes(op="placeholder")[-1]
+    for node in sorted(nodes, key=lambda node: (node.op == "output", level[node])):
+        if node.op != "placeholder":
+            at.append(node)
+            at = node
+    made.graph.recompile()
+    return made
 
 
 @right("stores the weights of convolutions with channels last, which is done before the program runs")

@@ -8,13 +8,22 @@ from contextlib import suppress
 import torch
 from torch import nn
 
-from autograder.answers.day12.compiler import BOTH, batch_norm, last, read_twice, unused_draw, written_between
+from autograder.answers.day12.compiler import (
+    BOTH,
+    batch_norm,
+    in_turn,
+    last,
+    read_twice,
+    unused_draw,
+    written_between,
+)
+from autograder.answers.day12.plan import no_reuse
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, Triton, grouped
 from passlab.capstone.compiled import with_shapes
 from passlab.capstone.triton import generated
 from passlab.exercises.day12._shared import graph_case
-from passlab.exercises.day12.compiler import traced
+from passlab.exercises.day12.compiler import noisy, traced
 from passlab.exercises.day12.faster import chain_case, image_case
 from passlab.fx.cases import graph, seeded
 from passlab.judge import Case
@@ -42,6 +51,10 @@ def hidden(seed: int) -> list[Case]:
         graph_case("two chains by turns", seeded(graph(by_turns, (16, 16), (16, 16)), seed), same),
         traced("a value is written between equal reads", written_between, same, seed),
         traced("a draw that nothing uses", unused_draw, same, seed),
+        traced("two draws", noisy, same, seed, True),
+        graph_case(
+            "wide values one at a time", seeded(graph(in_turn, (16, 24), wide=(24, 400), back=(400, 24)), seed), same
+        ),
         graph_case("a convolution that is read twice", seeded(graph(read_twice, (2, 3, 9, 9), **layers), seed), same),
         graph_case(
             "a batch norm behind no convolution", seeded(graph(no_convolution, (2, 4, 9, 9), **layers), seed), same
@@ -90,6 +103,20 @@ equal_reads = edited(
         """,
     ),
 )
+equal_draws = edited(
+    "same",
+    "merges two draws of random numbers",
+    (
+        "gm = rebuild(gm)",
+        """
+        gm, first = rebuild(gm), {}
+        for node in gm.graph.nodes:
+            if "draws" in effects(node) and first.setdefault((node.target, node.args), node) is not node:
+                node.replace_all_uses_with(first[node.target, node.args])
+                gm.graph.erase_node(node)
+        """,
+    ),
+)
 unused_dropped = edited(
     "same",
     "lets torch remove what nothing uses: a write, or a draw, after which all later ones are others",
@@ -123,6 +150,12 @@ def leaves_out(gm, inputs):
     made.graph.graph.eliminate_dead_code()
     left = {node.name for node in made.graph.graph.nodes}
     return Compiled(made.graph, [g for g in ([n for n in group if n in left] for group in made.groups) if g])
+
+
+@wrong("valid", "gives every value a place of its own")
+def own_places(gm, inputs):
+    made = reference("day12.faster")(gm, inputs)
+    return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
 
 
 ZEROS = """
