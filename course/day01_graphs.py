@@ -19,7 +19,7 @@
 # form in which it is written down is an **intermediate representation**, IR.
 #
 # Today you look at one small model in nine IRs, drawn by the same function, and compare what each of them states and
-# what it leaves open. About 70 minutes, and 5 more for what is marked stretch. The exercises are in
+# what it leaves open. The lesson takes about 75 minutes, and 5 more for what is marked stretch. The exercises are in
 # [work/day01/graphs.ipynb](../work/day01/graphs.ipynb); one more, about Relay, is in
 # [work/day01/relay.ipynb](../work/day01/relay.ipynb).
 
@@ -79,8 +79,15 @@ print(gm.graph)
 print(gm.code)
 
 # %% [markdown]
-# Both print the same graph, the second as Python again. The weights of the linear layer are *not* in it: fx does not
-# look into the layers of `torch.nn`, so `linear` is one call of a module that owns its weights.
+# Both print the same graph, the second as Python again. A node of torch.fx has an **opcode**, which says what kind of
+# entry it is, a **target**, which says what it calls, and operands. `print_tabular` shows them in columns:
+
+# %%
+gm.graph.print_tabular()
+
+# %% [markdown]
+# The weights of the linear layer are *not* in the graph: fx does not look into the layers of `torch.nn`, so `linear` is
+# one call of a module that owns its weights.
 #
 # ## Five kinds of node
 #
@@ -257,10 +264,10 @@ for node in sorted(graph.nodes, key=lambda n: -(n.bytes or 0))[:5]:
 print(f"all activations together: {graph.bytes:,} bytes")
 
 # %% [markdown]
-# ## One model, eight IRs
+# ## One model, nine IRs
 #
-# Now the same model, `relu(linear(x))`, in the forms that different compilers start from. Watch three things: is the
-# linear layer one node or several, where are its weights, and does the IR know the shapes?
+# Now the same model, `relu(linear(x))`, in eight more forms, from which different compilers start. Watch three things:
+# is the linear layer one node or several, where are its weights, and does the IR know the shapes?
 #
 # You have seen **torch.fx**. **TorchScript** is PyTorch's older IR, deprecated but still found in many deployed
 # systems. It has types, has blocks for control flow, and reads weights from the module one attribute at a time:

@@ -20,7 +20,7 @@
 # about them: in which order do you visit the nodes, when is a rewrite allowed, and how do you know that the result is
 # still the same function?
 #
-# About 65 minutes, and 25 more for what is marked stretch. The exercises are in
+# The lesson takes about 70 minutes, and 25 more for what is marked stretch. The exercises are in
 # [work/day02/passes.ipynb](../work/day02/passes.ipynb); one more, in Relax, is in
 # [work/day02/relax.ipynb](../work/day02/relax.ipynb).
 
@@ -381,8 +381,8 @@ def two_users(x, w):
 
 
 for program in (one_user, two_users):
-    found = fx.replace_pattern(fx.symbolic_trace(program), pattern, replacement)
-    print(f"{program.__name__}: {len(found)} match(es)")
+    matches = fx.replace_pattern(fx.symbolic_trace(program), pattern, replacement)
+    print(f"{program.__name__}: {len(matches)} match(es)")
 
 # %% [markdown]
 # ## What a rewrite leaves stale
@@ -405,6 +405,31 @@ draw(fused)
 
 # %% [markdown]
 # This is why pass managers make each pass declare which facts it needs and which it invalidates.
+#
+# A rewrite also hides where a node came from. If a fused kernel is slow, or wrong, which lines of the model does it
+# stand for? The pass is the last one to know, so a careful pass writes it down: its **provenance**. torch keeps it in
+# `meta["from_node"]`, a list with one source for each old node; the sources of these are listed with them.
+
+# %%
+from torch.fx.traceback import NodeSource, NodeSourceAction
+
+traced = trace(Gated(), torch.randn(2, 3), torch.randn(2, 3))
+for node in list(traced.graph.nodes):
+    if match_silu(node) is not None:
+        [gate] = [n for n in node.args if n.target is torch.sigmoid]
+        with traced.graph.inserting_before(node):
+            silu = traced.graph.call_function(F.silu, gate.args)
+        silu.meta["from_node"] = [
+            NodeSource(old, "fuse_silu", NodeSourceAction.REPLACE)
+            for old in (gate, node)
+        ]
+        node.replace_all_uses_with(silu)
+        traced.graph.erase_node(node)
+        sources = [source.name for source in silu.meta["from_node"]]
+        print(silu.name, "stands for", *sources)
+
+# %% [markdown]
+# In exercise 2 the names of the old nodes are enough.
 
 # %% [markdown]
 # ## Is it still the same function?
@@ -759,19 +784,19 @@ diff(before, after, title="conv2d_relu in Relax")
 
 # %%
 # %%beside relax
-asked = []
+calls_seen = []
 
 
 @relax.expr_functor.mutator
 class Deaf(relax.PyExprMutator):
     def visit_call(self, call):
-        asked.append(call)
+        calls_seen.append(call)
         return call
 
 
 Deaf(before).visit_expr(before["main"])
-print("calls seen:", len(asked))
-assert not asked
+print("calls seen:", len(calls_seen))
+assert not calls_seen
 
 # %% [markdown]
 # These are the names in each compiler. The cell looks each of them up in its own process:
@@ -817,8 +842,8 @@ names = {
         "relax.analysis.well_formed",
     ),
 }
-for idea, (here, in_relay, in_relax) in names.items():
-    assert eval(here) is not None, idea
+for idea, (in_fx, in_relay, in_relax) in names.items():
+    assert eval(in_fx) is not None, idea
     assert beside.value("relay", f"{in_relay} is not None") in (True, None), idea
     assert beside.value("relax", f"{in_relax} is not None") in (True, None), idea
 Table(

@@ -23,8 +23,8 @@
 #
 # Each of these lines has a word that is harder than it looks: *depend*, *unused*, *equal*, *equal* again. Today you see
 # each optimization work, and then fail, mostly in code that ships. In the exercises you write versions that do not:
-# [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 70 minutes, and
-# 10 more for what is marked stretch.
+# [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). The lesson takes about 70 minutes, and 10 more
+# for what is marked stretch.
 
 # %%
 import itertools
@@ -136,10 +136,14 @@ stretched = trace(Stretched(), x)
 huge = split_const_subgraphs(trace(Stretched(), x))
 huge.run_folding()
 folded = fx.GraphModule(huge, huge.graph)
-print(f"weights before: {stored(stretched):,} bytes; folded: {stored(folded):,} bytes")
+small, large = stored(stretched), stored(folded)
+print(
+    f"weights before: {small:,} bytes; folded: {large:,} bytes, "
+    f"{large // small:,} times"
+)
 
 # %% [markdown]
-# That is sixteen million times as much to store, to save one cheap kernel. A folder needs a size limit.
+# All that is stored to save one cheap kernel. A folder needs a size limit.
 #
 # ## Dead code elimination
 #
@@ -241,7 +245,25 @@ assert silent(x).std() == 0 and abs(noise(x).std() - math.sqrt(1 / 6)) < 0.02
 diff(noise, silent, title="Two draws became one, and the noise is gone")
 
 # %% [markdown]
-# The operation and the operands are equal, but the values are not. The same pass merges two calls of one `nn.Dropout`.
+# The operation and the operands are equal, but the values are not. The same pass merges two calls of one `nn.Dropout`:
+
+
+# %%
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout()
+
+    def forward(self, x):
+        return self.drop(x) - self.drop(x)
+
+
+merged = CSEPass()(trace(Dropped(), torch.ones(1000))).graph_module
+print("largest difference of the two:", merged(torch.ones(1000)).abs().max().item())
+assert merged(torch.ones(1000)).abs().max() == 0
+assert Dropped()(torch.ones(1000)).abs().max() > 0
+
+# %% [markdown]
 # It also misses equal nodes: with a key of the arguments *as written*, these four nodes are not recognised as two.
 
 
@@ -358,7 +380,7 @@ timed(
 # %% [markdown]
 # ## Matching a pattern on a DAG
 #
-# Larger laws have larger left-hand sides. Here is the layer that half of all language models use as activation:
+# Larger laws have larger left-hand sides. Here is GELU, the activation of BERT and of many models since:
 #
 # $$\mathrm{gelu}(x) = \tfrac12\, x \left(1 + \mathrm{erf}\left(x/\sqrt2\right)\right)$$
 #
@@ -389,7 +411,7 @@ print(
 assert len(commute(gelu)) == 2**3
 
 # %% [markdown]
-# There are eight, for one of several groupings; nobody wants to list them. There are two remedies: try both orders at
+# There are eight, for one of several groupings: too many to list. There are two remedies: try both orders at
 # every commutative node while matching (a small search), or bring every expression into one **canonical order** first,
 # so that one spelling is left. The matcher below does the former and returns the node of each name. A name that occurs
 # twice must match the same node both times: that makes it a pattern on a DAG rather than on a tree.
@@ -427,8 +449,8 @@ def match_all(patterns, values, bound):
     if not patterns:
         yield bound
         return
-    for found in match(patterns[0], values[0], bound):
-        yield from match_all(patterns[1:], values[1:], found)
+    for binding in match(patterns[0], values[0], bound):
+        yield from match_all(patterns[1:], values[1:], binding)
 
 
 # %% [markdown]
@@ -445,10 +467,10 @@ pattern = (operator.add, (operator.mul, "a", "b"), (operator.mul, "a", "c"))
 gm = trace(Distributes(), *torch.randn(3, 4).unbind())
 hits = {}
 for node in gm.graph.nodes:
-    for found in match(pattern, node, {}):
-        hits.setdefault(node.name, []).append({k: v.name for k, v in found.items()})
-for name, found in hits.items():
-    print(name, found[0])
+    for binding in match(pattern, node, {}):
+        hits.setdefault(node.name, []).append({k: v.name for k, v in binding.items()})
+for name, bindings in hits.items():
+    print(name, bindings[0])
 assert list(hits) == ["add", "add_1", "add_2", "add_3"]
 
 # %% [markdown]
@@ -649,9 +671,9 @@ for order in itertools.permutations(PASSES):
 
 # %%
 def to_fixpoint(gm, passes):
-    rounds, size = 0, None
-    while size != len(gm.graph.nodes):
-        size, rounds = len(gm.graph.nodes), rounds + 1
+    rounds, text = 0, None
+    while text != str(gm.graph):  # its length alone would miss a node that changed
+        text, rounds = str(gm.graph), rounds + 1
         for run in passes:
             gm = run(gm)
     return gm, rounds

@@ -24,7 +24,8 @@
 # - **access patterns**: layouts, cache lines, transactions
 #
 # In the exercises, [work/day05/memory.ipynb](../work/day05/memory.ipynb), you find live ranges and place buffers, and
-# then change orders, layouts and access patterns. About 70 minutes, and 5 more for what is marked stretch.
+# then change orders, layouts and access patterns. The lesson takes about 75 minutes, and 10 more for what is marked
+# stretch.
 
 # %%
 import math
@@ -32,23 +33,24 @@ import random
 from itertools import pairwise
 
 import torch
+from ortools.sat.python import cp_model
 from torch import fx
 
 from passlab import models
 from passlab.drawing import arena, arenas, gantt
 from passlab.drawing.picture import size
-from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
+from passlab.memory.allocate import ORDERS, best_fit, colouring, slots
 from passlab.memory.arena import bit_equal, run
 from passlab.memory.buffers import (
     MINIMALLOC,
     BadPlan,
     Buffer,
+    aligned,
     height,
     instance,
     lower_bound,
     overlaps,
 )
-from passlab.memory.exact import exact
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan, planned
 from passlab.memory.search import lowest_first, search
@@ -78,8 +80,15 @@ for storage in storages(small, x):
 # %% [markdown]
 # `view` and `getitem` return a new tensor on the old bytes; `add_` writes into them. How do we know? The graph is run on
 # *fake* tensors, which have a shape, strides and a storage, but no numbers. Values with the same storage share memory.
-# Names do not help: `reshape` is a view for some strides and a copy for others.
-#
+# Names do not help: `reshape` is a view for some strides and a copy for others. A tensor's `untyped_storage()` is its
+# piece of memory, and `data_ptr()` the address:
+
+# %%
+for name, y in (("x", x), ("x.t()", x.t())):
+    same = y.reshape(-1).untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    print(f"{name}.reshape(-1) {'is a view' if same else 'is a copy'}")
+
+# %% [markdown]
 # ## Live ranges
 #
 # A storage is live from the step that allocates it to the last step that touches any value in it. The steps are the
@@ -103,7 +112,7 @@ buffers = liveness(unet, *inputs)
 gantt(buffers, "A U-Net, forward")
 
 # %% [markdown]
-# Most results are live for two steps: one computes them, the next layer reads them. The long bars are the skip
+# Many results are live for two steps: one computes them, the next layer reads them. The long bars are the skip
 # connections. Below is the sum of live bytes in each step. Its **peak** is a lower bound: no arena is smaller.
 
 # %%
@@ -112,6 +121,8 @@ print(
     f"{len(buffers)} buffers have {size(total)} together; "
     f"at most {size(bound)} are live at once"
 )
+short = [b for b in buffers if b.upper - b.lower == 2]
+print(f"{len(short)} of the buffers are live for two steps")
 assert bound < total / 5
 
 # %% [markdown]
@@ -120,7 +131,22 @@ assert bound < total / 5
 # **First fit** takes the buffers one after the other, and places each at the lowest offset at which it overlaps no
 # placed buffer that is live at the same time. Largest first is a good order:
 
+
 # %%
+def first_fit(buffers, order=ORDERS["size"], alignment=1):
+    offsets, placed = {}, []
+    for b in sorted(buffers, key=order):
+        live = [o for o in placed if o.lower < b.upper and b.lower < o.upper]
+        floor = 0
+        for o in sorted(live, key=lambda o: offsets[o.name]):
+            if floor + b.size <= offsets[o.name]:
+                break  # the gap below this one is large enough
+            floor = max(floor, aligned(offsets[o.name] + o.size, alignment))
+        offsets[b.name] = floor
+        placed.append(b)
+    return offsets
+
+
 offsets = first_fit(buffers, ORDERS["size"], alignment=64)
 arena(buffers, offsets, "A U-Net, first fit by size")
 
@@ -145,8 +171,7 @@ print(f"offsets: {size(height(buffers, offsets))}")
 # ## Hard instances
 #
 # Models like this one are easy. These eleven instances are not: memory of an accelerator, from MiniMalloc (ASPLOS 2024),
-# with 154 to 454 buffers each. All of them fit into 1 MiB. The height of first fit over the lower bound, for several
-# orders:
+# a planner that places each of them in 1 MiB. The height of first fit over the lower bound, for several orders:
 
 
 # %%
@@ -155,20 +180,22 @@ def over(buffers, offsets):
 
 
 hard = {letter: instance(letter) for letter in MINIMALLOC}
+counts = [len(blocks) for blocks in hard.values()]
+print(f"{len(hard)} instances of {min(counts)} to {max(counts)} buffers")
 print("   " + "".join(f"{name:>10}" for name in [*ORDERS, "best fit", "colouring"]))
-for letter, made in hard.items():
-    plans = [first_fit(made, key) for key in ORDERS.values()] + [
-        best_fit(made),
-        colouring(made),
+for letter, blocks in hard.items():
+    plans = [first_fit(blocks, key) for key in ORDERS.values()] + [
+        best_fit(blocks),
+        colouring(blocks),
     ]
-    print(f"{letter}  " + "".join(f"{over(made, plan):10.2f}" for plan in plans))
+    print(f"{letter}  " + "".join(f"{over(blocks, plan):10.2f}" for plan in plans))
 
 # %% [markdown]
 # Largest first is far above the bound everywhere, and yet it is best for most of them:
 
 # %%
 largest, begun = (
-    {n: over(made, first_fit(made, ORDERS[by])) for n, made in hard.items()}
+    {n: over(blocks, first_fit(blocks, ORDERS[by])) for n, blocks in hard.items()}
     for by in ("size", "start")
 )
 print(
@@ -188,14 +215,10 @@ print(
 
 # %%
 print("   " + "".join(f"{name:>10}" for name in ORDERS))
-for letter, made in hard.items():
-    print(
-        f"{letter}  "
-        + "".join(
-            f"{over(made, lowest_first(made, key)):10.2f}" for key in ORDERS.values()
-        )
-    )
-assert all(over(made, lowest_first(made)) < 1.3 for made in hard.values())
+for letter, blocks in hard.items():
+    plans = [lowest_first(blocks, key) for key in ORDERS.values()]
+    print(f"{letter}  " + "".join(f"{over(blocks, plan):10.2f}" for plan in plans))
+assert all(over(blocks, lowest_first(blocks)) < 1.3 for blocks in hard.values())
 
 # %% [markdown]
 # The remaining freedom is how to break ties, and local search can use it: change a few places in the order, fill the
@@ -203,9 +226,9 @@ assert all(over(made, lowest_first(made)) < 1.3 for made in hard.values())
 
 # %%
 F = hard["F"]
-found = search(F, tries=2000)
+best = search(F, tries=2000)
 arenas(
-    F, {"first fit by size": first_fit(F), "after 2,000 tries": found}, "MiniMalloc's F"
+    F, {"first fit by size": first_fit(F), "after 2,000 tries": best}, "MiniMalloc's F"
 )
 
 # %% [markdown]
@@ -213,6 +236,25 @@ arenas(
 #
 # Is the bound always reachable? Each buffer is a rectangle with a fixed time and a variable offset, and no two may
 # overlap. A constraint solver can prove the answer for small instances:
+
+
+# %%
+def exact(buffers, seconds=60):
+    model, limit = cp_model.CpModel(), sum(b.size for b in buffers)
+    top = model.new_int_var(0, limit, "top")
+    times, places, starts = [], [], {}
+    for b in buffers:
+        starts[b.name] = start = model.new_int_var(0, limit, b.name)
+        times.append(model.new_fixed_size_interval_var(b.lower, b.upper - b.lower, ""))
+        places.append(model.new_fixed_size_interval_var(start, b.size, ""))
+        model.add(start + b.size <= top)
+    model.add_no_overlap_2d(times, places)
+    model.minimize(top)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    status = solver.status_name(solver.solve(model))
+    return status, {name: solver.value(start) for name, start in starts.items()}
+
 
 # %%
 sizes = [
@@ -228,13 +270,13 @@ sizes = [
 puzzle = [
     Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)
 ]
-proved = exact(puzzle)
+status, offsets = exact(puzzle)
 print(
     f"at most {lower_bound(puzzle)} bytes are live at once, "
-    f"and the smallest arena has {proved.arena} ({proved.status})"
+    f"and the smallest arena has {height(puzzle, offsets)} ({status})"
 )
-assert proved.status == "optimal" and proved.arena > lower_bound(puzzle)
-arena(puzzle, proved.offsets, "The smallest arena for eight buffers")
+assert status == "OPTIMAL" and height(puzzle, offsets) > lower_bound(puzzle)
+arena(puzzle, offsets, "The smallest arena for eight buffers")
 
 # %% [markdown]
 # Four bytes are not enough, because all four are always in use. So `c` and `d` must follow `a`, in its half, and `e` and
@@ -242,8 +284,8 @@ arena(puzzle, proved.offsets, "The smallest arena for eight buffers")
 # `f` are at the two ends, and the bytes that they free for `h` are in two pieces.
 
 # %% [markdown]
-# On large instances a proof can take long. At its time limit, `exact` returns its best plan and a bound. That is why
-# both are in use: a search that always has an answer, and a solver for when it counts.
+# On large instances a proof can take long, and at its time limit a solver may have nothing. So both are in use: a search
+# that always has an answer, and a solver for when it counts.
 #
 # ## The plan runs
 #
@@ -295,11 +337,11 @@ arena(buffers, broken.offsets, "An overlap")
 # passes into one graph.
 
 # %%
-training, given = joint(model, *inputs)
-trained = liveness(training, *given)
+training, operands = joint(model, *inputs)
+both_passes = liveness(training, *operands)
 print(f"forward: {size(lower_bound(buffers))} in {len(buffers)} buffers")
-print(f"training: {size(lower_bound(trained))} in {len(trained)} buffers")
-gantt(trained, "A U-Net, training")
+print(f"training: {size(lower_bound(both_passes))} in {len(both_passes)} buffers")
+gantt(both_passes, "A U-Net, training")
 
 # %% [markdown]
 # The first results wait for the last gradients: that is the fan of long bars. For this shape, largest first is not enough
@@ -307,33 +349,50 @@ gantt(trained, "A U-Net, training")
 
 # %%
 plans = {
-    "first fit by size": first_fit(trained, alignment=64),
-    "search": search(trained, alignment=64, tries=300),
+    "first fit by size": first_fit(both_passes, alignment=64),
+    "search": search(both_passes, alignment=64, tries=300),
 }
 for name, offsets in plans.items():
-    print(f"{name:18} {over(trained, offsets):.3f}")
+    print(f"{name:18} {over(both_passes, offsets):.3f}")
 plan = Plan(
     tuple(node.name for node in training.graph.nodes),
     plans["search"],
-    height(trained, plans["search"]),
+    height(both_passes, plans["search"]),
 )
-assert bit_equal(run(training, plan, *given), training(*given))
-arenas(trained, plans, "A U-Net in training")
+assert bit_equal(run(training, plan, *operands), training(*operands))
+arenas(both_passes, plans, "A U-Net in training")
 
 # %% [markdown]
-# ## TVM's planner
+# ## TVM's planner · stretch
 #
 # Relax plans as in register allocation: `StaticPlanBlockMemory` walks through the program, keeps a pool of storages, and
-# gives a new tensor a free one that is large enough, or grows one that is not. The same model, not fused:
+# gives a new tensor a free one that is large enough, or grows one that is not. To compare, we place the buffers of the
+# same Relax module, with the live ranges that it gives them:
 
 # %%
+from passlab.relax.measure import live_ranges
 from passlab.tvm.importers import relax_module
 from passlab.tvm.measure import allocations
 
 module = relax_module(model, *inputs)
-print("as it stands:", allocations(module))
-print("planned:     ", allocations(module, planned=True))
-print("ours:        ", size(height(buffers, search(buffers, 64))))
+relax_buffers = [Buffer(*numbers) for numbers in live_ranges(module)]
+storage_bytes = allocations(module, planned=True).bytes
+for name, nbytes in (
+    (f"{len(relax_buffers)} buffers", sum(b.size for b in relax_buffers)),
+    ("TVM's storages", storage_bytes),
+    ("slots", height(relax_buffers, colouring(relax_buffers, 64))),
+    ("offsets", height(relax_buffers, search(relax_buffers, 64))),
+    ("the bound", lower_bound(relax_buffers)),
+):
+    print(f"{name:<15}{size(nbytes)}")
+assert (
+    lower_bound(relax_buffers)
+    == height(relax_buffers, search(relax_buffers, 64))
+    < storage_bytes
+)
+
+# %% [markdown]
+# Storages cost more than offsets, as slots do: each is as large as its largest tensor.
 
 # %% [markdown]
 # ## The order changes the peak
@@ -354,14 +413,14 @@ expression = [Task(name, size=1) for name in "abcde"] + [
     Task("c·d+e", ("c·d", "e"), 1),
     Task("all", ("a+b", "c·d+e"), 1),
 ]
-written = [task.name for task in expression]
+listing = [task.name for task in expression]
 print(
-    peak(expression, written),
+    peak(expression, listing),
     "→",
     peak(expression, postorder(expression)),
     " ".join(postorder(expression)),
 )
-assert peak(expression, postorder(expression)) < peak(expression, written)
+assert peak(expression, postorder(expression)) < peak(expression, listing)
 
 # %% [markdown]
 # Sethi and Ullman found in 1970 how to evaluate an expression with the fewest registers: the result of a subtree occupies
@@ -381,10 +440,10 @@ turns = [
     Task("end", ("grown", "thick"), 1),
 ]
 orders = {"one by one": postorder(turns), "in turns (Liu)": liu(turns)}
-for name, found in orders.items():
-    print(f"{name:<15}{peak(turns, found):3}  {' '.join(found)}")
+for name, order in orders.items():
+    print(f"{name:<15}{peak(turns, order):3}  {' '.join(order)}")
 over_time(
-    {name: usage(turns, found) for name, found in orders.items()},
+    {name: usage(turns, order) for name, order in orders.items()},
     title="Two orders of one tree",
 )
 
@@ -401,22 +460,23 @@ over_time(
 # %%
 model, inputs = models.ZOO["gpt"].build(), models.ZOO["gpt"].inputs()
 exported = torch.export.export(model, inputs).run_decompositions()
-held = [
+constants = [
     exported.state_dict.get(s.target, exported.constants.get(s.target))
     for s in exported.graph_signature.input_specs
 ]
 gpt = tasks_of(
-    exported.graph_module, *(inputs[0] if value is None else value for value in held)
+    exported.graph_module,
+    *(inputs[0] if value is None else value for value in constants),
 )
-given = [task.name for task in gpt]
-found = best_order(gpt)
+listing = [task.name for task in gpt]
+best = best_order(gpt)
 print(
-    f"{len(gpt)} tasks, {peak(gpt, given):,} → {found.peak:,} bytes; "
-    f"no order is below {found.lower_bound:,}"
+    f"{len(gpt)} tasks, {peak(gpt, listing):,} → {best.peak:,} bytes; "
+    f"no order is below {best.lower_bound:,}"
 )
-assert found.lower_bound == found.peak < peak(gpt, given)
+assert best.lower_bound == best.peak < peak(gpt, listing)
 over_time(
-    {"torch's order": usage(gpt, given), "the best": usage(gpt, found.order)},
+    {"torch's order": usage(gpt, listing), "the best": usage(gpt, best.order)},
     title="A small GPT, forward",
 )
 
@@ -426,15 +486,16 @@ over_time(
 #
 # ## Rematerialisation
 #
-# Training keeps the results that the backward pass reads. Here are six steps forward and six back; step `b3` reads `f3`:
+# Training keeps the results that the backward pass reads. Here are eight steps forward, cheap and dear ones in turn (as
+# ReLU and convolution), and eight back; step `b3` reads `f3`:
 
 # %%
 from passlab.memory.remat import greedy, optimum
 from passlab.memory.tasks import work
 
-n = 6
+n = 8
 training = [
-    Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 3) for i in range(n)
+    Task(f"f{i}", (f"f{i - 1}",) if i else (), 8, cost=1 + i % 2 * 9) for i in range(n)
 ]
 training += [
     Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), 2, cost=2 + i % 3)
@@ -463,24 +524,24 @@ over_time(curves, {"budget": budget}, title="The same training step under a budg
 
 # %%
 points = {"the optimum": [], "greedy": []}
-for share in range(95, 40, -6):
+for share in range(95, 34, -6):
     budget = peak(training, order) * share // 100
     for name, way in (("the optimum", optimum), ("greedy", greedy)):
         if (schedule := way(training, order, budget)) is not None:
             points[name].append((budget, work(training, schedule)))
-assert all(
-    least <= other for (_, least), (_, other) in zip(*points.values(), strict=False)
-)
+least, rule = points.values()
+assert least != rule and all(a[1] <= b[1] for a, b in zip(least, rule, strict=True))
 tradeoff(points, work(training, order), title="Each byte less costs work")
 
 # %% [markdown]
-# The first bytes are nearly free. Towards the end each of them costs more.
+# The first bytes are nearly free. Towards the end each costs more, and the greedy rule is above the optimum.
 #
 # ## Which layout? · stretch
 #
-# On day 3 an image had one of two layouts, and conversions were counted. Now each operation takes a time in each of
-# several layouts, and a conversion has a cost: every byte is read and written, so 2 · bytes / bandwidth, and a launch.
-# Bandwidth and launch are measured on this machine:
+# On day 3 an image had one of two layouts, and conversions were counted. A third, NCHW8c, has blocks of eight channels,
+# whose numbers for one pixel are neighbours, for vectors of eight. Now each operation takes a time in each of these
+# layouts, and a conversion has a cost: every byte is read and written, so 2 · bytes / bandwidth, and a launch. Bandwidth
+# and launch are measured on this machine:
 
 # %%
 from passlab.measure.machine import measure_machine
@@ -574,11 +635,31 @@ patterns = {
     "every other lane": [4 * lane if lane % 2 else None for lane in range(32)],
 }
 for name, addresses in patterns.items():
-    asked = transactions(addresses)
+    load = transactions(addresses)
     print(
-        f"{name:<17}{len(asked.sectors):3} sectors{len(asked.lines):4} lines  "
-        f"{asked.used:5.0%} used"
+        f"{name:<17}{len(load.sectors):3} sectors{len(load.lines):4} lines  "
+        f"{load.used:5.0%} used"
     )
+
+# %% [markdown]
+# A GPU's *shared* memory has another rule. It has 32 **banks**, and word number n (of 4 bytes) is in bank n mod 32. In
+# one step each bank delivers one word, to all lanes that ask for it. Lanes that ask a bank for different words wait for
+# one another: a bank conflict. So a column of a 32 × 32 tile takes 32 steps, and the remedy is one unused word per row:
+
+
+# %%
+def bank_steps(addresses):
+    words = {at // 4 for at in addresses}
+    return max(sum(word % 32 == bank for word in words) for bank in range(32))
+
+
+for name, stride in (("a row", 1), ("a column of 32 × 32", 32), ("of 32 × 33", 33)):
+    print(f"{name:<20}{bank_steps([4 * stride * lane for lane in range(32)]):3} steps")
+print(f"{'one word for all':<20}{bank_steps([0] * 32):3} steps")
+assert bank_steps([4 * 33 * lane for lane in range(32)]) == 1
+
+# %% [markdown]
+# Coalescing asks for neighbours, banks ask for different remainders: both can be counted from the addresses.
 
 # %% [markdown]
 # ## Caches and the order of loops
@@ -592,28 +673,29 @@ tiny = Cache(sets=2, ways=2, line=64)
 matrix = Nest("A[i][j] = 1", {"i": 12, "j": 16}, {"A": (12, 16)})
 
 
-def shown(order):
-    touched = matrix.addresses(order)
-    cells = [divmod(int(at) // matrix.size, 16) for at in touched]
+def walk(order):
+    addresses = matrix.addresses(order)
+    cells = [divmod(int(at) // matrix.size, 16) for at in addresses]
     return sweep(
         cells,
-        hits(touched, matrix.size, tiny),
+        hits(addresses, matrix.size, tiny),
         (12, 16),
         tiny.line // matrix.size,
         f"loops {order}",
     )
 
 
-shown("ij")
+walk("ij")
 
 # %%
-shown("ji")
+walk("ji")
 
 # %% [markdown]
 # By rows, each line is loaded once and used eight times. By columns, it is evicted before its second use.
 #
-# Now a product of matrices in three orders. The cache has 4 KiB, so that small matrices are large for it. `cachegrind`
-# runs the compiled loops on a model of the same cache and counts. If our model of a cache is right, the two agree:
+# Now a product of matrices in three orders. The cache has 4 KiB, so that small matrices are large for it. `cachegrind`,
+# a tool of Valgrind, runs the compiled loops on a model of the same cache and counts. If our model of a cache is right,
+# the two agree:
 
 # %%
 from passlab.memory import cachegrind
@@ -629,14 +711,14 @@ predicted = {
     for order in ("ijk", "ikj", "jki")
 }
 for order, count in predicted.items():
-    if said := cachegrind.missing():
-        print(f"{order}: {count:,} predicted. {said}")
+    if reason := cachegrind.missing():
+        print(f"{order}: {count:,} predicted. {reason}")
     else:
-        seen = cachegrind.counted(product, order, first_level)
+        total = cachegrind.counted(product, order, first_level)
         print(
-            f"{order}: {count:,} predicted, {seen:,} counted, {count / seen - 1:+.2%}"
+            f"{order}: {count:,} predicted, {total:,} counted, {count / total - 1:+.2%}"
         )
-        assert abs(count / seen - 1) < 0.02
+        assert abs(count / total - 1) < 0.02
 
 # %% [markdown]
 # And the time? Larger matrices, the caches of this machine, and processor time:
@@ -646,11 +728,11 @@ large = Nest(
     product.body, dict.fromkeys("ijk", 400), {name: (400, 400) for name in "ABC"}
 )
 if not cachegrind.missing():
-    taken = {order: cachegrind.seconds(large, order) for order in predicted}
-    for order, time_ in taken.items():
+    times = {order: cachegrind.seconds(large, order) for order in predicted}
+    for order, time_ in times.items():
         print(
             f"{order}: {time_ * 1e3:.0f} ms, "
-            f"{time_ / min(taken.values()):.1f} times the fastest"
+            f"{time_ / min(times.values()):.1f} times the fastest"
         )
 
 # %% [markdown]
@@ -665,7 +747,7 @@ if not cachegrind.missing():
 # - Storages are live, not values: views and in-place operations extend the live range of their base.
 # - The largest sum of live bytes is a lower bound. Offsets are closer to it than slots, and no order is always best.
 # - A plan that runs can be checked bit by bit, and a bad one shows only in the numbers.
-# - Training keeps forward results until the backward pass reads them, which is most of its memory.
+# - Training keeps forward results until the backward pass reads them, the first results the longest.
 # - The order of tasks changes the peak: exact on trees, a search with a bound on other graphs. A result that does not
 #   fit in any order can be dropped and computed again.
 # - Memory moves in sectors and lines. Count them, and the best loop order is known before anything runs.

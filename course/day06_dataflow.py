@@ -18,23 +18,27 @@
 # equal. Dataflow analysis finds such facts for programs with branches and loops, without running them. One **solver**
 # does it, and an analysis is data for it. A fact must hold on *every* run, and we test it on many.
 #
-# In the exercises, [work/day06/dataflow.ipynb](../work/day06/dataflow.ipynb), you write such a solver.
-# About 70 minutes, and 5 more for what is marked stretch.
+# In the exercises, [work/day06/dataflow.ipynb](../work/day06/dataflow.ipynb), you write such a solver. The lesson takes
+# about 75 minutes, and 20 more for what is marked stretch.
 
 # %%
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import torch
 
+from passlab import mlir
 from passlab.dataflow import (
-    AVAILABLE,
     CONSTANTS,
+    DOMINATORS,
     INTERVALS,
     LIVENESS,
+    OPS,
     Analysis,
     from_stablehlo,
     from_torchscript,
     parse,
+    predecessors,
     random_program,
     redundant,
     round_robin,
@@ -44,7 +48,7 @@ from passlab.dataflow import (
 from passlab.dataflow.order import reducible, reverse_postorder
 from passlab.dataflow.paths import over_all_paths
 from passlab.dataflow.solver import DoesNotEnd, NotMonotone
-from passlab.drawing import chart, flow, flow_steps
+from passlab.drawing import chart, flow, flow_steps, hasse
 
 # %% [markdown]
 # ## Programs with loops
@@ -71,32 +75,12 @@ flow(program)
 
 # %% [markdown]
 # This is a **control-flow graph**. A block runs from top to bottom and ends in a jump, a branch or a return; the orange
-# edge is a back edge. An interpreter shows that the result is still the same:
+# edge leads back into a loop, a **back edge**. An interpreter shows that the result is still the same:
 
 # %%
 for arguments in ((3, 5), (2, 9), (4, 0)):
     assert run(program, *arguments).returned == (clipped(*arguments),)
 print(run(program, 2, 9).returned, "after", len(run(program, 2, 9).trace), "blocks")
-
-# %% [markdown]
-# JAX compiles control flow that is written as functions. Its StableHLO has `while` and `case` with regions inside. As
-# blocks:
-
-
-# %%
-def stablehlo():
-    import jax
-    from jax import lax
-
-    def halve(x, n):
-        return lax.fori_loop(
-            0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x
-        )
-
-    return jax.jit(halve).lower(1, 1).as_text()
-
-
-flow(from_stablehlo(stablehlo()), title="StableHLO")
 
 # %% [markdown]
 # For the rest of this part we write such programs ourselves, in a text form with one instruction per line.
@@ -129,6 +113,28 @@ done:
 print(run(count, 7, 6).returned)
 
 # %% [markdown]
+# ### From JAX · stretch
+#
+# JAX compiles control flow that is written as functions. Its StableHLO has `while` and `case` with regions inside. As
+# blocks:
+
+
+# %%
+def stablehlo():
+    import jax
+    from jax import lax
+
+    def halve(x, n):
+        return lax.fori_loop(
+            0, n, lambda i, a: lax.cond(a > 10, lambda v: v - i, lambda v: v + x, a), x
+        )
+
+    return jax.jit(halve).lower(1, 1).as_text()
+
+
+flow(from_stablehlo(stablehlo()), title="StableHLO")
+
+# %% [markdown]
 # ## Facts, merge, transfer
 #
 # **Liveness** asks: may the value of this variable still be read? The answer flows backward, from reads to assignments.
@@ -139,30 +145,11 @@ print(run(count, 7, 6).returned)
 # - `merge`: the fact where paths meet. A variable that is live on *either* path is live: the union.
 # - `initial`: the fact before the first visit. Merging with it must change nothing: the empty set.
 
-
 # %%
-def live_before(block, after):
-    live = set(after) | set(block.terminator.args)
-    for line in reversed(block.instructions):
-        live.discard(line.dest)
-        live.update(line.args)
-    return frozenset(live)
-
-
-def nothing(program):
-    return frozenset()
-
-
-liveness = Analysis(
-    "liveness", "backward", nothing, nothing, frozenset.union, live_before
-)
-live = solve(count, liveness)
-assert live.before == solve(count, LIVENESS).before
+live = solve(count, LIVENESS)
 flow(count, live, title="What is live on each edge")
 
 # %% [markdown]
-# `more` is not on any edge: it is live only within its block.
-#
 # Step through the solver's visits. Each block shows the facts at its start and end; changes of a visit are orange.
 
 # %%
@@ -170,18 +157,88 @@ flow_steps(count, live, title="Liveness, visit by visit")
 
 # %% [markdown]
 # At the first visit to `loop`, the fact of `body` is still empty, so that of `loop` is too small. Later it is visited
-# again. Facts only grow, and there are finitely many variables, so it ends. In general the facts form a **lattice**,
-# `merge` moves up in it, and a **monotone** `transfer` never returns a smaller output for a larger input. The solver
-# checks that, because a mistake there shows as an endless loop or as wrong code:
+# again.
+#
+# Why does this end? The facts form a **lattice**: one fact is below another if merging the two gives the other. Here is
+# the lattice of a program of three variables. Orange are the facts that the solver finds for one block, one above the
+# other:
+
+# %%
+fill = parse("""
+program fill(n)
+entry:
+  i = const 0
+  one = const 1
+  jump loop
+loop:
+  more = lt i n
+  branch more body done
+body:
+  i = add i one
+  jump loop
+done:
+  return i
+""")
+facts = [
+    frozenset(names) for k in range(4) for names in combinations(("i", "n", "one"), k)
+]
+climb = [visit.before for visit in solve(fill, LIVENESS).log if visit.block == "loop"]
+hasse(facts, frozenset.union, [frozenset(), *climb], "Live at the start of loop")
+
+# %% [markdown]
+# Facts only move up, and the way up is finite.
+#
+# ### Another analysis, as data
+#
+# `add i step` is an **available expression** at a point if every path from the entry computes it and then leaves `i` and
+# `step` alone. A pass may use the old result there. The facts flow forward. A block adds what it computes, and an
+# assignment removes all expressions that read the variable. Every path counts, so `merge` is the intersection. It
+# changes nothing only if `initial` holds *all* expressions: here a fact moves up by getting smaller.
+
+
+# %%
+def available_after(block, before):
+    available = set(before)
+    for line in block.instructions:
+        if line.op in OPS:
+            available.add((line.op, *line.args))
+        available = {e for e in available if line.dest not in e[1:]}
+    return frozenset(available)
+
+
+def nothing(program):
+    return frozenset()
+
+
+def everything(program):
+    lines = [line for block in program.blocks for line in block.instructions]
+    return frozenset((line.op, *line.args) for line in lines if line.op in OPS)
+
+
+AVAILABLE = Analysis(
+    "available expressions",
+    "forward",
+    nothing,
+    everything,
+    frozenset.intersection,
+    available_after,
+)
+flow(count, solve(count, AVAILABLE), title="What is available on each edge")
+
+# %% [markdown]
+# Only `lt i n` is: the other two assign a variable that they read. But at `loop` it may be out of date.
+#
+# A **monotone** `transfer` never returns a lower output for a higher input. The solver checks that, because a mistake
+# there shows as an endless loop or as wrong code:
 
 
 # %%
 def forgets(block, after):
-    return live_before(block, after) if len(after) < 2 else frozenset()
+    return LIVENESS.transfer(block, after) if len(after) < 2 else frozenset()
 
 
 try:
-    solve(count, replace(liveness, name="forgets", transfer=forgets))
+    solve(count, replace(LIVENESS, name="forgets", transfer=forgets))
     raise AssertionError("this should not be accepted")
 except NotMonotone as error:
     print(error)
@@ -213,8 +270,8 @@ assert visits["worklist, reverse post-order"] <= 3 * len(stored)
 chart(f"available expressions: visits to {len(stored)} blocks", visits, "visits")
 
 # %% [markdown]
-# The order counts more than the list. Few visits per block are certain only if each loop has one entry. Such programs
-# are **reducible**, and those made of `if` and `while` all are.
+# The order counts more than the list. The number of rounds depends on how deeply loops are nested, if each loop has one
+# entry. Such programs are **reducible**, and those made of `if` and `while` all are.
 
 # %%
 tangled = random_program(6, 7, jumps=True)
@@ -222,11 +279,53 @@ assert reducible(large) and not reducible(tangled)
 flow(tangled, title="Not reducible: one can jump into the middle of a loop")
 
 # %% [markdown]
+# ## Branches know something
+#
+# A branch has two edges, and the facts on them may differ. For that an analysis has one more part, the **edge
+# function** `edge(block, target, fact)`: the fact after the block becomes the one on the edge to that target. An example:
+# which variables are not 0, so that one may divide by them? On the first edge of a branch, its condition is one of them.
+
+
+# %%
+def nonzero_after(block, before):
+    names = set(before)
+    for line in block.instructions:
+        names.discard(line.dest)
+        if line.op == "const" and line.value != 0:
+            names.add(line.dest)
+    return frozenset(names)
+
+
+def nonzero_on_edge(block, target, after):
+    end = block.terminator
+    if end.kind == "branch" and target == end.targets[0]:
+        return after | {end.args[0]}
+    return after
+
+
+nonzero = replace(
+    AVAILABLE,
+    name="not 0",
+    initial=lambda program: frozenset(program.variables),
+    transfer=nonzero_after,
+    edge=nonzero_on_edge,
+)
+flow(count, solve(count, nonzero), title="What is not 0 on each edge")
+
+# %% [markdown]
 # ## Constants, and branches that are not taken
 #
 # A fact is now a dictionary: the variables whose value is known. Merging keeps the entries of both. Initially a block is
-# **unreached**, and merging with that changes nothing. The new part is the edge function: if the condition of a branch
-# is known, the fact on the other edge stays unreached (Wegman and Zadeck, 1991).
+# **unreached**, which is below all dictionaries. The lattice of one variable, with the dictionary that knows nothing on
+# top:
+
+# %%
+facts = [None, *({"debug": k} for k in (-1, 0, 1, 2)), {}]
+hasse(facts, CONSTANTS.merge, title="What is known of one variable")
+
+# %% [markdown]
+# The edge function: if the condition of a branch is known, the fact on the other edge stays unreached (Wegman and
+# Zadeck, 1991).
 
 # %%
 constants = solve(count, CONSTANTS)
@@ -239,10 +338,10 @@ flow(count, constants, title="Constants")
 # lost:
 
 # %%
-pessimist = solve(count, replace(CONSTANTS, edge=None))
+all_edges = solve(count, replace(CONSTANTS, edge=None))
 print("with   ", constants.before["next"])
-print("without", pessimist.before["next"])
-assert "debug" not in pessimist.before["next"]
+print("without", all_edges.before["next"])
+assert "debug" not in all_edges.before["next"]
 
 # %% [markdown]
 # Is it true? On every run, at each block, each variable must have the value that the fact states. On random programs:
@@ -250,10 +349,10 @@ assert "debug" not in pessimist.before["next"]
 # %%
 checked = 0
 for seed in range(200):
-    drawn = random_program(seed, 8, jumps=seed % 2 == 1)
-    facts = solve(drawn, CONSTANTS).before
+    sample = random_program(seed, 8, jumps=seed % 2 == 1)
+    facts = solve(sample, CONSTANTS).before
     for arguments in ((0, 0), (1, -3), (5, 2)):
-        for block, state in run(drawn, *arguments, fuel=50).trace:
+        for block, state in run(sample, *arguments, fuel=50).trace:
             assert facts[block] is not None
             assert all(state[name] == value for name, value in facts[block].items())
             checked += len(facts[block])
@@ -263,8 +362,8 @@ print(checked, "claims hold")
 # ## All paths, or the fixpoint?
 #
 # The ideal is the **meet over all paths**: the facts of all paths, merged at the end. The solver merges earlier, at each
-# join. For liveness, and all analyses whose transfer *distributes* over the merge, both are the same. For constants
-# they are not:
+# join. A transfer **distributes** over the merge if merging before it or after it gives the same: f(a merged with b) is
+# f(a) merged with f(b). Then both solutions are the same, as for liveness. For constants they are not:
 
 # %%
 differ = parse("""
@@ -295,12 +394,12 @@ flow(differ, solve(differ, CONSTANTS))
 
 # %% [markdown]
 # On each path s is 3, but after the merge neither a nor b is known. The solver's answer is safe and less precise. For
-# constants the meet over all paths cannot be computed at all (Kam and Ullman, 1977). For available expressions it can:
+# constants the meet over all paths cannot be computed at all (Kam and Ullman, 1977). Available expressions distribute:
 
 # %%
 for seed in range(100):
-    drawn = random_program(seed, 7, jumps=seed % 2 == 1)
-    assert over_all_paths(drawn, AVAILABLE) == solve(drawn, AVAILABLE).before
+    sample = random_program(seed, 7, jumps=seed % 2 == 1)
+    assert over_all_paths(sample, AVAILABLE) == solve(sample, AVAILABLE).before
 print("equal on 100 programs")
 
 # %% [markdown]
@@ -310,21 +409,6 @@ print("equal on 100 programs")
 # then in 0..1, then in 0..2. The solver stops after a number of visits, and names the block:
 
 # %%
-fill = parse("""
-program fill(n)
-entry:
-  i = const 0
-  one = const 1
-  jump loop
-loop:
-  more = lt i n
-  branch more body done
-body:
-  i = add i one
-  jump loop
-done:
-  return i
-""")
 try:
     solve(fill, replace(INTERVALS, widen=None))
     raise AssertionError("this should not end")
@@ -344,6 +428,73 @@ flow(fill, ranges, title="Intervals, with widening")
 # %% [markdown]
 # The edge into the body knows that i < n holds, so adding 1 does not overflow, and i is never below 0.
 #
+# ## Dominators, and one name for each value · stretch
+#
+# A block **dominates** another if every path from the entry to that one leads through it. This is an analysis, too: facts
+# are sets of blocks, and merging is intersection.
+
+# %%
+dominators = solve(count, DOMINATORS).after
+for block, names in dominators.items():
+    print(f"{block:6} {', '.join(sorted(names))}")
+
+# %% [markdown]
+# MLIR's functions are such graphs in **SSA form**: each value is defined once, where it dominates all of its uses. What
+# differs from path to path is an argument of a block, and each jump passes it. Here `%i` is either `%zero` or `%next`.
+# MLIR checks dominance:
+
+# %%
+FILL = """
+func.func @fill(%n: i32) -> i32 {
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  cf.br ^loop(%zero : i32)
+^loop(%i: i32):
+  %more = arith.cmpi slt, %i, %n : i32
+  cf.cond_br %more, ^body, ^done
+^body:
+  %next = arith.addi %i, %one : i32
+  cf.br ^loop(%next : i32)
+^done:
+  return %RESULT : i32
+}
+"""
+for value in ("%i", "%next"):
+    try:
+        mlir.parse(FILL.replace("%RESULT", value))
+        print(value, "is accepted")
+    except mlir.MLIRError as error:
+        print(value, "is refused:", error)
+
+# %% [markdown]
+# Which blocks need arguments? Those where the dominance of an assignment ends: they do not follow it on every path, but
+# one of their predecessors does. This is its block's **dominance frontier**. An argument assigns, too, so it goes on from
+# there; and what is not live needs none.
+
+# %%
+frontier = {
+    block: {
+        join
+        for join, sources in predecessors(count).items()
+        for source in sources
+        if block in dominators[source] and block not in dominators[join] - {join}
+    }
+    for block in dominators
+}
+arguments = {block: set() for block in dominators}
+for variable in count.variables:
+    lines = {
+        b.name for b in count.blocks for line in b.instructions if line.dest == variable
+    }
+    waiting = list(lines)
+    while waiting:
+        for join in frontier[waiting.pop()]:
+            if variable in live.before[join] - arguments[join]:
+                arguments[join].add(variable)
+                waiting.append(join)
+print({block: sorted(names) for block, names in arguments.items() if names})
+
+# %% [markdown]
 # ## Equal values · stretch
 #
 # Day 3's common subexpressions were equal *texts* on a straight line. Here facts are equations, such as c = a + b and
@@ -371,11 +522,11 @@ join:
   s = mul q y
   return b r s
 """)
-for block, found in redundant(equal).items():
-    for i, holding in found.items():
+for block, lines in redundant(equal).items():
+    for i, names in lines.items():
         print(
             f"{block}: `{equal[block].instructions[i]}` is already in "
-            f"{', '.join(holding)}"
+            f"{', '.join(names)}"
         )
 assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 
@@ -390,7 +541,6 @@ assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 # pass.
 
 # %%
-import torch
 from torch import fx
 
 from passlab import models, trace
@@ -399,8 +549,8 @@ from passlab.dataflow.ranges import ranges
 
 mlp = models.ZOO["mlp"]
 gm = trace(mlp.build(), *mlp.inputs())
-found = ranges(gm, {"input": (-3.0, 3.0)})
-for name, range_ in found.items():
+bounds = ranges(gm, {"input": (-3.0, 3.0)})
+for name, range_ in bounds.items():
     print(f"{name:10} {range_}")
 
 # %% [markdown]
@@ -413,27 +563,32 @@ layer = gm.get_submodule("0")
 row = int((3 * layer.weight.abs().sum(1) + layer.bias).argmax())
 worst = 3 * layer.weight[row].sign()
 reached = float(layer(worst)[row])
-print(f"{found['_0']}, reached: {reached:.3f}")
-assert 0.999 * found["_0"].high < reached <= found["_0"].high
+print(f"{bounds['_0']}, reached: {reached:.3f}")
+assert 0.999 * bounds["_0"].high < reached <= bounds["_0"].high
 
 # %% [markdown]
 # Over many layers the ranges grow, although the values do not: each element is assumed to be at its worst, all at once,
-# and no single input achieves that. This is the price of an analysis of one operation after the other.
+# and no single input achieves that. This is the price of an analysis of one operation after the other. The last column
+# is for the next section: in how many calls all numbers fit into float16.
 
 # %%
 for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
     model = models.ZOO[name]
-    one = trace(model.build(), *model.inputs())
-    inputs = {n.target: (-3.0, 3.0) for n in one.graph.nodes if n.op == "placeholder"}
-    *_, last = ranges(one, inputs).values()
-    seen = float(model.build()(*model.inputs()).abs().max())
-    print(f"{name:12} range of the result up to {last.largest:.3g}, seen {seen:.3g}")
+    traced = trace(model.build(), *model.inputs())
+    inputs = {
+        n.target: (-3.0, 3.0) for n in traced.graph.nodes if n.op == "placeholder"
+    }
+    *_, last = ranges(traced, inputs).values()
+    result = float(model.build()(*model.inputs()).abs().max())
+    half = [dtype == torch.float16 for dtype in plan(traced, inputs).values()]
+    print(f"{name:12} up to {last.largest:.3g}, on an example {result:.3g}", end=", ")
+    print(f"{sum(half)} of {len(half)} fit float16")
 
 # %% [markdown]
 # ## A safe plan for float16
 #
 # The largest float16 is 65504. A node whose range and partial sums stay below may run in it; all others stay in float32.
-# MobileNet fits throughout: `relu6` clips ranges to 6 again and again. This one does not:
+# MobileNet fits throughout, as `relu6` clips ranges to 6 again and again. This one does not:
 
 
 # %%
@@ -492,19 +647,23 @@ program = exported(unet, models.ZOO["unet"].inputs())
 print("shape of x:", list(x.meta["val"].shape))
 print("ranges:", program.range_constraints)
 for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
-    named = dict(zip("bchw", shape, strict=True))
+    symbols = dict(zip("bchw", shape, strict=True))
     print(
         shape,
-        sizes.accepts(named),
+        sizes.accepts(symbols),
         runs(program.module(), [shape]),
         runs(unet, [shape]),
     )
-    assert sizes.accepts(named) == runs(unet, [shape])
+    assert sizes.accepts(symbols) == runs(unet, [shape])
 
 # %% [markdown]
-# The range alone is `h >= 8`; the remainder is in a guard of the program. How do the two differ? export also assumes that
-# sizes *inside* the graph are 2 or more, since a size of 1 would be broadcast. So it refuses inputs on which the network
-# runs:
+# The range alone is `h >= 8`; the remainder is in a guard of the program.
+
+# %% [markdown]
+# ### Where export refuses more · stretch
+#
+# export also assumes that sizes *inside* the graph are 2 or more, since a size of 1 would be broadcast. So it refuses
+# inputs on which the network runs:
 
 # %%
 convnet = models.ZOO["convnet"].build()
@@ -526,36 +685,57 @@ except Exception as error:
 # ## How long will it take?
 #
 # The roofline predicts it from three numbers of the machine: a launch, and the maximum of moving and computing. The
-# operators of the zoo, timed once on one thread, are stored with the course:
+# operators of the zoo and of random networks, measured on one thread, are stored with the course:
 
 # %%
 from passlab.dataflow.predict import fit, load, load_machine, roofline, score
 from passlab.drawing.predicted import scatter
 
 rows, machine = load(), load_machine()
+bounds = dict(zip(rows, roofline(rows, machine), strict=True))
+print(machine)
 new = [row for row in rows if row.model == "vit"]
 times = [row.seconds for row in new]
-print(machine)
-print(
-    len(rows), "operators; roofline on the ViT:", score(roofline(new, machine), times)
-)
+print("roofline on the ViT:", score([bounds[row] for row in new], times))
 
 # %% [markdown]
-# The roofline is a bound, and most operators are far from it. The ratio depends on their kind and size, and that can be
-# learned: by trees, fitted to the quotient of time and roofline. The test is a network that the fit has not seen.
+# The roofline is meant as a bound. Is no operator faster?
+
+# %%
+moving = {r for r in rows if r.nbytes / machine.bandwidth > r.flops / machine.flops}
+faster = [row for row in rows if row.seconds < bounds[row] / 1.1]
+most = max(bounds[row] / row.seconds for row in rows)
+print(f"{len(faster)} of {len(rows)} are over 10 % faster, to {most:.1f} times")
+print("bound by computing:", *{row.kind for row in faster if row not in moving})
+pace = {"copying 64 MiB": machine.bandwidth / 1e9}
+for least, end in pairwise([0, 2**15, 2**18, 2**20, 2**22, 2**24, 2**40]):
+    fastest = max(r.nbytes / r.seconds for r in moving if least <= r.nbytes < end)
+    label = f"up to {end // 1024} KiB" if end < 2**40 else "more"
+    pace[label] = fastest / 1e9
+chart("the fastest operator that moves so much", pace, "GB/s")
+
+# %% [markdown]
+# Its bandwidth is that of a copy of 64 MiB. But each operator was timed many times in a row, and up to some MiB its
+# operands were in a cache, which is faster. Its peak is that of a product of two matrices, which some convolutions
+# exceed. A bound needs a roof for each level of the memory, and the peak of the hardware.
+#
+# Most operators are slower than the roofline, by a ratio that depends on their kind and size. That can be learned: by
+# trees, fitted to the quotient of time and roofline. The test is a network that the fit has not seen.
 
 # %%
 old = [row for row in rows if row.model != "vit"]
 fitted = fit(old, machine)
 print("fitted, ViT not seen:", score(fitted(new), times))
 scatter(
-    {"roofline": (roofline(new, machine), times), "fitted": (fitted(new), times)},
+    {
+        "roofline": ([bounds[row] for row in new], times),
+        "fitted": (fitted(new), times),
+    },
     title="A ViT that was not measured",
 )
 
 # %% [markdown]
-# The rank correlation shows whether the order is right: a search that only has to choose the faster of two needs nothing
-# else.
+# The rank correlation shows whether the order is right: to choose the faster of two, nothing else is needed.
 #
 # When is such a model unreliable? Remove the large operators, and predict them:
 
@@ -572,8 +752,12 @@ print(
 )
 
 # %% [markdown]
-# Trees repeat the last factor that they have seen. And a table describes one machine: here are a few operators timed
-# now, on yours.
+# Trees repeat the last factor that they have seen.
+
+# %% [markdown]
+# ### On your machine · stretch
+#
+# A table describes one machine. Here are a few operators timed now, on yours:
 
 # %%
 from passlab.dataflow.predict import measure
@@ -589,11 +773,13 @@ for row, guess in zip(live, fitted(live), strict=True):
 # ## Key takeaways
 #
 # - An analysis is a direction, a boundary, an initial fact, a merge and a transfer. One solver serves all of them.
-# - It ends if facts only rise and cannot rise without end; widening ensures the second. It is safe if each transfer is.
-# - Reverse post-order makes it fast: a few visits per block on reducible programs.
+# - It ends if facts only rise in their lattice, and not without end; widening ensures the second. It is safe if each
+#   transfer is.
+# - Reverse post-order makes it fast, and the more so the less loops are nested.
 # - Optimism finds more: assume that nothing is reached, and retract refuted facts.
 # - The fixpoint equals the meet over all paths if transfer distributes over merge; else it is safe, and less precise.
-# - On a graph without branches one pass is enough: for ranges, and so for a safe float16 plan, and for symbolic shapes.
+# - Without branches one pass is enough: for ranges, a safe float16 plan, symbolic shapes.
+# - A roofline bounds what comes from memory; in a cache, operators are faster.
 # - A fitted model predicts times of networks that it has not seen, within the sizes that it has, on one machine.
 #
 # ## Further reading

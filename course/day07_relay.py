@@ -17,8 +17,8 @@
 # For six days the graphs were small and the compiler was yours. Today you open a production compiler: TVM, as it was in
 # 2024, with **Relay**, the graph language of its passes. You read programs in it, import a ResNet-18 in two ways, watch
 # every pass at work, and write your own in the three styles that Relay offers. In the exercises your passes run inside
-# the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70 minutes, and 30 more for what is
-# marked stretch.
+# the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). The lesson takes about 70 minutes, and 35 more
+# for what is marked stretch.
 #
 # The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it prints one sentence and stops; then you
 # can only read the rest of this lesson. Day 8 runs everywhere.
@@ -155,9 +155,9 @@ Table(
 # %%
 want = resnet(image)
 for name, mod in {"torch": from_torch, "ONNX": from_onnx}.items():
-    got = run_module(mod, [(image,)], level=1).outputs[0][0]
-    print(f"from {name}: largest difference {np.abs(got - want.numpy()).max():.1e}")
-    assert np.allclose(got, want.numpy(), rtol=1e-3, atol=1e-3)
+    output = run_module(mod, [(image,)], level=1).outputs[0][0]
+    print(f"from {name}: largest difference {np.abs(output - want.numpy()).max():.1e}")
+    assert np.allclose(output, want.numpy(), rtol=1e-3, atol=1e-3)
 assert both[0]["nn.batch_norm"] == 20
 assert both[1]["nn.batch_norm"] == 0
 assert both[1]["nn.bias_add"] == 20
@@ -433,14 +433,14 @@ SHAPES = {
         [relu(conv), relay.sigmoid(conv), relay.tanh(conv)]
     ),
 }
-found = {name: groups(run(module(body), "FuseOps")) for name, body in SHAPES.items()}
+grouping = {name: groups(run(module(body), "FuseOps")) for name, body in SHAPES.items()}
 Table(
     ("program", "groups"),
-    tuple((name, "  ".join(map(str, of))) for name, of in found.items()),
+    tuple((name, "  ".join(map(str, of))) for name, of in grouping.items()),
 )
 
 # %%
-assert list(map(len, found.values())) == [2, 1, 1, 3, 4]
+assert list(map(len, grouping.values())) == [2, 1, 1, 3, 4]
 draw(
     run(module(SHAPES["(relu(c), sigmoid(c))"]), "FuseOps"),
     title="Two consumers: three kernels",
@@ -526,6 +526,19 @@ print(
     f"{min(blocked.times) * 1e6:.0f} µs"
 )
 assert len(blocked.kernels) == len(plain.kernels) + 2
+
+# %% [markdown]
+# One more thing about folding: `FoldConstant` computes what has constant operands, and `shape_of` although its operand
+# is an input, since the type has the shape. With such a constant, `DynamicToStatic` makes a reshape to a computed shape
+# an ordinary one:
+
+# %%
+like = relay.shape_of(relay.var("like", shape=(2, 3)))
+sized = module(relay.reshape(relay.exp(relay.var("flat", shape=(6,))), like))
+known = run(sized, "FoldConstant", "DynamicToStatic")
+print(sized["main"].ret_type, "→", known["main"].ret_type)
+print(dict(counts(sized)), "→", dict(counts(known)))
+assert "shape_of" in counts(sized) and "shape_of" not in counts(known)
 
 
 # %% [markdown]
@@ -736,6 +749,25 @@ print(
 assert {type(op).__name__ for op in called} == {"Op", "Var"}
 
 # %% [markdown]
+# Machine code has no closures. `LambdaLift` makes one a function of the module, which takes what the closure reads and
+# returns the rest. (TVM's pass adds it to the module that it was given, too, which no pass should.) The kernels of
+# FuseOps are function literals, too, and read nothing from outside; `DefuseOps` inlines them again. (Some tables of
+# passes list InlinePrimitives for that; this TVM has no such pass.)
+
+# %%
+lifted = relay.transform.LambdaLift()(closure)
+for name, function in lifted.functions.items():
+    taken = [param.name_hint for param in function.params]
+    print(f"{name.name_hint[:11]:<12} of {taken} returns {function.ret_type}")
+assert len(lifted.functions) == len(closure.functions) == 2
+
+tower = module(relay.exp(relay.tanh(x4)))
+kernels = run(tower, "FuseOps")
+assert isinstance(kernels["main"].body.op, relay.Function)
+assert tvm.ir.structural_equal(run(kernels, "DefuseOps"), tower)
+assert not hasattr(relay.transform, "InlinePrimitives")
+
+# %% [markdown]
 # Most operators only give a value. Those that do more, such as drawing random numbers, say so in the registry. Two
 # calls of one must not become one, and an unused one must stay: it changes what later draws give. An expression
 # does what anything inside of it does: `exp(dropout(x))` draws, and a call of a variable may do anything.
@@ -752,11 +784,11 @@ for name in ("exp", "nn.dense", "nn.dropout"):
 
 def operators(expr):
     """All operators that an expression calls, however deep inside."""
-    found = []
+    operators = []
     relay.analysis.post_order_visit(
-        expr, lambda e: found.append(e) if isinstance(e, tvm.ir.Op) else None
+        expr, lambda e: operators.append(e) if isinstance(e, tvm.ir.Op) else None
     )
-    return found
+    return operators
 
 
 drawn = relay.exp(relay.nn.dropout(x4, 0.5))
@@ -786,8 +818,8 @@ class OneExp(DFPatternCallback):
         self.a, self.b = wildcard(), wildcard()
         self.pattern = is_op("multiply")(is_op("exp")(self.a), is_op("exp")(self.b))
 
-    def callback(self, before, after, found):
-        return relay.exp(found[self.a][0] + found[self.b][0])
+    def callback(self, before, after, matches):
+        return relay.exp(matches[self.a][0] + matches[self.b][0])
 
 
 z = relay.var("z", shape=(4,))
@@ -859,6 +891,19 @@ for target in targets():
 # %%
 built = {f"level {level}": runner(block, batch, level=level) for level in (1, 3)}
 timed({"torch": lambda: net(batch), **built}, repeats=10)
+
+# %% [markdown]
+# How a kernel loops, Relay takes from templates. `auto_scheduler` searches instead: each group of FuseOps is a **task**,
+# given as the formula that its loops have to compute, without any loop. Day 8 shows such a search.
+
+# %%
+from tvm import auto_scheduler
+
+data, matrix = relay.var("data", shape=(8, 16)), relay.var("matrix", shape=(4, 16))
+layer = module(relay.nn.relu(relay.nn.dense(data, matrix)))
+tasks, _ = auto_scheduler.extract_tasks(layer["main"], {}, "llvm")
+print(tasks[0].desc, tasks[0].compute_dag, sep="\n")
+assert len(tasks) == 1
 
 # %% [markdown]
 # ## Key takeaways

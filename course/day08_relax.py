@@ -22,7 +22,7 @@
 # types, and may be symbolic. And a graph may call loops: a module has operators and TensorIR functions side by side, so
 # lowering is a sequence of small passes, and you can stop after any of them. Today you look at each step. In the
 # exercises, [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a
-# tuner. About 65 minutes, and 20 more for what is marked stretch.
+# tuner. The lesson takes about 65 minutes, and 20 more for what is marked stretch.
 
 # %%
 import time
@@ -145,16 +145,16 @@ RENAMED = {
 old = beside.value("relay", "THERE") or []
 new = [name for name in dir(passes) if name[:1].isupper() and not name.endswith("Pass")]
 pairs = {name: RENAMED.get(name, name) for name in old}
-kept = {name: now for name, now in pairs.items() if now in new}
-for name, now in sorted(kept.items()):
+successors = {name: now for name, now in pairs.items() if now in new}
+for name, now in sorted(successors.items()):
     print(f"{name:<24} {now if now != name else '· the same name'}")
-gone = [name for name in old if name not in kept]
-print(f"\n{len(gone)} have no successor in this table, {', '.join(gone[:6])}, …")
-unknown = set(new) - set(kept.values())
+orphans = [name for name in old if name not in successors]
+print(f"\n{len(orphans)} have no successor in this table, {', '.join(orphans[:6])}, …")
+unknown = set(new) - set(successors.values())
 print(
     f"{len(unknown)} are new, AnnotateTIROpPattern, FuseTIR, StaticPlanBlockMemory, …"
 )
-same = {name for name, now in kept.items() if name == now}
+same = {name for name, now in successors.items() if name == now}
 if old:
     assert {
         "FuseOps",
@@ -211,11 +211,11 @@ class Clip(relax.PyExprMutator):
 
 
 def applied(mutator, module):
-    made = mutator(module)
-    made.builder_.update_func(
-        module.get_global_var("main"), made.visit_expr(module["main"])
+    rewriter = mutator(module)
+    rewriter.builder_.update_func(
+        module.get_global_var("main"), rewriter.visit_expr(module["main"])
     )
-    return made.builder_.get()
+    return rewriter.builder_.get()
 
 
 print(
@@ -257,9 +257,9 @@ def module(body, *shapes):
     ]
     with builder.function("main", inputs):
         with builder.dataflow():
-            made = body(builder.emit, *inputs)
+            result = body(builder.emit, *inputs)
             result = builder.emit_output(
-                relax.Tuple(made) if isinstance(made, tuple) else made
+                relax.Tuple(result) if isinstance(result, tuple) else result
             )
         builder.emit_func_output(result)
     return builder.get()
@@ -273,13 +273,13 @@ def two_readers(bind, x, weight):
 forked = module(two_readers, (1, 4, 8, 8), (4, 4, 3, 3))
 conv_relu = is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(wildcard(), wildcard()))
 composed = passes.FuseOpsByPattern([("mine.conv_relu", conv_relu)])(forked)
-(made,) = [
+(composite,) = [
     function
     for name, function in composed.functions.items()
     if name.name_hint != "main"
 ]
-print(made.attrs["Composite"], "returns", made.ret_ty)
-assert isinstance(made.ret_ty, relax.TupleType)
+print(composite.attrs["Composite"], "returns", composite.ret_ty)
+assert isinstance(composite.ret_ty, relax.TupleType)
 
 # %% [markdown]
 # It fuses all the same, and the function returns a tuple. A fourth element of the pattern, a **check**, can say no. It
@@ -502,7 +502,7 @@ def squashed(bind, x, weight):
 
 
 dense = prepare(module(squashed, (128, 128), (128, 128)))
-there = program(dense)
+source = program(dense)
 chosen = [("lv", "lv1"), ("lv2", "lv3", "lv4", "gv")]
 taken = {}
 for name, choice in (
@@ -514,9 +514,9 @@ for name, choice in (
         fuse(dense, choice), random_inputs(dense)[:1], pipeline="none", repeats=20
     )
     taken[name] = min(built.times)
-    print(f"{name:<11} {taken[name] * 1e3:7.2f} ms   priced {price(there, choice)}")
-assert price(there, chosen).microseconds < min(
-    price(there, c).microseconds for c in ([], everything(dense))
+    print(f"{name:<11} {taken[name] * 1e3:7.2f} ms   priced {price(source, choice)}")
+assert price(source, chosen).microseconds < min(
+    price(source, c).microseconds for c in ([], everything(dense))
 )
 assert taken["everything"] > 3 * taken["nothing"]
 
@@ -574,8 +574,8 @@ big = prepare(relax_module(net18, photo))
 with target:
     big_fused = tvm.transform.Sequential([passes.FuseOps(), passes.FuseTIR()])(big)
 plans = {}
-for name, made in (("unfused", big), ("fused", big_fused)):
-    plans[name] = allocations(made), allocations(made, planned=True)
+for name, variant in (("unfused", big), ("fused", big_fused)):
+    plans[name] = allocations(variant), allocations(variant, planned=True)
     print(f"{name:<8} {plans[name][0]}  →  {plans[name][1]}")
 assert all(
     after.count < 0.5 * before.count and after.bytes < 0.6 * before.bytes
@@ -687,9 +687,11 @@ i, j, k = other.get_loops(other.get_sblock("C"))
 k_out, k_in = other.split(k, [None, 4])
 other.reorder(k_in, i, j, k_out)  # every fourth product first
 results = [np.zeros_like(A), np.zeros_like(A)]
-for given, result in zip((matmul(N), other.mod), results, strict=True):
+for ir_module, result in zip((matmul(N), other.mod), results, strict=True):
     c = tvm.runtime.tensor(result)
-    tvm.compile(given, host())["main"](tvm.runtime.tensor(A), tvm.runtime.tensor(B), c)
+    tvm.compile(ir_module, host())["main"](
+        tvm.runtime.tensor(A), tvm.runtime.tensor(B), c
+    )
     result[:] = c.numpy()
 changed = results[0] != results[1]
 print(
@@ -773,10 +775,12 @@ for name, layouts in {
         if layouts
         else []
     )
-    made = kernels(before=[*to_kernels[:2], *converted], schedule=cpu_schedule)(small)
+    lowered_model = kernels(
+        before=[*to_kernels[:2], *converted], schedule=cpu_schedule
+    )(small)
     run = {"target": str(host()), "repeats": 20, "threads": 1}
     spans[name] = min(
-        builds.run_module(made, [(small_image,)], pipeline="none", **run).times
+        builds.run_module(lowered_model, [(small_image,)], pipeline="none", **run).times
     )
 default = min(builds.run_module(small, [(small_image,)], **run).times)
 for name, value in spans.items():

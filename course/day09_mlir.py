@@ -18,11 +18,12 @@
 # for passes, and everything else is a **dialect**: a vocabulary of operations, types and rules. One module may mix
 # them, and a compiler is a path through them, a few words lower at each step.
 #
-# Today one program takes the whole path, from torch to machine code, and you stop on each rung to draw and to run it.
-# Two implementations are at hand: **xDSL**, in Python, whose objects you rewrite, and MLIR itself, in C++, as it comes
-# with the compiler **IREE**. In the exercises, [work/day09/mlir.ipynb](../work/day09/mlir.ipynb), you read loops out of
-# linalg, write rewrite patterns and choose passes; more is stretch. About 75 minutes, and 40 more for what is marked
-# stretch.
+# Today one program takes the whole path, from torch to machine code, and you stop on each rung to draw it. From linalg
+# on you also run it: IREE compiles what works on tensors; for buffers, loops and jumps, which IREE does not run, the
+# course writes C and calls the C compiler. Two implementations are at hand: **xDSL**, in Python, whose objects you
+# rewrite, and MLIR itself, in C++, as it comes with the compiler **IREE**. In the exercises,
+# [work/day09/mlir.ipynb](../work/day09/mlir.ipynb), you read loops out of linalg, write rewrite patterns and choose
+# passes; more is stretch. The lesson takes about 75 minutes, and 45 more for what is marked stretch.
 
 # %%
 import tempfile
@@ -283,7 +284,8 @@ print(nests.expression(first, "v0", "v1"), "  is", first.name)
 
 # %% [markdown]
 # Two things to notice. The output is an operand too: it is where the sum starts, so a reduction needs a `linalg.fill`
-# before it. And it is only read if the body uses its argument. (Without dimensions an operand is `in0[()]` in our
+# before it. And it is only read if the body uses its argument; if not, it can come from `tensor.empty`, which has a shape
+# and no content: it only says how large the result is. (Without dimensions an operand is `in0[()]` in our
 # little language.) `linalg.matmul`, `linalg.transpose` and the other named
 # operations are abbreviations; a pass writes them out:
 
@@ -376,8 +378,9 @@ rung["fused"] = mlir.pipeline(
 diff(rung["linalg"], rung["fused"])
 
 # %% [markdown]
-# **Rung 5, bufferized.** A tensor is a value; memory does not exist yet. One-shot bufferization decides where each
-# tensor lives. Here it finds that everything fits into one buffer, since no tensor is needed after it is overwritten.
+# **Rung 5, bufferized.** A tensor is a value; memory does not exist yet. A `memref` is a piece of memory: an address,
+# with sizes and strides, which is loaded from and stored into. One-shot bufferization decides in which one each tensor
+# is. Here it finds that everything fits into one buffer, since no tensor is needed after it is overwritten.
 # (Without `bufferize-function-boundaries` the function would keep its tensors, with `bufferization.to_buffer` and
 # `to_tensor` at its border.)
 
@@ -402,7 +405,9 @@ assert {"bufferization.to_buffer", "bufferization.to_tensor"} <= {
 draw(rung["bufferized"])
 
 # %% [markdown]
-# **Rung 6, loops.** Only now is there an order. Each operation is a nest, each access a load or a store.
+# **Rung 6, loops.** Each operation is a nest, each access a load or a store. Only now is there an order of the turns:
+# read the loops from the top. Memory carries values without an arrow, so dotted arrows show the order of loads, stores
+# and loops.
 
 # %%
 rung["loops"] = mlir.pipeline(
@@ -413,15 +418,17 @@ draw(rung["loops"])
 
 # %% [markdown]
 # **Rung 7, jumps.** Loops become blocks, and jumps that pass arguments: the control-flow graph of day 6. From here to
-# LLVM is a translation word by word. All rungs compute the same:
+# LLVM is a translation word by word. All rungs compute the same, whoever compiles them:
 
 # %%
 rung["jumps"] = mlir.pipeline(rung["loops"], "convert-scf-to-cf")
 for name, module in rung.items():
     (y,) = run(module, *weights)
     dialects = sorted({op.name.split(".")[0] for op in module.walk()} - {"builtin"})
+    by = "IREE" if name in ("linalg", "fused") else "C"
+    assert np.array_equal(y, run(module, *weights, by=by.lower())[0])
     print(
-        f"{name:<11}{len(list(module.walk())):4} operations, error "
+        f"{name:<11}{by:<5}{len(list(module.walk())):4} operations, error "
         f"{np.abs(y - want).max():.0e}  {', '.join(dialects)}"
     )
     assert np.allclose(y, want, atol=1e-5)
@@ -455,8 +462,8 @@ with tempfile.TemporaryDirectory() as folder:
     program = tools.compile_str(
         mlir.generic(rung["linalg"]), target_backends=["llvm-cpu"], extra_args=keep
     )
-    (kept,) = Path(folder).glob("*.optimized.ll")
-    code = kept.read_text()
+    (path,) = Path(folder).glob("*.optimized.ll")
+    code = path.read_text()
 body = code[code.index("define internal") :].split("\n}")[0].splitlines()
 print(
     f"{len(program):,} bytes of program, one dispatch of {len(body)} lines of LLVM IR; "
@@ -478,7 +485,8 @@ assert any("x float>" in line for line in body), "vectors"
 #
 # ## Patterns
 #
-# Most of MLIR's passes are sets of **patterns** and a driver. A pattern looks at one operation, and rewrites it or
+# Many passes of MLIR, `canonicalize` among them, are sets of **patterns** and a driver; others, like `cse` and one-shot
+# bufferization, look at the whole function. A pattern looks at one operation, and rewrites it or
 # leaves it alone. The driver applies patterns until no pattern matches.
 
 # %%
@@ -529,7 +537,7 @@ for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
 
 # %%
 class Exchange(RewritePattern):
-    """x + y = y + x, for ever"""
+    """x · y = y · x, for ever"""
 
     def match_and_rewrite(self, op, rewriter):
         if op.name == "arith.muli":
@@ -686,11 +694,11 @@ LEGAL = ["arith.addi", "arith.muli", "arith.constant"]
 for legal in (LEGAL, [*LEGAL, "arith.xori"]):
     for apply in (apply_partial_conversion, apply_full_conversion):
         try:
-            made = mlir.from_iree(converted(apply, *legal))
+            result = mlir.from_iree(converted(apply, *legal))
             print(
-                f"{apply.__name__:<26}", [op.name for op in made.walk() if op.results]
+                f"{apply.__name__:<26}", [op.name for op in result.walk() if op.results]
             )
-            assert run(made, 42)[0] == 40 ^ 2
+            assert run(result, 42)[0] == 40 ^ 2
         except ir.MLIRError as error:
             print(
                 f"{apply.__name__:<26}",
@@ -734,14 +742,16 @@ func.func @main(%x: {kind}) -> ({", ".join([kind] * len(results))}) {{
 
 
 for results in (["%r"], ["%r", "%e"]):
-    held = mlir.pipeline(chain(*results), f"convert-elementwise-to-linalg, {BUFFERIZE}")
-    count = Counter(op.name for op in held.walk())
+    buffers = mlir.pipeline(
+        chain(*results), f"convert-elementwise-to-linalg, {BUFFERIZE}"
+    )
+    count = Counter(op.name for op in buffers.walk())
     print(
         f"returns {', '.join(results):<7}{count['memref.alloc']} allocations, "
         f"{count['memref.copy']} copies"
     )
     assert count["memref.alloc"] == count["memref.copy"] == len(results) - 1
-short(held)
+short(buffers)
 
 # %% [markdown]
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
@@ -838,15 +848,33 @@ assert [tuple(operand.type.get_shape()) for operand in inner.operands] == [
 
 # %% [markdown]
 # Tiling a linalg operation on tensors gives loops around a smaller linalg operation: the level is still high enough to
-# fuse, pack or vectorize the tile.
-#
+# fuse, pack or vectorize the tile. **Tile and fuse** begins at the end: tile the last operation, bias and ReLU, and put
+# what computes a tile of its operand into the loops, and what that reads, and so on. A tile of the product is then used
+# while it is in the cache, and the product as a whole is never stored:
+
+# %%
+LAST = f"""%last = transform.structured.match ops{{["linalg.generic"]}} in %root
+    : ({ANY}) -> {ANY}"""
+TILE_AND_FUSE = f"""%whole, %around:2 = transform.structured.fuse %last
+    tile_sizes [32, 128] : ({ANY}) -> ({ANY}, {ANY}, {ANY})"""
+together = scheduled(LAST, TILE_AND_FUSE)
+for step in together.walk():
+    if step.name in ("scf.for", "linalg.fill", "linalg.matmul", "linalg.generic"):
+        kinds = [value.type for value in step.results]
+        print(f"{step.name:<15} in {step.parent_op().name:<10}", *kinds)
+        if step.name.startswith("linalg"):
+            assert kinds[0].get_shape() == (32, 128)
+
+# %% [markdown]
 # ## Fusing can lose
 #
-# Product, bias and ReLU on 512 × 512, three times. *Rows*: a nest for each operation, and in the product the loop over
-# k outside of that over j, so that rows are read, and multiplied as vectors. *Fused*: from these loops the pass
-# `affine-loop-fusion`, told to fuse as much as it can, makes a single nest, which finishes an element before it goes
-# on; on buffers it does what fusing linalg does on tensors. *Tiled*: the product in blocks, and in each block by rows.
-# (The scripts that ask for orders and blocks are those of the section above.)
+# Product, bias and ReLU on 512 × 512, four times as loops. The C compiler translates all four, so that they compare.
+# *Rows*: a nest for each operation, and in the product the loop over k outside of that over j, so that rows are read,
+# and multiplied as vectors. *Fused*: from these loops the pass `affine-loop-fusion`, told to fuse as much as it can,
+# makes a single nest, which finishes an element before it goes on; on buffers it does what fusing linalg does on
+# tensors. *Tiled*: the product in blocks, and in each block by rows. *Tile and fuse*: the loops of the section above.
+# The last line is another matter: IREE's compiler, with its own schedules. (The scripts that ask for orders and blocks
+# are those of the section above.)
 
 # %%
 ROWS = [
@@ -854,6 +882,7 @@ ROWS = [
     "%rows = transform.structured.interchange %generic iterator_interchange = [0, 2, "
     f"1] : ({ANY}) -> {ANY}",
 ]
+INNER = MATCH.replace("%product", "%inner")
 rows = mlir.pipeline(
     scheduled(*(line.format("product") for line in ROWS)),
     f"{BUFFERIZE}, convert-linalg-to-affine-loops",
@@ -867,6 +896,10 @@ programs = {
         scheduled(TILE, *(line.format("tiled") for line in ROWS)),
         f"{BUFFERIZE}, convert-linalg-to-loops",
     ),
+    "tile and fuse": mlir.pipeline(
+        scheduled(LAST, TILE_AND_FUSE, INNER, *(line.format("inner") for line in ROWS)),
+        f"{BUFFERIZE}, convert-linalg-to-loops",
+    ),
 }
 short(programs["fused"])
 
@@ -878,13 +911,13 @@ for name, module in {**programs, "IREE": mlir.parse(WHOLE)}.items():
     assert np.allclose(run(module, *big, checks=False)[0], right, atol=1e-2)
     spans[name] = min(seconds(module, *big, repeats=3))
     print(
-        f"{name:<7}{1e3 * spans[name]:8.1f} ms   "
+        f"{name:<14}{1e3 * spans[name]:8.1f} ms   "
         f"{spans[name] / spans['rows']:6.2f} of rows"
     )
 assert spans["fused"] > 3 * spans["rows"]
 
 # %% [markdown]
-# The fused nest goes through the result once, where the others go three times, and is the slowest by far. To share the
+# The fused nest goes through the result once, where rows and tiled go three times, and is the slowest by far. To share the
 # loops over i and j with the bias, the pass had to put k innermost again, and each step of k reads `%b` a whole row
 # further on. An order decides more than a fusion does. Day 10 asks which orders are allowed, and has the same loss in
 # other words.

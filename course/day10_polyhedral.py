@@ -26,8 +26,8 @@
 # be *affine*: bounds and subscripts are sums of loop variables and sizes, times numbers.
 #
 # In the exercises, [work/day10/polyhedral.ipynb](../work/day10/polyhedral.ipynb), you take loops apart, judge orders,
-# skew a stencil, generate code and make a product of matrices fast. About 70 minutes, and 20 more for what is marked
-# stretch.
+# skew a stencil, generate code and make a product of matrices fast. The lesson takes about 70 minutes, and 20 more for
+# what is marked stretch.
 
 # %%
 import re
@@ -140,9 +140,9 @@ seidel = PROGRAMS["seidel"]
 print(seidel.source)
 small = {"T": 2, "N": 6}
 for kind in ("flow", "anti", "output"):
-    found = pairs(dependences(seidel, kind), small)
-    (s, a), (t, b) = found[0]
-    print(f"{kind:<7}{len(found):3} pairs, first {s}{list(a)} → {t}{list(b)}")
+    examples = pairs(dependences(seidel, kind), small)
+    (s, a), (t, b) = examples[0]
+    print(f"{kind:<7}{len(examples):3} pairs, first {s}{list(a)} → {t}{list(b)}")
 
 # %% [markdown]
 # The definition, written down in isl: elements that one writes and the other reads, and the first comes first. Counting
@@ -398,12 +398,14 @@ slider(jacobi, fronts, {"T": 4, "N": 9}, dependences=deps, tiles=2)
 # %%
 def proposed(program, coincidence=False):
     deps = dependences(program)
-    wanted = (
+    constraints = (
         isl.ScheduleConstraints.on_domain(program.domain)
         .set_validity(deps)
         .set_proximity(deps)
     )
-    return (wanted.set_coincidence(deps) if coincidence else wanted).compute_schedule()
+    return (
+        constraints.set_coincidence(deps) if coincidence else constraints
+    ).compute_schedule()
 
 
 print(proposed(jacobi).get_map())
@@ -412,10 +414,10 @@ assert legal(jacobi, proposed(jacobi).get_map())
 assert "permutable: 1" in str(proposed(jacobi)), "the two dimensions may be tiled"
 
 matmul = PROGRAMS["matmul"]
-for asked in (False, True):
+for flag in (False, True):
     print(
         "parallel dimensions of matmul:",
-        re.findall(r"coincident: (\[.*?\])", str(proposed(matmul, asked)))[0],
+        re.findall(r"coincident: (\[.*?\])", str(proposed(matmul, flag)))[0],
     )
 assert "coincident: [ 1, 1, 0 ]" in str(proposed(matmul, coincidence=True))
 assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), (
@@ -464,19 +466,19 @@ print(len(walked), "instances, in the order of the schedule")
 # too. There are three ways. The **points** of a finite set: `foreach_point` calls a function with each of them.
 
 # %%
-ahead_by, found = isl.Set.from_union_set(deps.deltas()).project_out_all_params(), []
-ahead_by.foreach_point(found.append)
+ahead_by, deltas = isl.Set.from_union_set(deps.deltas()).project_out_all_params(), []
+ahead_by.foreach_point(deltas.append)
 print(
     [
         [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(2)]
-        for point in found
+        for point in deltas
     ]
 )
 print(
     "the farthest in each dimension:",
     [ahead_by.dim_max_val(k).to_python() for k in range(2)],
 )
-assert len(found) == 3
+assert len(deltas) == 3
 
 # %% [markdown]
 # The **coefficients** of a map. One that gives each point a single value is a `PwMultiAff`: for each dimension a list
@@ -509,14 +511,14 @@ assert factors == [2, -1]
 
 
 # %%
-def spelled(given):
-    if given.get_type() == isl.ast_expr_type.int:
-        return given.get_val().to_python()
-    if given.get_type() == isl.ast_expr_type.id:
-        return given.get_id().get_name()
+def spelled(node):
+    if node.get_type() == isl.ast_expr_type.int:
+        return node.get_val().to_python()
+    if node.get_type() == isl.ast_expr_type.id:
+        return node.get_id().get_name()
     return [
-        given.get_op_type().name,
-        *(spelled(given.get_op_arg(k)) for k in range(given.get_op_n_arg())),
+        node.get_op_type().name,
+        *(spelled(node.get_op_arg(k)) for k in range(node.get_op_n_arg())),
     ]
 
 
@@ -598,7 +600,7 @@ races = {
     "wavefronts in parallel": compiled(two_rows, waves, long, line, parallel=[1]),
 }
 first = {name: run()["A"].copy() for name, run in races.items()}
-assert all(np.array_equal(first["as written"], found) for found in first.values())
+assert all(np.array_equal(first["as written"], array) for array in first.values())
 race = timed(races, repeats=4, warmup=1)
 assert (
     min(race["skewed tiles"].min, race["wavefronts in parallel"].min)

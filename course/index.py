@@ -67,22 +67,36 @@ equivalent(before, after)
 # | 11 | [Beyond one chip](day11_wafer.ipynb) | [Place, reduce, scale](../work/day11/wafer.ipynb) |
 # | 12 | [A compiler of your own](day12_capstone.ipynb) | [Everything in one compiler](../work/day12/capstone.ipynb) |
 #
+# ### Part two: the compilers behind today's models
+#
+# With day 12 the first part is complete. These days are for those who go on. Each needs the days of part one that are
+# named, and no other day of part two.
+#
+# | day | lesson | exercises | needs |
+# |---|---|---|---|
+# | 13 | [torch.compile from inside](day13_compile.ipynb) | [Breaks, versions, a backend](../work/day13/compile.ipynb) | 3, 4, 6 |
+# | 14 | [Training as a pass](day14_training.ipynb) | [Rules, gradients, the cut](../work/day14/training.ipynb) | 3, 5 |
+#
+# ### How long they take
+#
 # In minutes, core + stretch, if you know Python and a little PyTorch:
 #
 # | day | lesson | exercises |
 # |---|---|---|
-# | 1 | 70 + 5 | 80 + 195 |
-# | 2 | 65 + 25 | 70 + 240 |
-# | 3 | 70 + 10 | 80 + 295 |
-# | 4 | 70 + 70 | 55 + 455 |
-# | 5 | 70 + 5 | 80 + 195 |
-# | 6 | 70 + 5 | 85 + 240 |
-# | 7 | 70 + 30 | 70 + 330 |
-# | 8 | 65 + 20 | 80 + 160 |
-# | 9 | 75 + 40 | 90 + 275 |
+# | 1 | 75 + 5 | 80 + 195 |
+# | 2 | 70 + 25 | 105 + 205 |
+# | 3 | 70 + 10 | 115 + 270 |
+# | 4 | 75 + 80 | 80 + 435 |
+# | 5 | 75 + 10 | 85 + 195 |
+# | 6 | 75 + 20 | 85 + 240 |
+# | 7 | 70 + 35 | 95 + 310 |
+# | 8 | 65 + 20 | 105 + 135 |
+# | 9 | 75 + 45 | 120 + 255 |
 # | 10 | 70 + 20 | 75 + 175 |
-# | 11 | 70 + 10 | 85 + 145 |
-# | 12 | 65 | 90 + 45 |
+# | 11 | 70 + 15 | 90 + 145 |
+# | 12 | 70 | 90 + 45 |
+# | 13 | 75 + 15 | 120 + 150 |
+# | 14 | 75 + 30 | 120 + 165 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and

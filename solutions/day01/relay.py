@@ -70,6 +70,7 @@ def read_relay(module: tvm.IRModule) -> dict:
          "constants"   the bytes of all constants together, inside functions, too. One
                        that is read several times is stored once.
          Parameters are listed by name, unused ones too; all numbers are ints.
+    Time: 2 s of computing for each test case.
 
     Example:  main(%x: float32[2, 3]) = tanh(%x) * tanh(%x), where both are one tanh:
               {"operators": {"tanh": 1, "multiply": 1}, "readers": {"x": 1},

@@ -58,6 +58,7 @@ def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
          after that is gone; one with other users stays.
     Stays: everything else: products with the sigmoid of another value, other operators,
          functions and parameters.
+    Time: 2 s of computing for each test case.
 
     Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);
               gv = add(lv1, lv2)
@@ -84,13 +85,13 @@ class FuseSilu(relax.PyExprMutator):
             a, b = call.args
             # A product may have its operands either way round.
             for x, gate in ((a, b), (b, a)):
-                made = (
+                producer = (
                     self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
                 )
                 if (
-                    isinstance(made, relax.Call)
-                    and made.op == SIGMOID
-                    and made.args[0].same_as(x)
+                    isinstance(producer, relax.Call)
+                    and producer.op == SIGMOID
+                    and producer.args[0].same_as(x)
                 ):
                     return relax.op.nn.silu(x)
         return call

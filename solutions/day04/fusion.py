@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Day 4 · Fusion: exercises
 #
-# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder, and
-# for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# Seven questions. The core is questions 1 and 2 and the plain cases of 6, about 80 minutes; the rest, about 360 minutes,
+# is stretch: harder, and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a hint, three
@@ -72,7 +72,7 @@ progress("day04")
 
 # %%
 def chains(gm: fx.GraphModule) -> list[list[str]]:
-    """The largest groups of element-wise operations that can be one kernel.
+    """Find the largest groups of element-wise operations that can be one kernel.
 
     A kernel has one result.
 
@@ -144,7 +144,7 @@ with suppress(Exception):
 def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
     """Find out why the group cannot become one kernel; None if it can.
 
-    In:  a graph, and names of some of its calls, connected or not.
+    In:  a graph, and names of some of its calls, connected or not, in any order.
     Out: None, or a list of names that shows why not:
          [a]               a member that does more than compute: it draws, writes, may
                            stop the program, or is unknown;
@@ -153,7 +153,8 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
                            one before it, or must stay behind it for the memory they
                            touch.
          Where there are several reasons, any one will do.
-    Not to be called: passlab.exercises.day04.convex.way_back.
+    Not to be called: passlab.exercises.day04.convex.way_back,
+         passlab.kernels.groups._way_back, passlab.kernels.groups._why_no_order.
 
     Example:  e = exp(x);  s = sum(e);  y = e / s
               ["exp", "truediv"] cannot be: ["exp", "sum_1", "truediv"].
@@ -259,17 +260,17 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     becomes   return linear_act(x, w, b, "relu")
     """
     ### BEGIN SOLUTION
-    memory = written(gm.graph)
-    # Parameters of modules are given by their path.
-    memory |= {node.target for node in memory if node.op == "get_attr"}
     for node in list(gm.graph.nodes):
         name = activation(gm, node)
-        found = name and read_once(operand(node)) and linear_layer(gm, operand(node))
-        if not found:
+        layer = name and read_once(operand(node)) and linear_layer(gm, operand(node))
+        if not layer:
             continue
-        x, weight, bias, inner = found
+        x, weight, bias, inner = layer
         # One call reads all operands at one time: it cannot see a write that comes in
-        # between.
+        # between. Ask anew: an activation that is fused by now no longer writes.
+        memory = written(gm.graph)
+        # Parameters of modules are given by their path.
+        memory |= {node.target for node in memory if node.op == "get_attr"}
         if any(n in memory for n in (x, weight, bias)):
             continue
         with gm.graph.inserting_before(node):
@@ -340,14 +341,14 @@ def read_once(node: Any) -> bool:
 def linear_layer(gm: fx.GraphModule, node: fx.Node) -> Linear | None:
     """Return a layer, with its bias inside or added after it, or None."""
     if node.op not in CALLS or node.target not in ADDS or node.kwargs:
-        found = linear_product(gm, node)
-        return found if found and fits_linear(gm, found.weight, found.bias) else None
+        layer = linear_product(gm, node)
+        return layer if layer and fits_linear(gm, layer.weight, layer.bias) else None
     for y, b in (node.args, node.args[::-1]):
-        found = (
+        layer = (
             linear_product(gm, y) if read_once(y) and isinstance(b, fx.Node) else None
         )
-        if found and found.bias is None and fits_linear(gm, found.weight, b):
-            return Linear(found.x, found.weight, b, [node, *found.nodes])
+        if layer and layer.bias is None and fits_linear(gm, layer.weight, b):
+            return Linear(layer.x, layer.weight, b, [node, *layer.nodes])
     return None
 
 
@@ -362,11 +363,13 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> Linear | None:
             [node],
         )
     if node.target is F.linear:
-        given = (
+        operands = (
             dict(zip(("input", "weight", "bias"), node.args, strict=False))
             | node.kwargs
         )
-        return Linear(given["input"], given["weight"], given.get("bias"), [node])
+        return Linear(
+            operands["input"], operands["weight"], operands.get("bias"), [node]
+        )
     if node.kwargs or node.op not in CALLS:
         return None
     if node.target in MATMULS and (weight := transposed(node.args[1])):
@@ -517,14 +520,14 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
     becomes   return scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.125)
     """
     ### BEGIN SOLUTION
-    memory = written(gm.graph)
     for node in list(gm.graph.nodes):
-        found = attention(gm, node)
-        if found is None:
+        match = attention(gm, node)
+        if match is None:
             continue
-        q, k, v, mask, inverted, scale, inner = found
+        q, k, v, mask, inverted, scale, inner = match
         # One call reads everything at one time: it cannot see a write that comes in
         # between.
+        memory = written(gm.graph)
         if any(n in memory for n in (q, k, v, mask, *inner)):
             continue
         with gm.graph.inserting_before(node):
@@ -605,10 +608,10 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> Attention | None:
     # An addition can be a mask or part of the scores: try each way to read it as a
     # mask, then without one.
     for masked, mask, inverted in (*masked_scores(scores), (scores, None, False)):
-        found = scaled_product(masked)
-        if found is None:
+        product = scaled_product(masked)
+        if product is None:
             continue
-        q, k, scale, nodes = found
+        q, k, scale, nodes = product
         if fits_attention(q, k, v, mask, scores):
             return Attention(
                 q,
@@ -639,13 +642,13 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
         module = gm.get_submodule(node.target)
         dim = module.dim if type(module) is nn.Softmax else None
     else:
-        given = dict(zip(("input", "dim"), node.args, strict=False)) | node.kwargs
+        arguments = dict(zip(("input", "dim"), node.args, strict=False)) | node.kwargs
         plain = (
             inside(node, *SOFTMAX)
             and len(node.args) <= 2
-            and given.get("dtype") is None
+            and arguments.get("dtype") is None
         )
-        dim = given.get("dim") if plain else None
+        dim = arguments.get("dim") if plain else None
     return (
         operand(node)
         if dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1
@@ -793,17 +796,19 @@ with suppress(Exception):
 # %%
 TIR = tvm.tirx
 
-given = TIR.decl_buffer((4,), "float32", "x", layout=None)
-made = TIR.decl_buffer((4,), "float32", "y", layout=None)
+source = TIR.decl_buffer((4,), "float32", "x", layout=None)
+result = TIR.decl_buffer((4,), "float32", "y", layout=None)
 power = TIR.decl_buffer((1,), "float32", "power", scope="local", layout=None)
 i = TIR.Var("i", "int32")
 lines = [
     TIR.AllocBuffer(power),
-    TIR.BufferStore(power, TIR.exp(TIR.BufferLoad(given, [i])), [0]),
-    TIR.BufferStore(made, TIR.BufferLoad(power, [0]) * TIR.BufferLoad(power, [0]), [i]),
+    TIR.BufferStore(power, TIR.exp(TIR.BufferLoad(source, [i])), [0]),
+    TIR.BufferStore(
+        result, TIR.BufferLoad(power, [0]) * TIR.BufferLoad(power, [0]), [i]
+    ),
 ]
 square = TIR.PrimFunc(
-    [given, made], TIR.For(i, 0, 4, TIR.ForKind.SERIAL, TIR.SeqStmt(lines))
+    [source, result], TIR.For(i, 0, 4, TIR.ForKind.SERIAL, TIR.SeqStmt(lines))
 )
 print(square)
 
@@ -832,9 +837,9 @@ def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
          the same shape. Its calls: operator.add, sub, mul, truediv, neg, gt, lt, eq;
          torch.abs, relu, exp, tanh, sigmoid, sqrt, maximum, minimum, where; the method
          to(dtype). Operands are nodes and numbers. Shapes and dtypes (float32, float16,
-         bfloat16, int32, bool) stand in node.meta["tensor_meta"]; there may be no
+         bfloat16, int32, bool) are in node.meta["tensor_meta"]; there may be no
          elements, or no dimensions. A bool is the condition of where, is cast by `to`,
-         or stands beside an operand of another type: nothing is computed in bool.
+         or is combined with an operand of another type: nothing is computed in bool.
     Out: a PrimFunc (or an IRModule with it) whose parameters are a buffer for each
          placeholder and one for each output value, in this order. It computes what the
          graph does, writes each element of an output once, and nothing else
@@ -909,9 +914,9 @@ def working(dtype):
 def written_out(node, values):
     """Return the expression for a call."""
     name = node.target if isinstance(node.target, str) else node.target.__name__
-    wanted = node.meta["tensor_meta"].dtype
+    dtype = node.meta["tensor_meta"].dtype
     if name == "to":  # rounds to the narrow type, then computes on in the wide one
-        return values[node.args[0]].astype(name_of(wanted)).astype(working(wanted))
+        return values[node.args[0]].astype(name_of(dtype)).astype(working(dtype))
     compares = name in ("gt", "lt", "eq")
     if compares:
         left, right = (
@@ -924,14 +929,14 @@ def written_out(node, values):
             else a
             for a in node.args
         )
-        wanted = torch.result_type(left, right)
+        dtype = torch.result_type(left, right)
 
     def operand(a):
         if isinstance(a, fx.Node):
-            value = values[a].astype(name_of(wanted)) if compares else values[a]
-            return value.astype(working(wanted))
+            value = values[a].astype(name_of(dtype)) if compares else values[a]
+            return value.astype(working(dtype))
         return TIR.const(
-            torch.tensor(a, dtype=wanted).item() if compares else a, working(wanted)
+            torch.tensor(a, dtype=dtype).item() if compares else a, working(dtype)
         )
 
     if name == "where":
@@ -984,7 +989,7 @@ with suppress(NotImplementedError):
     print(codegen(trace(gelu_by_hand, torch.randn(4, 256))))
 
 # %% [markdown]
-# ## 6 · To fuse or not · stretch
+# ## 6 · To fuse or not · core and stretch
 #
 # TVM's kernel for a group computes **one** value, its result, and every other value in place, each time it is used.
 # That takes no memory, but sometimes a lot of arithmetic: each element of a product reads a whole row, each element of
@@ -1010,7 +1015,7 @@ for situation in judged.situations(random.Random(3))[:7]:
 def cost(
     gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]
 ) -> bool:
-    """Is the graph faster with these groups than with a kernel for each call?
+    """Decide if the graph is faster with these groups than with a kernel for each call.
 
     In:  gm: placeholders, calls and an output, float32. The calls are torch.matmul (of
          two matrices), torch.sum over the last dimension, and element-wise ones, whose
@@ -1023,11 +1028,16 @@ def cost(
          seconds for an addition or a comparison; "dear", how many steps exp, erf, tanh
          or sigmoid take; "registers", how many values a kernel can keep while it
          computes an element of its result, in the graph's order: each value more takes
-         two steps, to put it away and to fetch it.
+         two steps, to put it away and to fetch it. A result may take over the register
+         of an operand that is read for the last time.
     Out: True to fuse, False to leave the calls apart. You are asked only where one side
          takes at least 1.3 times as long, whether a kernel moves and computes at the
          same time or in turn. Machines differ: each of the five numbers turns some
          choice round.
+
+    The core: all calls are element-wise, all tensors have one shape, and each value is
+         read at most once in a group, so a kernel computes it once for each element of
+         the result. There are registers enough. The other four numbers decide.
 
     Example:  matmul(exp(x), w) with w of 384 columns in one group: False, since each
               exp would be computed 384 times.
@@ -1115,6 +1125,9 @@ def most_alive(kernel):
 
 
 # %%
+check("day04.cost-core", cost)
+
+# %%
 check("day04.cost", cost)
 
 
@@ -1165,10 +1178,11 @@ def measure(
     """Price a graph before and after fusing, from its shapes.
 
     In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and
-         dtype. The calls are torch.matmul
-         (of batches, too), torch.sum, torch.mean, torch.amax, and element-wise ones,
-         whose operands are broadcast. groups: names of nodes that are one kernel after
-         fusing; every other call is a kernel by itself. Before, every call is.
+         dtype. The calls are torch.matmul (of vectors and batches, too), torch.sum,
+         torch.mean and torch.amax (over any dimensions), and element-wise ones, whose
+         operands are broadcast; operands may be given by name. groups: names of nodes
+         that are one kernel after fusing; every other call is a kernel by itself.
+         Before, every call is.
          machine: "bandwidth" in bytes/s, "flops" in operations/s, "launch" in s.
     Out: {"before": row, "after": row}; a row has
          "launches"   how many kernels there are
@@ -1244,10 +1258,11 @@ def nbytes_of(node):
 
 def flops_of(node):
     elements = node.meta["tensor_meta"].shape.numel()
+    first = node.args[0] if node.args else node.kwargs["input"]
     if node.target is torch.matmul:
-        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * elements
+        return 2 * first.meta["tensor_meta"].shape[-1] * elements
     if node.target in (torch.sum, torch.mean, torch.amax):
-        return node.args[0].meta["tensor_meta"].shape.numel()
+        return first.meta["tensor_meta"].shape.numel()
     return elements
     ### END SOLUTION
 

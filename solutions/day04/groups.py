@@ -71,7 +71,7 @@ progress("day04")
 
 # %%
 def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
-    """The groups that FuseOps would make of the graph, each one kernel.
+    """Find the groups that FuseOps would make of the graph, each one kernel.
 
     In:  a graph of functions with shapes on its nodes (`node.meta["tensor_meta"]`),
          operands before readers, without effects, and without nodes that the output
@@ -99,7 +99,7 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
     parent = {n: n for n in nodes}
 
     def last(n):
-        """The last node of the group of n."""
+        """Return the last node of the group of n."""
         while parent[n] is not n:
             parent[n] = parent[parent[n]]
             n = parent[n]
@@ -161,11 +161,11 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
                             if kind[m] == Pattern.OUT_ELEMWISE_FUSABLE
                             else kind[target]
                         )
-    found = {}
+    groups = {}
     for n in nodes:
         if n.op.startswith("call_"):
-            found.setdefault(last(n), []).append(n.name)
-    return list(found.values())
+            groups.setdefault(last(n), []).append(n.name)
+    return list(groups.values())
 
 
 def shape(n):

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 5 · Memory: exercises
 #
-# Eight questions. The core is questions 1, 2 and 3, about 80 minutes; the rest, about 195 minutes, is stretch: harder, and
+# Eight questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 195 minutes, is stretch: harder, and
 # for extra credit.
 # Read the lesson first: [day05_memory.ipynb](../../course/day05_memory.ipynb).
 #
@@ -59,19 +59,23 @@ progress("day05")
 # A storage is live from the step that allocates it to the last step that touches it: a node touches the storages of its
 # operands and of its value. The output node touches the results of the graph. A result without readers is live for one
 # step. No node of this exercise allocates two storages. A storage may be larger than the view that you hold.
+#
+# Inputs may be views with strides of their own, transposed or expanded. `reshape` and `contiguous` return a view for some
+# strides and a copy for others, so run the graph on the inputs themselves, not on copies.
 
 
 # %%
 def liveness(
     gm: fx.GraphModule, inputs: list[Tensor]
 ) -> dict[str, tuple[int, int, int]]:
-    """The live range and the size of each storage that the graph makes.
+    """Find the live range and the size of each storage that the graph makes.
 
     In:  a graph, and inputs for it: gm(*inputs) runs.
     Out: name of the node that makes the storage → (lower, upper, bytes): it is live in
          the steps lower to upper - 1.
     Not to be called: passlab.memory.storages.storages,
-         passlab.memory.liveness.liveness.
+         passlab.memory.storages.recorded, passlab.memory.storages._Recorder,
+         passlab.memory.liveness.liveness, passlab.memory.liveness.ranges.
 
     Example:  x (step 0), y = relu(x) (1), v = y.view(-1) (2), z = exp(x) (3),
               s = v + 1 (4), output s (5), with 6 floats in x:
@@ -82,19 +86,19 @@ def liveness(
     recorder.run(*inputs)
     return {
         name: (first, last + 1, size)
-        for name, first, last, size in recorder.found.values()
+        for name, first, last, size in recorder.ranges.values()
     }
 
 
 class Recorder(fx.Interpreter):
-    """Runs a graph and notes when each storage is touched."""
+    """Run a graph and note when each storage is touched."""
 
     def __init__(self, gm, inputs):
         # a storage that is freed gives its address to the next one: keep all values
         super().__init__(gm, garbage_collect_values=False)
         owned = (*inputs, *gm.parameters(), *gm.buffers())
         self.callers = {t.untyped_storage().data_ptr() for t in owned}
-        self.found, self.step = {}, -1
+        self.ranges, self.step = {}, -1
 
     def run_node(self, node: fx.Node) -> Any:
         self.step += 1
@@ -108,10 +112,10 @@ class Recorder(fx.Interpreter):
     def touch(self, name, storage):
         at = storage.data_ptr()
         if at not in self.callers and storage.nbytes():
-            made_by, first, _, size = self.found.get(
+            made_by, first, _, size = self.ranges.get(
                 at, (name, self.step, self.step, storage.nbytes())
             )
-            self.found[at] = made_by, first, self.step, size
+            self.ranges[at] = made_by, first, self.step, size
 
     ### END SOLUTION
 
@@ -138,11 +142,11 @@ check("day05.liveness", liveness)
 
 # %%
 def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
-    """An offset for each buffer.
+    """Give each buffer an offset in one arena.
 
-    In:  buffers: each has name, lower, upper, size; it is live in the steps lower to
-         upper - 1. Names are distinct. alignment: a power of two; all offsets are
-         multiples of it.
+    In:  buffers, in any order: each has name, lower, upper and size (in bytes, also
+         more than 2**32); it is live in the steps lower to upper - 1. Names are
+         distinct. alignment: a power of two; all offsets are multiples of it.
     Out: name → offset, an int that is not negative.
     Not to be called: passlab.memory.allocate.first_fit,
          passlab.memory.allocate.best_fit, passlab.memory.allocate.colouring,
@@ -154,7 +158,7 @@ def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
               {"b": 0, "a": 64, "c": 64}: a and c do not meet.
     """
     ### BEGIN SOLUTION
-    # among those that can lie equally low, sometimes the first, sometimes the
+    # among those that fit equally low, sometimes the first, sometimes the
     # longest-lived should go first
     orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, -b.size)]
     plans = [lowest_first(buffers, alignment, order) for order in orders]
@@ -164,9 +168,9 @@ def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
 
 
 def lowest_first(buffers, alignment, order):
-    """Always the buffer that fits lowest, as one fills a box.
+    """Place the buffer that fits lowest, again and again, as one fills a box.
 
-    Of several, the first in the order.
+    Of several, take the first in the order.
     """
     left, plan = sorted(buffers, key=order), {}
     lowest = {b.name: 0 for b in buffers}
@@ -208,10 +212,10 @@ warp([6 + 8 * lane for lane in range(32)], 4, "not aligned")
 
 # %%
 def coalescing(addresses: list[int | None], size: int) -> tuple[int, int]:
-    """How many sectors, and how many lines, one load of a warp asks for.
+    """Count the sectors and the lines that one load of a warp asks for.
 
-    In:  addresses: 32 of them, in bytes, one for each lane; None for a lane that is
-         switched off,
+    In:  addresses: 32 of them, in bytes, below 2**48, one for each lane; None for a
+         lane that is switched off,
          size: how many bytes each lane wants, from its address on: 1 to 16.
     Out: (number of sectors of 32 bytes, number of lines of 128 bytes) that hold at
          least one wanted byte. Sector n holds the bytes 32 · n to 32 · n + 31.
@@ -223,14 +227,14 @@ def coalescing(addresses: list[int | None], size: int) -> tuple[int, int]:
     """
 
     ### BEGIN SOLUTION
-    found = []
+    counts = []
     for block in (32, 128):
         numbers = set()  # lanes that want the same block share one transaction
         for at in addresses:
             if at is not None:
                 numbers.update(range(at // block, (at + size - 1) // block + 1))
-        found.append(len(numbers))
-    return found[0], found[1]
+        counts.append(len(numbers))
+    return counts[0], counts[1]
     ### END SOLUTION
 
 
@@ -270,7 +274,7 @@ PROGRAM = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
 
 # %%
 def reuse(values: list[dict]) -> dict[str, int]:
-    """A slot for each value that needs one.
+    """Give a slot to each value that needs one.
 
     In:  values, in any order, with distinct names. Each is made in step "lower", and
          live in the steps "lower" to
@@ -298,7 +302,7 @@ def reuse(values: list[dict]) -> dict[str, int]:
         while owner["view_of"] is not None:
             owner = named[owner["view_of"]]
             viewed.add(owner["name"])
-        # who called the program reads its outputs after the last step
+        # the caller reads the outputs after the last step
         end = math.inf if value["kind"] == "output" else value["upper"]
         needed_until[owner["name"]] = max(needed_until.get(owner["name"], 0), end)
 
@@ -347,7 +351,7 @@ check("day05.reuse", reuse)
 # A nest is plain data. `loops` has the number of turns of each loop. Each access has its address in turn 0 of all loops,
 # and the bytes by which a turn of each loop moves it; a loop that is missing does not move it. In each turn of the
 # innermost loop the accesses follow one another. Reads and writes are treated alike, and no element crosses the edge of
-# a line.
+# a line. A loop may have one turn, and neither the sets nor the bytes of a line need be a power of two.
 
 # %%
 EXAMPLE = {
@@ -363,7 +367,7 @@ EXAMPLE = {
 def cache(
     loops: dict[str, int], accesses: list[dict], cache: dict[str, int]
 ) -> tuple[str, dict[str, int]]:
-    """The order of the loops with the fewest misses, and the misses of every order.
+    """Find the order of the loops with the fewest misses, and the misses of each order.
 
     In:  loops: name (one letter) → number of turns,
          accesses: a list of {"start": address, "steps": {loop: bytes}}, in the order in
@@ -418,7 +422,8 @@ check("day05.cache", cache)
 # | a tree: each result has at most one reader (up to 60 tasks) | the lowest there is |
 # | a graph (up to 12 tasks) | at most 10 % above the lowest |
 #
-# The tasks may be listed in any order, and several may be outputs.
+# The tasks may be listed in any order, and several may be outputs. A task may name a result twice, as x · x does: then it
+# is one reader of one result.
 
 # %%
 TREE = [
@@ -435,7 +440,7 @@ over_time({"as written": usage(TREE, [task.name for task in TREE])})
 
 # %%
 def order(tasks: list[Task]) -> list[str]:
-    """The names of the tasks in an order with a low peak.
+    """Find an order of the tasks with a low peak.
 
     In:  tasks, each with name, reads (names of tasks), size and scratch (bytes, not
          negative).
@@ -465,12 +470,13 @@ def order(tasks: list[Task]) -> list[str]:
 
 
 def of_tree(tasks: list[Task]) -> list[str]:
-    """Liu's algorithm, for tasks that stand behind what they read."""
+    """Return a tree's best order by Liu's algorithm; reads come first in `tasks`."""
     size, segments = {task.name: task.size for task in tasks}, {}
     for task in tasks:
-        segments[task.name] = merged([segments.pop(read) for read in task.reads])
-        held = sum(size[read] for read in task.reads)
-        last = held + task.size + task.scratch, task.size, [task.name]
+        # a result that is read twice is in memory once
+        segments[task.name] = merged([segments.pop(read) for read in {*task.reads}])
+        inputs = sum(size[read] for read in {*task.reads})
+        last = inputs + task.size + task.scratch, task.size, [task.name]
         stack = []
         for hill, valley, steps in [*segments[task.name], last]:
             # a hill that is not lower than the one before, or a valley that is not
@@ -484,23 +490,23 @@ def of_tree(tasks: list[Task]) -> list[str]:
 
 
 def merged(subtrees: list[list[tuple]]) -> list[tuple]:
-    """Segments of several subtrees, by how far they climb over what they leave."""
+    """Merge the segments of several subtrees by hill - valley, the largest first."""
     queue = sorted(
         (v - h, k, i)
         for k, segments in enumerate(subtrees)
         for i, (h, v, _) in enumerate(segments)
     )
-    held, found = [0] * len(subtrees), []
+    valleys, profile = [0] * len(subtrees), []
     for _, k, i in queue:
         hill, valley, steps = subtrees[k][i]
-        others = sum(held) - held[k]
-        held[k] = valley
-        found.append((others + hill, others + valley, steps))
-    return found
+        others = sum(valleys) - valleys[k]
+        valleys[k] = valley
+        profile.append((others + hill, others + valley, steps))
+    return profile
 
 
 def of_graph(tasks: list[Task], readers: dict[str, list[str]]) -> list[str]:
-    """Dijkstra's algorithm on sets of tasks that have run; a path costs its peak."""
+    """Run Dijkstra's algorithm on the sets of tasks run; a path costs its peak."""
     queue, closed = [(0, frozenset(), [])], set()
     while True:
         high, done, steps = heapq.heappop(queue)
@@ -509,7 +515,7 @@ def of_graph(tasks: list[Task], readers: dict[str, list[str]]) -> list[str]:
         if done in closed:
             continue
         closed.add(done)
-        # what is there follows from what has run, so the way to it does not matter
+        # the live results follow from what has run, so the way to it does not matter
         live = sum(
             t.size
             for t in tasks
@@ -557,9 +563,9 @@ def layout(
     bandwidth: float,
     overhead: float,
 ) -> dict[str, str]:
-    """A layout for each operation, with the least time in all.
+    """Choose a layout for each operation, with the least time in all.
 
-    In:  operations: name → {layout: µs},
+    In:  operations: name → {layout: µs}; layouts may have any names,
          edges: (operation, operation that reads its result, bytes); there may be two
          between the same operations, bandwidth: bytes per µs; overhead: µs of each
          conversion.
@@ -589,14 +595,16 @@ def layout(
     while left:
         # Few neighbours: a small new table
         name = min(left, key=lambda n: len(around(n)))
-        mine, scope = [t for t in tables if name in t[0]], tuple(around(name))
+        factors, scope = [t for t in tables if name in t[0]], tuple(around(name))
         costs, best = {}, {}
         for layouts in product(*(operations[other] for other in scope)):
             chosen = dict(zip(scope, layouts, strict=True))
             total = {}
             for x in operations[name]:
                 every = chosen | {name: x}
-                total[x] = sum(t[tuple(every[n] for n in names)] for names, t in mine)
+                total[x] = sum(
+                    t[tuple(every[n] for n in names)] for names, t in factors
+                )
             best[layouts] = min(total, key=total.get)
             costs[layouts] = total[best[layouts]]
         tables = [t for t in tables if name not in t[0]] + [(scope, costs)]
@@ -651,7 +659,7 @@ over_time(
 
 # %%
 def remat(tasks: list[Task], budget: int) -> list[str]:
-    """A schedule that keeps the budget, with little work.
+    """Find a schedule that keeps the budget, with little work.
 
     In:  tasks, in an order in which they can run, each with name, reads, size, scratch
          and cost; budget, in bytes.
@@ -667,23 +675,23 @@ def remat(tasks: list[Task], budget: int) -> list[str]:
     outputs = {task.name for task in tasks} - {
         read for task in tasks for read in task.reads
     }
-    # Which results are there says all that matters for what can follow. When the
-    # outputs are, every task has run.
+    # A state is the set of live results: nothing else matters for the steps to come.
+    # When the outputs are live, every task has run.
     queue, closed = [(0, frozenset(), [])], set()
     while True:
-        work, there, steps = heapq.heappop(queue)
-        if outputs <= there:
+        work, live, steps = heapq.heappop(queue)
+        if outputs <= live:
             return steps
-        if there in closed:
+        if live in closed:
             continue
-        closed.add(there)
-        used = sum(size[name] for name in there)
-        reached = [(work, there - {name}, steps) for name in there]
+        closed.add(live)
+        used = sum(size[name] for name in live)
+        reached = [(work, live - {name}, steps) for name in live]
         for task in tasks:
             fits = used + task.size + task.scratch <= budget
-            if task.name not in there and there.issuperset(task.reads) and fits:
+            if task.name not in live and live.issuperset(task.reads) and fits:
                 reached.append(
-                    (work + task.cost, there | {task.name}, [*steps, task.name])
+                    (work + task.cost, live | {task.name}, [*steps, task.name])
                 )
         for state in reached:
             heapq.heappush(queue, state)

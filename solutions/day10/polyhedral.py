@@ -115,12 +115,12 @@ def domains(nest: dict) -> dict:
               "schedule" can be { S[i] -> [i, 0, 0]; T[i, j] -> [i, 1, -j] }.
     """
     ### BEGIN SOLUTION
-    found = list(statements(nest["body"], [], [], []))
-    length = max(len(time) for _, _, _, time in found)
+    leaves = list(statements(nest["body"], [], [], []))
+    length = max(len(time) for _, _, _, time in leaves)
     parts = {"domain": isl.UnionSet("{ }")} | {
         name: isl.UnionMap("{ }") for name in ("reads", "writes", "schedule")
     }
-    for item, iterators, conditions, time in found:
+    for item, iterators, conditions, time in leaves:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
         # A time is the path to the statement: its place in each body and the turn of
         # each loop. Shorter paths are filled up with zeros; the places before the end
@@ -143,13 +143,13 @@ def domains(nest: dict) -> dict:
 def statements(body, iterators, conditions, time):
     """Yield each statement with its iterators, its conditions, and its time."""
     for place, item in enumerate(body):
-        here = [*time, str(place)]
+        times = [*time, str(place)]
         if "statement" in item:
-            yield item, iterators, conditions, here
+            yield item, iterators, conditions, times
         elif "if" in item:
             condition = f"({item['if'].replace('==', '=')})"
             yield from statements(
-                item["body"], iterators, [*conditions, condition], here
+                item["body"], iterators, [*conditions, condition], times
             )
         else:
             i, (start, stop, step) = item["loop"], item["range"]
@@ -163,7 +163,7 @@ def statements(body, iterators, conditions, time):
                 item["body"],
                 [*iterators, i],
                 [*conditions, inside, steps],
-                [*here, turn],
+                [*times, turn],
             )
     ### END SOLUTION
 
@@ -222,8 +222,8 @@ def dependences(
     reads, writes, schedule = (
         relation.intersect_domain(domain) for relation in (reads, writes, schedule)
     )
-    # All pairs of instances, the earlier one first. Only for "values" does it matter
-    # what lies between.
+    # All pairs of instances, the earlier one first. Writes between the two matter only
+    # for "values".
     before = schedule.lex_lt_union_map(schedule)
     info = (
         isl.UnionAccessInfo.from_sink(reads)
@@ -408,20 +408,20 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
 
 def distances(dependences):
     """Return the distances of the dependences as tuples of numbers."""
-    found = []
+    vectors = []
     points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
     depth = points.dim(isl.dim_type.set)
 
-    def note(point):
-        found.append(
+    def add(point):
+        vectors.append(
             tuple(
                 point.get_coordinate_val(isl.dim_type.set, k).to_python()
                 for k in range(depth)
             )
         )
 
-    points.foreach_point(note)
-    return found
+    points.foreach_point(add)
+    return vectors
     ### END SOLUTION
 
 
@@ -499,8 +499,8 @@ def generate(
          those every way to round will do.
     Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement`
          made) that runs the same iterations in the same order.
-         All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops
-         that do not.
+         All loops are serial, begin at 0 and have no step: TVM 0.27 is wrong about
+         nested loops that have one, or begin elsewhere.
     Stays: the order, and how often: no iteration runs twice, and none outside of the
          domain.
     Not to be called: passlab.polyhedral.tensor_ir._Builder.statement.
@@ -561,19 +561,19 @@ def arguments(operation):
     return [operation.get_op_arg(at) for at in range(operation.get_op_n_arg())]
 
 
-def number(given, values):
+def number(value, values):
     """Return an isl expression in TensorIR."""
-    if given.get_type() == isl.ast_expr_type.int:
-        return tirx.const(given.get_val().to_python(), "int32")
-    if given.get_type() == isl.ast_expr_type.id:
-        return values[given.get_id().get_name()]
-    first, *rest = (number(part, values) for part in arguments(given))
+    if value.get_type() == isl.ast_expr_type.int:
+        return tirx.const(value.get_val().to_python(), "int32")
+    if value.get_type() == isl.ast_expr_type.id:
+        return values[value.get_id().get_name()]
+    first, *rest = (number(part, values) for part in arguments(value))
     if not rest:  # minus
         return -first
-    if given.get_op_type() == op.select:
+    if value.get_op_type() == op.select:
         return tirx.Select(first, *rest)
     for other in rest:
-        first = OPERATIONS[given.get_op_type()](first, other)
+        first = OPERATIONS[value.get_op_type()](first, other)
     return first
 
 
@@ -716,9 +716,10 @@ def primitives(
     Out: the scheduled function, or module, if each dimension is a variable,
          floor(variable/n) or a number, and tiles of one variable are whole tiles of its
          larger ones: splits and reorders give that order.
-         None for the others: a variable goes back, two are added, tiles begin
-         elsewhere, tiles cut through tiles, as in [floor(i/4), floor(i/6), j, i], or a
-         remainder is taken, as in [i mod 4, floor(i/4), j].
+         None for the others: a variable counts down, two are added, tiles begin
+         elsewhere, have different sizes, as in [floor(2i/5), j, i], or cut through
+         tiles, as in [floor(i/4), floor(i/6), j, i], or a remainder is taken, as in
+         [i mod 4, floor(i/4), j].
          Some of the others have an order that splits and reorders give all the same:
          that of the remainders, or that of [floor(i/4), floor(i/6), i, j], which is
          [i, j]. For those, such loops are as right as None.

@@ -50,14 +50,19 @@ progress("day12")
 # of names of its nodes, becomes one kernel; every other node remains a call of torch.
 #
 # Save launches and bytes: at least two thirds of what the course's compiler saves, on models that you have not seen.
-# Nothing counts on a model whose result is another.
+# Nothing counts on a model whose result is another. Launches decide whether your answer is complete, bytes whether it is
+# efficient.
 #
 # - A group is legal if `why_not = groupable(graph, inputs)` says so: `why_not([["conv", "relu"], ["mul", "add"]])` returns
 #   None, or a sentence. There are two kinds. A convolution or linear layer, then one sum, then one activation: a call of
 #   oneDNN. Element-wise operations, reductions and views: a kernel by TVM.
 # - `counts(compiled, inputs)` counts what the grader counts. A view in the graph is free; at the end of a group it is a
 #   copy.
-# - Leave alone what draws random numbers, and what is written (`effects`, `written`).
+# - Leave alone what draws random numbers, and what is written (`effects`, `written`). Two equal reads of memory that
+#   is written between them are two values, too.
+# - Constants are the same only if their types and signs are: 1, 1.0 and True are three constants, 0.0 and -0.0 two.
+# - Each layer has a mode of its own, whatever the mode of the model: a batch norm in training stays.
+# - You may change the graph that you get, or copy it first.
 # - Memory is limited: weights may grow by a tenth and 4 KiB, and the arena may exceed that of the model as it is, in the
 #   order of its graph, by as much. The arena's limit holds in question 3, too.
 
@@ -155,8 +160,8 @@ check("day12.compiler", compile_model)
 # %% [markdown]
 # ## 2 · Order and places
 #
-# Everything of day 5 in one function: in which order the steps of a compiled model run, and where in one arena what they
-# make lies. `grouped(graph, groups, inputs)` is the graph with one node for each group; the plan is for that one. Writes,
+# Everything of day 5 in one function: the order of a compiled model's steps, and the places of their results in one
+# arena. `grouped(graph, groups, inputs)` is the graph with one node for each group; the plan is for that one. Writes,
 # and draws of random numbers, keep the order that they have there. Keep the arena within 5 % of the reference's. You
 # may call all of `passlab.memory`.
 
@@ -211,8 +216,8 @@ check("day12.plan", plan_model)
 # ## 3 · Faster · stretch
 #
 # Now the clock counts: the grader builds your program, runs it and the model as it is by turns, and compares CPU time.
-# A chain of element-wise operations over a large tensor may take at most half of eager's time, a convolutional model
-# 95 %. As in question 1, nothing counts on a model whose result is another, and draws and writes are left alone.
+# A chain of element-wise operations over a large tensor may take at most half of eager's time (this decides whether your
+# answer is complete), a convolutional model 95 % (whether it is efficient). As in question 1, nothing counts on a model whose result is another, and draws and writes are left alone.
 # Besides graph and groups, `Compiled` takes:
 #
 # - `schedules`, a dictionary from a group's first node to the knobs of its loops, such as `{"mul": {"tile": 1024}}`
@@ -288,7 +293,7 @@ check("day12.faster", faster)
 # %% [markdown]
 # ## 4 · What you built, and why
 #
-# Write half a page, about a hundred words, for somebody who knows compilers and has not seen yours. A person reads and
+# Write half a page, about a hundred words, for a reader who knows compilers but not yours. A person reads and
 # grades it. Answer these questions, with numbers that you measured:
 #
 # - Which passes does your compiler have, in which order, and why in this order?

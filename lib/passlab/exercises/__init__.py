@@ -25,8 +25,10 @@ from functools import cache, partial
 from types import ModuleType
 
 from passlab import course_paths, given
-from passlab.judge import Case, Exercise, Written, call_answer, cases_in
+from passlab.judge import Case, Core, Exercise, Written, call_answer, cases_in
 
+#: How the id of an exercise's core ends (see `Core`).
+CORE = "-core"
 _OWN = course_paths.package_dirs("lib/passlab/exercises")
 __path__ += _OWN
 
@@ -40,9 +42,19 @@ def days() -> tuple[str, ...]:
     return tuple(sorted(m.name for m in pkgutil.iter_modules(_OWN or __path__) if m.name.startswith("day")))
 
 
+def whole(exercise_id: str) -> str:
+    """Return the exercise that a core belongs to (see `Core`): "day03.cse-core" → "day03.cse"; another id as it is."""
+    return exercise_id.removesuffix(CORE)
+
+
+def is_core(exercise_id: str) -> bool:
+    """Return whether an id is that of a core (see `Core`)."""
+    return exercise_id.endswith(CORE)
+
+
 def module_name(exercise_id: str) -> str:
     """Return the name of an exercise's module: "day03.channels-last" → "passlab.exercises.day03.channels_last"."""
-    return f"{__name__}.{exercise_id.replace('-', '_')}"
+    return f"{__name__}.{whole(exercise_id).replace('-', '_')}"
 
 
 class Withheld(ImportError):
@@ -87,18 +99,36 @@ def of_day(day: str) -> tuple[Exercise, ...]:
     found = []
     for exercise in home.EXERCISES:
         notebook = exercise.notebook or next(iter(home.NOTEBOOKS))
-        found.append(
-            replace(
-                exercise,
-                notebook=notebook,
-                flavour=home.NOTEBOOKS[notebook],
-                cases=exercise.cases or partial(_visible, exercise.id),
-                judge=exercise.judge or _later(exercise.id, "judge"),
-                call=exercise.call or _call(exercise.id),
-                smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
-            )
+        complete = replace(
+            exercise,
+            notebook=notebook,
+            flavour=home.NOTEBOOKS[notebook],
+            cases=exercise.cases or partial(_visible, exercise.id),
+            judge=exercise.judge or _later(exercise.id, "judge"),
+            call=exercise.call or _call(exercise.id),
+            smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
         )
+        found += [_core_of(complete, complete.core)] if complete.core else []
+        found.append(complete)
     return tuple(found)
+
+
+def _core_of(exercise: Exercise, core: Core) -> Exercise:
+    """Return the core of a stretch exercise as an exercise of its own."""
+    return replace(
+        exercise,
+        id=exercise.id + CORE,
+        title=f"{exercise.title}: the plain cases",
+        points=core.points,
+        difficulty=core.difficulty,
+        minutes=core.minutes,
+        cases=lambda: [case for case in exercise.cases() if case.core],
+        stretch=False,
+        core=None,
+        meaning={verdict: text for verdict, text in exercise.meaning.items() if verdict in core.points},
+        helps={verdict: number for verdict, number in exercise.helps.items() if verdict in core.points},
+        smaller="",
+    )
 
 
 @cache

@@ -34,3 +34,15 @@ def host_target() -> str:
     from passlab.relax.pipelines import host
 
     return str(host())
+
+
+def why_not_one_kernel(value: Any, expected: str) -> str:
+    """Return why a value is not an IRModule of one PrimFunc, or "". expected: how the sentence "Return …" ends."""
+    from passlab.relax import tvm
+
+    if not isinstance(value, tvm.IRModule):
+        return f"Return {expected}; your function returned {type(value).__name__}."
+    functions = list(value.functions.values())
+    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
+        return f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
+    return ""

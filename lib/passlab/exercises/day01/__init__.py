@@ -11,10 +11,12 @@ EXERCISES = (
     Exercise(
         id="day01.count-kinds",
         title="Count nodes by kind",
+        section="Five kinds of node",
         closed=("passlab.graph.view",),
         points={"valid": 1, "did": 2, "spared": 1},
         difficulty=1,
         minutes=30,
+        seconds=2.0,
         hints=(
             "There are two questions for each node: which kind is it, and how many bytes does its value take? Write a "
             "small function for each. The opcode, node.op, tells you how to read the target.",
@@ -30,6 +32,7 @@ EXERCISES = (
     Exercise(
         id="day01.residual-edges",
         title="Find the residual edges",
+        section="Forks and joins",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
         minutes=30,
@@ -48,6 +51,7 @@ EXERCISES = (
     Exercise(
         id="day01.levels",
         title="Depth, levels, and what may run in parallel",
+        section="Forks and joins",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=2,
         minutes=25,
@@ -66,6 +70,7 @@ EXERCISES = (
     Exercise(
         id="day01.match-onnx",
         title="Match FX nodes with ONNX nodes",
+        section="The same node in two graphs",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=4,
         minutes=55,
@@ -88,6 +93,7 @@ EXERCISES = (
     Exercise(
         id="day01.swap-relu",
         title="Swap ReLU for LeakyReLU",
+        section="Operations and the tensors between them",
         points={"valid": 1, "same": 2, "did": 2, "spared": 2, "cost": 1},
         difficulty=2,
         minutes=25,
@@ -107,6 +113,7 @@ EXERCISES = (
     Exercise(
         id="day01.propagate",
         title="Shapes and dtypes without data",
+        section="Shapes and dtypes",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=3,
         minutes=40,
@@ -127,6 +134,7 @@ EXERCISES = (
     Exercise(
         id="day01.to-ssa",
         title="Straight-line Python to SSA",
+        section="Every value gets one name",
         points={"valid": 1, "same": 3, "did": 2, "spared": 2, "cost": 1},
         difficulty=3,
         minutes=40,
@@ -148,9 +156,11 @@ EXERCISES = (
         id="day01.read-relay",
         notebook="relay",
         title="Read a Relay module",
+        section="What each IR makes explicit",
         points={"valid": 1, "did": 3, "spared": 2},
         difficulty=2,
         minutes=30,
+        seconds=2.0,
         stretch=True,
         hints=(
             "relay.analysis.post_order_visit(module['main'], look) calls look(e) exactly once for every expression, "

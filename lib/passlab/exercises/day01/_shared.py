@@ -13,6 +13,8 @@ from passlab import trace, view
 from passlab.fx.cases import seeded
 from passlab.given.day01._shared import MOST_CALLS, TooMuch
 from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_names, why_not_of_type
+from passlab.judge.words import shown
 
 LADDER = 60
 CHAIN = 1_200
@@ -42,10 +44,10 @@ def traced(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[
 def from_edges(reads: list[list[int]], op: Callable[[int], Any]) -> fx.GraphModule:
     """Return a graph whose node 0 is the input and whose node i reads `reads[i]`; every value is a (2, 2) tensor."""
     graph = fx.Graph()
-    made = [graph.placeholder("x")]
+    nodes = [graph.placeholder("x")]
     for sources in reads[1:]:
-        made.append(graph.call_function(op(len(sources)), tuple(made[j] for j in sources)))
-    graph.output(made[-1])
+        nodes.append(graph.call_function(op(len(sources)), tuple(nodes[j] for j in sources)))
+    graph.output(nodes[-1])
     meta = _extract_tensor_metadata(torch.zeros(2, 2))
     for node in graph.nodes:
         node.meta["tensor_meta"] = meta
@@ -90,12 +92,6 @@ def line(gm: fx.GraphModule, name: str) -> str:
     return f"`{view(gm).node(name).text}`"
 
 
-def kind_of(value: Any) -> str:
-    if value is None:
-        return "None: does every path through your function end in a `return`?"
-    return f"of type {type(value).__name__}"
-
-
 def cost_cases() -> list[Case]:
     return [
         Case(f"{LADDER} diamonds in a row: 2^{LADDER} paths", ladder, ("cost",)),
@@ -103,20 +99,18 @@ def cost_cases() -> list[Case]:
     ]
 
 
-def read_pairs(value: Any, nodes: dict, wanted: str) -> tuple[set[tuple[str, str]], str | None]:
-    """Return the pairs of names in a value, or an error message."""
-    if not isinstance(value, set | frozenset | list | tuple):
-        return set(), f"{wanted}; this is {kind_of(value)}."
+def why_not_pairs(value: Any, wanted: str, nodes: dict, holder: str) -> str:
+    """Return why a value is not a collection of pairs of names, each in one order. `holder`: what holds them."""
+    if why := why_not_of_type(value, wanted, set, frozenset, list, tuple):
+        return why
     pairs = set()
-    for entry in value:
-        if not isinstance(entry, tuple | list | frozenset | set) or len(entry) != 2:
-            return set(), f"{wanted}; it holds {str(entry)[:60]}, which is not a pair."
-        for name in entry:
-            if isinstance(name, fx.Node):
-                return set(), f"{wanted}; it holds the node {name} itself. Give its name, {name}.name."
-            if not isinstance(name, str) or name not in nodes:
-                return set(), f"{wanted}; the graph has no node called {str(name)[:60]!r}."
-        pairs.add(tuple(entry))
-    if twice := next(((a, b) for a, b in pairs if a < b and (b, a) in pairs), None):
-        return set(), f"{wanted}; it holds {' and '.join(twice)} in both orders. Give each pair once."
-    return pairs, None
+    for pair in value:
+        if not isinstance(pair, tuple | list | frozenset | set) or len(pair) != 2:
+            return f"{holder} holds {shown(pair)}, which is not a pair."
+        if why := why_not_names(pair, nodes, holder):
+            return why
+        a, b = pair
+        if a != b and (b, a) in pairs:
+            return f"{holder} holds {a} and {b} in both orders. Give each pair once."
+        pairs.add((a, b))
+    return ""

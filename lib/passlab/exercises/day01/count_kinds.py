@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from passlab.exercises.day01._shared import kind_of, net, traced
+from passlab.exercises.day01._shared import net, traced
 from passlab.graph import KINDS, view
 from passlab.judge import Case, Finding, and_more
+from passlab.judge.forms import is_number, why_not_a_dict, why_not_a_list
+from passlab.judge.words import shown
 
 
 def _three_forms() -> nn.Module:
@@ -50,7 +52,7 @@ def cases() -> list[Case]:
     ]
 
 
-def judge(case: Case, value: Any) -> Iterator[Finding]:
+def judge(case: Case, record: dict[str, Any]) -> Iterator[Finding]:
     """Judge `did`: every node is counted under its kind. `spared`: no node is counted under a kind that it is not."""
     gm = case.build()[0]
     expected, members = {}, {}
@@ -58,8 +60,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         nodes = [node for node in view(gm) if node.kind == kind]
         members[kind] = [node.id for node in nodes]
         expected[kind] = (len(nodes), sum(node.bytes or 0 for node in nodes))
-    broken = _no_count(value)
-    yield Finding("valid", broken is None, broken or "", before=gm)
+    value = record["value"]
+    form = "a dict from each of the five kinds to (nodes, bytes)"
+    broken = why_not_a_dict(value, form, KINDS, "entry; (0, 0) is one, too", "a kind", _why_not_a_count)
+    if record["changed"]:
+        broken = "The graph has changed. Only read it: other code uses it, too."
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
     for verdict, place, what in (("did", 0, "Nodes"), ("did", 1, "Bytes"), ("spared", 0, "Nodes")):
@@ -73,16 +79,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 
 
-def _no_count(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return f"Return a dict from kind to (nodes, bytes); this is {kind_of(value)}."
-    for kind in KINDS:
-        if kind not in value:
-            return f"The kind {kind!r} is missing. Return all five kinds, including those with (0, 0)."
-    for kind, pair in value.items():
-        if kind not in KINDS:
-            return f"{kind!r} is not a kind. The kinds are {', '.join(KINDS)}."
-        whole = isinstance(pair, tuple | list) and len(pair) == 2
-        if not whole or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
-            return f"The entry of {kind!r} should be two ints, (nodes, bytes); it is {str(pair)[:60]}."
-    return None
+def _why_not_a_count(kind: str, pair: Any) -> str:
+    if why_not_a_list(pair, "", 2) or not all(is_number(n) and isinstance(n, int) for n in pair):
+        return f"The entry of {kind!r} must be two ints, (nodes, bytes); it is {shown(pair)}."
+    return ""

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, kind_of, net, read_pairs, traced
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, net, traced, why_not_pairs
 from passlab.judge import Case, Finding, and_more, plural
+from passlab.judge.forms import excerpt, why_not_a_dict, why_not_names, why_not_of_type
 
 
 def _branches() -> nn.Module:
@@ -66,6 +67,10 @@ def find_levels(gm: fx.GraphModule) -> tuple[dict[str, int], set[frozenset[str]]
     return {node.name: depth for node, depth in level.items()}, pairs
 
 
+ENTRIES = ("depth", "levels", "parallel")
+WANTED = "a dict with the keys depth, levels and parallel"
+
+
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `did`: depth, levels, every pair. `spared`: no pair that depends. `cost`: both, with limited work."""
     gm = case.build()[0]
@@ -73,16 +78,22 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield excess(value, gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
-    broken = _no_levels(value, nodes)
-    if not broken:
-        pairs, broken = read_pairs(value["parallel"], nodes, "parallel is a set of pairs of names")
-    yield Finding("valid", broken is None, broken or "", before=gm)
+    broken = why_not_a_dict(
+        value,
+        WANTED,
+        ENTRIES,
+        "entry",
+        "an entry",
+        lambda key, _: _why_not_an_entry(key, value, nodes),
+        label="The key {!r}",
+    )
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
     level, expected = find_levels(gm)
-    given = {frozenset(pair) for pair in pairs}
+    pairs = {frozenset(pair) for pair in value["parallel"]}
     wrong, mark = _wrong_level(value, level, nodes)
-    missed, extra = (min(map(sorted, odd), default=None) for odd in (expected - given, given - expected))
+    missed, extra = (min(map(sorted, odd), default=None) for odd in (expected - pairs, pairs - expected))
     if not wrong and missed:
         a, b = missed
         mark = (a, b)
@@ -105,46 +116,41 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("cost", not wrong and not extra)
 
 
-def _no_levels(value: Any, nodes: dict) -> str | None:
-    if not isinstance(value, dict) or set(value) != {"depth", "levels", "parallel"}:
-        got = (
-            f"a dict with the keys {and_more(map(repr, value)) or '(none)'}"
-            if isinstance(value, dict)
-            else kind_of(value)
-        )
-        return f"Return a dict with the keys depth, levels and parallel; this is {got}."
-    if not isinstance(value["depth"], int):
-        return f"depth is a number of levels; this one is {kind_of(value['depth'])}."
-    if not isinstance(value["levels"], list | tuple):
-        return f"levels is a list of lists of names; this one is {kind_of(value['levels'])}."
-    seen = set()
-    for number, names in enumerate(value["levels"]):
+def _why_not_an_entry(key: str, value: dict, nodes: dict) -> str:
+    """Return why an entry of the answer has another form than its text says."""
+    entry = value[key]
+    if key == "parallel":
+        return why_not_pairs(entry, "parallel as a set of pairs of names", nodes, "parallel")
+    if key == "depth":
+        return "" if isinstance(entry, int) else f"depth must be a number of levels; it is {excerpt(entry)}."
+    if why := why_not_of_type(entry, "levels as a list of lists of names", list, tuple):
+        return why
+    named = set()
+    for number, names in enumerate(entry):
         if not isinstance(names, list | tuple | set | frozenset):
-            return f"Level {number} should be a list of names; it is {kind_of(names)}."
+            return f"Level {number} must be a list of names; it is {excerpt(names)}."
+        if why := why_not_names(names, nodes, f"Level {number}"):
+            return why
         for name in names:
-            if not isinstance(name, str) or name not in nodes:
-                return f"Level {number} holds {str(name)[:60]!r}, but no node has that name." + (
-                    " Give node.name, not the node." if isinstance(name, fx.Node) else ""
-                )
-            if name in seen:
+            if name in named:
                 return f"Node {name} occurs twice in levels. Each node is on exactly one level."
-            seen.add(name)
-    return None
+            named.add(name)
+    return ""
 
 
 def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, tuple[str, ...]]:
     """Return the first thing that is wrong with depth and levels, and the node to look at."""
-    given = {name: number for number, names in enumerate(value["levels"]) for name in names}
-    for name in given:
+    answer = {name: number for number, names in enumerate(value["levels"]) for name in names}
+    for name in answer:
         if name not in level:
             return f"{name} is {nodes[name].op}: it does no work and must not be on a level.", (name,)
     for name, expected in level.items():
-        if name not in given:
+        if name not in answer:
             return f"{name} is missing; it belongs on level {expected}.", (name,)
-        if given[name] != expected:
+        if answer[name] != expected:
             reads = [f"{used.name} ({level[used.name]})" for used in nodes[name].all_input_nodes if used.name in level]
             why = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
-            return f"{name} is on level {given[name]}; expected {expected}: {why}.", (name,)
+            return f"{name} is on level {answer[name]}; expected {expected}: {why}.", (name,)
     if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
         return f"There are {plural(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
     if value["depth"] != depth:

@@ -20,6 +20,8 @@ from torch import fx, nn
 
 from passlab.exercises.day01._shared import net, traced
 from passlab.judge import Case, Finding, and_more
+from passlab.judge.forms import why_not_a_dict, why_not_names
+from passlab.judge.words import shown
 
 WORDS = ("same", "merged", "split", "gone")
 
@@ -234,8 +236,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     gm, model = case.build()
     expected = case.expect()
     types = {node.name: node.op_type for node in model.graph.node}
-    broken = _no_match(value, expected, types)
-    yield Finding("valid", broken is None, broken or "", before=gm)
+    form = "a dict from FX node name to (word, ONNX node names)"
+    kind = "an operation of the FX graph (inputs and the output have no entry)"
+    broken = why_not_a_dict(
+        value, form, expected, "entry", kind, lambda name, e: _why_not_an_entry(name, e, types), label="The key {!r}"
+    )
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
     for verdict in ("did", "spared"):
@@ -248,7 +254,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding(verdict, not message, message, before=gm, mark=mark)
 
 
-def _wrong(name: str, expected: dict, got: tuple, types: dict[str, str]) -> str:
+def _wrong(name: str, expected: dict, entry: tuple, types: dict[str, str]) -> str:
     word, nodes = expected[name]
     spelled = [f"{node} ({types[node]})" for node in nodes]
     truth = {
@@ -258,29 +264,14 @@ def _wrong(name: str, expected: dict, got: tuple, types: dict[str, str]) -> str:
         "split": f"its work is split over {and_more(spelled, 8)}",
         "gone": "it has no ONNX node",
     }[word]
-    answer = f"{got[0]!r} with {and_more(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
+    answer = f"{entry[0]!r} with {and_more(f'{node} ({types[node]})' for node in entry[1]) or 'no node'}"
     return f"{name} is {word!r}: {truth}. You returned {answer}."
 
 
-def _no_match(value: Any, expected: dict, types: dict[str, str]) -> str | None:
-    wanted = "match_onnx returns a dict from FX node name to (word, ONNX node names)"
-    if not isinstance(value, dict):
-        return f"{wanted}; this is {'None' if value is None else type(value).__name__}."
-    if missing := [name for name in expected if name not in value]:
-        return f"{wanted}; there is no entry for {and_more(missing)}. Every operation of the FX graph needs one."
-    if extra := [name for name in value if name not in expected]:
-        return (
-            f"{wanted}; {str(extra[0])[:60]} is not an operation of the FX graph (inputs and the output have no entry)."
-        )
-    for name, entry in value.items():
-        if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[1], list | tuple | set):
-            return f"{wanted}; the entry of {name} is {str(entry)[:80]}. An example: ('merged', ['node_Conv_0'])."
-        if entry[0] not in WORDS:
-            return f"The word of {name} is {str(entry[0])[:40]!r}; the words are {', '.join(WORDS)}."
-        for node in entry[1]:
-            if not isinstance(node, str) or node not in types:
-                return (
-                    f"The entry of {name} names {str(node)[:60]!r}, which is not a node of the ONNX graph. "
-                    f"A node's name is node.name; node.output holds the names of its values."
-                )
-    return None
+def _why_not_an_entry(name: str, entry: Any, types: dict) -> str:
+    """Return why a value is not a word and names of ONNX nodes."""
+    if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[1], list | tuple | set):
+        return f"The entry of {name} must be like ('merged', ['node_Conv_0']); it is {shown(entry)}."
+    if entry[0] not in WORDS:
+        return f"The word of {name} is {shown(entry[0])}; the words are {', '.join(WORDS)}."
+    return why_not_names(entry[1], types, f"The entry of {name}", owner="the ONNX graph")

@@ -16,7 +16,9 @@ from torch.fx.passes.shape_prop import ShapeProp
 from passlab.exercises.day01._shared import TooMuch, excess, line, net
 from passlab.fx.cases import seeded
 from passlab.given.day01.propagate import Raised
-from passlab.judge import Case, Finding, and_more
+from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_names, why_not_of_type
+from passlab.judge.words import shown
 
 #: The supported operations. Everything else is an error that names the node.
 FUNCTIONS = {
@@ -118,8 +120,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("valid", False, message, before=gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
-    broken = _no_types(value, nodes)
-    yield Finding("valid", broken is None, broken or "", before=gm)
+    broken = _why_not_types(value, nodes)
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
     expected, message, name = find_types(gm, tuple(inputs)), "", None
@@ -158,8 +160,8 @@ def _elsewhere(gm: fx.GraphModule, stop: str) -> set[str]:
 
     The operands of `stop` are left out, because torch's own message may mention them.
     """
-    there = next(node for node in gm.graph.nodes if node.name == stop)
-    about = {there, *there.all_input_nodes}
+    node_at_stop = next(node for node in gm.graph.nodes if node.name == stop)
+    about = {node_at_stop, *node_at_stop.all_input_nodes}
     return {node.name for node in gm.graph.nodes if node.op.startswith("call_") and node not in about}
 
 
@@ -167,16 +169,14 @@ def _first_line(error: str) -> str:
     return error.strip().split("\n")[0][:200].rstrip(". ")
 
 
-def _no_types(value: Any, nodes: dict) -> str | None:
-    wanted = "propagate returns a dict from node name to (shape, dtype)"
-    if not isinstance(value, dict):
-        return f"{wanted}; this is {'None' if value is None else type(value).__name__}."
+def _why_not_types(value: Any, nodes: dict) -> str:
+    """Return why a value is not a dict from names of nodes to their types."""
+    if why := why_not_of_type(value, "a dict from node name to (shape, dtype)", dict):
+        return why
+    if why := why_not_names(value, nodes):
+        return why
     for name, entry in value.items():
-        if not isinstance(name, str):
-            return f"{wanted}; the key {str(name)[:60]} is of type {type(name).__name__}. Give node.name."
-        if name not in nodes:
-            return f"{wanted}; the graph has no node {name[:60]!r}. It has {and_more(nodes)}."
         whole = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], tuple | list)
         if not whole or not isinstance(entry[1], torch.dtype) or not all(isinstance(n, int) for n in entry[0]):
-            return f"{wanted}; the entry of {name} is {str(entry)[:80]}. An example: ((2, 3), torch.float32)."
-    return None
+            return f"The entry of {name} must be like ((2, 3), torch.float32); it is {shown(entry)}."
+    return ""

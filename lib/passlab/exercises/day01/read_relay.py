@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import nn
 
 from passlab import models
 from passlab.judge import Case, Finding, times
+from passlab.judge.forms import why_not_a_dict
+from passlab.judge.words import shown
 from passlab.relay import relay, tvm
 from passlab.tvm.importers import relay_module
 
@@ -116,8 +119,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `did`: nothing is missing or misread. `spared`: nothing is invented or counted twice."""
     module = case.build()[0]
     expected = contents(module)
-    broken = _unlike(value, expected)
-    yield Finding("valid", broken is None, broken or "", before=module)
+    broken = _why_not_contents(value, expected)
+    yield Finding("valid", not broken, broken, before=module)
     if broken:
         return
     less, more = _differences(value, expected)
@@ -125,30 +128,25 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", more is None, more or "", before=module)
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _why_not_contents(value: Any, expected: dict[str, Any]) -> str:
+    """Return why an answer has another form than its text says."""
 
+    def each(entry: str, part: Any) -> str:
+        if entry == "constants":
+            return "" if type(part) is int else f"The bytes of constants must be an int; it is {shown(part)}."
+        names = part if entry == "operators" and isinstance(part, dict) else expected[entry]
+        form = f"the entry {entry!r} as a dict from names to ints"
+        return why_not_a_dict(
+            part, form, names, f"entry in {entry!r}", "a parameter of main", partial(why_not_a_count, entry)
+        )
 
-def _unlike(value: Any, expected: dict[str, Any]) -> str | None:
-    if not isinstance(value, dict):
-        found = "nothing (is there a `return`?)" if value is None else f"of type {type(value).__name__}"
-        return f"Return a dict with the entries {', '.join(ENTRIES)}; the result is {found}."
-    if missing := [entry for entry in ENTRIES if entry not in value]:
-        return f"The entry {missing[0]!r} is missing."
-    for entry in ENTRIES[:3]:
-        found = value[entry]
-        if not isinstance(found, dict) or not all(isinstance(k, str) and _whole(n) for k, n in found.items()):
-            return f"The entry {entry!r} should be a dict from names to ints; it is {str(found)[:80]}."
-    for entry in ENTRIES[1:3]:
-        for name in expected[entry]:
-            if name not in value[entry]:
-                return f"{entry!r} has no entry for the parameter {name}. It needs all of main's parameters."
-        for name in value[entry]:
-            if name not in expected[entry]:
-                return f"{entry!r} names {name}, which is not a parameter of main."
-    if not _whole(value["constants"]):
-        return f"The entry 'constants' should be an int; it is {str(value['constants'])[:80]}."
-    return None
+    def why_not_a_count(entry: str, name: Any, n: Any) -> str:
+        fits = isinstance(name, str) and type(n) is int
+        return "" if fits else f"A count in {entry!r} must be an int; that of {shown(name)} is {shown(n)}."
+
+    entries = {key: value[key] for key in ENTRIES if key in value} if isinstance(value, dict) else value
+    form = f"a dict with the entries {', '.join(ENTRIES)}"
+    return why_not_a_dict(entries, form, ENTRIES, "entry", "an entry", each, label="The answer: {}")
 
 
 def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str | None, str | None]:

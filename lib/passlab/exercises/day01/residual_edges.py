@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, line, net, read_pairs, traced
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, line, net, traced, why_not_pairs
 from passlab.judge import Case, Finding
 
 #: The forms that an addition takes in torch.fx.
@@ -71,15 +71,15 @@ def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
     """Return the residual edges, from the set of ancestors of each node (as bits) along nodes that carry tensors."""
     bit = {node: 1 << i for i, node in enumerate(gm.graph.nodes)}
     above: dict[fx.Node, int] = {}
-    found = set()
+    edges = set()
     for node in gm.graph.nodes:
         reads = [used for used in node.all_input_nodes if not _is_number(used)]
         above[node] = 0
         for used in reads:
             above[node] |= above[used] | bit[used]
         if _adds(node):
-            found |= {(a.name, node.name) for a in reads if any(above[b] & bit[a] for b in reads)}
-    return found
+            edges |= {(a.name, node.name) for a in reads if any(above[b] & bit[a] for b in reads)}
+    return edges
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -89,11 +89,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield excess(value, gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
-    pairs, broken = read_pairs(value, nodes, "residual_edges returns a set of pairs (name of a, name of b)")
-    yield Finding("valid", broken is None, broken or "", before=gm)
+    broken = why_not_pairs(value, "a set of pairs (name of a, name of b)", nodes, "The answer")
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
-    expected = find_residual(gm)
+    expected, pairs = find_residual(gm), {tuple(pair) for pair in value}
     missed, extra = sorted(expected - pairs), sorted(pairs - expected)
     message = ""
     if missed:

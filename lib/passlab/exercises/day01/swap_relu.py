@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from passlab.exercises.day01._shared import line, net
 from passlab.fx.cases import seeded
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.given.day01.swap_relu import Clipped, Gate, ReLU, relu
 from passlab.judge import Case, Finding, and_more
@@ -143,8 +143,8 @@ def _described(node: fx.Node, gm: nn.Module) -> str:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `same`: equal to the graph with leaking ReLUs. `did`: no ReLU is left. `spared`: the rest is as before."""
     before, slope = case.build()
-    broken = validate(before, value)
-    yield Finding("valid", broken is None, broken or "", before=before)
+    broken = why_not_valid(before, value)
+    yield Finding("valid", not broken, broken, before=before)
     if broken:
         return
     after = rebuild(value)
@@ -155,19 +155,19 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         did = f"{and_more(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
-    kept = Counter(_described(node, after) for node in after.graph.nodes)
-    kept.subtract(_described(node, before) for node in others)
-    gone = [node for node in others if kept[_described(node, before)] < 0]
+    surplus = Counter(_described(node, after) for node in after.graph.nodes)
+    surplus.subtract(_described(node, before) for node in others)
+    missing = [node for node in others if surplus[_described(node, before)] < 0]
     spared = ""
-    if gone:
-        what = _described(gone[0], before).split(" ", 1)[1]
-        spared = f"{gone[0].name} calls {what.strip(' []')}, which is not a ReLU, but it is missing from your graph."
+    if missing:
+        what = _described(missing[0], before).split(" ", 1)[1]
+        spared = f"{missing[0].name} calls {what.strip(' []')}, which is not a ReLU, but it is missing from your graph."
 
     message, mark = _differs(before, after, slope, case.inputs)
     reason = "" if did or spared else message  # those two name the cause, this one an effect
     yield Finding("same", not message, reason, before=before, after=after, mark=mark)
     yield Finding("did", not left, did, before=before, after=after, mark=tuple(node.name for node in left))
-    yield Finding("spared", not gone, spared, before=before, after=after, mark=tuple(node.name for node in gone))
+    yield Finding("spared", not missing, spared, before=before, after=after, mark=tuple(node.name for node in missing))
 
     old, new = len(before.graph.nodes), len(after.graph.nodes)
     message = f"The graph grew from {old} to {new} nodes; one LeakyReLU should replace one ReLU." if new > old else ""

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from passlab.judge import Case, Finding, and_more
+from passlab.judge.forms import why_not_a_list, why_not_of_type
 
 #: What the programs read without defining it, besides numbers: functions, an object with fields, a table, a list.
 WORLD: dict[str, Any] = {
@@ -192,15 +193,15 @@ def worlds(names: list[str]) -> Iterator[dict[str, Any]]:
 
 def words(tree: ast.Module) -> Counter:
     """Count field names, keywords and constants: the words of a program that renaming must not touch."""
-    found: Counter = Counter()
+    words_of_text: Counter = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            found[f"the field .{node.attr}"] += 1
+            words_of_text[f"the field .{node.attr}"] += 1
         elif isinstance(node, ast.keyword):
-            found[f"the keyword {node.arg}="] += 1
+            words_of_text[f"the keyword {node.arg}="] += 1
         elif isinstance(node, ast.Constant):
-            found[f"the constant {node.value!r}"] += 1
-    return found
+            words_of_text[f"the constant {node.value!r}"] += 1
+    return words_of_text
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -249,12 +250,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def _program(value: Any, before: ast.Module) -> tuple[ast.Module | None, str]:
-    wanted = "to_ssa returns two things: the program's text, and a dict from each old name to its last new name"
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        return None, f"{wanted}; this is {'None' if value is None else type(value).__name__}."
+    form = "the program's text, and a dict from each old name to its last new name"
+    if why := why_not_a_list(value, form, 2):
+        return None, why
     text, last = value
-    if not isinstance(text, str) or not isinstance(last, dict):
-        return None, f"{wanted}; these are {type(text).__name__} and {type(last).__name__}."
+    if why := why_not_of_type(text, f"{form}: first a text", str) or why_not_of_type(
+        last, f"{form}: then a dict", dict
+    ):
+        return None, why
     tree, broken = parse(text)
     if tree is None:
         return None, broken
@@ -278,15 +281,15 @@ def _unequal(before: ast.Module, after: ast.Module, last: dict[str, str]) -> str
     inputs = read_first(before)
     for world in worlds(inputs):
         want = run(before, world)
-        given = ", ".join(f"{name} = {world[name]}" for name in inputs if name not in WORLD) or "no inputs"
+        values = ", ".join(f"{name} = {world[name]}" for name in inputs if name not in WORLD) or "no inputs"
         try:
             have = run(after, world)
         except ValueError as error:
-            return f"With {given}, your program stops at {error}."
+            return f"With {values}, your program stops at {error}."
         for old, new in last.items():
             if have[new] != want[old]:
                 return (
-                    f"With {given}, the original ends with {old} = {want[old]}; in your program {new}, "
+                    f"With {values}, the original ends with {old} = {want[old]}; in your program {new}, "
                     f"the last {old}, is {have[new]}."
                 )
     return ""

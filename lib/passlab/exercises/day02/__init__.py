@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 
 PASS_POINTS = {"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1}
 
@@ -13,9 +13,11 @@ EXERCISES = (
     Exercise(
         id="day02.visitor",
         title="A post-order visitor",
+        section="In which order to walk",
         points={"did": 2, "spared": 1, "cost": 2},
         difficulty=2,
         minutes=25,
+        stretch=True,
         hints=(
             "Post-order with an explicit stack: look at the node on top. If all of its operands are done, call its "
             "callback and pop it; if not, push the operands that are not done.",
@@ -30,6 +32,7 @@ EXERCISES = (
     Exercise(
         id="day02.fuse-conv-relu",
         title="Fuse conv2d and relu",
+        section="The multi-consumer problem",
         points=PASS_POINTS,
         difficulty=3,
         minutes=45,
@@ -49,10 +52,12 @@ EXERCISES = (
     Exercise(
         id="day02.fold-batchnorm",
         title="Fold batch norm into the convolution",
+        section="Match, then rewrite",
         points=PASS_POINTS,
         difficulty=3,
-        minutes=45,
+        minutes=25,
         stretch=True,
+        core=Core({"valid": 1, "same": 2, "did": 2}, difficulty=1, minutes=20),
         hints=(
             "In eval mode bn(y) = (y - mean) * scale + bias with scale = weight / sqrt(var + eps), one number for "
             "each channel. Substitute y = conv(x), and collect what multiplies x.",
@@ -63,16 +68,18 @@ EXERCISES = (
             "module called by only one node? Then copy.deepcopy(conv), give the copy new parameters, and add it under "
             "a new name.",
         ),
-        closed=("passlab.fx.rewrites.conv_bn_relu",),
+        closed=("passlab.fx.rewrites.conv_bn_relu", "passlab.capstone.reference.fold_batchnorm"),
         helps={"valid": 2, "same": 3, "did": 1, "spared": 3},
     ),
     Exercise(
         id="day02.pass-manager",
         title="A pass manager that names the culprit",
+        section="Passes in a row",
         points={"valid": 3, "did": 2, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=40,
+        minutes=20,
         stretch=True,
+        core=Core({"valid": 3, "did": 2}, difficulty=1, minutes=20),
         hints=(
             "Write the loop without analyses first: verify the input, then for each pass run it, verify what it "
             "returned, and raise PassError with the name of the pass if the result is broken. Remember that None is a "
@@ -93,10 +100,12 @@ EXERCISES = (
     Exercise(
         id="day02.equivalent",
         title="Are two programs the same function?",
+        section="Is it still the same function?",
         points={"did": 4, "spared": 2},
         difficulty=3,
-        minutes=50,
+        minutes=30,
         stretch=True,
+        core=Core({"did": 3, "spared": 2}, difficulty=1, minutes=20),
         hints=(
             "Write one function that runs a program: copy the inputs, set the seed, call, and return the outputs "
             "*and* the copied inputs as one flat list of tensors. Then compare two such lists.",
@@ -116,6 +125,7 @@ EXERCISES = (
     Exercise(
         id="day02.lost-attribute",
         title="Eight planted passes: which attribute got lost?",
+        section="What a rewrite leaves stale",
         points={"did": 3, "spared": 1},
         difficulty=4,
         minutes=40,
@@ -134,6 +144,7 @@ EXERCISES = (
     Exercise(
         id="day02.counterexample",
         title="Break six wrong passes",
+        section="Why random inputs are not enough",
         points={"valid": 1, "did": 4, "cost": 1},
         difficulty=3,
         minutes=30,
@@ -153,9 +164,11 @@ EXERCISES = (
         id="day02.fuse-silu",
         notebook="relax",
         title="The same pass in Relax",
+        section="The same pass elsewhere",
         points=PASS_POINTS,
         difficulty=3,
         minutes=35,
+        seconds=2.0,
         stretch=True,
         hints=(
             "visit_call_ receives every call and returns its replacement. Begin with call = "

@@ -57,19 +57,19 @@ class Rewrite:
 
 def upstream(*ends: fx.Node) -> set[fx.Node]:
     """Return these nodes and all that they depend on."""
-    todo, found = [*ends], set()
+    todo, nodes = [*ends], set()
     while todo:
         node = todo.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             todo.extend(node.all_input_nodes)
-    return found
+    return nodes
 
 
 def live(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the nodes that the output depends on, and the inputs."""
-    found = upstream(*gm.graph.find_nodes(op="output"))
-    return [n for n in gm.graph.nodes if n in found or n.op == "placeholder"]
+    needed_nodes = upstream(*gm.graph.find_nodes(op="output"))
+    return [n for n in gm.graph.nodes if n in needed_nodes or n.op == "placeholder"]
 
 
 #: The arguments of a convolution besides its channels and its kernel size.
@@ -93,9 +93,9 @@ def ops(gm: fx.GraphModule) -> Counter[str]:
     return Counter(op_of(gm, n) for n in live(gm) if n.op not in ("placeholder", "get_attr", "output"))
 
 
-def others(before: Counter, after: Counter, mine: set[str], verb: str) -> str | None:
+def others(before: Counter, after: Counter, rewritten: set[str], verb: str) -> str | None:
     """Return a message about an op that the pass must not touch but added or removed, or None."""
-    for op in sorted((before.keys() | after.keys()) - mine):
+    for op in sorted((before.keys() | after.keys()) - rewritten):
         if after[op] < before[op]:
             return f"{plural(before[op] - after[op], op + ' node')} disappeared. The pass may only {verb}."
         if after[op] > before[op]:

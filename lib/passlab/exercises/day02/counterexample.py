@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.suspects import SUSPECTS
 from passlab.judge import Case, Finding, plural
+from passlab.judge.forms import excerpt, why_not_a_list, why_not_of_type
 
 #: A counterexample larger than this explains little.
 MOST_CALLS = 3
@@ -39,9 +40,9 @@ def _effect(gm: fx.GraphModule, inputs: tuple) -> list:
     run = Program(gm).run(inputs)
     if run.error:
         raise run.error
-    found: list = []
-    fx.node.map_aggregate((run.output, run.inputs), found.append)
-    return found
+    leaves: list = []
+    fx.node.map_aggregate((run.output, run.inputs), leaves.append)
+    return leaves
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -60,20 +61,19 @@ def _alike(one: Any, other: Any) -> bool:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge a graph: it runs (valid), the named pass silently breaks it (did), and it is small (cost)."""
     name = case.build()[0]
-    if not isinstance(value, tuple) or len(value) != 2:
-        kind = "None" if value is None else type(value).__name__
-        yield Finding("valid", False, f"Return (gm, inputs): a GraphModule and a tuple of inputs. It returned {kind}.")
+    if why := why_not_a_list(value, "(gm, inputs), a GraphModule and a tuple of inputs", 2):
+        yield Finding("valid", False, why)
         return
     gm, inputs = value
     if not isinstance(inputs, tuple):
-        message = f"The inputs must be a tuple; they are a {type(inputs).__name__}. For one tensor, write (x,)."
-        yield Finding("valid", False, message)
+        yield Finding(
+            "valid", False, f"The inputs must be a tuple; it is {excerpt(inputs)}. For one tensor, write (x,)."
+        )
         return
-    if not isinstance(gm, fx.GraphModule):
-        message = f"The graph must be a torch.fx.GraphModule; it is a {type(gm).__name__}. Use fx.symbolic_trace(…)."
-        yield Finding("valid", False, message)
+    if why := why_not_of_type(gm, "a torch.fx.GraphModule, as of fx.symbolic_trace(…), and its inputs", fx.GraphModule):
+        yield Finding("valid", False, why)
         return
-    problem = validate(None, gm) or _foreign(gm)
+    problem = why_not_valid(None, gm) or _foreign(gm)
     if problem:
         yield Finding("valid", False, problem, before=gm)
         return
@@ -94,7 +94,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     old = [(n.name, n.op, n.target) for n in after.graph.nodes]
     try:
         after = rebuild(SUSPECTS[name](after))
-        got = _effect(after, inputs)
+        result = _effect(after, inputs)
     except Exception as error:
         message = f"{name} stops with an error on your graph ({type(error).__name__}: {str(error)[:100]}). "
         message += "A crash is easy to notice. Look for a graph on which the pass gives a wrong result."
@@ -104,7 +104,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         message = f"{name} finds nothing to rewrite in your graph. Start from the pattern that it matches."
         yield Finding("did", False, message, before=before)
         return
-    if len(expected) == len(got) and all(map(_alike, expected, got)):
+    if len(expected) == len(result) and all(map(_alike, expected, result)):
         message = f"{name} rewrote your graph, and the result is still right on your inputs. "
         message += "What does the pass assume that need not be true?"
         yield Finding("did", False, message, before=before, after=after)

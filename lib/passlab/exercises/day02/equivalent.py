@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from passlab.exercises.day02._shared import program
 from passlab.fx.cases import seeded
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, core
 from passlab.judge.forms import why_not_a_list
 
 
@@ -32,17 +32,17 @@ def pair_case(name: str, before: Callable, after: Callable, inputs: Callable[[],
     A program is a body (`lambda m, x: …`) or a function that makes a traced one.
     """
 
-    def made(part: Callable, args: tuple) -> fx.GraphModule:
+    def graph_of(part: Callable, args: tuple) -> fx.GraphModule:
         return part() if part.__code__.co_argcount == 0 else program(part, *args)
 
     def build() -> tuple:
         args = inputs()
-        return made(before, args), made(after, args), args
+        return graph_of(before, args), graph_of(after, args), args
 
     return Case(name, seeded(build), ("spared" if expect.same else "did",), expect=expect)
 
 
-def judge(case: Case, value: Any) -> Iterator[Finding]:
+def judge(case: Case, record: dict[str, Any]) -> Iterator[Finding]:
     """Judge that different programs are told apart (did), and those that only round differently are not (spared)."""
     expect = case.expect
     verdict = "spared" if expect.same else "did"
@@ -51,6 +51,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         before, after, _ = case.build()  # to be drawn
         return Finding(verdict, False, message, before=before, after=after)
 
+    value = record["value"]
+    if record["changed"]:
+        yield wrong("A tensor of the caller has changed: run the programs on copies of the inputs.")
+        return
     if broken := why_not_a_list(value, "(same, max_abs, mse), a bool and two numbers", 3):
         yield wrong(broken)
         return
@@ -102,6 +106,38 @@ def _prescaled_table() -> fx.GraphModule:
 
 def cases() -> list[Case]:
     """Return the visible cases of `equivalent`."""
+    plain = [
+        pair_case(
+            "plain: one adds a quarter",
+            lambda m, x: torch.tanh(x),
+            lambda m, x: torch.tanh(x) + 0.25,
+            _normal(5, 6),
+            Pair(
+                False, "One adds 0.25 to every element: largest error 0.25, mean squared error 0.0625.", (0.25, 0.0625)
+            ),
+        ),
+        pair_case(
+            "plain: the example has no negative number",
+            lambda m, x: torch.abs(x) + 1,
+            lambda m, x: x + 1,
+            _positive,
+            Pair(False, "The example is positive; the programs differ on negative numbers. Draw your own."),
+        ),
+        pair_case(
+            "plain: another shape",
+            lambda m, x: x[:1].expand(3, 5) * 1.0,
+            lambda m, x: x[:1] * 1.0,
+            _normal(3, 5),
+            Pair(False, "The shapes are (3, 5) and (1, 5); subtraction broadcasts and finds no difference."),
+        ),
+        pair_case(
+            "plain: three times",
+            lambda m, x: x * 3,
+            lambda m, x: x + x + x,
+            _normal(20, 30),
+            Pair(True, "They round differently: float32 has 24 bits."),
+        ),
+    ]
     different = [
         pair_case(
             "one adds a half",
@@ -226,4 +262,4 @@ def cases() -> list[Case]:
             ),
         ),
     ]
-    return [*different, *same]
+    return [*map(core, plain), *different, *same]

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from passlab.exercises.day02._shared import Rewrite, leftovers, ops, others, program, rewrite_case
 from passlab.fx.judge import judge_pass, rebuild
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, core, plural
 
 
 def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
@@ -42,16 +42,16 @@ def _parts(model: fx.GraphModule) -> dict[str, tuple[str, Tensor | None]]:
 
     The counters of batches are left out.
     """
-    found: dict[str, tuple[str, Tensor | None]] = {}
+    parts: dict[str, tuple[str, Tensor | None]] = {}
     first: dict[int, str] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         if path:
-            found[path] = f"{type(module).__name__}({module.extra_repr()})", None
+            parts[path] = f"{type(module).__name__}({module.extra_repr()})", None
         for key, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             if key != "num_batches_tracked":
                 name = f"{path}.{key}".lstrip(".")
-                found[name] = first.setdefault(id(tensor), name), tensor
-    return found
+                parts[name] = first.setdefault(id(tensor), name), tensor
+    return parts
 
 
 def _equal(old: Tensor | None, new: Tensor | None) -> bool:
@@ -153,10 +153,36 @@ def _conv_used_otherwise() -> fx.GraphModule:
     return program(body, torch.randn(2, 3, 5, 5), **parts)
 
 
+def plain_net(*layers: str, eps: float = 1e-5) -> fx.GraphModule:
+    """Return layers in a row, by name: conv…, bn… and relu."""
+    new = {
+        "conv": lambda: nn.Conv2d(3, 3, 3, padding=1),
+        "bn": lambda: batch_norm(3, eps=eps),
+        "relu": nn.ReLU,
+    }
+    parts = {f"{name}{i}": new[name]() for i, name in enumerate(layers)}
+
+    def body(m: Any, x: Any) -> Any:
+        for name in parts:
+            x = getattr(m, name)(x)
+        return x
+
+    return program(body, torch.randn(2, 3, 6, 6), **parts)
+
+
 def cases() -> list[Case]:
     """Return the visible cases of batch-norm folding."""
     kept = ("valid", "same", "spared")
+    one, two = ("conv0 → bn1",), ("conv0 → bn1", "conv3 → bn4")
     return [
+        core(rewrite_case("plain: a convolution and a batch norm", lambda: plain_net("conv", "bn"), Rewrite(one))),
+        core(
+            rewrite_case(
+                "plain: two pairs, and a large eps",
+                lambda: plain_net("conv", "bn", "relu", "conv", "bn", eps=0.1),
+                Rewrite(two),
+            )
+        ),
         rewrite_case("a convolution with a bias", _one_pair, Rewrite(("conv → bn",))),
         rewrite_case(
             "no bias and another eps; no weight and bias in the batch norm",

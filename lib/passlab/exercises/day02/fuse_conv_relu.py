@@ -10,7 +10,17 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab.exercises.day02._shared import ATTRIBUTES, Rewrite, leftovers, live, ops, others, program, rewrite_case
+from passlab.exercises.day02._shared import (
+    ATTRIBUTES,
+    Rewrite,
+    leftovers,
+    live,
+    op_of,
+    ops,
+    others,
+    program,
+    rewrite_case,
+)
 from passlab.fx.cases import parameters
 from passlab.fx.judge import judge_pass
 from passlab.fx.ops import ConvReLU2d
@@ -18,13 +28,13 @@ from passlab.judge import Case, Finding, plural
 
 
 def _fused(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-    wanted, made = len(case.expect.matches), ops(after)["conv2d_relu"] - ops(before)["conv2d_relu"]
-    if made >= wanted:
+    pairs_here, new = len(case.expect.matches), ops(after)["conv2d_relu"] - ops(before)["conv2d_relu"]
+    if new >= pairs_here:
         return None
     pairs = ", ".join(case.expect.matches)
     return (
-        f"{plural(wanted, 'pair')} can be fused here ({pairs}), "
-        f"but your graph has {plural(max(made, 0), 'new conv2d_relu node')}. "
+        f"{plural(pairs_here, 'pair')} can be fused here ({pairs}), "
+        f"but your graph has {plural(max(new, 0), 'new conv2d_relu node')}. "
         f"A ReLU has three spellings (module, function, method), a convolution two."
     )
 
@@ -61,27 +71,45 @@ def _lost(before: fx.GraphModule, after: fx.GraphModule) -> str:
         fused = after.get_submodule(node.target) if node.op == "call_module" else None
         if type(fused) is not ConvReLU2d:
             continue
-        mine = [(p, m) for p, m in convs if torch.equal(m.weight.double(), fused.weight.double())]
-        if convs and not mine:
+        same_weights = [(p, m) for p, m in convs if torch.equal(m.weight.double(), fused.weight.double())]
+        if convs and not same_weights:
             return f"{node.target} has weights that match no convolution of the original graph."
         for name in ATTRIBUTES[:-1]:
-            if mine and all(getattr(m, name) != getattr(fused, name) for _, m in mine):
-                path, conv = mine[0]
+            if same_weights and all(getattr(m, name) != getattr(fused, name) for _, m in same_weights):
+                path, conv = same_weights[0]
                 return f"{name} is {getattr(conv, name)!r} in {path}, and {getattr(fused, name)!r} in {node.target}."
-        if mine and all((m.bias is None) != (fused.bias is None) for _, m in mine):
-            return f"{mine[0][0]} and {node.target} do not both have a bias."
+        if same_weights and all((m.bias is None) != (fused.bias is None) for _, m in same_weights):
+            return f"{same_weights[0][0]} and {node.target} do not both have a bias."
     return ""
 
 
 _judge_fuse = judge_pass(did=_fused, spared=_fused_too_much, cost=_fusion_cost)
 
 
-def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Yield the five verdicts; where the meaning changed, name the lost attribute."""
-    for finding in _judge_fuse(case, value):
+def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
+    """Yield the five verdicts; where the meaning changed, name the lost attribute. A fused node names its sources."""
+    complete = False
+    for finding in _judge_fuse(case, value["graph"]):
         if finding.verdict == "same" and not finding.ok:
-            finding = replace(finding, message=f"{finding.message} {_lost(case.build()[0], value)}".strip())
+            finding = replace(finding, message=f"{finding.message} {_lost(case.build()[0], value['graph'])}".strip())
+        complete |= finding.verdict == "did" and finding.ok
         yield finding
+    if complete and (message := _unnamed(case.expect, value)):
+        yield Finding("did", False, message)
+
+
+def _unnamed(expect: Rewrite, value: dict[str, Any]) -> str:
+    """Return a message about a fused pair that no fused node says it stands for, or ""."""
+    gm = value["graph"]
+    stated = [set(value["sources"].get(n.name, ())) for n in live(gm) if op_of(gm, n) == "conv2d_relu"]
+    for pair in expect.matches:
+        conv, relu = pair.split(" → ")
+        if {conv, relu} not in stated:
+            return (
+                f"No fused node says that it stands for {conv} and {relu}. "
+                f'Give it meta["from_node"] = [conv.name, relu.name].'
+            )
+    return ""
 
 
 def _attributes() -> fx.GraphModule:

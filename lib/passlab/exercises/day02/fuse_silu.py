@@ -25,16 +25,16 @@ def name(value: Any) -> str:
 def matches(function: relax.Function) -> dict[Any, Any]:
     """Return variable → the variable of the sigmoid, for each product of a value and its own sigmoid."""
     bound = dict(bindings(function))
-    found = {}
+    gates = {}
     for variable, value in bound.items():
         if name(value) != MULTIPLY:
             continue
         a, b = value.args
         for x, gate in ((a, b), (b, a)):
-            made = bound.get(gate) if isinstance(gate, relax.Var) else None
-            if name(made) == SIGMOID and made.args[0].same_as(x):
-                found[variable] = gate
-    return found
+            producer = bound.get(gate) if isinstance(gate, relax.Var) else None
+            if name(producer) == SIGMOID and producer.args[0].same_as(x):
+                gates[variable] = gate
+    return gates
 
 
 def _alive(function: relax.Function) -> int:

@@ -46,9 +46,9 @@ def planted_case(
 
     def build() -> tuple:
         old, new = [], []
-        for made, changed in layers:
-            conv = nn.Conv2d(**made)
-            fused = ConvReLU2d(**(made | changed))
+        for options, changed in layers:
+            conv = nn.Conv2d(**options)
+            fused = ConvReLU2d(**(options | changed))
             weight = conv.weight.detach()
             if fused.groups < conv.groups and expect.weights != "kept":
                 weight = _widen(weight, conv.groups, expect.weights)

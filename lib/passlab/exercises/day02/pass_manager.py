@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from passlab.given.day02.pass_manager import ANALYSES, Scenario, Step, done_by, graph_of, size
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, core
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
             if ok[verdict]:
                 yield Finding(verdict, False, message)
             ok[verdict] = False
-    for verdict, held in ok.items():
-        if held:
+    for verdict, is_kept in ok.items():
+        if is_kept:
             yield Finding(verdict, True)
 
 
@@ -125,8 +125,8 @@ def _history_findings(gm: fx.GraphModule, history: list[tuple], run: dict[str, A
     """Find what is wrong with the graph and the history of a run."""
     result = run["result"]
     if not isinstance(result, fx.GraphModule) or str(result.graph) != str(gm.graph):
-        got = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
-        yield "did", f"run should return the graph of the last pass, with {size(gm)} nodes; it returned {got}."
+        answer_text = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
+        yield "did", f"run should return the graph of the last pass, with {size(gm)} nodes; it returned {answer_text}."
     elif run["history"] != tuple(history):
         answer = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
         yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {answer}."
@@ -141,6 +141,31 @@ def cases() -> list[Case]:
     add, remove, rebuild = Step("grow", "add"), Step("shrink", "remove"), Step("rebuild", "rebuild")
     count = Step("count", requires=("size", "inputs"), preserves=("size", "inputs", "users"))
     return [
+        core(
+            case(
+                "plain: three passes",
+                *(add, rebuild, remove),
+                expect=Managed(("grow", "rebuild", "shrink")),
+                about=("did", "valid"),
+            )
+        ),
+        core(
+            case(
+                "plain: the second pass breaks the graph",
+                *(add, Step("muddle", "break"), remove),
+                expect=Managed(("grow", "muddle"), "muddle", "before it is defined", "muddle broke the graph"),
+                about=("valid",),
+            )
+        ),
+        core(
+            case(
+                "plain: the input is broken",
+                add,
+                expect=Managed((), "input", "before it is defined", "The graph was broken before the first pass"),
+                about=("valid",),
+                graphs=(-4,),
+            )
+        ),
         case(
             "three passes in a row",
             *(add, rebuild, remove),

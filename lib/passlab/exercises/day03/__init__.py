@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"optimizations": "torch"}
@@ -11,10 +11,12 @@ EXERCISES = (
     Exercise(
         id="day03.constant-folding",
         title="Constant folding",
+        section="Constant folding",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=45,
+        minutes=25,
         stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 3, "cost": 1}, difficulty=1, minutes=20),
         hints=(
             "Walk the nodes in order and keep a dictionary from node to value. A node gets a value if all its "
             "operands have one, it has no effects, and its memory is not written. It starts with the get_attr nodes.",
@@ -31,6 +33,7 @@ EXERCISES = (
     Exercise(
         id="day03.dce",
         title="Dead code elimination",
+        section="Dead code elimination",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3},
         difficulty=2,
         minutes=20,
@@ -43,7 +46,7 @@ EXERCISES = (
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
-        closed=("passlab.fx.stages.dce",),
+        closed=("passlab.fx.stages.dce", "passlab.capstone.reference.dce"),
         helps={"same": 2, "did": 1, "spared": 2},
         smaller=(
             "Write dce for graphs in which nothing has effects besides the inputs and the output: nothing writes, "
@@ -54,9 +57,12 @@ EXERCISES = (
     Exercise(
         id="day03.cse",
         title="Common subexpression elimination",
+        section="Common subexpression elimination",
         points={"valid": 1, "same": 2, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=30,
+        minutes=20,
+        stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 3, "spared": 2}, difficulty=1, minutes=15),
         hints=(
             "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
             "keys must be hashable: slices are not, and lists need care.",
@@ -71,18 +77,20 @@ EXERCISES = (
     Exercise(
         id="day03.simplify",
         title="Algebraic simplification",
+        section="Algebraic simplification",
         points={"valid": 1, "same": 3, "did": 4, "spared": 4},
         difficulty=4,
-        minutes=85,
+        minutes=70,
         stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 3, "spared": 1}, difficulty=1, minutes=20),
         hints=(
             "Make the table first: (op, test, replacement), one row for each law. The tests need to answer three "
             "questions: which number is this operand, does the result have the shape and dtype of x, and is x an "
             "integer tensor?",
             "Never: x / x, sqrt(x * x), exp(log(x)), log(exp(x)). For integers only: x + 0, x * 0, x - x. If the type "
-            "stays the same: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare the dimensions of "
-            "transpose modulo the rank, and skip calls with options (F.relu is traced with inplace=False, which does "
-            "not count as an option).",
+            "stays the same: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare the orders that two "
+            "transposes give the dimensions (x.T is traced as getattr(x, 'T')), and skip calls with options (F.relu "
+            "is traced with inplace=False, which does not count as an option).",
             "Walk once, in order. Replace the operands by what they have become so far, then apply laws to the node "
             "until none applies: each law gives either another node (remember it) or another op (node.target = …, "
             "node.args = …, and try again). Nodes in written(gm.graph) are off limits, both as x and as the node "
@@ -93,9 +101,11 @@ EXERCISES = (
     Exercise(
         id="day03.pipeline",
         title="The pipeline, to the fixpoint",
+        section="In which order?",
         points={"valid": 1, "same": 1, "did": 3, "cost": 3},
         difficulty=3,
         minutes=30,
+        stretch=True,
         hints=(
             "itertools.permutations gives the orders. What does a pass do to the graph it is given, and what does the "
             "next order start from?",
@@ -110,10 +120,12 @@ EXERCISES = (
     Exercise(
         id="day03.gelu",
         title="A GELU matcher",
+        section="Matching a pattern on a DAG",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=4,
-        minutes=75,
+        minutes=55,
         stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 2, "spared": 2}, difficulty=1, minutes=20),
         hints=(
             "Start at the rare node: each erf or tanh. Its operand has to be a formula in x, and what is computed "
             "from it has to be 0.5 * x * (1 + it). The order of operands stops mattering if you flatten products and "
@@ -130,10 +142,12 @@ EXERCISES = (
     Exercise(
         id="day03.channels-last",
         title="Channels last, with the fewest conversions",
+        section="Layout",
         points={"valid": 1, "same": 1, "did": 2, "spared": 2, "cost": 4},
         difficulty=5,
-        minutes=50,
+        minutes=30,
         stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 2, "spared": 2, "cost": 1}, difficulty=1, minutes=20),
         hints=(
             "Decide for each node whether it is on the NCHW or on the NHWC side. Some have no choice. An image is "
             "converted if one of its consumers is on the other side, once for all of them.",
@@ -150,6 +164,7 @@ EXERCISES = (
     Exercise(
         id="day03.shrinking",
         title="A program that shrinks at every stage",
+        section="In which order?",
         points={"valid": 1, "same": 1, "did": 5, "cost": 1},
         difficulty=4,
         minutes=40,

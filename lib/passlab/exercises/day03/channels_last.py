@@ -12,7 +12,7 @@ from torch import fx, nn
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import judge_pass
 from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
-from passlab.judge import Case, Finding, as_decorator, listed, plural
+from passlab.judge import Case, Finding, as_decorator, core, listed, plural
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -34,11 +34,11 @@ def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
 
 
 def _few_conversions(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-    there = [n for n in live(after) if converts(n)]
-    if len(there) <= case.expect:
+    conversions = [n for n in live(after) if converts(n)]
+    if len(conversions) <= case.expect:
         return None
     return (
-        f"{plural(len(there), 'conversion')}: {listed(there)}. {case.expect} are enough: "
+        f"{plural(len(conversions), 'conversion')}: {listed(conversions)}. {case.expect} are enough: "
         f"convert an image once, however many consumers it has, and choose the layout of ops that take any."
     )
 
@@ -62,8 +62,20 @@ def conv(channels: int, out: int) -> Callable[[], nn.Module]:
 IMAGE = (2, 4, 6, 6)
 
 
+@core
+@layout_case("plain: a convolution and a ReLU", graph(..., IMAGE, one=conv(4, 8)), 2)
+def plain(m: Any, x: Any) -> Any:
+    return torch.relu(m.one(x))
+
+
+@core
+@layout_case("plain: there and back", graph(..., IMAGE, one=conv(4, 8), two=conv(8, 4), fc=lambda: nn.Linear(6, 6)), 4)
+def plain_back(m: Any, x: Any) -> Any:
+    return torch.sigmoid(m.two(torch.tanh(m.fc(torch.relu(m.one(x))))))
+
+
 @layout_case("a chain", graph(..., IMAGE, one=conv(4, 8), two=conv(8, 4), bn=lambda: nn.BatchNorm2d(8)), 2)
-def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+def chain(m: Any, x: Any) -> Any:
     return m.two(torch.relu(m.bn(m.one(x))))
 
 
@@ -72,13 +84,13 @@ def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
     graph(..., IMAGE, one=conv(4, 4), two=conv(4, 4), three=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
     2,
 )
-def residual(m: Any, x: fx.Proxy) -> fx.Proxy:
+def residual(m: Any, x: Any) -> Any:
     y = torch.relu(m.two(torch.relu(m.one(x))) + x)
     return m.fc(F.max_pool2d(m.three(y), 2).flatten(1))
 
 
 @layout_case("most of it is not convolution", graph(..., IMAGE, IMAGE, IMAGE, one=conv(4, 4)), 2)
-def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+def late(m: Any, x: Any, y: Any, z: Any) -> Any:
     return torch.relu(m.one(x) + y) * z
 
 

@@ -10,24 +10,34 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, live, most, nodes, read
 from passlab.fx.nodes import attribute
-from passlab.judge import listed
+from passlab.judge import core, listed
 from passlab.judge.expect import Expectation
 
 
 def constants(limit: int, why: str) -> Expectation:
     """Expect that no constant made by the pass is larger than `limit` bytes."""
 
-    def held(gm: fx.GraphModule) -> dict[str, int]:
+    def sizes(gm: fx.GraphModule) -> dict[str, int]:
         read = {n.target: attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
         return {name: getattr(value, "nbytes", 0) for name, value in read.items()}
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        big = {name: size for name, size in held(after).items() if size > limit and name not in held(before)}
+        big = {name: size for name, size in sizes(after).items() if size > limit and name not in sizes(before)}
         if not big:
             return None
         return f"{why} {listed(list(big))} takes {max(big.values()):,} bytes; the limit is {limit:,}."
 
     return law
+
+
+def buffers(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+    """Expect that what the pass made is held in buffers."""
+    old = {n.target for n in before.graph.nodes if n.op == "get_attr"}
+    buffer_names = {name for name, _ in after.named_buffers(remove_duplicate=False)}
+    loose = [n for n in after.graph.nodes if n.op == "get_attr" and n.target not in old | buffer_names]
+    if not loose:
+        return None
+    return f"{listed([n.target for n in loose])} should be a buffer: gm.register_buffer(name, value)."
 
 
 def still_read(name: str, why: str) -> Expectation:
@@ -41,16 +51,39 @@ def still_read(name: str, why: str) -> Expectation:
 
 NEVER = "It has the same value on every call, so it can be computed now."
 DRAWS = "rand_like has only constant operands, but every call draws new numbers: it is not a constant."
+LEFT = "An unused constant still takes memory. Erase it."
 D = torch.tensor(16.0)
+
+
+@core
+@case(
+    "plain: one operation on a weight",
+    graph(..., (2, 3), w=(3,)),
+    did=[most("tanh", 0, NEVER)],
+    cost=[nodes(4, LEFT, dead=True)],
+)
+def plain(m: Any, x: Any) -> Any:
+    return x + torch.tanh(m.w)
+
+
+@core
+@case(
+    "plain: an expression of two weights",
+    graph(..., (2, 3), w=(3,), b=(3,)),
+    did=[most("exp", 0, NEVER), most("mul", 1, NEVER), most("sub", 0, NEVER)],
+    cost=[nodes(6, LEFT, dead=True)],
+)
+def plain_expression(m: Any, x: Any) -> Any:
+    return torch.tanh(torch.relu(x)) * (torch.exp(m.w) - m.b * 2)
 
 
 @case(
     "a weight transposed, 1/sqrt(d)",
     graph(..., (2, 3), w=(4, 3), d=D, b=(4,)),
-    did=[most(op, 0, NEVER) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, NEVER)],
-    cost=[nodes(8, "An unused constant still takes memory. Erase it.", dead=True)],
+    did=[most(op, 0, NEVER) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, NEVER), buffers],
+    cost=[nodes(8, LEFT, dead=True)],
 )
-def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
+def attention(m: Any, x: Any) -> Any:
     return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
 
 
@@ -59,7 +92,7 @@ def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
     graph(..., (2, 4), lin=lambda: nn.Linear(4, 4)),
     did=[most(op, 0, "The shape of a weight never changes.") for op in ("size", "pow")],
 )
-def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
+def numbers(m: Any, x: Any) -> Any:
     w = m.lin.weight
     return (x @ w).reshape(-1, w.size(0)) * w.size(-1) ** -0.5
 
@@ -70,7 +103,7 @@ def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
     did=[most("exp", 0, NEVER)],
     spared=[least("rand_like", 1, DRAWS), least("dropout", 1, DRAWS.replace("rand_like", "dropout"))],
 )
-def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
+def noise(m: Any, x: Any) -> Any:
     return x + torch.rand_like(m.w) * torch.exp(m.w) + F.dropout(m.w, 0.5, True)
 
 
@@ -81,7 +114,7 @@ def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
     did=[most("exp", 0, NEVER), most("sum", 0, NEVER)],
     spared=[constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding it multiplies the memory.")],
 )
-def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
+def outer(m: Any, x: Any) -> Any:
     return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u).sum()
 
 
@@ -91,7 +124,7 @@ def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
     2048,
     spared=[least("mul", 2, "The product has 16,384 bytes.")],
 )
-def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
+def largest(m: Any, x: Any) -> Any:
     return x * (m.u.reshape(-1, 1) * m.u).amax()
 
 
@@ -104,7 +137,7 @@ def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
         least("mul", 2, "The program writes into the buffer that this reads, so the value differs on every call."),
     ],
 )
-def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
+def counter(m: Any, x: Any) -> Any:
     read(x, "steps").add_(1)
     return x * (read(x, "steps") * 2) + torch.exp(m.b)
 

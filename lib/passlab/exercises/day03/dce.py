@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import nn
 
 from passlab.fx.cases import case, expecting, graph, least, most, store
 from passlab.judge import Case
@@ -22,7 +22,7 @@ MOVES = "It advances the random generator: without it, all later draws change."
     graph(..., (2, 4), w=(4,), lin=lambda: nn.Linear(4, 4)),
     did=[most(op, 0, UNREAD, dead=True) for op in ("tanh", "mul", "Linear", "chunk", "getitem", "get_attr")],
 )
-def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+def chain(m: Any, x: Any) -> Any:
     kept = torch.relu(x)
     unused = torch.tanh(kept) * m.w
     m.lin(unused + 1).chunk(2, -1)[0]
@@ -35,7 +35,7 @@ def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
     did=[most("tanh", 0, UNREAD, dead=True)],
     spared=[least(op, 1, WRITES) for op in ("add_", "setitem", "relu", "add")],
 )
-def writing(m: Any, x: fx.Proxy) -> fx.Proxy:
+def writing(m: Any, x: Any) -> Any:
     y = x * 2
     torch.tanh(y)
     y.add_(1)
@@ -51,7 +51,7 @@ def writing(m: Any, x: fx.Proxy) -> fx.Proxy:
     did=[most("tanh", 0, UNREAD, dead=True)],
     spared=[least("_assert", 1, STAYS)],
 )
-def asserting(m: Any, x: fx.Proxy) -> fx.Proxy:
+def asserting(m: Any, x: Any) -> Any:
     torch._assert(x.dim() == 2, "two dimensions, please")
     torch.tanh(x)
     return x + 1
@@ -63,7 +63,7 @@ def asserting(m: Any, x: fx.Proxy) -> fx.Proxy:
     did=[most("exp", 0, UNREAD, dead=True)],
     spared=[least("rand_like", 1, MOVES)],
 )
-def drawing(m: Any, x: fx.Proxy) -> fx.Proxy:
+def drawing(m: Any, x: Any) -> Any:
     torch.rand_like(x)
     torch.exp(x)
     return F.dropout(x, 0.5, True)
@@ -86,7 +86,7 @@ def smaller_cases() -> list[Case]:
         did=[most(op, number, "It is unused.", dead=True) for op, number in limits.items()],
         spared=[least("relu", 1, "It is used."), least("exp", 1, "One of the two is used.")],
     )
-    def forked(m: Any, x: fx.Proxy) -> fx.Proxy:
+    def forked(m: Any, x: Any) -> Any:
         a = torch.relu(x)
         (torch.tanh(a) * torch.exp(x)).sum()
         return a + torch.exp(x)

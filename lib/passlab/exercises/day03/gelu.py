@@ -10,32 +10,32 @@ from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, live, nodes
 from passlab.fx.nodes import op_name
-from passlab.judge import listed, plural
+from passlab.judge import core, listed, plural
 from passlab.judge.expect import Expectation
 
 
 def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     """Return form ("none": erf, "tanh": tanh) → the nodes that compute that GELU."""
-    found: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
+    nodes: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
     for node in live(gm):
         if op_name(node, gm) == "gelu":
             form = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")
-            found.setdefault(str(form), []).append(node)
+            nodes.setdefault(str(form), []).append(node)
         elif op_name(node, gm) == "GELU":
-            found.setdefault(gm.get_submodule(node.target).approximate, []).append(node)
-    return found
+            nodes.setdefault(gm.get_submodule(node.target).approximate, []).append(node)
+    return nodes
 
 
 def made(erf: int, tanh: int, why: str) -> Expectation:
     """Expect at least `erf` GELU nodes of the erf form and `tanh` of the tanh form."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = {form: len(found) for form, found in gelus(after).items()}
-        if there["none"] >= erf and there["tanh"] >= tanh:
+        numbers = {form: len(found) for form, found in gelus(after).items()}
+        if numbers["none"] >= erf and numbers["tanh"] >= tanh:
             return None
-        if there["none"] > erf and there["tanh"] < tanh:
+        if numbers["none"] > erf and numbers["tanh"] < tanh:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
-        op, missing = ("erf", erf - there["none"]) if there["none"] < erf else ("tanh", tanh - there["tanh"])
+        op, missing = ("erf", erf - numbers["none"]) if numbers["none"] < erf else ("tanh", tanh - numbers["tanh"])
         left = [n for n in live(after) if op_name(n, after) == op]
         which = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are not part of a GELU
         return (
@@ -49,13 +49,13 @@ def none_made(why: str) -> Expectation:
     """Expect no GELU node at all."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        found = [n for nodes in gelus(after).values() for n in nodes]
-        if not found:
+        gelu_nodes = [n for nodes in gelus(after).values() for n in nodes]
+        if not gelu_nodes:
             return None
-        kept = {n.name for n in live(after)}
-        gates = [n for n in before.graph.nodes if op_name(n, before) in ("erf", "tanh") and n.name not in kept]
+        live_names = {n.name for n in live(after)}
+        gates = [n for n in before.graph.nodes if op_name(n, before) in ("erf", "tanh") and n.name not in live_names]
         which = f": {listed(gates)} should have stayed" if gates else ""
-        return f"{why} The result has {plural(len(found), 'gelu node')}{which}."
+        return f"{why} The result has {plural(len(gelu_nodes), 'gelu node')}{which}."
 
     return law
 
@@ -66,6 +66,36 @@ judge = expecting(rtol=1e-5, atol=1e-5, trials=("given", "double", "extreme", "n
 
 ROOT, SLOPE, CUBIC = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
 ORDER = "Products and sums may be written in any order and grouped in any way."
+EITHER = "The operands of + and * may stand either way round."
+
+
+@core
+@case("plain: 0.5 x (1 + erf(x / √2))", graph(..., (2, 3)), did=[made(1, 0, "This is the formula.")])
+def plain(m: Any, x: Any) -> Any:
+    return (0.5 * x) * (1 + torch.erf(x / ROOT))
+
+
+@core
+@case("plain: operands the other way round", graph(..., (2, 3), (2, 3)), did=[made(2, 0, EITHER)])
+def plain_orders(m: Any, x: Any, y: Any) -> tuple:
+    h = torch.tanh(y)
+    return (torch.erf(x / ROOT) + 1) * (x * 0.5), (h * 0.5) * (1 + torch.erf(h / ROOT))
+
+
+@core
+@case(
+    "plain: near-misses",
+    graph(..., (2, 3)),
+    spared=[none_made("None of these formulas is GELU: look at every constant, and every operation.")],
+)
+def plain_near(m: Any, x: Any) -> tuple:
+    return (
+        (0.5 * x) * (1 + torch.erf(x / 1.5)),
+        (0.6 * x) * (1 + torch.erf(x / ROOT)),
+        (0.5 * x) * (1 + torch.tanh(x / ROOT)),
+        (0.5 * x) * (2 + torch.erf(x / ROOT)),
+        (0.5 * x) + (1 + torch.erf(x / ROOT)),
+    )
 
 
 @case(
@@ -74,7 +104,7 @@ ORDER = "Products and sums may be written in any order and grouped in any way."
     did=[made(2, 0, ORDER)],
     cost=[nodes(6, "One node stands for the whole formula.")],
 )
-def erf_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def erf_forms(m: Any, x: Any, y: Any) -> Any:
     first = 0.5 * x * (1 + torch.erf(x / ROOT))
     return first + y * ((torch.erf(0.7071067811865476 * y) + 1.0) * 0.5)
 
@@ -85,7 +115,7 @@ def erf_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
     did=[made(0, 2, ORDER)],
     cost=[nodes(6, "One node stands for the whole formula.")],
 )
-def tanh_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def tanh_forms(m: Any, x: Any, y: Any) -> Any:
     first = 0.5 * x * (1 + torch.tanh(SLOPE * (x + CUBIC * torch.pow(x, 3))))
     return first + (1.0 + torch.tanh((y * y * y * CUBIC + y) * SLOPE)) * (y / 2)
 
@@ -95,7 +125,7 @@ def tanh_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
     graph(..., (2, 4), up=lambda: nn.Linear(4, 8), down=lambda: nn.Linear(8, 4)),
     did=[made(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
 )
-def inside(m: Any, x: fx.Proxy) -> fx.Proxy:
+def inside(m: Any, x: Any) -> Any:
     h = m.up(x) * 2
     return m.down(h.mul(0.5).mul(torch.erf(h.div(ROOT)).add(1)))
 
@@ -105,7 +135,7 @@ def inside(m: Any, x: fx.Proxy) -> fx.Proxy:
     graph(..., (2, 3), (2, 3)),
     spared=[none_made("None of these formulas is GELU: look at every constant, every sign, and every x.")],
 )
-def near(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+def near(m: Any, x: Any, y: Any) -> tuple:
     return (
         0.5 * x * (1 + torch.erf(x * ROOT)),
         0.5 * x * (1 - torch.erf(x / ROOT)),

@@ -11,7 +11,7 @@ from torch import fx
 
 from passlab.equivalence import equivalent
 from passlab.fx.cases import graph
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.stages import STAGES
 from passlab.judge import Case, Finding, as_decorator
 from passlab.judge.forms import why_not_a_list
@@ -49,7 +49,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("valid", False, broken)
         return
     gm, order, counts = value
-    broken = validate(before, gm) or ""
+    broken = why_not_valid(before, gm)
     order = [str(name) for name in order] if isinstance(order, tuple | list) else order
     if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
         broken = f"The order should name each of {list(stages)} once; yours is {order!r}."
@@ -111,7 +111,7 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
 
 
 @pipeline_case("one target each", graph(..., (2, 3), w=(3,)), SWEEP, Best(5, 8))
-def four(m: Any, x: fx.Proxy) -> fx.Proxy:
+def four(m: Any, x: Any) -> Any:
     w = torch.tanh(m.w) * 3
     a, b = torch.relu(x * w), torch.relu(x * w)
     torch.exp(a)
@@ -119,7 +119,7 @@ def four(m: Any, x: fx.Proxy) -> fx.Proxy:
 
 
 @pipeline_case("scales", graph(..., (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8))
-def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
+def scales(m: Any, x: Any) -> Any:
     y = x * 2 * 2
     return y + torch.where(x > 0, y, y)
 

@@ -8,7 +8,7 @@ import torch
 
 from passlab.equivalence import equivalent
 from passlab.exercises.day03.pipeline import SWEEP
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import Program
 from passlab.fx.stages import STAGES
 from passlab.judge import Case, Finding, plural
@@ -21,7 +21,7 @@ def budget(rounds: int) -> int:
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
     (rounds,) = case.build()
-    broken = validate(None, value)
+    broken = why_not_valid(None, value)
     if not broken and len([n for n in value.graph.nodes if n.op == "placeholder"]) != 1:
         broken = "The program must take exactly one input, x."
     if broken:

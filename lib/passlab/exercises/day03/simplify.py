@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import fx
 
 from passlab.fx.cases import case, expecting, graph, most
 from passlab.fx.nodes import op_name
-from passlab.judge import Case, listed, plural, too_many
+from passlab.judge import Case, core, listed, plural, too_many
 from passlab.judge.expect import Expectation
 
 #: `x * 1 = x` makes an output of the program an input. The laws do not apply where memory is written, so no caller can
@@ -53,7 +54,7 @@ def table(name: str, rows: list[Row], *shapes: Any, erased: tuple[str, ...] = ()
     if erased:
         expect["did"] += [most(op, 0, "What was replaced should be gone.", dead=True) for op in erased]
 
-    def results(m: Any, *inputs: fx.Proxy) -> tuple:
+    def results(m: Any, *inputs: Any) -> tuple:
         return tuple(row.body(m, *inputs) for row in rows)
 
     bodies = (  # torch.fx takes *inputs for one input
@@ -66,13 +67,13 @@ def table(name: str, rows: list[Row], *shapes: Any, erased: tuple[str, ...] = ()
 
 def _expected(place: int, row: Row, op: str, number: int) -> Expectation:
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = [n for n in _computing(after, place) if op_name(n, after) == op]
+        nodes = [n for n in _computing(after, place) if op_name(n, after) == op]
         if row.why:
             old = [n for n in _computing(before, place) if op_name(n, before) == op]
             message = f"{row.law} does not hold here: {row.why}. {listed(old)} should have stayed."
-            return message if len(there) < number else None
-        message = too_many(f"{row.law} holds here.", f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
-        return message if len(there) > number else None
+            return message if len(nodes) < number else None
+        message = too_many(f"{row.law} holds here.", f"{plural(len(nodes), f'{op} node')} ({listed(nodes)})", number)
+        return message if len(nodes) > number else None
 
     return law
 
@@ -80,18 +81,66 @@ def _expected(place: int, row: Row, op: str, number: int) -> Expectation:
 def _computing(gm: fx.GraphModule, place: int) -> list[fx.Node]:
     """Return the nodes that compute the result at this place of the output."""
     results = next(iter(reversed(gm.graph.nodes))).args[0]
-    found: dict[fx.Node, None] = {}
+    nodes: dict[fx.Node, None] = {}
     todo = [results[place]] if isinstance(results, tuple | list) and place < len(results) else []
     while todo:
         node = todo.pop()
-        if isinstance(node, fx.Node) and node not in found:
-            found[node] = None
+        if isinstance(node, fx.Node) and node not in nodes:
+            nodes[node] = None
             todo += node.all_input_nodes
-    return [node for node in gm.graph.nodes if node in found]
+    return [node for node in gm.graph.nodes if node in nodes]
 
 
 NAN = "it is NaN for x = inf and for x = NaN"
 OVERFLOW = "{} overflows long before x does"
+
+#: The laws of the core: law → the body of a program to which it applies, and the op that goes.
+PLAIN: dict[str, tuple[Callable, str]] = {
+    "x * 1 = x": (lambda x: x * 1, "mul"),
+    "x / 1 = x": (lambda x: x / 1.0, "truediv"),
+    "x - 0 = x": (lambda x: x - 0, "sub"),
+    "-(-x) = x": (lambda x: operator.neg(-x), "neg"),
+    "relu(relu(x)) = relu(x)": (lambda x: F.relu(F.relu(x)), "relu"),
+}
+
+plain = core(
+    table(
+        "plain: each law once",
+        [
+            holds(law, lambda m, x, apply=apply: apply(x), **{op: int(op == "relu")})
+            for law, (apply, op) in PLAIN.items()
+        ],
+        (2, 3),
+    )
+)
+
+plain_twice = core(
+    table(
+        "plain: one after another",
+        [
+            holds("x * 1 = x, x / 1 = x and x - 0 = x", lambda m, x: x * 1 / 1 - 0, mul=0, truediv=0, sub=0),
+            holds(
+                "-(-x) = x below relu(relu(x)) = relu(x)", lambda m, x: operator.neg(-F.relu(F.relu(x))), neg=0, relu=1
+            ),
+            holds("relu(relu(x)) = relu(x), below x * 1 = x,", lambda m, x: F.relu(F.relu(F.relu(x) * 1)), relu=1),
+        ],
+        (2, 3),
+    )
+)
+
+plain_never = core(
+    table(
+        "plain: what stays",
+        [
+            fails("x + 0 = x", "for x = -0 the sum is +0", lambda m, x: x + 0, add=1),
+            fails("x * 0 = 0", NAN, lambda m, x: x * 0, mul=1),
+            fails("x - x = 0", "inf - inf is NaN", lambda m, x: x - x, sub=1),
+            fails("x * 1 = x", "this is x * 2", lambda m, x: x * 2, mul=1),
+            fails("-(-x) = x", "this is -(relu(-x))", lambda m, x: -F.relu(-x), neg=2),
+        ],
+        (2, 3),
+    )
+)
 
 idle = table(
     "numbers that do nothing",

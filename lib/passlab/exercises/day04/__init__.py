@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 from passlab.relay.compiler import COMPILING
 
 #: notebook → flavour; exercises without a notebook belong to the first
@@ -12,6 +12,7 @@ EXERCISES = (
     Exercise(
         id="day04.chains",
         title="Chains of element-wise operations",
+        section="Who reads it, and where do they meet?",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 2},
         difficulty=2,
         minutes=25,
@@ -34,6 +35,7 @@ EXERCISES = (
         id="day04.groups",
         notebook="groups",
         title="The groups of FuseOps, on FX",
+        section="Groups with a name",
         points={"valid": 1, "did": 8, "spared": 3},
         difficulty=5,
         minutes=75,
@@ -56,6 +58,7 @@ EXERCISES = (
     Exercise(
         id="day04.convex",
         title="May this group be one kernel?",
+        section="May these be one kernel?",
         points={"valid": 1, "did": 5, "spared": 4},
         difficulty=3,
         minutes=30,
@@ -71,11 +74,16 @@ EXERCISES = (
             "join.",
         ),
         helps={"did": 1, "spared": 1},
-        closed=("passlab.exercises.day04.convex.way_back",),
+        closed=(
+            "passlab.exercises.day04.convex.way_back",
+            "passlab.kernels.groups._way_back",
+            "passlab.kernels.groups._why_no_order",
+        ),
     ),
     Exercise(
         id="day04.linear-act",
         title="Linear, bias and activation",
+        section="Find, check, rewrite",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
         minutes=85,
@@ -102,6 +110,7 @@ EXERCISES = (
     Exercise(
         id="day04.attention",
         title="Attention as one op",
+        section="Attention",
         points={"valid": 1, "same": 2, "did": 4, "spared": 4, "cost": 1},
         difficulty=4,
         minutes=125,
@@ -129,6 +138,7 @@ EXERCISES = (
     Exercise(
         id="day04.codegen",
         title="From a group to a kernel",
+        section="From a group to a kernel",
         points={"valid": 1, "same": 4, "did": 2, "spared": 1, "cost": 2},
         difficulty=4,
         minutes=75,
@@ -151,10 +161,12 @@ EXERCISES = (
     Exercise(
         id="day04.cost",
         title="To fuse or not",
+        section="When not to fuse",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 3},
         difficulty=4,
-        minutes=60,
+        minutes=35,
         stretch=True,
+        core=Core({"valid": 1, "did": 2, "spared": 1, "cost": 1}, difficulty=2, minutes=25),
         hints=(
             "Price one kernel, and compare two sums: over the groups and the calls outside any group, and over all "
             "calls separately. A kernel costs its launch, plus the larger of bytes / bandwidth and steps · step.",
@@ -170,9 +182,10 @@ EXERCISES = (
     Exercise(
         id="day04.measure",
         title="What fusion saves",
+        section="Two bills",
         points={"valid": 1, "did": 4, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=35,
+        minutes=40,
         stretch=True,
         hints=(
             "Make one list of kernels first: before, each call is a kernel of one; after, the groups, and a kernel "

@@ -16,9 +16,9 @@ TURNS = ("logical_not", "bitwise_not", "invert", "inv")
 
 def replaced(before: fx.GraphModule, after: fx.GraphModule, part: str = "") -> str:
     """Return words for the last of the removed nodes, such as " for relu_1"; prefer ops with `part` in their name."""
-    kept = {(node.name, op_name(node, after)) for node in live(after)}
-    gone = [node for node in live(before) if (node.name, op_name(node, before)) not in kept]
-    last = [node for node in gone if node.op.startswith("call") and not any(user in gone for user in node.users)]
+    names = {(node.name, op_name(node, after)) for node in live(after)}
+    rest = [node for node in live(before) if (node.name, op_name(node, before)) not in names]
+    last = [node for node in rest if node.op.startswith("call") and not any(user in rest for user in node.users)]
     last = [node for node in last if part in op_name(node, before).lower()] or last
     return f" for {listed(last)}" if last else ""
 
@@ -28,13 +28,13 @@ def calls(number: int, why: str) -> Expectation:
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         alive = set(live(after))
-        there = [n for n in after.graph.nodes if n.op.startswith("call")]
-        if len(there) > number:
-            dead = [n for n in there if n not in alive]
-            rest = [n for n in there if op_name(n, after) not in FUSED]
+        nodes = [n for n in after.graph.nodes if n.op.startswith("call")]
+        if len(nodes) > number:
+            dead = [n for n in nodes if n not in alive]
+            rest = [n for n in nodes if op_name(n, after) not in FUSED]
             rest = [n for n in rest if op_name(n, after) not in TURNS] or rest
             left = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
-            return f"{why} The graph has {plural(len(there), 'call')}; {number} are enough.{left}"
+            return f"{why} The graph has {plural(len(nodes), 'call')}; {number} are enough.{left}"
         extra = parameters(after) - parameters(before)
         if extra > 0:
             return f"The graph holds {extra:,} more parameters than before. Read the existing ones with get_attr."

@@ -29,12 +29,12 @@ def attention_made(number: int, why: str) -> Expectation:
     """Expect at least `number` calls of scaled_dot_product_attention."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = len(attentions(after))
-        if there >= number:
+        count = len(attentions(after))
+        if count >= number:
             return None
         left = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
         still = f" {listed(left)} {'is' if len(left) == 1 else 'are'} still in the graph." if left else ""
-        return f"{plural(number, 'attention')} can be fused here; {there} became one op. {why}{still}"
+        return f"{plural(number, 'attention')} can be fused here; {count} became one op. {why}{still}"
 
     return law
 
@@ -43,10 +43,10 @@ def attention_at_most(number: int, why: str) -> Expectation:
     """Expect at most `number` calls of scaled_dot_product_attention."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = attentions(after)
-        if len(there) <= number:
+        matches = attentions(after)
+        if len(matches) <= number:
             return None
-        return f"{why} {listed(there)} came in{replaced(before, after)}; expected {number or 'none'}."
+        return f"{why} {listed(matches)} came in{replaced(before, after)}; expected {number or 'none'}."
 
     return law
 
@@ -84,11 +84,11 @@ def scales(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
     cost=[calls(6, BARE + " Only a mask that is True where -inf goes has to be inverted.")],
 )
 def masks(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
-    added = torch.softmax(m.mask + 0.5 * (q @ k.transpose(-1, -2)), -1) @ v
-    filled = torch.softmax((q @ k.mT * 0.5).masked_fill(m.hidden, -INF), -1) @ v
-    kept = torch.softmax(torch.where(m.seen, q @ k.mT * 0.5, -INF), -1) @ v
-    put = torch.softmax(torch.where(m.hidden, -INF, q @ k.mT * 0.5), -1) @ v
-    return added, filled, kept, put
+    total = torch.softmax(m.mask + 0.5 * (q @ k.transpose(-1, -2)), -1) @ v
+    fill = torch.softmax((q @ k.mT * 0.5).masked_fill(m.hidden, -INF), -1) @ v
+    choice = torch.softmax(torch.where(m.seen, q @ k.mT * 0.5, -INF), -1) @ v
+    swap = torch.softmax(torch.where(m.hidden, -INF, q @ k.mT * 0.5), -1) @ v
+    return total, fill, choice, swap
 
 
 @case(

@@ -20,8 +20,8 @@ from passlab.kernels import fused
 
 def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:
     """Return why a node cannot be in a group, as the end of a sentence that begins with its name, or None."""
-    if found := sorted(effects(node)):
-        return f"has an effect: {EFFECTS[found[0]]}"
+    if kinds := sorted(effects(node)):
+        return f"has an effect: {EFFECTS[kinds[0]]}"
     if pattern(node) not in POINTWISE:
         return f"is not an element-wise operation; its pattern is {pattern(node).name}"
     touched = [n.name for n in (node, *node.all_input_nodes) if n in memory]
@@ -60,8 +60,8 @@ def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:
         after = fused(gm, groups)
     except ValueError as error:
         return Finding("same", False, str(error), before=gm)
-    found = equivalent(gm, after, gm.meta["inputs"], trials=("given",), aliasing=False)
-    return Finding("same", bool(found), "" if found else found.reason, before=gm, after=after)
+    comparison = equivalent(gm, after, gm.meta["inputs"], trials=("given",), aliasing=False)
+    return Finding("same", bool(comparison), "" if comparison else comparison.reason, before=gm, after=after)
 
 
 def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from torch import fx
 
 from passlab.building.arrays import as_torch
 from passlab.equivalence.values import Tolerance, compare
-from passlab.exercises._tensorir import FOREIGN
+from passlab.exercises._tensorir import FOREIGN, why_not_one_kernel
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding, as_decorator
 from passlab.tvm import builds
@@ -121,22 +121,14 @@ def ends(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node]]:
 
 def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
     """Return what is wrong with the value as a kernel for this graph, or None; and the kernel."""
-    from passlab.relax import tvm
-
-    if not isinstance(value, tvm.IRModule):
-        return (
-            f"Return a PrimFunc, or an IRModule that contains one; your function returned {type(value).__name__}.",
-            None,
-        )
-    functions = list(value.functions.values())
-    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
-        return f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions.", None
-    [function] = functions
+    if why := why_not_one_kernel(value, "a PrimFunc, or an IRModule that contains one"):
+        return why, None
+    (function,) = value.functions.values()
     inputs, outputs = ends(gm)
-    wanted = [f"{_dtype(n)} {list(n.meta['tensor_meta'].shape)}" for n in (*inputs, *outputs)]
-    found = [_type_text(parameter) for parameter in function.params]
-    if found != wanted:
-        return f"The parameters must be {'; '.join(wanted)} (inputs, then outputs); they are {'; '.join(found)}.", None
+    types = [f"{_dtype(n)} {list(n.meta['tensor_meta'].shape)}" for n in (*inputs, *outputs)]
+    actual = [_type_text(parameter) for parameter in function.params]
+    if actual != types:
+        return f"The parameters must be {'; '.join(types)} (inputs, then outputs); they are {'; '.join(actual)}.", None
     if laid := [p.name for p in function.params if getattr(p.ty, "layout", None) is not None]:
         return f"The buffer {laid[0]} has a layout, which is not supported here. Use decl_buffer(…, layout=None).", None
     try:
@@ -166,11 +158,12 @@ class Unread(Exception):
 @dataclass
 class Work:
     """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
-    `stores`: how often each buffer is written, by handle; `held`: the elements of the largest buffer it allocates."""
+    `stores`: how often each buffer is written, by handle; `largest`: the elements of the
+    largest buffer it allocates."""
 
     steps: int = 0
     dear: int = 0
-    held: int = 0
+    largest: int = 0
     stores: Counter = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)
     _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -214,7 +207,7 @@ class Work:
 
     def _holds(self, buffer: Any) -> None:
         sizes = [getattr(size, "value", math.inf) for size in buffer.ty.shape]
-        self.held = max(self.held, math.prod(sizes))
+        self.largest = max(self.largest, math.prod(sizes))
 
     def expression(self, at: Any, times: int) -> None:
         steps, dear = self._cost(at)
@@ -244,9 +237,9 @@ class Work:
 
 def _apart(function: Any, work: Work, inputs: int, elements: int) -> str | None:
     """Return why this is not one kernel that writes each element of its outputs once, or None."""
-    if work.held > 1:
+    if work.largest > 1:
         return (
-            f"It allocates a buffer of {work.held:,} elements between input and output: "
+            f"It allocates a buffer of {work.largest:,} elements between input and output: "
             "this is the buffer that fusion should eliminate. "
             "Keep a value inside the group in a buffer of one element."
         )
@@ -281,21 +274,20 @@ def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
     """Return where the kernel's outputs differ from torch's, or why it does not run, or None."""
     from passlab.relax import tvm
 
-    given = tuple(gm.meta["inputs"])
-    trials = {"ordinary inputs": given}
+    ordinary = tuple(gm.meta["inputs"])
+    trials = {"ordinary inputs": ordinary}
     if case.expect:
-        trials["NaN, infinities and the like"] = tuple(_edges(t, k) for k, t in enumerate(given))
+        trials["NaN, infinities and the like"] = tuple(_edges(t, k) for k, t in enumerate(ordinary))
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     built = builds.run_module(module, trials.values(), seconds=15)
     if built.error:
         return built.error
-    for (name, inputs), found in zip(trials.items(), built.outputs, strict=True):
-        wanted = gm(*inputs)
-        wanted = wanted if isinstance(wanted, tuple | list) else (wanted,)
-        for place, (want, got) in enumerate(zip(wanted, map(as_torch, found), strict=True)):
-            if differences := compare(
-                want, got, _tolerance(gm), f"output {place}" if len(wanted) > 1 else "the output"
-            ):
+    for (name, inputs), outputs in zip(trials.items(), built.outputs, strict=True):
+        right = gm(*inputs)
+        right = right if isinstance(right, tuple | list) else (right,)
+        for place, pair in enumerate(zip(right, map(as_torch, outputs), strict=True)):
+            where = f"output {place}" if len(right) > 1 else "the output"
+            if differences := compare(*pair, _tolerance(gm), where):
                 message = (
                     differences[0]
                     .sentence.replace(" before and ", " in torch and ")

@@ -50,8 +50,8 @@ def _no_witness(gm: fx.GraphModule, group: list[str], value: list[str]) -> str |
     if len(value) == 1:
         if value[0] not in group:
             return f"{value[0]} is not in the group."
-        found = effects(node_of[value[0]])
-        return None if found else f"{value[0]} has no effect, so it is not a reason."
+        kinds = effects(node_of[value[0]])
+        return None if kinds else f"{value[0]} has no effect, so it is not a reason."
     for end in (value[0], value[-1]):
         if end not in group:
             return f"A path must start and end in the group; {end} is not in the group."

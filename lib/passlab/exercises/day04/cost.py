@@ -26,7 +26,8 @@ from torch import fx
 from passlab.exercises._tensorir import host_target
 from passlab.fx.reader import trace
 from passlab.given.day04.cost import MACHINE
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, core
+from passlab.judge.forms import why_not_of_type
 from passlab.judge.words import plural
 from passlab.tvm import builds
 
@@ -343,11 +344,42 @@ def turned(rng: random.Random) -> list[Choice]:
         ("step", product, started, (worth(product, 3.45), worth(product, 8))),
         ("registers", many_alive(40, 20_000), idle | {"launch": 1e-6, "step": 1e-10}, (64, 2)),
     ]
+    return _pairs(turns)
+
+
+def _pairs(turns: Sequence[tuple[str, Situation, dict[str, float], tuple[float, float]]]) -> list[Choice]:
+    """Return two choices for each (number of the machine, situation, machine, values of the number)."""
     return [
         Choice(situation, machine | {number: value}, number)
         for number, situation, machine, values in turns
         for value in values
     ]
+
+
+def plain_situations(rng: random.Random) -> list[Situation]:
+    """Return situations of the core: element-wise operations on tensors of one shape, nothing read twice in a group."""
+    one, two = (rng.choice(list(DEAR)) for _ in range(2))
+    many, few = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500))
+    return [
+        chained("many elements", rng.choice((4, 5, 6)), many),
+        to_three(one, many // 2),
+        chained("few elements", rng.choice((5, 6, 7)), few),
+        to_two("a cheap chain with two consumers", many),
+        to_three(two, many // 2, 2),
+    ]
+
+
+def plain_pairs(rng: random.Random) -> list[Choice]:
+    """Return pairs of choices of the core: one number of the machine differs, and with it the better side."""
+    n, name = rng.choice((50_000, 80_000)), rng.choice(list(DEAR))
+    cheap, dear = to_two("a cheap chain with two consumers", n), to_two(f"{name} with two consumers", n, name)
+    turns = [
+        ("bandwidth", cheap, MACHINE | {"launch": 1e-9}, (1e8, 1e13)),
+        ("dear", dear, MACHINE | {"launch": 1e-9}, (1, 2000)),
+        ("launch", dear, MACHINE | {"bandwidth": 1e12}, (1e-2, 1e-8)),
+        ("step", dear, MACHINE | {"launch": 1e-9}, (1e-14, 1e-9)),
+    ]
+    return _pairs(turns)
 
 
 def cost_case(name: str, choices: Sequence[Choice]) -> Case:
@@ -362,7 +394,10 @@ def cost_case(name: str, choices: Sequence[Choice]) -> Case:
 
 def cases() -> list[Case]:
     laptop = [Choice(situation, MACHINE) for situation in situations(random.Random(0))[:5]]
+    plain = [Choice(situation, MACHINE) for situation in plain_situations(random.Random(0))]
     return [
+        core(cost_case("plain: element-wise operations", plain)),
+        core(cost_case("plain: two graphs on two machines each", plain_pairs(random.Random(0))[:4])),
         cost_case("five choices", laptop),
         cost_case("the same graph on two machines", turned(random.Random(0))[:2]),
     ]
@@ -445,9 +480,9 @@ def sides(situation: Situation) -> Sides:
     scheduled = kernels(fuse=False, schedule=cpu_schedule)
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in situation.shapes]
-    made = Sides((scheduled(module), scheduled(fuse(module, groups, in_place))), inputs)
-    made.run()
-    return made
+    both = Sides((scheduled(module), scheduled(fuse(module, groups, in_place))), inputs)
+    both.run()
+    return both
 
 
 def in_place(kernel: Any) -> Any:
@@ -477,17 +512,18 @@ def _sizes(block: Any) -> list[int]:
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
     choices: tuple[Choice, ...] = case.expect
-    odd = [it for it in value if not isinstance(it, bool)] if isinstance(value, list) else [value]
-    yield Finding("valid", not odd, f"Return True (fuse) or False; your answer is {str(odd[0])[:60]}." if odd else "")
-    if odd:
+    answers = value if isinstance(value, list) else [value]
+    broken = next(filter(None, (why_not_of_type(answer, "True (fuse) or False", bool) for answer in answers)), "")
+    yield Finding("valid", not broken, broken)
+    if broken:
         return
-    found = list(zip(choices, value, strict=True))
+    pairs = list(zip(choices, answers, strict=True))
     for verdict in ("did", "spared", "cost"):
-        asked = [it for it in found if bool(it[0].turned) is (verdict == "cost")]
-        asked = [it for it in asked if verdict != "spared" or not it[0].fuse]
-        wrong = [choice for choice, fuse in asked if fuse is not choice.fuse]
-        if asked:
-            yield Finding(verdict, not wrong, _sentence(wrong[0], len(wrong), len(asked)) if wrong else "")
+        part = [pair for pair in pairs if bool(pair[0].turned) is (verdict == "cost")]
+        part = [pair for pair in part if verdict != "spared" or not pair[0].fuse]
+        wrong = [choice for choice, fuse in part if fuse is not choice.fuse]
+        if part:
+            yield Finding(verdict, not wrong, _sentence(wrong[0], len(wrong), len(part)) if wrong else "")
 
 
 def _sentence(choice: Choice, wrong: int, of: int) -> str:

@@ -73,9 +73,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if wrong:
         return
     place = {name: at for at, name in enumerate(operations(gm))}
-    mine = [[name for name in group if name in place] for group in value]
+    groups = [[name for name in group if name in place] for group in value]
     right = right_groups(gm)
-    apart, joined = _first_split(right, mine, place), _first_split(mine, right, place)
+    apart, joined = _first_split(right, groups, place), _first_split(groups, right, place)
     split = f"FuseOps puts {apart[0]} and {apart[1]} into one kernel, but you keep them apart." if apart else ""
     merged = f"You put {joined[0]} and {joined[1]} into one kernel, but FuseOps keeps them apart." if joined else ""
     yield Finding("did", not apart and not joined, split or merged, before=gm, mark=apart or joined or ())

@@ -21,25 +21,25 @@ judge = expecting()
 
 def layers(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     """Return activation → the live `linear_act` nodes that end in it."""
-    found: dict[str, list[fx.Node]] = {}
+    nodes: dict[str, list[fx.Node]] = {}
     for node in live(gm):
         if op_name(node, gm) == "linear_act":
             activation = node.kwargs.get("activation", node.args[3] if len(node.args) > 3 else "relu")
-            found.setdefault(str(activation), []).append(node)
-    return found
+            nodes.setdefault(str(activation), []).append(node)
+    return nodes
 
 
-def layers_made(why: str, **wanted: int) -> Expectation:
+def layers_made(why: str, **numbers: int) -> Expectation:
     """Expect at least the given number of linear_act nodes of each activation."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = Counter({name: len(found) for name, found in layers(after).items()})
-        missing = [name for name in wanted if there[name] < wanted[name]]
+        counts = Counter({name: len(nodes) for name, nodes in layers(after).items()})
+        missing = [name for name in numbers if counts[name] < numbers[name]]
         if not missing:
             return None
         name = missing[0]
-        one = f"{plural(wanted[name], 'linear layer')} end{'s' if wanted[name] == 1 else ''} in {name} here"
-        return f"{one}; the result has {plural(there[name], 'linear_act node')} with {name!r}. {why}"
+        one = f"{plural(numbers[name], 'linear layer')} end{'s' if numbers[name] == 1 else ''} in {name} here"
+        return f"{one}; the result has {plural(counts[name], 'linear_act node')} with {name!r}. {why}"
 
     return law
 
@@ -48,13 +48,13 @@ def layers_at_most(why: str, **allowed: int) -> Expectation:
     """Expect at most the given number of linear_act nodes of each activation, and none of any other."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        extra = {name: found for name, found in layers(after).items() if len(found) > allowed.get(name, 0)}
+        extra = {name: nodes for name, nodes in layers(after).items() if len(nodes) > allowed.get(name, 0)}
         if not extra:
             return None
-        name, found = next(iter(extra.items()))
+        name, nodes = next(iter(extra.items()))
         may = allowed.get(name, 0)
         source = replaced(before, after, name.removesuffix("_tanh"))
-        return f"{why} {listed(found)} with {name!r} came in{source}; expected {may or 'none'}."
+        return f"{why} {listed(nodes)} with {name!r} came in{source}; expected {may or 'none'}."
 
     return law
 

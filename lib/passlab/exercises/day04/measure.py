@@ -11,12 +11,14 @@ from torch import fx
 
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
+from passlab.judge.forms import excerpt, is_number, why_not_a_dict
 
 #: The machine of most cases: ten operations in the time it takes to move a byte.
 MACHINE = {"bandwidth": 1e10, "flops": 1e11, "launch": 5e-6}
 HALF = torch.float16
 REDUCTIONS = (torch.sum, torch.mean, torch.amax)
-WHOLE, ROWS = ("launches", "bytes", "flops"), ("before", "after")
+ROWS, WHOLE = ("before", "after"), ("launches", "bytes", "flops")
+NUMBERS, ROOFS = (*WHOLE, "intensity", "seconds"), ("memory", "compute")
 
 
 def measure_case(
@@ -86,51 +88,52 @@ def softmax(x: Any) -> Any:
 def judge(case: Case, value: object) -> Iterator[Finding]:
     gm, groups, machine = case.build()
     broken = _misfit(value)
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
     apart = [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
-    together = [*groups, *(it for it in apart if not any(it[0] in group for group in groups))]
-    wanted = {row: priced(gm, kernels, machine) for row, kernels in zip(ROWS, (apart, together), strict=True)}
+    together = [*groups, *(kernel for kernel in apart if not any(kernel[0] in group for group in groups))]
+    expected = {row: priced(gm, kernels, machine) for row, kernels in zip(ROWS, (apart, together), strict=True)}
     for verdict, keys in (
         ("did", ("launches", "bytes")),
         ("spared", ("flops",)),
         ("cost", ("intensity", "seconds", "roof")),
     ):
-        wrong = next(
-            (_difference(value, wanted, row, key) for row in ROWS for key in keys if _off(value, wanted, row, key)), ""
-        )
+        pairs = ((row, key) for row in ROWS for key in keys)
+        wrong = next((_difference(value, expected, *pair) for pair in pairs if _off(value, expected, *pair)), "")
         yield Finding(verdict, not wrong, wrong)
 
 
-def _misfit(value: Any) -> str | None:
-    if not isinstance(value, dict) or set(value) != set(ROWS):
-        return f'Return a dictionary with "before" and "after"; your function returned {str(value)[:60]}.'
-    for row in ROWS:
-        keys = (*WHOLE, "intensity", "seconds", "roof")
-        if not isinstance(value[row], dict) or set(value[row]) != set(keys):
-            return f"{row} must be a dictionary with {', '.join(keys)}; it is {str(value[row])[:80]}."
-        for key in keys[:-1]:
-            if isinstance(value[row][key], bool) or not isinstance(value[row][key], int | float):
-                return f"{row}, {key} must be a number; it is {str(value[row][key])[:60]}."
-        if value[row]["roof"] not in ("memory", "compute"):
-            return f'{row}, roof must be "memory" or "compute"; it is {str(value[row]["roof"])[:60]!r}.'
-    return None
+def _misfit(value: Any) -> str:
+    keys = (*NUMBERS, "roof")
+
+    def of_row(row: str, entries: Any) -> str:
+        def entry(key: str, entry: Any) -> str:
+            if key == "roof":
+                fits, kind = isinstance(entry, str) and entry in ROOFS, '"memory" or "compute"'
+            else:
+                fits, kind = is_number(entry), "a number"
+            return "" if fits else f"{key} of {row} must be {kind}; it is {excerpt(entry)}."
+
+        known = f"one of {', '.join(keys)}"
+        return why_not_a_dict(entries, f"a dict for {row}", keys, "value", known, entry, label=f"{{}} of {row}")
+
+    return why_not_a_dict(value, 'a dict with "before" and "after"', ROWS, "row", '"before" or "after"', of_row)
 
 
-def _off(value: dict, wanted: dict, row: str, key: str) -> bool:
-    found, right = value[row][key], wanted[row][key]
-    return found != right if key == "roof" else not math.isclose(found, right, rel_tol=1e-6)
+def _off(value: dict, expected: dict, row: str, key: str) -> bool:
+    answer, right = value[row][key], expected[row][key]
+    return answer != right if key == "roof" else not math.isclose(answer, right, rel_tol=1e-6)
 
 
-def _difference(value: dict, wanted: dict, row: str, key: str) -> str:
-    found, right = value[row][key], wanted[row][key]
+def _difference(value: dict, expected: dict, row: str, key: str) -> str:
+    answer, right = value[row][key], expected[row][key]
     if key == "roof":
-        sides = f"its intensity is {wanted[row]['intensity']:.4g} operations/byte"
-        return f"{row}: {sides}, so the roof is {right}, not {found}."
+        sides = f"its intensity is {expected[row]['intensity']:.4g} operations/byte"
+        return f"{row}: {sides}, so the roof is {right}, not {answer}."
     number = "{:,.0f}" if key in WHOLE else "{:.6g}"
-    sentence = f"{row}: {key} is {number.format(found)}; expected {number.format(right)}"
-    kernels = wanted[row]["kernels"]
+    sentence = f"{row}: {key} is {number.format(answer)}; expected {number.format(right)}"
+    kernels = expected[row]["kernels"]
     if key not in ("bytes", "flops", "seconds"):
         return f"{sentence}."
     unit = {"bytes": "bytes", "flops": "operations", "seconds": "s"}[key]
@@ -161,6 +164,7 @@ def _size(node: fx.Node) -> int:
 
 def operations(node: fx.Node) -> int:
     """Return how many operations a call performs."""
+    first = node.args[0] if node.args else node.kwargs["input"]
     if node.target is torch.matmul:
-        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * node.meta["tensor_meta"].shape.numel()
-    return (node.args[0] if node.target in REDUCTIONS else node).meta["tensor_meta"].shape.numel()
+        return 2 * first.meta["tensor_meta"].shape[-1] * node.meta["tensor_meta"].shape.numel()
+    return (first if node.target in REDUCTIONS else node).meta["tensor_meta"].shape.numel()

@@ -11,9 +11,10 @@ EXERCISES = (
     Exercise(
         id="day05.liveness",
         title="Live ranges",
+        section="Live ranges",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
-        minutes=30,
+        minutes=35,
         hints=(
             "Run the graph with an fx.Interpreter whose run_node notes the step and the storages that the node "
             "touches: those of its operands, self.env[operand], and of its value. tree_leaves finds the tensors in a "
@@ -25,11 +26,18 @@ EXERCISES = (
             "output node is a node like any other, so what it returns lives to the last step.",
         ),
         helps={"valid": 3, "did": 2, "spared": 3},
-        closed=("passlab.memory.storages.storages", "passlab.memory.liveness.liveness"),
+        closed=(
+            "passlab.memory.storages.storages",
+            "passlab.memory.storages.recorded",
+            "passlab.memory.storages._Recorder",
+            "passlab.memory.liveness.liveness",
+            "passlab.memory.liveness.ranges",
+        ),
     ),
     Exercise(
         id="day05.offsets",
         title="Offsets in an arena",
+        section="Offsets",
         points={"valid": 2, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,
@@ -65,6 +73,7 @@ EXERCISES = (
     Exercise(
         id="day05.coalescing",
         title="The transactions of a warp",
+        section="Memory transactions",
         points={"valid": 1, "did": 2, "spared": 2},
         difficulty=1,
         minutes=15,
@@ -85,6 +94,7 @@ EXERCISES = (
     Exercise(
         id="day05.reuse",
         title="Slots instead of offsets",
+        section="TVM's planner",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 2},
         difficulty=2,
         minutes=35,
@@ -105,6 +115,7 @@ EXERCISES = (
     Exercise(
         id="day05.cache",
         title="Which loop order misses least?",
+        section="Caches and the order of loops",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 2},
         difficulty=2,
         minutes=30,
@@ -127,6 +138,7 @@ EXERCISES = (
     Exercise(
         id="day05.order",
         title="An order with a low peak",
+        section="The order changes the peak",
         points={"valid": 1, "did": 3, "cost": 4},
         difficulty=3,
         minutes=55,
@@ -157,6 +169,7 @@ EXERCISES = (
     Exercise(
         id="day05.layout",
         title="A layout for each operation",
+        section="Which layout?",
         points={"valid": 1, "did": 3, "cost": 3},
         difficulty=3,
         minutes=40,
@@ -172,7 +185,6 @@ EXERCISES = (
             "store min over v's layouts of the sum of the tables. At the end go back in reverse and look the choices "
             "up.",
         ),
-        meaning={"did": "on trees, no choice is faster", "cost": "on graphs, it takes at most 10 % longer"},
         helps={"did": 1, "cost": 2},
         closed=(
             "passlab.memory.layout.tree",
@@ -184,6 +196,7 @@ EXERCISES = (
     Exercise(
         id="day05.remat",
         title="Rematerialisation",
+        section="Rematerialisation",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=35,

@@ -10,12 +10,12 @@ from passlab.judge import shown
 from passlab.judge.forms import why_not_a_list
 from passlab.memory.tasks import Task, check_order
 
-#: More steps than this no schedule needs.
+#: The most steps of a schedule that is judged.
 STEPS = 2000
 
 
 def wrong_list(tasks: Sequence[Task], value: Any, again: bool = False) -> str:
-    """Return why a value is no schedule of the tasks, or ""."""
+    """Return why `value` is not a schedule of the tasks, or ""."""
     if wrong := why_not_a_list(value, "a list of names of tasks"):
         return wrong
     if len(value) > STEPS:
@@ -30,7 +30,10 @@ def wrong_list(tasks: Sequence[Task], value: Any, again: bool = False) -> str:
 
 
 def drawn(rng: random.Random, count: int) -> list[Task]:
-    """Return a graph of so many tasks: each reads a few of those before it, and the last one all results left."""
+    """Return a random graph of `count` tasks.
+
+    Each reads a few earlier ones; the last reads every result that is not read yet.
+    """
     tasks: list[Task] = []
     for i in range(count - 1):
         reads = rng.sample([task.name for task in tasks], min(len(tasks), rng.choice([0, 1, 1, 2])))
@@ -40,7 +43,10 @@ def drawn(rng: random.Random, count: int) -> list[Task]:
 
 
 def tree(rng: random.Random, count: int, bushy: int = 3) -> list[Task]:
-    """Return a tree of so many tasks, in an order in which it can run; its last task reads whatever is left."""
+    """Return a random tree of `count` tasks, in an order in which it can run.
+
+    The last reads every result that is not read yet.
+    """
     tasks: list[Task] = []
     left: list[str] = []
     for i in range(count - 1):

@@ -41,14 +41,14 @@ def cases() -> list[Case]:
 
 def true_misses(loops: Mapping[str, int], accesses: Sequence[dict], cache: Mapping[str, int]) -> dict[str, int]:
     """Return order of the loops → misses."""
-    found = {}
+    counts = {}
     for order in permutations(loops):
         turns = np.indices([loops[name] for name in order]).reshape(len(order), -1)
         at = dict(zip(order, turns, strict=True))
         streams = [a["start"] + sum(step * at[name] for name, step in a["steps"].items()) for a in accesses]
         streams = [np.broadcast_to(stream, turns.shape[1]) for stream in streams]
-        found["".join(order)] = misses(np.stack(streams, axis=1).ravel(), 1, Cache(**cache))
-    return found
+        counts["".join(order)] = misses(np.stack(streams, axis=1).ravel(), 1, Cache(**cache))
+    return counts
 
 
 def _invalid(value: Any, orders: Mapping[str, int]) -> str:
@@ -64,8 +64,8 @@ def _invalid(value: Any, orders: Mapping[str, int]) -> str:
         few = 0 <= misses < 10**9
         return "" if few else f"The misses of {order} must be at least 0, and there are fewer than 10**9 accesses."
 
-    wanted = "as the second of the pair a dict from order to misses"
-    return why_not_a_dict(counts, wanted, orders, "misses", "an order of the loops", each, label="The order {!r}")
+    form = "as the second of the pair a dict from order to misses"
+    return why_not_a_dict(counts, form, orders, "misses", "an order of the loops", each, label="The order {!r}")
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from passlab.judge import Case, Finding, plural, shown
 from passlab.judge.forms import why_not_a_list
 from passlab.memory.cache import LINE, SECTOR, touched
 
-#: Each lane wants at most 16 bytes, which lie in two blocks at most.
+#: Each lane wants at most 16 bytes, which are in two blocks at most.
 MOST = 64
 
 
@@ -45,12 +45,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     for verdict in ("did", "spared"):
-        told = ""
+        message = ""
         for number, block, name in zip(value, (SECTOR, LINE), ("sector", "line"), strict=True):
             blocks = touched(addresses, size, block)
             if number < len(blocks) if verdict == "did" else number > len(blocks):
                 first = f", the first at byte {blocks[0] * block}" if blocks else ""
-                told = told or (
+                message = message or (
                     f"The lanes ask for {plural(len(blocks), name)} of {block} bytes{first}; you count {number}."
                 )
-        yield Finding(verdict, not told, told)
+        yield Finding(verdict, not message, message)

@@ -74,13 +74,13 @@ def _invalid(operations: dict, value: Any) -> str:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    asked = problem(case.build())
-    broken = _invalid(asked.operations, value)
+    network = problem(case.build())
+    broken = _invalid(network.operations, value)
     yield Finding("valid", not broken, broken)
     if broken:
         return
     is_tree = case.asks("did")
-    best = asked.seconds((tree if is_tree else every)(asked))
-    mine, limit = asked.seconds(value), best * (ROUNDING if is_tree else ALLOWED)
-    told = f"Your choice takes {mine:.6g} µs; there is one that takes {best:.6g} µs."
-    yield Finding("did" if is_tree else "cost", mine <= limit, "" if mine <= limit else told)
+    best = network.seconds((tree if is_tree else every)(network))
+    seconds, limit = network.seconds(value), best * (ROUNDING if is_tree else ALLOWED)
+    message = f"Your choice takes {seconds:.6g} µs; there is one that takes {best:.6g} µs."
+    yield Finding("did" if is_tree else "cost", seconds <= limit, "" if seconds <= limit else message)

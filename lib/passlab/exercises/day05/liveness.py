@@ -10,19 +10,23 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from passlab.fx.cases import graph, store
-from passlab.judge import Case, Finding, as_decorator, cases_in, listed
+from passlab.judge import Case, Finding, as_decorator, cases_in, listed, shown
+from passlab.judge.forms import excerpt, why_not_names, why_not_of_type
 from passlab.memory.storages import Storage, storages
 
 
 @as_decorator
-def live_case(name: str, build: Callable[[], fx.GraphModule], *shapes: tuple[int, ...] | Tensor) -> Case:
-    """Return a case: a graph and inputs for it."""
+def live_case(
+    name: str, build: Callable[[], fx.GraphModule], *inputs: tuple[int, ...] | Tensor | Callable[[], Tensor]
+) -> Case:
+    """Return a case: a graph and inputs for it, each a shape, a tensor, or a function that returns one."""
 
-    def made() -> tuple:
-        inputs = [shape.clone() if isinstance(shape, Tensor) else torch.ones(shape) for shape in shapes]
-        return build(), inputs
+    def tensor(like: tuple[int, ...] | Tensor | Callable[[], Tensor]) -> Tensor:
+        if isinstance(like, Tensor):
+            return like.clone()
+        return torch.ones(like) if isinstance(like, tuple) else like()
 
-    return Case(name, made)
+    return Case(name, lambda: (build(), [*map(tensor, inputs)]))
 
 
 @live_case("a chain", graph(..., (2, 3)), (2, 3))
@@ -71,9 +75,9 @@ def cases() -> list[Case]:
 
 def expected(gm: fx.GraphModule, inputs: list[Tensor]) -> tuple[dict[str, tuple[int, int, int]], list[Storage]]:
     """Return name → (lower, upper, bytes) of what the graph makes, and all storages."""
-    found = storages(gm, *inputs)
-    own = [s for s in found if s.kind == "value" and s.size]
-    return {s.name: (s.touched[0], s.touched[-1] + 1, s.size) for s in own}, found
+    every = storages(gm, *inputs)
+    own = [s for s in every if s.kind == "value" and s.size]
+    return {s.name: (s.touched[0], s.touched[-1] + 1, s.size) for s in own}, every
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -83,42 +87,43 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    wanted, found = expected(gm, inputs)
-    owner = {name: storage for storage in found for name in storage.values}
-    late, long = _too_short(names, wanted, owner, value), _too_long(names, wanted, owner, value)
+    ranges, every = expected(gm, inputs)
+    owner = {name: storage for storage in every for name in storage.values}
+    late, long = _too_short(names, ranges, owner, value), _too_long(names, ranges, owner, value)
     yield Finding("did", not late, late, mark=(late.split()[0],) if late else ())
     yield Finding("spared", not long, long, mark=(long.split()[0],) if long else ())
 
 
 def _no_ranges(names: list[str], value: Any) -> str:
-    if type(value) is not dict:
-        return f"Return a dict from a node's name to (lower, upper, bytes); got {str(value)[:60]!r}."
+    if wrong := why_not_of_type(value, "a dict from a node's name to (lower, upper, bytes)", dict):
+        return wrong
+    if wrong := why_not_names(value, names):
+        return wrong
     for name, numbers in value.items():
-        if name not in names:
-            return f"{str(name)[:40]!r} is no node of the graph."
         if type(numbers) not in (tuple, list) or len(numbers) != 3 or any(type(n) is not int for n in numbers):
-            return f"{name}: the value must be three ints, (lower, upper, bytes); it is {str(numbers)[:60]}."
+            return f"The range of {name} must be three ints, (lower, upper, bytes); it is {excerpt(numbers)}."
         lower, upper, size = numbers
         if not 0 <= lower < upper <= len(names):
-            return f"{name}: [{lower}, {upper}) is no range of steps: the graph has the steps 0 to {len(names) - 1}."
+            steps = f"the steps are 0 to {len(names) - 1}"
+            return f"[{shown(lower)}, {shown(upper)}) is not a range of steps for {name}: {steps}."
         if size < 0:
-            return f"{name}: {str(size)[:40]} bytes are too few."
+            return f"{name} cannot have {shown(size)} bytes."
     return ""
 
 
-def _too_short(names: list[str], wanted: dict, owner: dict[str, Storage], value: dict) -> str:
-    for name, (lower, upper, size) in wanted.items():
+def _too_short(names: list[str], ranges: dict, owner: dict[str, Storage], value: dict) -> str:
+    for name, (lower, upper, size) in ranges.items():
         if name not in value:
             return f"{name} makes {size} bytes of its own, and is missing."
-        mine = value[name]
-        if mine[0] > lower:
-            return f"{name} is there from step {lower} on, when it is made; you have it from step {mine[0]} on."
-        if mine[1] < upper:
+        start, end, nbytes = value[name]
+        if start > lower:
+            return f"{name} is made in step {lower}; your range begins at {start}."
+        if end < upper:
             shared = [other for other in owner_values(owner, name) if other != name]
             also = f" Its memory is also that of {listed(shared)}." if shared else ""
-            return f"{name} is touched in step {upper - 1} by {names[upper - 1]}; you give it up before.{also}"
-        if mine[2] < size:
-            return f"{name} has {size} bytes; you say {mine[2]}."
+            return f"{name} is touched in step {upper - 1} by {names[upper - 1]}; your range ends at {end}.{also}"
+        if nbytes < size:
+            return f"{name} has {size} bytes; you say {nbytes}."
     return ""
 
 
@@ -126,22 +131,23 @@ def owner_values(owner: dict[str, Storage], name: str) -> list[str]:
     return owner[name].values if name in owner else []
 
 
-def _too_long(names: list[str], wanted: dict, owner: dict[str, Storage], value: dict) -> str:
-    for name, mine in value.items():
-        if name not in wanted:
+def _too_long(names: list[str], ranges: dict, owner: dict[str, Storage], value: dict) -> str:
+    for name, (start, end, nbytes) in value.items():
+        if name not in ranges:
             storage = owner.get(name)
             if storage is None or not storage.size:
                 return f"{name} makes no memory."
             if storage.kind != "value":
-                return f"{name} lies in memory of the caller, {storage.name}: it is not ours to place."
-            return f"{name} lies in the storage of {storage.name}: it has none of its own."
-        lower, upper, size = wanted[name]
-        if mine[0] < lower:
-            return f"{name} is made in step {lower}; you have it from step {mine[0]} on."
-        if mine[1] > upper:
+                return f"{name} is in memory of the caller, {storage.name}: leave it out."
+            return f"{name} is in the storage of {storage.name}: it has none of its own."
+        lower, upper, size = ranges[name]
+        if start < lower:
+            return f"{name} is made in step {lower}; your range begins at {start}."
+        if end > upper:
             return (
-                f"{name} is touched for the last time in step {upper - 1}, by {names[upper - 1]}; you end at {mine[1]}."
+                f"{name} is touched for the last time in step {upper - 1}, by {names[upper - 1]}; "
+                f"your range ends at {end}."
             )
-        if mine[2] > size:
-            return f"{name} has {size} bytes; you say {str(mine[2])[:30]}."
+        if nbytes > size:
+            return f"{name} has {size} bytes; you say {shown(nbytes)}."
     return ""

@@ -23,33 +23,37 @@ ON_MODELS, ON_HARD = 1.15, 1.25
 
 
 #: A name in the zoo, and whether it is trained.
-Made = tuple[str, bool]
+Origin = tuple[str, bool]
 
 
-class Asked(NamedTuple):
-    """What a case asks for: an arena of at most `most` times the bound. `made`: what runs in the arena of a wrong plan,
-    if the names of the buffers are those of its nodes."""
+class Limit(NamedTuple):
+    """The limit of a case: an arena of at most `most` times the bound.
+
+    origin: the program that runs in the arena of a wrong plan, if the names of the buffers are those of its nodes.
+    """
 
     most: float
-    made: Made | None = None
+    origin: Origin | None = None
 
 
 def offsets_case(
-    name: str, build: Callable[[], Sequence[Buffer]], alignment: int, about: tuple[str, ...], asked: Asked
+    name: str, build: Callable[[], Sequence[Buffer]], alignment: int, about: tuple[str, ...], limit: Limit
 ) -> Case:
-    return Case(name, lambda: (list(build()), alignment), about, expect=asked)
+    return Case(name, lambda: (list(build()), alignment), about, expect=limit)
 
 
-def model_case(name: str, build: Callable[[], Sequence[Buffer]], alignment: int = 64, made: Made | None = None) -> Case:
-    return offsets_case(name, build, alignment, ("valid", "did"), Asked(ON_MODELS, made))
+def model_case(
+    name: str, build: Callable[[], Sequence[Buffer]], alignment: int = 64, origin: Origin | None = None
+) -> Case:
+    return offsets_case(name, build, alignment, ("valid", "did"), Limit(ON_MODELS, origin))
 
 
 def easy_case(name: str, buffers: Sequence[Buffer], alignment: int = 1) -> Case:
-    return offsets_case(name, lambda: buffers, alignment, ("valid", "spared"), Asked(1.0))
+    return offsets_case(name, lambda: buffers, alignment, ("valid", "spared"), Limit(1.0))
 
 
 def hard_case(name: str, build: Callable[[], Sequence[Buffer]]) -> Case:
-    return offsets_case(name, build, 1, ("valid", "cost"), Asked(ON_HARD))
+    return offsets_case(name, build, 1, ("valid", "cost"), Limit(ON_HARD))
 
 
 @cache
@@ -69,11 +73,11 @@ def zoo(model: str, training: bool = False) -> tuple[Buffer, ...]:
 
 
 def shuffled(buffers: Sequence[Buffer], rng: random.Random) -> list[Buffer]:
-    """Return the same instance, told otherwise: other names, another order, later times."""
+    """Return the same instance with other names, in another order, at later times."""
     late, names = rng.randrange(100), rng.sample(range(10 * len(buffers)), len(buffers))
-    made = [Buffer(f"b{k}", b.lower + late, b.upper + late, b.size) for k, b in zip(names, buffers, strict=True)]
-    rng.shuffle(made)
-    return made
+    copies = [Buffer(f"b{k}", b.lower + late, b.upper + late, b.size) for k, b in zip(names, buffers, strict=True)]
+    rng.shuffle(copies)
+    return copies
 
 
 #: One after the other: where one ends, the next begins.
@@ -84,7 +88,7 @@ HOLE = [Buffer("first", 0, 2, 60), Buffer("middle", 1, 4, 50), Buffer("late", 3,
 
 def running(name: str, model: str, training: bool = False) -> Case:
     """Return a case of a model of the zoo, which runs in the arena of a wrong plan."""
-    return model_case(name, lambda: zoo(model, training), made=(model, training))
+    return model_case(name, lambda: zoo(model, training), origin=(model, training))
 
 
 def cases() -> list[Case]:
@@ -104,39 +108,39 @@ def bound(buffers: Sequence[Buffer], alignment: int) -> int:
     return lower_bound([Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers])
 
 
-def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], made: Made) -> str:
+def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], origin: Origin) -> str:
     """Return a sentence about the wrong numbers that a model returns in an arena with overlaps; "" if there are none,
     or if the arena is absurdly large. All offsets are ints of these buffers, not negative."""
     arena = height(buffers, offsets)
     if arena > 4 * sum(buffer.size for buffer in buffers):
         return ""
-    gm, inputs = program(*made)
+    gm, inputs = program(*origin)
     plan = Plan(tuple(node.name for node in gm.graph.nodes), offsets, arena)
     try:
-        found = tree_leaves(run(gm, plan, *inputs, checked=False))
+        results = tree_leaves(run(gm, plan, *inputs, checked=False))
     except (BadPlan, RuntimeError):
         return ""
     with torch.no_grad():
         true = tree_leaves(gm(*inputs))
-    wrong = sum(int((one != other).sum()) for one, other in zip(found, true, strict=True))
+    wrong = sum(int((one != other).sum()) for one, other in zip(results, true, strict=True))
     total = sum(one.numel() for one in true)
     return f" Run in this arena, {wrong} of the {total} numbers that the graph returns are wrong." if wrong else ""
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     buffers, alignment = case.build()
-    most, made = case.expect
-    found = problem(buffers, value, alignment)
-    broken = found.sentence if found else ""
-    if found and found.overlap and made:
-        broken += harm(buffers, value, made)
+    most, origin = case.expect
+    flaw = problem(buffers, value, alignment)
+    broken = flaw.sentence if flaw else ""
+    if flaw and flaw.overlap and origin:
+        broken += harm(buffers, value, origin)
     yield Finding("valid", not broken, broken)
     if broken:
         return
     arena, least = aligned(height(buffers, value), alignment), bound(buffers, alignment)
     fits = arena <= most * least
     limit = "and that can be reached" if most == 1 else f"and {most:g} times as many are allowed"
-    told = f"Your arena has {arena} bytes. Up to {least} are live at once, {limit}."
+    message = f"Your arena has {arena} bytes. Up to {least} are live at once, {limit}."
     for verdict in ("did", "spared", "cost"):
         if case.asks(verdict):
-            yield Finding(verdict, fits, "" if fits else told)
+            yield Finding(verdict, fits, "" if fits else message)

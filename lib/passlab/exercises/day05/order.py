@@ -71,7 +71,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     on_tree = case.asks("cost")
-    mine, best = peak(tasks, value), lowest(tuple(tasks), on_tree)
-    told = f"The peak of your order is {mine} bytes; there is one with {best}."
+    high, best = peak(tasks, value), lowest(tuple(tasks), on_tree)
+    message = f"The peak of your order is {high} bytes; there is one with {best}."
     limit = best if on_tree else best * ALLOWED
-    yield Finding("cost" if on_tree else "did", mine <= limit, "" if mine <= limit else told)
+    yield Finding("cost" if on_tree else "did", high <= limit, "" if high <= limit else message)

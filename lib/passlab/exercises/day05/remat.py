@@ -19,8 +19,8 @@ ALLOWED = 1.1
 @cache
 def least_work(tasks: tuple[Task, ...], budget: int) -> int | None:
     """Return the least work of a schedule within the budget, or None where there is none."""
-    found = shortest(tasks, [task.name for task in tasks], budget)
-    return None if found is None else work(tasks, found)
+    schedule = shortest(tasks, [task.name for task in tasks], budget)
+    return None if schedule is None else work(tasks, schedule)
 
 
 def tight(name: str, tasks: Sequence[Task], budget: int) -> Case:
@@ -47,7 +47,7 @@ def squeezed_case(rng: random.Random, name: str, count: int) -> Case:
         tasks = drawn(rng, count)
         return tasks, squeezed(rng, tasks)
 
-    return tight(name, *until(draw, lambda found: found[1] is not None))
+    return tight(name, *until(draw, lambda pair: pair[1] is not None))
 
 
 def cases() -> list[Case]:
@@ -76,11 +76,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     if case.asks("spared"):
         twice = [name for i, name in enumerate(value) if name in value[:i]]
-        told = (
+        message = (
             f"{twice[0]} runs again, but the budget of {budget} bytes suffices for the order as given." if twice else ""
         )
-        yield Finding("spared", not twice, told)
+        yield Finding("spared", not twice, message)
     if case.asks("cost"):
-        mine, least = work(tasks, value), least_work(tuple(tasks), budget)
-        told = f"Your schedule does {mine} units of work; {least} are enough for a budget of {budget} bytes."
-        yield Finding("cost", mine <= least * ALLOWED, "" if mine <= least * ALLOWED else told)
+        units, least = work(tasks, value), least_work(tuple(tasks), budget)
+        message = f"Your schedule does {units} units of work; {least} are enough for a budget of {budget} bytes."
+        yield Finding("cost", units <= least * ALLOWED, "" if units <= least * ALLOWED else message)

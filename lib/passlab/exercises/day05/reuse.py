@@ -43,7 +43,7 @@ def bytes_case(name: str, rows: Sequence[dict]) -> Case:
 
 
 def drawn(rng: random.Random, steps: int, sizes: Sequence[int], inplace: bool = True) -> list[dict]:
-    """Return a program of so many steps, one value each, in no order; the last is an output, as others may be."""
+    """Return a random program of `steps` steps, unordered. The last value is an output; others may be too."""
     rows: list[dict] = []
     for step in range(steps):
         kind, base, operands = "value", None, []
@@ -119,19 +119,19 @@ class Memory:
 
     def may_take(self, other: Memory) -> bool:
         """Return whether the operation that makes this may write into the memory of the other."""
-        mine, theirs = self.row, other.row
+        row, old = self.row, other.row
         return (
-            theirs["name"] in mine["elementwise"]
-            and other.upper == mine["lower"] + 1
+            old["name"] in row["elementwise"]
+            and other.upper == row["lower"] + 1
             and not other.viewed
-            and (mine["size"], mine["dtype"]) == (theirs["size"], theirs["dtype"])
+            and (row["size"], row["dtype"]) == (old["size"], old["dtype"])
         )
 
 
 def memories(rows: Sequence[dict]) -> dict[str, Memory]:
     """Return what needs a slot, by its name, in the order in which it is made."""
     named = {one["name"]: one for one in rows}
-    found = {
+    owners = {
         one["name"]: Memory(one, one["upper"])
         for one in sorted(rows, key=lambda one: one["lower"])
         if one["view_of"] is None and one["kind"] != "input"
@@ -140,27 +140,27 @@ def memories(rows: Sequence[dict]) -> dict[str, Memory]:
         owner = one
         while owner["view_of"] is not None:
             owner = named[owner["view_of"]]
-        if memory := found.get(owner["name"]):
+        if memory := owners.get(owner["name"]):
             memory.upper = max(memory.upper, inf if one["kind"] == "output" else one["upper"])
             memory.viewed |= owner is not one
-    return found
+    return owners
 
 
-def least_slots(found: Mapping[str, Memory]) -> int:
+def least_slots(owners: Mapping[str, Memory]) -> int:
     """Return the fewest slots: the most that are live in one step, without one if the step may run in place."""
     most = 0
-    for new in found.values():
+    for new in owners.values():
         step = new.row["lower"]
-        live = [one for one in found.values() if one.row["lower"] <= step < one.upper]
+        live = [one for one in owners.values() if one.row["lower"] <= step < one.upper]
         most = max(most, len(live) - any(new.may_take(one) for one in live))
     return most
 
 
-def rule_bytes(found: Mapping[str, Memory]) -> int:
+def rule_bytes(owners: Mapping[str, Memory]) -> int:
     """Return the bytes of all slots by the rule of the text, which is for programs without element-wise operations."""
     width: list[int] = []
     until: list[float] = []
-    for memory in found.values():
+    for memory in owners.values():
         size = memory.row["size"]
         free = [slot for slot, end in enumerate(until) if end <= memory.row["lower"]]
         if not free:
@@ -172,30 +172,30 @@ def rule_bytes(found: Mapping[str, Memory]) -> int:
     return sum(width)
 
 
-def _invalid(value: Any, found: Mapping[str, Memory], named: Mapping[str, dict]) -> str:
+def _invalid(value: Any, owners: Mapping[str, Memory], named: Mapping[str, dict]) -> str:
     def each(name: str, slot: Any) -> str:
         if type(slot) is not int:
             return f"The slot of {name} is {shown(slot)}, of type {type(slot).__name__}; it must be an int."
         return "" if slot >= 0 else f"The slot of {name} is negative; slots are numbered from 0."
 
     for name in value if isinstance(value, dict) else ():
-        if isinstance(name, str) and name in named and name not in found:
+        if isinstance(name, str) and name in named and name not in owners:
             return f"{shown(name)} is an input or a view, and gets no slot."
-    wanted = "a dict from the name of a value to the number of its slot"
-    return why_not_a_dict(value, wanted, found, "slot", "the name of a value", each)
+    form = "a dict from the name of a value to the number of its slot"
+    return why_not_a_dict(value, form, owners, "slot", "the name of a value", each)
 
 
-def clashes(found: Mapping[str, Memory], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def clashes(owners: Mapping[str, Memory], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Yield (verdict, sentence) for each pair in one slot of which one would write over what is still needed."""
-    for old, new in combinations(found.values(), 2):
+    for old, new in combinations(owners.values(), 2):
         one, other = old.row, new.row
         step = other["lower"]
         if slot[one["name"]] != slot[other["name"]] or old.upper <= step or new.may_take(old):
             continue
         pair = f"{one['name']} and {other['name']} share a slot, but"
         if other["lower"] >= one["upper"]:
-            needed = "it is returned" if old.upper == inf else "a view of it is read later"
-            yield "spared", f"{pair} {one['name']} is still needed in step {step}: {needed}."
+            reason = "it is returned" if old.upper == inf else "a view of it is read later"
+            yield "spared", f"{pair} {one['name']} is still needed in step {step}: {reason}."
         elif one["name"] in other["elementwise"]:
             yield "spared", f"{pair} {other['name']} may not be made in place in {one['name']}: {_why(old, new)}."
         else:
@@ -228,20 +228,20 @@ def few(slots: Mapping[str, int], buffers: Mapping[str, Memory]) -> Finding:
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     (rows,) = case.build()
-    found = memories(rows)
-    broken = _invalid(value, found, {one["name"]: one for one in rows})
+    owners = memories(rows)
+    broken = _invalid(value, owners, {one["name"]: one for one in rows})
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    judged = shared(clashes(found, value))
+    judged = shared(clashes(owners, value))
     yield from judged
     if not all(finding.ok for finding in judged):
         return
-    yield few(value, found)
+    yield few(value, owners)
     if case.asks("cost"):
         widest: dict[int, int] = {}
-        for name, memory in found.items():
+        for name, memory in owners.items():
             widest[value[name]] = max(widest.get(value[name], 0), memory.row["size"])
-        mine, rule = sum(widest.values()), rule_bytes(found)
-        told = f"Your slots have {mine} bytes in all; by the rule of the text they have {rule}."
-        yield Finding("cost", mine <= rule * ALLOWED, "" if mine <= rule * ALLOWED else told)
+        total, rule = sum(widest.values()), rule_bytes(owners)
+        message = f"Your slots have {total} bytes in all; by the rule of the text they have {rule}."
+        yield Finding("cost", total <= rule * ALLOWED, "" if total <= rule * ALLOWED else message)

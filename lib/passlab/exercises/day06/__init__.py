@@ -11,6 +11,7 @@ EXERCISES = (
     Exercise(
         id="day06.solver",
         title="One solver",
+        section="Facts, merge, transfer",
         points={"valid": 1, "did": 4, "same": 2, "cost": 3},
         difficulty=3,
         minutes=40,
@@ -24,7 +25,7 @@ EXERCISES = (
             "Number the blocks by reverse_postorder(program, analysis.direction), put all the numbers into a heap, and "
             "always pop the smallest. Push the readers of a changed fact, unless they are waiting already.",
         ),
-        meaning={"same": "the visits that are told lead to these facts"},
+        meaning={"same": "the visits that it returns lead to these facts"},
         helps={"valid": 1, "did": 2, "same": 1, "cost": 3},
         closed=(
             "passlab.dataflow.solver.solve",
@@ -35,6 +36,7 @@ EXERCISES = (
     Exercise(
         id="day06.liveness",
         title="Liveness",
+        section="Facts, merge, transfer",
         points={"valid": 1, "did": 3, "spared": 3},
         difficulty=1,
         minutes=15,
@@ -51,6 +53,7 @@ EXERCISES = (
     Exercise(
         id="day06.constants",
         title="Constants, and branches not taken",
+        section="Constants, and branches that are not taken",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -73,6 +76,7 @@ EXERCISES = (
     Exercise(
         id="day06.gvn",
         title="Equal values",
+        section="Equal values",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=4,
         minutes=60,
@@ -92,11 +96,13 @@ EXERCISES = (
             "passlab.dataflow.equations.redundant",
             "passlab.dataflow.equations.equations_after_instruction",
             "passlab.dataflow.equations.equations_after",
+            "passlab.dataflow.equations._closure",
         ),
     ),
     Exercise(
         id="day06.ranges",
         title="Ranges",
+        section="Ranges",
         points={"valid": 1, "same": 4, "did": 4, "spared": 2},
         difficulty=3,
         minutes=50,
@@ -111,13 +117,17 @@ EXERCISES = (
             "bias).min(). Compare node.args[0] is node.args[1] before you multiply corners, and let every operation "
             "that you have no rule for end in (-inf, inf).",
         ),
-        meaning={"same": "no input leads out of a range"},
         helps={"same": 2, "did": 3, "spared": 3},
-        closed=("passlab.dataflow.ranges.ranges", "passlab.exercises.day06.ranges.bounds"),
+        closed=(
+            "passlab.dataflow.ranges.ranges",
+            "passlab.dataflow.ranges._transfer",
+            "passlab.exercises.day06.ranges.bounds",
+        ),
     ),
     Exercise(
         id="day06.precision",
         title="A safe float16 plan",
+        section="A safe plan for float16",
         points={"valid": 1, "same": 3, "did": 3, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -130,13 +140,13 @@ EXERCISES = (
             "A mean of n numbers up to m adds up to n · m first. For a layer, (weight.abs().sum(1) * m + "
             "bias.abs()).max() bounds every sum on the way; terms that cancel in the result do not cancel there.",
         ),
-        meaning={"same": "no input is found on which the plan overflows"},
         helps={"same": 1, "did": 2, "spared": 3},
         closed=("passlab.dataflow.precision.plan", "passlab.exercises.day06.precision.reaches"),
     ),
     Exercise(
         id="day06.shapes",
         title="Symbolic shapes",
+        section="Symbolic shapes",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=4,
         minutes=70,
@@ -150,13 +160,13 @@ EXERCISES = (
             "Without -1: both products are equal. max_pool2d: every side is at least the window, and becomes side // "
             "window.",
         ),
-        meaning={"same": "the formulas give the shapes that the graph has"},
         helps={"same": 2, "did": 3, "spared": 2},
         closed=("passlab.dataflow.shapes.shapes",),
     ),
     Exercise(
         id="day06.predict",
         title="Predict the run time",
+        section="How long will it take?",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 4},
         difficulty=3,
         minutes=30,

@@ -1,10 +1,12 @@
-"""Programs of day 6, and sentences for results that are no facts about them."""
+"""Programs of day 6, and why a result is not a fact about each of their blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from passlab.dataflow import Program, parse
+from passlab.judge.forms import why_not_a_dict
 
 #: A loop with a branch in it: everything of the day happens here.
 COUNT = parse("""
@@ -90,20 +92,24 @@ done:
 """)
 
 
-def shown(fact: Any) -> str:
+def fact_shown(fact: Any) -> str:
     """Return a fact in few words."""
     if isinstance(fact, tuple):
         return "{" + ", ".join(it if isinstance(it, str) else " ".join(map(str, it)) for it in fact[:8]) + "}"
     return "unreached" if fact is None else str(fact)[:120]
 
 
-def not_by_block(program: Program, value: Any, what: str) -> str | None:
-    """Return why a value is not a dictionary with one entry for each block, or None."""
-    if not isinstance(value, dict):
-        return f"{what} must be a dictionary from the names of the blocks to facts; it is {str(value)[:60]!r}."
+def why_not_by_block(
+    program: Program,
+    value: Any,
+    wanted: str,
+    entry: str = "entry in the result",
+    each: Callable[[str, Any], str] = lambda block, fact: "",
+) -> str:
+    """Return why a value is not a dict with an entry for each block of a program, or "".
+
+    each: returns what is wrong with the entry of a block, or "".
+    """
     names = [block.name for block in program.blocks]
-    if missing := [name for name in names if name not in value]:
-        return f"{what} says nothing of block {missing[0]}; each block needs an entry."
-    if extra := [name for name in value if name not in names]:
-        return f"{what} has an entry {str(extra[0])[:60]!r}, and {program.name} has no block of that name."
-    return None
+    kind = f"the name of a block of {program.name}"
+    return why_not_a_dict(value, wanted, names, entry, kind, each, label="Block {}")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import CONSTANTS, Program, parse, random_program, run, solve
-from passlab.exercises.day06._programs import COUNT, STRAIGHT, TWO_ENTRIES, not_by_block
-from passlab.judge import Case, Finding
+from passlab.exercises.day06._programs import COUNT, STRAIGHT, TWO_ENTRIES, why_not_by_block
+from passlab.judge import Case, Finding, shown
 
 #: Arguments with which claims are tried.
-TRIED = ((0, 0), (1, 0), (0, 1), (2, 3), (-4, 7), (12, -5))
+TRIED = ((0, 0, 0), (1, 0, 2), (0, 1, 1), (2, 3, -1), (-4, 7, 5), (12, -5, 0))
 
 #: Only an optimistic analysis sees that debug stays 0: what the loop does to it is never reached.
 OPTIMIST = parse("""
@@ -75,26 +75,26 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Valid: None or numbers by variable. Did: all constants, all unreached blocks. Spared: nothing else."""
     (program,) = case.build()
     broken = _invalid(program, value)
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
     facts = solve(program, CONSTANTS).before
     missed, claimed = "", ""
     for block in program.blocks:
-        right, mine = facts[block.name], value[block.name]
-        if right is None and mine is not None:
+        fact, answer = facts[block.name], value[block.name]
+        if fact is None and answer is not None:
             missed = missed or f"No run gets to block {block.name}: the branches before it always go the other way."
-        elif right is not None and mine is None:
+        elif fact is not None and answer is None:
             claimed = claimed or f"Block {block.name} can be reached, or at least nothing here proves the contrary."
-        elif right is not None:
-            lack = [name for name in right if name not in mine]
-            if lack and not missed:
-                missed = f"At the start of block {block.name}, {lack[0]} is always {right[lack[0]]}."
-            more = [name for name in mine if name not in right or mine[name] != right[name]]
-            if more and not claimed:
-                claimed = f"At the start of block {block.name}, you say, {more[0]} is always {mine[more[0]]}. "
-                claimed += _against(program, block.name, more[0], mine[more[0]]) or (
-                    f"By the rules it is {right[more[0]]}." if more[0] in right else "The rules do not say so."
+        elif fact is not None:
+            missing = [name for name in fact if name not in answer]
+            if missing and not missed:
+                missed = f"At the start of block {block.name}, {missing[0]} is always {fact[missing[0]]}."
+            extra = [name for name in answer if name not in fact or answer[name] != fact[name]]
+            if extra and not claimed:
+                claimed = f"At the start of block {block.name}, you say, {extra[0]} is always {answer[extra[0]]}. "
+                claimed += _against(program, block.name, extra[0], answer[extra[0]]) or (
+                    f"By the rules it is {fact[extra[0]]}." if extra[0] in fact else "The rules do not say so."
                 )
     yield Finding("did", not missed, missed)
     yield Finding("spared", not claimed, claimed)
@@ -103,23 +103,22 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _against(program: Program, block: str, name: str, value: Any) -> str:
     """Return a run that contradicts a claim, in words, or ""."""
     for arguments in TRIED:
-        for at, state in run(program, *arguments[: len(program.parameters)], fuel=100).trace:
-            if at == block and name in state and state[name] != value:
-                given = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=False))
-                return f"With {given} it is {state[name]} there."
+        for visited, state in run(program, *arguments[: len(program.parameters)], fuel=100).trace:
+            if visited == block and name in state and state[name] != value:
+                inputs = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=False))
+                return f"With {inputs} it is {state[name]} there."
     return ""
 
 
-def _invalid(program: Program, value: Any) -> str | None:
-    if broken := not_by_block(program, value, "The result"):
-        return broken
-    known = set(program.variables)
-    for name, fact in value.items():
+def _invalid(program: Program, value: Any) -> str:
+    def each(block: str, fact: Any) -> str:
         if fact is not None and not isinstance(fact, dict):
-            return f"Block {name} needs None or a dictionary from variables to numbers; it has {str(fact)[:60]!r}."
+            return f"Block {block} needs None or a dict from variables to numbers; it has {shown(fact)}."
         for variable, number in (fact or {}).items():
-            if variable not in known:
-                return f"Block {name}: {variable[:60]!r} is not a variable of {program.name}."
+            if variable not in program.variables:
+                return f"Block {block}: {shown(variable)} is not a variable of {program.name}."
             if type(number) is not int:
-                return f"Block {name}: {variable} has {str(number)[:60]!r}; a constant here is a whole number (an int)."
-    return None
+                return f"Block {block}: the constant {variable} must be a whole number (an int); it is {shown(number)}."
+        return ""
+
+    return why_not_by_block(program, value, "a dict from each block's name to its constants, or None", each=each)

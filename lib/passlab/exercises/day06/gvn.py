@@ -6,12 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from passlab.dataflow import Program, evaluate, parse, random_program, redundant, run
+from passlab.dataflow import Block, Instruction, Program, evaluate, parse, random_program, redundant, run
 from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, TWO_ENTRIES
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_a_list, why_not_names
 
 #: Runs on which a claim is tried.
 RUNS = 60
+ENTRY = "(block, number of the instruction, variable)"
 
 COPIES = parse("""
 program copies(x, y)
@@ -85,14 +87,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Valid: (block, line, variable). Did: all that value numbering finds. Spared: no claim that a run contradicts."""
     (program,) = case.build()
     broken = _invalid(program, value)
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
-    said = {(block, i) for block, i, _ in value}
-    missed, found = "", redundant(program)
+    claims = {(block, i) for block, i, _ in value}
+    missed, holders = "", redundant(program)
     for block in program.blocks:
-        for i, names in found[block.name].items():
-            if (block.name, i) not in said and not missed:
+        for i, names in holders[block.name].items():
+            if (block.name, i) not in claims and not missed:
                 missed = f"`{block.instructions[i]}` in block {block.name}: {names[0]} already holds that value."
     yield Finding("did", not missed, missed)
     wrong = _against(program, value)
@@ -101,54 +103,50 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _against(program: Program, claims: Any) -> str:
     """Return a run in which a claimed variable does not hold the value, in words, or ""."""
-    lines = {(block.name, i): line for block in program.blocks for i, line in enumerate(block.instructions)}
     rng = random.Random(0)
-    by_block: dict[str, list[tuple[int, str]]] = {}
-    for block, i, name in claims:
-        by_block.setdefault(block, []).append((i, name))
+    holders = {(block, i): name for block, i, name in claims}
+    blocks = {block for block, _ in holders}
     for _ in range(RUNS):
         arguments = [rng.choice((0, 1, rng.randint(-99, 99))) for _ in program.parameters]
-        for at, start in run(program, *arguments, fuel=60).trace:
-            if at not in by_block:
-                continue
-            state = dict(start)
-            for i, line in enumerate(program[at].instructions):
-                made = line.value if line.op == "const" else None
-                if line.op not in ("const", "print"):
-                    made = evaluate(line.op, [state[arg] for arg in line.args])
-                for j, name in by_block[at]:
-                    if j == i and (name not in state or state[name] != made):
-                        given = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=True))
-                        holds = state.get(name, "nothing")
-                        return (
-                            f"With {given}, `{lines[at, i]}` in block {at} computes {made}, "
-                            f"and {name} holds {holds} before it."
-                        )
-                if line.dest:
-                    state[line.dest] = made
+        for block, state in run(program, *arguments, fuel=60).trace:
+            for i, line, before, result in _steps(program[block], state) if block in blocks else ():
+                name = holders.get((block, i))
+                if name and before.get(name) != result:
+                    inputs = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=True))
+                    return (
+                        f"With {inputs}, `{line}` in block {block} computes {result}, "
+                        f"and {name} holds {before.get(name, 'nothing')} before it."
+                    )
     return ""
 
 
-def _invalid(program: Program, value: Any) -> str | None:
-    if not isinstance(value, tuple):
-        return f"Return a list of (block, number of the instruction, variable); the result is {str(value)[:60]!r}."
-    blocks, known = {block.name: block for block in program.blocks}, set(program.variables)
-    for it in value:
-        if not isinstance(it, tuple) or len(it) != 3:
-            return f"The list holds {str(it)[:60]!r}, not (block, number of the instruction, variable)."
-        name, i, variable = it
-        if not isinstance(name, str) or name not in blocks:
-            return f"The list names {str(name)[:60]!r}, and {program.name} has no block of that name."
+def _steps(block: Block, state: dict[str, Any]) -> Iterator[tuple[int, Instruction, dict[str, Any], Any]]:
+    """Yield the number of each instruction with a result, the instruction, the values before it, and the result."""
+    for i, line in enumerate(block.instructions):
+        if line.dest:
+            result = line.value if line.op == "const" else evaluate(line.op, [state[arg] for arg in line.args])
+            yield i, line, state, result
+            state = state | {line.dest: result}
+
+
+def _invalid(program: Program, value: Any) -> str:
+    if wrong := why_not_a_list(value, f"a list of {ENTRY}"):
+        return wrong
+    blocks, lines = {block.name: block for block in program.blocks}, set()
+    for entry in value:
+        if not isinstance(entry, list | tuple) or len(entry) != 3:
+            return f"The list holds {shown(entry)}; each entry is {ENTRY}."
+        name, i, variable = entry
+        if wrong := why_not_names([name], blocks, "The list", "block", program.name):
+            return wrong
         if type(i) is not int or not 0 <= i < len(blocks[name].instructions):
-            return f"Block {name} has no instruction number {str(i)[:60]}; they count from 0."
-        if not isinstance(variable, str) or variable not in known:
-            return f"{str(variable)[:60]!r} is not a variable of {program.name}."
+            return f"Block {name} has no instruction number {shown(i)}; they count from 0."
+        if wrong := why_not_names([variable], program.variables, "The list", "variable", program.name):
+            return wrong
         line = blocks[name].instructions[i]
         if line.op in ("const", "copy", "print"):
             return f"`{line}` in block {name} computes nothing: name only operations, not constants, copies or prints."
-    if len(set(value)) < len(value):
-        twice = next(entry for at, entry in enumerate(value) if entry in value[:at])
-        return f"The list names {str(twice)[:80]} twice; name each redundant operation once."
-    if len(value) > 4 * sum(len(block.instructions) for block in program.blocks):
-        return f"The list has {len(value)} entries; name one variable for each instruction."
-    return None
+        if (name, i) in lines:
+            return f"The list names `{line}` in block {name} twice; name each redundant operation once."
+        lines.add((name, i))
+    return ""

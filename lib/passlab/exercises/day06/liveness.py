@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import LIVENESS, Program, random_program, solve
-from passlab.exercises.day06._programs import COUNT, FOR_EVER, STRAIGHT, TWO_ENTRIES, not_by_block
-from passlab.judge import Case, Finding
+from passlab.exercises.day06._programs import COUNT, FOR_EVER, STRAIGHT, TWO_ENTRIES, why_not_by_block
+from passlab.judge import Case, Finding, shown
+from passlab.judge.forms import why_not_names
 
 
 def live_case(name: str, program: Program) -> Case:
@@ -28,34 +29,31 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Valid: two sets of variables for each block. Did: what is live is there. Spared: nothing else is."""
     (program,) = case.build()
     broken = _invalid(program, value)
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
     solution = solve(program, LIVENESS)
-    missing, extra = "", ""
+    missed, claimed = "", ""
     for block in program.blocks:
-        for where, right, mine in zip(
-            ("start", "end"), (solution.before, solution.after), value[block.name], strict=True
-        ):
-            lack, more = sorted(right[block.name] - set(mine)), sorted(set(mine) - right[block.name])
-            if lack and not missing:
-                missing = f"{lack[0]} is live at the {where} of block {block.name}: its value may still be read."
-            if more and not extra:
-                extra = (
-                    f"{more[0]} is not live at the {where} of block {block.name}: on every way from there it is "
+        facts = solution.before[block.name], solution.after[block.name]
+        for place, live, answer in zip(("start", "end"), facts, value[block.name], strict=True):
+            missing, extra = sorted(live - set(answer)), sorted(set(answer) - live)
+            if missing and not missed:
+                missed = f"{missing[0]} is live at the {place} of block {block.name}: its value may still be read."
+            if extra and not claimed:
+                claimed = (
+                    f"{extra[0]} is not live at the {place} of block {block.name}: on every path from there it is "
                     f"assigned before it is read, or not read at all."
                 )
-    yield Finding("did", not missing, missing)
-    yield Finding("spared", not extra, extra)
+    yield Finding("did", not missed, missed)
+    yield Finding("spared", not claimed, claimed)
 
 
-def _invalid(program: Program, value: Any) -> str | None:
-    if broken := not_by_block(program, value, "The result"):
-        return broken
-    known = set(program.variables)
-    for name, pair in value.items():
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, tuple) for part in pair):
-            return f"Block {name} needs two sets, (live at its start, live at its end); it has {str(pair)[:60]}."
-        if odd := [it for part in pair for it in part if not isinstance(it, str) or it not in known]:
-            return f"Block {name}: {str(odd[0])[:60]!r} is not a variable of {program.name}."
-    return None
+def _invalid(program: Program, value: Any) -> str:
+    def each(block: str, pair: Any) -> str:
+        if not isinstance(pair, list | tuple) or [isinstance(part, list | tuple) for part in pair] != [True, True]:
+            return f"Block {block} needs two sets, (live at its start, live at its end); it has {shown(pair)}."
+        return why_not_names([*pair[0], *pair[1]], program.variables, f"Block {block}", "variable", program.name)
+
+    wanted = "a dict from each block's name to two sets, of the variables live at its start and at its end"
+    return why_not_by_block(program, value, wanted, each=each)

@@ -13,33 +13,33 @@ from passlab.dataflow.precision import HALF, extremes, values
 from passlab.exercises.day06.ranges import Bounds, bounds
 from passlab.fx.cases import graph
 from passlab.fx.nodes import op_name, shape
-from passlab.judge import Case, Finding, shown
+from passlab.judge import Case, Finding, as_decorator, shown
 from passlab.judge.forms import why_not_names
 
 #: What counts as the end of float16: its own, 65504, less some room for rounding.
 MOST = 60_000
-#: A node that comes as near to the end as this, as a factor, may be planned either way.
-NEAR = 1.02
+#: A node that exceeds the end by less than this, as a factor, may be planned either way: an answer may round.
+NEAR = 1 + 1e-6
 #: So many nodes that are not proved safe are searched for inputs on which they overflow.
 SEARCHED = 3
 
 
-def reaches(gm: fx.GraphModule, found: dict[str, Bounds]) -> dict[str, tuple[float, str]]:
+def reaches(gm: fx.GraphModule, ranges: dict[str, Bounds]) -> dict[str, tuple[float, str]]:
     """Return call → the largest magnitude that float16 would have to hold there, and where."""
     return {
-        node.name: max(_held(gm, node, found), key=lambda held: held[0])
+        node.name: max(_magnitudes(gm, node, ranges), key=lambda magnitude: magnitude[0])
         for node in gm.graph.nodes
         if node.op.startswith("call_")
     }
 
 
-def _held(gm: fx.GraphModule, node: fx.Node, found: dict[str, Bounds]) -> Iterator[tuple[float, str]]:
+def _magnitudes(gm: fx.GraphModule, node: fx.Node, ranges: dict[str, Bounds]) -> Iterator[tuple[float, str]]:
     """Yield the magnitudes that a node has to hold, with what has them."""
-    yield _largest(found[node.name]), "its result"
+    yield _largest(ranges[node.name]), "its result"
     for operand in node.all_input_nodes:
-        yield _largest(found[operand.name]), f"its operand {operand.name}"
+        yield _largest(ranges[operand.name]), f"its operand {operand.name}"
     first = node.all_input_nodes[0]
-    name, most = op_name(node, gm), _largest(found[first.name])
+    name, most = op_name(node, gm), _largest(ranges[first.name])
     if name in ("sum", "mean"):
         yield most * math.prod(shape(first)) / math.prod(shape(node)), "the sum on the way"
     if name == "Linear":
@@ -58,22 +58,22 @@ def _largest(ends: Bounds) -> float:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Same: no input is found on which the plan overflows. Spared: each node in float16 is proved safe. Did: all that
     are proved safe run in it."""
-    gm, found = case.build()
+    gm, ranges = case.build()
     calls = [node.name for node in gm.graph.nodes if node.op.startswith("call_")]
     broken = _invalid(calls, value)
     yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
-    held = reaches(gm, found)
-    bold = [name for name in calls if name in value and held[name][0] > NEAR * MOST]
-    timid = [name for name in calls if name not in value and held[name][0] <= MOST / NEAR]
-    escape = overflowing(gm, found, set(value), bold)
+    magnitudes = reaches(gm, ranges)
+    bold = [name for name in calls if name in value and magnitudes[name][0] > NEAR * MOST]
+    timid = [name for name in calls if name not in value and magnitudes[name][0] <= MOST]
+    escape = overflowing(gm, ranges, set(value), bold)
     yield Finding("same", not escape, escape, before=gm, mark=(escape.split()[0],) if escape else ())
-    loss = f"{timid[0]} is safe in float16: nothing there exceeds {held[timid[0]][0]:.6g}." if timid else ""
+    loss = f"{timid[0]} is safe in float16: nothing there exceeds {magnitudes[timid[0]][0]:.6g}." if timid else ""
     yield Finding("did", not timid, loss, before=gm, mark=tuple(timid[:1]))
     claim = ""
     if bold:
-        size, what = held[bold[0]]
+        size, what = magnitudes[bold[0]]
         reach = f"{what} may reach {size:.6g}" if math.isfinite(size) else f"nothing is known of {what}"
         claim = f"{bold[0]} is not proved safe in float16: {reach}."
     yield Finding("spared", not bold, claim, before=gm, mark=tuple(bold[:1]))
@@ -85,65 +85,65 @@ def _invalid(calls: list[str], value: Any) -> str:
     return why_not_names(value, calls, kind="call")
 
 
-def overflowing(gm: fx.GraphModule, found: dict[str, Bounds], half: set[str], bold: list[str]) -> str:
+def overflowing(gm: fx.GraphModule, ranges: dict[str, Bounds], half: set[str], bold: list[str]) -> str:
     """Return what overflows with `half` in float16, on inputs in their ranges that drive one of `bold` up or down; ""
     if no such inputs are found."""
-    inputs = {node.target: found[node.name] for node in gm.graph.nodes if node.op == "placeholder"}
+    inputs = {node.target: ranges[node.name] for node in gm.graph.nodes if node.op == "placeholder"}
     for name in bold[:SEARCHED]:
         for up in (True, False):
-            given = extremes(gm, inputs, name, steps=6, up=up)
+            point = extremes(gm, inputs, name, steps=6, up=up)
             with torch.no_grad():
-                exact, mixed = (values(gm, plan, *given) for plan in ({}, dict.fromkeys(half, HALF)))
+                exact, mixed = (values(gm, plan, *point) for plan in ({}, dict.fromkeys(half, HALF)))
             for node, result in mixed.items():
                 if node in half and isinstance(result, Tensor) and not result.isfinite().all():
                     at = int((~result.isfinite()).flatten().nonzero()[0])
-                    true, seen = float(exact[node].flatten()[at]), float(result.flatten()[at])
-                    return (
-                        f"{node} overflows on inputs in their ranges: where it is {true:.6g}, your plan has {seen:g}."
-                    )
+                    true, half_value = float(exact[node].flatten()[at]), float(result.flatten()[at])
+                    value = f"where it is {true:.6g}, your plan has {half_value:g}"
+                    return f"{node} overflows on inputs in their ranges: {value}."
     return ""
 
 
+@as_decorator
 def planned(name: str, build: Callable[[], fx.GraphModule], *about: str, **inputs: Bounds) -> Case:
     """Return a case. about: what it asks besides a valid answer."""
 
-    def made() -> tuple[fx.GraphModule, dict[str, Bounds]]:
+    def build_with_ranges() -> tuple[fx.GraphModule, dict[str, Bounds]]:
         gm = build()
         return gm, bounds(gm, dict(inputs))
 
-    return Case(name, made, ("valid", *about))
+    return Case(name, build_with_ranges, ("valid", *about))
 
 
 def layer(weights: list[list[float]], bias: list[float] | None = None) -> Callable[[], torch.nn.Linear]:
     """Return a function that makes a layer of these numbers."""
 
     def make() -> torch.nn.Linear:
-        made = torch.nn.Linear(len(weights[0]), len(weights), bias=bias is not None)
-        made.weight.data = torch.tensor(weights)
+        linear = torch.nn.Linear(len(weights[0]), len(weights), bias=bias is not None)
+        linear.weight.data = torch.tensor(weights)
         if bias is not None:
-            made.bias.data = torch.tensor(bias)
-        return made
+            linear.bias.data = torch.tensor(bias)
+        return linear
 
     return make
 
 
-def small(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def small(m: Any, x: Any, y: Any) -> Any:
     return torch.tanh(m.first(x) * 100 - y)
 
 
-def product(m: Any, x: fx.Proxy) -> fx.Proxy:
+def product(m: Any, x: Any) -> Any:
     return torch.tanh(x * 300 * x * 0.001) + x
 
 
-def cancels(m: Any, x: fx.Proxy) -> fx.Proxy:
+def cancels(m: Any, x: Any) -> Any:
     return torch.relu(m.first(x))
 
 
-def averaged(m: Any, x: fx.Proxy) -> tuple:
+def averaged(m: Any, x: Any) -> tuple:
     return x.mean(1), (x * 0.01).mean(1)
 
 
-def unknown(m: Any, x: fx.Proxy) -> tuple:
+def unknown(m: Any, x: Any) -> tuple:
     return torch.sigmoid(torch.sin(x)), torch.neg(x)
 
 

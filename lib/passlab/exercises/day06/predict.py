@@ -19,9 +19,9 @@ from passlab.judge.forms import is_number, why_not_a_list
 
 FEATURES = ("kind", "flops", "nbytes", "outputs", "inner")
 RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
-#: The rank correlation of two measurements of the same operators, on a machine that is asked about.
+#: The least rank correlation of two measurements of the same operators on a machine of a case.
 ALIKE = 0.97
-#: A kind of operator is asked for if so many of it were measured.
+#: The least number of measured operators of a kind that a case has predicted.
 FEWEST = 8
 
 
@@ -31,7 +31,7 @@ def _operators() -> tuple[Row, ...]:
 
 
 def drawn_machine(rng: random.Random) -> dict[str, Any]:
-    """Return a machine: its three numbers, which an answer sees, and its manners, which it does not."""
+    """Return a machine: three numbers that an answer sees, and hidden factors of each kind of operator."""
     kinds = sorted({row.kind for row in _operators()})
     return {
         "bandwidth": rng.uniform(5e9, 5e10),
@@ -78,14 +78,16 @@ def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False)
         middle = sorted(work.values())[int(0.75 * len(rows))]
         old, new = [r for r in rows if work[r] <= middle], [r for r in rows if work[r] > 1.5 * middle]
     old = rng.sample(old, min(500, len(old)))
-    known = Counter(row.kind for row in old)
-    new = [row for row in new if known[row.kind] >= FEWEST]
+    count = Counter(row.kind for row in old)
+    new = [row for row in new if count[row.kind] >= FEWEST]
     new = rng.sample(new, min(200, len(new)))
     measured = [_plain(row) | {"seconds": seconds(row, machine, rng)} for row in old]
-    asked, times = [_plain(row) for row in new], [seconds(row, machine, rng) for row in new]
+    features, times = [_plain(row) for row in new], [seconds(row, machine, rng) for row in new]
     three = {key: machine[key] for key in ("bandwidth", "flops", "launch")}
     about = ("valid", "spared") if beyond else ("valid", "did", "cost")
-    return Case(name, lambda: (dict(three), [dict(r) for r in measured], [dict(r) for r in asked]), about, expect=times)
+    return Case(
+        name, lambda: (dict(three), [dict(r) for r in measured], [dict(r) for r in features]), about, expect=times
+    )
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -97,14 +99,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    found = score(value, times)
+    result = score(value, times)
     if case.asks("spared"):
-        far = f"Beyond the measured sizes your median error is {found.error:.0%}; {BEYOND:.0%} is asked."
-        yield Finding("spared", found.error <= BEYOND, far)
+        far = f"Beyond the measured sizes your median error is {result.error:.0%}; it must be at most {BEYOND:.0%}."
+        yield Finding("spared", result.error <= BEYOND, far)
         return
-    order = f"Spearman's rank correlation with the times is {found.rank:.3f}; {RANK} is asked."
-    yield Finding("did", found.rank >= RANK, order)
-    yield Finding("cost", found.error <= ERROR, f"Your median error is {found.error:.0%}; {ERROR:.0%} is asked.")
+    order = f"Spearman's rank correlation with the times is {result.rank:.3f}; it must be at least {RANK}."
+    yield Finding("did", result.rank >= RANK, order)
+    near = f"Your median error is {result.error:.0%}; it must be at most {ERROR:.0%}."
+    yield Finding("cost", result.error <= ERROR, near)
 
 
 def cases() -> list[Case]:

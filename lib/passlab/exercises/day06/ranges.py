@@ -23,22 +23,22 @@ MOVES = ("reshape", "transpose", "flatten", "mean")
 
 def bounds(gm: fx.GraphModule, inputs: dict[str, Bounds]) -> dict[str, Bounds]:
     """Return node → the range that the table in the text gives it."""
-    found: dict[str, Bounds] = {}
+    ranges: dict[str, Bounds] = {}
     for node in gm.graph.nodes:
         if node.op == "placeholder":
-            found[node.name] = inputs[node.name]
+            ranges[node.name] = inputs[node.name]
         elif node.op == "get_attr":
             weight = attribute(gm, node.target)
-            found[node.name] = float(weight.min()), float(weight.max())
+            ranges[node.name] = float(weight.min()), float(weight.max())
         elif node.op != "output":
-            found[node.name] = _transfer(gm, node, found)
-    return found
+            ranges[node.name] = _transfer(gm, node, ranges)
+    return ranges
 
 
-def _transfer(gm: fx.GraphModule, node: fx.Node, found: dict[str, Bounds]) -> Bounds:
+def _transfer(gm: fx.GraphModule, node: fx.Node, ranges: dict[str, Bounds]) -> Bounds:
     name = op_name(node, gm)
     ends = [
-        found[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if isinstance(a, fx.Node | int | float)
+        ranges[a.name] if isinstance(a, fx.Node) else (a, a) for a in node.args if isinstance(a, fx.Node | int | float)
     ]
     low, high = ends[0]
     if name in ("add", "sub"):
@@ -77,8 +77,8 @@ def _room(*ends: float) -> float:
 
 def _invalid(gm: fx.GraphModule, value: Any) -> str:
     def each(name: str, pair: Any) -> str:
-        fit = isinstance(pair, list | tuple) and len(pair) == 2
-        if not fit or not all(type(end) in (int, float) and end == end for end in pair):
+        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+        if not is_pair or not all(type(end) in (int, float) and end == end for end in pair):
             return f"The range of {name} is {shown(pair)}; it must be two numbers, low and high."
         if pair[0] > pair[1]:
             return f"The range of {name} begins at {pair[0]:.4g} and ends at {pair[1]:.4g}, which is before it."
@@ -93,10 +93,10 @@ def _escape(gm: fx.GraphModule, inputs: dict[str, Bounds], name: str, low: float
     """Return what happens to a node if inputs are found with which it leaves low … high, or ""."""
     for up in (True, False):
         for seed in range(2):
-            found = extremes(gm, inputs, name, seed, steps=8, up=up)
+            point = extremes(gm, inputs, name, seed, steps=8, up=up)
             with torch.no_grad():
-                seen = values(gm, {}, *found)[name]
-            reached = float(seen.max() if up else seen.min())
+                result = values(gm, {}, *point)[name]
+            reached = float(result.max() if up else result.min())
             if reached > high + _room(high) or reached < low - _room(low):
                 return f"{name} reaches {reached:.6g} on inputs in their ranges; your range is {low:.6g} … {high:.6g}."
     return ""
@@ -107,29 +107,29 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     answer says so."""
     gm, inputs = case.build()
     broken = _invalid(gm, value)
-    yield Finding("valid", not broken, broken or "", before=gm)
+    yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
-    known = bounds(gm, inputs)
-    left, wide, claimed = ("", ""), ("", ""), ("", "")
-    for name, (low, high) in known.items():
-        mine = value[name]
+    ranges = bounds(gm, inputs)
+    escaped, wide, claimed = ("", ""), ("", ""), ("", "")
+    for name, (low, high) in ranges.items():
+        answer = value[name]
         slack = _room(low, high)
-        if mine[0] > low + slack or mine[1] < high - slack:
+        if answer[0] > low + slack or answer[1] < high - slack:
             if math.isinf(high - low) and not claimed[0]:
                 claimed = (
                     name,
-                    f"The table knows {low:g} … {high:g} of {name}, no less; got {mine[0]:.4g} … {mine[1]:.4g}.",
+                    f"The table knows {low:g} … {high:g} of {name}, no less; got {answer[0]:.4g} … {answer[1]:.4g}.",
                 )
-            elif not left[0] and (why := _escape(gm, inputs, name, *mine)):
-                left = name, why
-        more = slack + (0.01 * (high - low) if math.isfinite(high - low) else 0)
-        if (mine[0] < low - more or mine[1] > high + more) and not wide[0]:
+            elif not escaped[0] and (why := _escape(gm, inputs, name, *answer)):
+                escaped = name, why
+        room = slack + (0.01 * (high - low) if math.isfinite(high - low) else 0)
+        if (answer[0] < low - room or answer[1] > high + room) and not wide[0]:
             wide = (
                 name,
-                f"{name}: your range {mine[0]:.4g} … {mine[1]:.4g} is sound; {low:.4g} … {high:.4g} is known, too.",
+                f"{name}: your range {answer[0]:.4g} … {answer[1]:.4g} is sound; {low:.4g} … {high:.4g} is known, too.",
             )
-    yield Finding("same", not left[0], left[1], before=gm, mark=(left[0],) if left[0] else ())
+    yield Finding("same", not escaped[0], escaped[1], before=gm, mark=(escaped[0],) if escaped[0] else ())
     yield Finding("did", not wide[0], wide[1], before=gm, mark=(wide[0],) if wide[0] else ())
     yield Finding("spared", not claimed[0], claimed[1], before=gm, mark=(claimed[0],) if claimed[0] else ())
 
@@ -141,27 +141,27 @@ def ranged(name: str, build: Callable[[], fx.GraphModule], unknown: bool = False
     return Case(name, lambda: (build(), dict(inputs)), about)
 
 
-def differences(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def differences(m: Any, x: Any, y: Any) -> Any:
     return torch.neg(x - y) * 2 + (1 - x)
 
 
-def products(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def products(m: Any, x: Any, y: Any) -> Any:
     return x * y + x * x
 
 
-def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
+def layers(m: Any, x: Any) -> Any:
     return torch.sigmoid(m.second(torch.relu(m.first(x))))
 
 
-def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
+def constants(m: Any, x: Any) -> Any:
     return torch.exp(x * m.w).transpose(0, 1).sum(1)
 
 
-def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
+def attention(m: Any, x: Any) -> Any:
     return torch.softmax(m.first(x), dim=1).mean(1)
 
 
-def unknown(m: Any, x: fx.Proxy) -> tuple:
+def unknown(m: Any, x: Any) -> tuple:
     a = torch.sin(x)
     return torch.relu(a), torch.tanh(a), m.first(a), a * 0
 

@@ -24,6 +24,8 @@ OPERATORS: dict[type, Callable[[int, int], Any]] = {
     ast.Lt: operator.lt,
 }  # fmt: skip
 LONGEST = 400
+#: The large sizes that are tried, and in how many of the small ones at which the graph runs.
+LARGE, STARTS = (17, 24, 30, 100, 257, 1024, 5040, 10_007), 3
 
 
 class _Bad(ValueError):
@@ -35,7 +37,7 @@ def compiled(text: Any, symbols: set[str], law: bool) -> Callable[[Mapping[str, 
     if type(text) is int and not law:
         return lambda sizes: text
     if not isinstance(text, str) or len(text) > LONGEST:
-        raise _Bad(f"{str(text)[:60]!r} is no formula: write a number or text of at most {LONGEST} characters")
+        raise _Bad(f"{str(text)[:60]!r} is not a formula: write a number or text of at most {LONGEST} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -67,11 +69,29 @@ def _part(tree: ast.AST, symbols: set[str], text: str) -> Callable[[Mapping[str,
     return lambda sizes: act(one(sizes), other(sizes))
 
 
-def tried(inputs: Mapping[str, list]) -> Iterator[dict[str, int]]:
-    """Yield sizes to try: all up to 9 for one or two symbols, and a sample of them for more."""
+def tried(gm: fx.GraphModule, inputs: Mapping[str, list]) -> Iterator[tuple[dict[str, int], dict | None]]:
+    """Yield sizes to try, and the shapes that the graph has there (see `ran`): small ones, then large ones.
+
+    Small are all up to 9 for one or two symbols, and a sample of them for more. For large ones, one symbol or all that
+    are equal change in sizes at which the graph runs.
+    """
     symbols = sorted({size for sizes in inputs.values() for size in sizes if isinstance(size, str)})
-    every = itertools.product(range(2, 10), repeat=min(len(symbols), 2))
+    running = []
+    for sizes in _small(symbols):
+        shapes = ran(gm, inputs, sizes)
+        running += [sizes] if shapes is not None else []
+        yield sizes, shapes
+    rng = random.Random(6)
+    for sizes in rng.sample(running, min(STARTS, len(running))):
+        groups = {(name,) for name in symbols} | {tuple(n for n in symbols if sizes[n] == sizes[m]) for m in symbols}
+        for group, large in itertools.product(sorted(groups), LARGE):
+            larger = sizes | dict.fromkeys(group, large)
+            yield larger, ran(gm, inputs, larger)
+
+
+def _small(symbols: list[str]) -> Iterator[dict[str, int]]:
     if len(symbols) <= 2:
+        every = itertools.product(range(2, 10), repeat=len(symbols))
         yield from (dict(zip(symbols, sizes, strict=True)) for sizes in every)
         return
     rng = random.Random(6)
@@ -117,27 +137,26 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", True)
     meta = copy.deepcopy(gm).to("meta")
     wrong, missed, refused = ("", ""), "", ""
-    for sizes in tried(inputs):
-        seen = ran(meta, inputs, sizes)
-        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    for sizes, result in tried(meta, inputs):
+        where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         try:
             broken = next((text for text, law in laws.items() if not law(sizes)), None)
         except ZeroDivisionError:
-            yield Finding("valid", False, f"At {told} one of your constraints divides by zero.", before=gm)
+            yield Finding("valid", False, f"At {where} one of your constraints divides by zero.", before=gm)
             return
-        if seen is None and broken is None:
-            missed = missed or f"At {told} the graph does not run, and your constraints allow it."
-        if seen is None:
+        if result is None and broken is None:
+            missed = missed or f"At {where} the graph does not run, and your constraints allow it."
+        if result is None:
             continue
         if broken is not None:
-            refused = refused or f"At {told} the graph runs, and your constraint {broken} refuses it."
+            refused = refused or f"At {where} the graph runs, and your constraint {broken} refuses it."
         for name in names if not wrong[0] else ():
             try:
-                mine = tuple(size(sizes) for size in shapes[name])
+                answer = tuple(size(sizes) for size in shapes[name])
             except ZeroDivisionError:
-                mine = "a division by zero"
-            if mine != seen[name]:
-                wrong = name, f"At {told} the shape of {name} is {seen[name]}; your formulas give {mine}."
+                answer = "a division by zero"
+            if answer != result[name]:
+                wrong = name, f"At {where} the shape of {name} is {result[name]}; your formulas give {answer}."
                 break
     yield Finding("same", not wrong[0], wrong[1], before=gm, mark=(wrong[0],) if wrong[0] else ())
     yield Finding("did", not missed, missed, before=gm)
@@ -150,12 +169,12 @@ def _read(value: Any, names: list[str], symbols: set[str]) -> tuple[dict[str, li
     shapes, laws = value["shapes"], value["constraints"]
     if not isinstance(shapes, dict) or not isinstance(laws, list | tuple) or len(laws) > 200:
         raise _Bad('"shapes" must be a dictionary, and "constraints" a list of at most 200 comparisons')
-    found = {}
+    formulas = {}
     for name in names:
         if not isinstance(shapes.get(name), list | tuple):
             raise _Bad(f'Node {name} has no shape in "shapes": give it a list of sizes')
-        found[name] = [compiled(size, symbols, law=False) for size in shapes[name]]
-    return found, {str(law): compiled(law, symbols, law=True) for law in laws}
+        formulas[name] = [compiled(size, symbols, law=False) for size in shapes[name]]
+    return formulas, {str(law): compiled(law, symbols, law=True) for law in laws}
 
 
 @as_decorator
@@ -164,27 +183,27 @@ def symbolic(name: str, build: Callable[[], fx.GraphModule], *about: str, **inpu
     return Case(name, lambda: (build(), {k: list(v) for k, v in inputs.items()}), ("valid", "same", "spared", *about))
 
 
-def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+def layer(m: Any, x: Any) -> Any:
     return torch.relu(m.layer(x))
 
 
-def sums(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def sums(m: Any, x: Any, y: Any) -> Any:
     return torch.relu(x + y) * m.w
 
 
-def product(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def product(m: Any, x: Any, y: Any) -> Any:
     return (x @ y).transpose(1, 2)
 
 
-def joined(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+def joined(m: Any, x: Any, y: Any) -> Any:
     return torch.cat([x, y], 1)
 
 
-def folded(m: Any, x: fx.Proxy) -> fx.Proxy:
+def folded(m: Any, x: Any) -> Any:
     return torch.tanh(x.reshape(-1, 4)).flatten(0)
 
 
-def pooled(m: Any, x: fx.Proxy) -> fx.Proxy:
+def pooled(m: Any, x: Any) -> Any:
     return F.max_pool2d(x, 3).flatten(1)
 
 

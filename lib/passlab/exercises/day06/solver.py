@@ -7,9 +7,10 @@ from typing import Any
 
 from passlab.dataflow import ANALYSES, Program, random_program, solve
 from passlab.dataflow.solver import DoesNotEnd, FixpointState, NotMonotone
-from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, STRAIGHT, not_by_block, shown
-from passlab.given.day06._facts import plain
+from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, STRAIGHT, fact_shown, why_not_by_block
+from passlab.given._plain import plain
 from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_a_list, why_not_names
 
 #: More visits than this are not replayed.
 MOST = 50_000
@@ -45,14 +46,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     program, name = case.build()
     analysis = ANALYSES[name]
     broken = _invalid(program, value)
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
     before, after, log = value
     solution = solve(program, analysis)
-    right, told = _compared(program, solution, before, after, f"{analysis.name} of {program.name}")
-    yield Finding("did", right, told)
-    if not right:  # whether the visits lead to wrong facts says nothing
+    wrong = _difference(program, solution, before, after)
+    yield Finding("did", not wrong, f"{analysis.name} of {program.name}: {wrong}")
+    if wrong:  # whether the visits lead to wrong facts says nothing
         return
     state = FixpointState(program, analysis)
     try:
@@ -61,8 +62,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     except (NotMonotone, DoesNotEnd) as error:  # a block was visited hundreds of times
         yield Finding("same", False, str(error))
         return
-    same, told = _compared(program, state.solution(), before, after, "Replayed, your visits lead elsewhere")
-    yield Finding("same", same, told)
+    wrong = _difference(program, state.solution(), before, after)
+    yield Finding("same", not wrong, f"Replayed, your visits lead elsewhere: {wrong}")
     most = allowed(program, name)
     yield Finding(
         "cost",
@@ -72,27 +73,26 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     )
 
 
-def _compared(program: Program, solution: Any, before: dict, after: dict, what: str) -> tuple[bool, str]:
+def _difference(program: Program, solution: Any, before: dict, after: dict) -> str:
+    """Return where facts differ from those of a solution, in words, or ""."""
     for block in program.blocks:
-        for where, mine, theirs in (("start", solution.before, before), ("end", solution.after, after)):
-            if (right := plain(mine[block.name])) != theirs[block.name]:
-                got = shown(theirs[block.name])
-                return False, f"{what}: at the {where} of block {block.name} expected {shown(right)}, got {got}."
-    return True, ""
+        for place, facts, answer in (("start", solution.before, before), ("end", solution.after, after)):
+            if (fact := plain(facts[block.name])) != answer[block.name]:
+                wanted, got = fact_shown(fact), fact_shown(answer[block.name])
+                return f"at the {place} of block {block.name} expected {wanted}, got {got}."
+    return ""
 
 
-def _invalid(program: Program, value: Any) -> str | None:
-    if not isinstance(value, tuple) or len(value) != 3:
-        return f"Return before, after and the list of visits; the result is {str(value)[:60]!r}."
-    before, after, log = value
-    if broken := not_by_block(program, before, "before") or not_by_block(program, after, "after"):
-        return broken
-    if not isinstance(log, tuple):
-        return f"The visits must be a list of names of blocks; they are {str(log)[:60]!r}."
-    names = {block.name for block in program.blocks}
-    for name in log:
-        if not isinstance(name, str) or name not in names:
-            return f"The visits name {str(name)[:60]!r}, and {program.name} has no block of that name."
+def _invalid(program: Program, value: Any) -> str:
+    if wrong := why_not_a_list(value, "(before, after, the list of visits)", 3):
+        return wrong
+    for facts, place in zip(value, ("before", "after"), strict=False):
+        wanted = f"`{place}` as a dict from each block's name to its fact"
+        if wrong := why_not_by_block(program, facts, wanted, f"fact in `{place}`"):
+            return wrong
+    log = value[2]
+    if wrong := why_not_a_list(log, "the visits as a list of names of blocks"):
+        return wrong
     if len(log) > MOST:
         return f"{len(log)} visits are too many to replay: at most {MOST}."
-    return None
+    return why_not_names(log, {block.name for block in program.blocks}, "The list of visits", "block", program.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 from passlab.relay.compiler import COMPILING
 
 #: notebook → flavour; exercises without a notebook belong to the first
@@ -12,6 +12,7 @@ EXERCISES = (
     Exercise(
         id="day07.pipeline-counts",
         title="Count operators after each pass",
+        section="Passes and the context they run in",
         points={"valid": 1, "did": 4, "spared": 2},
         difficulty=1,
         minutes=15,
@@ -30,6 +31,7 @@ EXERCISES = (
     Exercise(
         id="day07.relu-to-clip",
         title="A chip without relu",
+        section="Writing a pass",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=3,
         minutes=40,
@@ -50,6 +52,7 @@ EXERCISES = (
     Exercise(
         id="day07.batchnorm",
         title="Batch norm is two operations",
+        section="Removing batch norm",
         points={"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
         minutes=40,
@@ -70,10 +73,12 @@ EXERCISES = (
     Exercise(
         id="day07.fusion-groups",
         title="Predict the groups of FuseOps",
+        section="Fusion",
         points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
-        minutes=95,
+        minutes=70,
         stretch=True,
+        core=Core({"valid": 1, "did": 3, "spared": 2}, difficulty=1, minutes=25),
         hints=(
             "First make lists: the nodes in post-order, a dictionary from node to number, and for each node its kind "
             "and its consumers as (number, pattern of the edge). From then on work with numbers only.",
@@ -93,6 +98,7 @@ EXERCISES = (
     Exercise(
         id="day07.instrument",
         title="A pass instrument",
+        section="Seeing what runs",
         points={"valid": 1, "same": 2, "did": 5},
         difficulty=2,
         minutes=30,
@@ -113,6 +119,7 @@ EXERCISES = (
     Exercise(
         id="day07.levels",
         title="What runs at which level",
+        section="Passes and the context they run in",
         points={"valid": 1, "did": 3},
         difficulty=1,
         minutes=15,
@@ -128,6 +135,7 @@ EXERCISES = (
     Exercise(
         id="day07.cse",
         title="Common subexpressions, as a function pass",
+        section="Equal subexpressions, other layouts",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3},
         difficulty=3,
         minutes=40,
@@ -148,6 +156,7 @@ EXERCISES = (
     Exercise(
         id="day07.dce",
         title="Dead code, as a function pass",
+        section="Names, functions as values, effects",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3},
         difficulty=3,
         minutes=40,
@@ -166,9 +175,10 @@ EXERCISES = (
     Exercise(
         id="day07.dense-gelu",
         title="dense + bias + GELU, by pattern",
+        section="Saying what, not how: patterns",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3},
         difficulty=4,
-        minutes=45,
+        minutes=50,
         stretch=True,
         hints=(
             "Write y as a pattern first, and use that same object in both places where y occurs. Operands of add and "
@@ -186,6 +196,7 @@ EXERCISES = (
     Exercise(
         id="day07.fold-and-time",
         title="How much does folding a BatchNorm gain?",
+        section="How much it gains",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
         minutes=40,

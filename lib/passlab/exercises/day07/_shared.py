@@ -29,10 +29,10 @@ def ladder(x: relay.Var) -> relay.Expr:
 
 def size(module: tvm.IRModule) -> int:
     """Count the calls in all functions, of operators and of functions."""
-    found: list[relay.Call] = []
+    calls: list[relay.Call] = []
     for function in functions(module).values():
-        relay.analysis.post_order_visit(function, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
-    return len(found)
+        relay.analysis.post_order_visit(function, lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
+    return len(calls)
 
 
 @tvm.instrument.pass_instrument
@@ -62,13 +62,13 @@ def named(e: Any, op: str) -> bool:
 
 def outside(function: relay.Function) -> list[Any]:
     """Return the expressions of a function, operands first, each once, without those inside Primitive functions."""
-    found: list[Any] = []
-    relay.analysis.post_order_visit(function, found.append)
+    values: list[Any] = []
+    relay.analysis.post_order_visit(function, values.append)
     hidden: set[Any] = set()
-    for e in found:
+    for e in values:
         if isinstance(e, relay.Function) and is_primitive(e):
             relay.analysis.post_order_visit(e.body, hidden.add)
-    return [e for e in found if e not in hidden]
+    return [e for e in values if e not in hidden]
 
 
 #: Modules are built at level 1: layouts stay, and constants are not folded, which would take a build for each.

@@ -16,8 +16,8 @@ from passlab.tvm.judge import counts, judge_pass
 
 def _first_results(module: tvm.IRModule) -> list[relay.TupleGetItem]:
     """Return the projections that read the first result of a batch norm."""
-    there = outside(module["main"])
-    return [e for e in there if isinstance(e, relay.TupleGetItem) and named(e.tuple_value, NORM) and e.index == 0]
+    values = outside(module["main"])
+    return [e for e in values if isinstance(e, relay.TupleGetItem) and named(e.tuple_value, NORM) and e.index == 0]
 
 
 def _kept(module: tvm.IRModule) -> int:
@@ -36,20 +36,20 @@ def _norm_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
 
 
 def _norm_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    kept, there = _kept(before), counts(after)[NORM]
-    if there < kept:
-        return f"{calls(kept, NORM)} must stay, because another result or the whole tuple is read; {there} left."
+    fewest, norms = _kept(before), counts(after)[NORM]
+    if norms < fewest:
+        return f"{calls(fewest, NORM)} must stay, because another result or the whole tuple is read; {norms} left."
     old, new = counts(before), counts(after)
-    lost = next((op for op in sorted(old) if op != NORM and new[op] < old[op]), None)
-    if lost:
-        return f"{calls(old[lost], lost)} became {new[lost]}; replace only batch norms."
+    name = next((op for op in sorted(old) if op != NORM and new[op] < old[op]), None)
+    if name:
+        return f"{calls(old[name], name)} became {new[name]}; replace only batch norms."
     return attributes_kept(before, after)
 
 
 def _large(module: tvm.IRModule, elements: int) -> int:
     """Count the calls of operators whose result is one tensor of at least `elements` elements."""
-    there = [e for e in outside(module["main"]) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)]
-    tensors = [e.checked_type for e in there if isinstance(e.checked_type, relay.TensorType)]
+    calls = [e for e in outside(module["main"]) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)]
+    tensors = [e.checked_type for e in calls if isinstance(e.checked_type, relay.TensorType)]
     return sum(int(np.prod([int(n) for n in t.shape])) >= elements for t in tensors)
 
 
@@ -59,11 +59,11 @@ def _norm_cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | N
         return None
     smallest = min(int(np.prod([int(n) for n in e.args[0].checked_type.shape])) for e in norms)
     most = _large(before, smallest) + 2 * len(norms)
-    there = _large(after, smallest)
-    if there <= most:
+    calls = _large(after, smallest)
+    if calls <= most:
         return None
     return (
-        f"{there} operators work on whole tensors, not on vectors of one number per channel; {most} are enough: one "
+        f"{calls} operators work on whole tensors, not on vectors of one number per channel; {most} are enough: one "
         "multiply and one add for each batch norm, however often its first result is read."
     )
 

@@ -17,16 +17,16 @@ NAME = "dense_gelu"
 
 def composites(module: tvm.IRModule) -> list[relay.Call]:
     """Return the calls of functions whose attribute Composite is dense_gelu."""
-    found: list[relay.Call] = []
+    calls: list[relay.Call] = []
 
     def visit(expr: relay.Expr) -> None:
         attrs = expr.op.attrs if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function) else None
         if attrs and "Composite" in attrs and attrs["Composite"] == NAME:
-            found.append(expr)
+            calls.append(expr)
 
     for function in functions(module).values():
         relay.analysis.post_order_visit(function, visit)
-    return found
+    return calls
 
 
 def _misshapen(call: relay.Call) -> str | None:
@@ -36,8 +36,8 @@ def _misshapen(call: relay.Call) -> str | None:
     if len(call.args) != 3:
         return f"The function takes {len(call.args)} arguments. It must take x, w and b; constants belong inside it."
     inside: Counter[str] = counts(call.op)
-    wanted = {"nn.dense": 1, "erf": 1, "multiply": 2}
-    if short := next((op for op, n in wanted.items() if inside[op] < n), None):
+    shape = {"nn.dense": 1, "erf": 1, "multiply": 2}
+    if short := next((op for op, n in shape.items() if inside[op] < n), None):
         return f"The function contains {calls(inside[short], short)}; it must contain the whole formula."
     if inside["nn.dense"] > 1 or inside["erf"] > 1:
         return "The function contains more than the formula, which has one dense and one erf."
@@ -48,10 +48,10 @@ def made(wanted: int, why: str) -> Expectation:
     """Expect at least `wanted` layers to be calls of a correct composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-        found = composites(after)
-        if len(found) < wanted:
-            return f"{why} Expected {wanted} calls of a function with Composite={NAME!r}; found {len(found)}."
-        return next((sentence for call in found if (sentence := _misshapen(call))), None)
+        calls = composites(after)
+        if len(calls) < wanted:
+            return f"{why} Expected {wanted} calls of a function with Composite={NAME!r}; found {len(calls)}."
+        return next((sentence for call in calls if (sentence := _misshapen(call))), None)
 
     return law
 
@@ -60,11 +60,11 @@ def none_made(why: str, allowed: int = 0) -> Expectation:
     """Expect that no layer, or at most `allowed`, became a composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-        found = composites(after)
+        calls = composites(after)
         return (
             None
-            if len(found) <= allowed
-            else f"{why} You made {len(found)} calls of {NAME!r}; expected {allowed or 'none'}."
+            if len(calls) <= allowed
+            else f"{why} You made {len(calls)} calls of {NAME!r}; expected {allowed or 'none'}."
         )
 
     return law
@@ -112,13 +112,13 @@ MATCHES = "This is gelu(dense(x, w) + b)."
 def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowed: int = 0) -> Case:
     """Return a case in which at most `allowed` layers may match, and no dense may be computed twice."""
     build = program(body, *shapes)
-    there = counts(build())["nn.dense"]
+    count = counts(build())["nn.dense"]
     double = "A dense is now computed twice."
     return case(
         name,
         build,
         run=False,
-        spared=[none_made(why, allowed), most("nn.dense", there, double), least("nn.dense", there, "It is used.")],
+        spared=[none_made(why, allowed), most("nn.dense", count, double), least("nn.dense", count, "It is used.")],
     )
 
 

@@ -24,7 +24,7 @@ from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
 from passlab.tvm import builds
 from passlab.tvm.builds import packed
-from passlab.tvm.judge import counts, first_difference, hidden, random_inputs, valid
+from passlab.tvm.judge import counts, first_difference, random_inputs, why_not_open, why_not_valid
 
 #: Seconds between two looks at the clock in which another program may run.
 HICCUP = 1e-4
@@ -38,7 +38,7 @@ def _unfit(before: tvm.IRModule, found: Any) -> str | None:
         side = found[name]
         if not isinstance(side, dict) or not {"module", "level", "disabled", "seconds"} <= set(side):
             return f"The side {name!r} must be a dict with module, level, disabled and seconds."
-        if broken := valid(before, side["module"]) or hidden(before, side["module"]):
+        if broken := why_not_valid(before, side["module"]) or why_not_open(before, side["module"]):
             return f"The side {name!r}: {broken}"
         if type(side["level"]) is not int or not all(isinstance(one, str) for one in side["disabled"]):
             return f"The side {name!r} must have an int as its level and names of passes in disabled."

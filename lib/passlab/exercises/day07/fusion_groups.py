@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from passlab.exercises.day07._shared import block
-from passlab.judge import Case, Finding, as_decorator
+from passlab.judge import Case, Finding, as_decorator, core
 from passlab.judge.forms import why_not_groups
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
@@ -89,6 +89,20 @@ def shapes_after_conv(x: relay.Var) -> relay.Expr:
     return relay.nn.relu(relay.reshape(c + weight(4), (1, -1)))
 
 
+def plain_chain(x: relay.Var) -> relay.Expr:
+    return relay.sigmoid(relay.sum(relay.transpose(relay.nn.relu(relay.tanh(x)), (0, 1, 3, 2)), axis=1))
+
+
+def plain_convs(x: relay.Var) -> relay.Expr:
+    left = relay.nn.relu(relay.add(conv(relay.exp(x)), weight(4, 1, 1)))
+    return relay.nn.relu(left + relay.tanh(conv(relay.transpose(x, (0, 1, 3, 2)))))
+
+
+def plain_shapes(x: relay.Var) -> relay.Expr:
+    rows = relay.exp(relay.reshape(relay.tanh(relay.transpose(conv(x), (0, 2, 3, 1))), (-1, 4)))
+    return relay.nn.softmax(relay.transpose(rows, (1, 0)))
+
+
 def chain(x: relay.Var) -> relay.Expr:
     for at in range(12):
         x = relay.nn.relu(x) if at % 2 else relay.tanh(x)
@@ -100,6 +114,9 @@ SHAPE = (1, 4, 6, 6)
 
 def cases() -> list[Case]:
     return [
+        core(groups_case("plain: a chain", program(plain_chain, SHAPE))),
+        core(groups_case("plain: two convolutions", program(plain_convs, SHAPE))),
+        core(groups_case("plain: shapes", program(plain_shapes, SHAPE))),
         groups_case("a block", simplified(program(block, SHAPE))),
         groups_case("reductions", program(reductions, (2, 6))),
         groups_case("a fork", program(fork, SHAPE)),

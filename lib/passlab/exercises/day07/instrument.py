@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from passlab.exercises.day07._shared import Witness
-from passlab.given.day07.instrument import run
+from passlab.given.day07.instrument import PAUSE, run
 from passlab.judge import Case, Finding
+from passlab.judge.forms import excerpt
 from passlab.relay import relay, tvm
 from passlab.relay.cases import field, let, number, program, tuple_of, weight
 from passlab.tvm.judge import first_difference
@@ -28,20 +29,22 @@ def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _no_log(rows: Any) -> str | None:
-    """Return why these rows are malformed, or None."""
-    if not isinstance(rows, list):
-        return "`rows` must be a list of dicts."
+def _why_not_a_log(value: Any) -> str:
+    """Return why the answer is not an instrument with rows of the right form."""
+    if not isinstance(value, dict):
+        return "The answer must be an instrument with `rows`."
+    if not isinstance(rows := value.get("rows"), list):
+        return f"`rows` must be a list of dicts; it is {excerpt(rows)}."
     for at, row in enumerate(rows):
         missing = [column for column in COLUMNS if column not in row] if isinstance(row, dict) else COLUMNS
         if missing:
             return f"Row {at} has no {missing[0]!r}; a row has {', '.join(COLUMNS)}."
         whole = [type(row["depth"]), type(row["before"]), type(row["after"] or 0)]
         if not isinstance(row["name"], str) or set(whole) != {int}:
-            return f"Row {at} must have a str as name and ints as depth, before and after; it is {row}."
-        if not isinstance(row["seconds"], int | float | None) or (row["seconds"] or 0) < 0:
-            return f"Row {at} must have a number or None as seconds; it has {row['seconds']}."
-    return None
+            return f"Row {at} must have a str as name and ints as depth, before and after; it is {excerpt(row)}."
+        if not isinstance(row["seconds"], int | float | None) or not (row["seconds"] or 0) >= 0:
+            return f"Row {at} must have a number or None as seconds; it has {excerpt(row['seconds'])}."
+    return ""
 
 
 def _missed(rows: list[dict], right: list[dict]) -> str | None:
@@ -49,27 +52,27 @@ def _missed(rows: list[dict], right: list[dict]) -> str | None:
     for at in range(max(len(rows), len(right))):
         name = right[at]["name"] if at < len(right) else None
         if at >= len(rows) or rows[at]["name"] != name:
-            here = f"Row {at} of the log is {rows[at]['name']}" if at < len(rows) else f"The log ends after {at} rows"
-            there = f"the next pass that begins is {name}" if name else f"only {len(right)} runs of passes begin"
-            return f"{here}; {there}."
-        row, wanted = rows[at], right[at]
-        if row["depth"] != wanted["depth"]:
-            inside = f"nested in {wanted['depth']} others" if wanted["depth"] else "the outermost"
-            return f"Row {at}, {name}, is {inside}: its depth is {wanted['depth']}, not {row['depth']}."
-    for at, (row, wanted) in enumerate(zip(rows, right, strict=True)):
+            entry = f"Row {at} of the log is {rows[at]['name']}" if at < len(rows) else f"The log ends after {at} rows"
+            event = f"the next pass that begins is {name}" if name else f"only {len(right)} runs of passes begin"
+            return f"{entry}; {event}."
+        row, record = rows[at], right[at]
+        if row["depth"] != record["depth"]:
+            inside = f"nested in {record['depth']} others" if record["depth"] else "the outermost"
+            return f"Row {at}, {name}, is {inside}: its depth is {record['depth']}, not {row['depth']}."
+    for at, (row, record) in enumerate(zip(rows, right, strict=True)):
         for column, when in (("before", "begins"), ("after", "ends")):
-            if row[column] != wanted[column]:
-                if wanted[column] is None:
+            if row[column] != record[column]:
+                if record[column] is None:
                     return f"Row {at}, {row['name']}, never ends: it raises an error. Its {column!r} is None."
                 return (
-                    f"When {row['name']} in row {at} {when} the module has {wanted[column]} calls; "
+                    f"When {row['name']} in row {at} {when} the module has {record[column]} calls; "
                     f"the log says {row[column]}."
                 )
     return None
 
 
-def _impossible(rows: list[dict]) -> str | None:
-    """Return which times are impossible, or None."""
+def _impossible(rows: list[dict], elapsed: float) -> str | None:
+    """Return which times are impossible, or None. `elapsed`: how long all the passes took."""
     for at, row in enumerate(rows):
         if (row["after"] is None) != (row["seconds"] is None):
             return (
@@ -77,6 +80,10 @@ def _impossible(rows: list[dict]) -> str | None:
             )
         end = next((i for i in range(at + 1, len(rows)) if rows[i]["depth"] <= row["depth"]), len(rows))
         inside = sum(r["seconds"] or 0 for r in rows[at + 1 : end] if r["depth"] == row["depth"] + 1)
+        if row["seconds"] is not None and row["seconds"] > elapsed:
+            return f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, but all the passes took {elapsed:.6f} s."
+        if row["name"] == "Waits" and row["seconds"] is not None and row["seconds"] < 0.9 * PAUSE:
+            return f"Row {at}, Waits, took {row['seconds']:.6f} s, but it sleeps {PAUSE} s: ask a clock."
         if row["seconds"] is not None and inside > row["seconds"]:
             return (
                 f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, but the runs nested in it took {inside:.6f} s: "
@@ -87,17 +94,15 @@ def _impossible(rows: list[dict]) -> str | None:
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     module, contexts, level = case.build()
-    if not isinstance(value, dict) or (broken := _no_log(value.get("rows"))):
-        yield Finding(
-            "valid", False, broken if isinstance(value, dict) else "The answer must be an instrument with `rows`."
-        )
+    why = _why_not_a_log(value)
+    yield Finding("valid", not why, why)
+    if why:
         return
-    yield Finding("valid", True)
     witness = Witness()
     alone, right = run(module, contexts, level, witness), seen(witness.events)
     changed = _changed(alone, value.get("module"))
     yield Finding("same", not changed, changed, before=alone)
-    missed = _missed(value["rows"], right) or _impossible(value["rows"])
+    missed = _missed(value["rows"], right) or _impossible(value["rows"], value["elapsed"])
     yield Finding("did", missed is None, missed or "")
 
 
@@ -106,10 +111,10 @@ def _changed(alone: tvm.IRModule | None, logged: Any) -> str:
         return ""
     if not isinstance(logged, tvm.IRModule):
         return "With your instrument the passes returned no module."
-    there = first_difference(alone, logged, ("without the instrument the module", "with it the module"))
-    if not there:
+    difference = first_difference(alone, logged, ("without the instrument the module", "with it the module"))
+    if not difference:
         return ""
-    return f"With your instrument the result differs. {there} Does should_run return False, or do you edit the module?"
+    return f"With your instrument the result differs. {difference} Does should_run return False? Is the module edited?"
 
 
 def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, ...], level: int = 3) -> Case:
@@ -146,5 +151,6 @@ def cases() -> list[Case]:
         logged("a pass that is a sequence", network, ("SimplifyInference", "FoldScaleAxis", "FuseOps")),
         logged("two functions, at level 1", two_functions, ("FoldConstant", "ToANormalForm", "FuseOps"), level=1),
         logged("the context after one that failed", shared, ("InferType", "Fails", "FuseOps"), ("SimplifyInference",)),
+        logged("a pass that waits", shared, ("SimplifyInference", "Waits")),
         logged("a pass that fails", shared, ("SimplifyInference", "Fails", "FuseOps")),
     ]

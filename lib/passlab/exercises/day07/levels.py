@@ -13,14 +13,14 @@ from passlab.relay.cases import program, weight
 
 def table(module: tvm.IRModule, disabled: Sequence[str] = ()) -> dict[str, list[int]]:
     """Return the name of a pass → the levels at which relay.optimize runs it."""
-    found: dict[str, list[int]] = {}
+    rows: dict[str, list[int]] = {}
     for level in range(5):
         witness = Witness()
         with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[witness]):
             relay.optimize(module, target="llvm")
         for name in dict.fromkeys(name for name, _ in witness.events if name):
-            found.setdefault(name, []).append(level)
-    return found
+            rows.setdefault(name, []).append(level)
+    return rows
 
 
 def at_levels(levels: Sequence[int]) -> str:

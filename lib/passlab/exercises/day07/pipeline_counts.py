@@ -10,6 +10,7 @@ from typing import Any
 from passlab import models
 from passlab.exercises.day07._shared import block, ladder
 from passlab.judge import Case, Finding, as_decorator
+from passlab.judge.forms import excerpt, why_not_of_type
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of
 from passlab.tvm.importers import relay_module
@@ -51,27 +52,25 @@ def counts_case(name: str, build: Callable[[], tvm.IRModule], *passes: str, abou
     return Case(name, lambda: (build(), list(passes)), ("valid", about), expect=cache(lambda: table(build(), passes)))
 
 
-def _shape_of(value: Any, rows: int) -> str | None:
-    """Return why `value` is not a table of that many rows, or None."""
-    if not isinstance(value, list):
-        return f"The answer is a list of dictionaries; it is of type {type(value).__name__}."
+def _why_not_a_table(value: Any, rows: int) -> str:
+    """Return why `value` is not a table of that many rows."""
+    if why := why_not_of_type(value, "a list of dictionaries", list):
+        return why
     for at, row in enumerate(value):
         if not isinstance(row, dict):
-            return (
-                f"Row {at} is of type {type(row).__name__}; it should be a dictionary from operator to number of calls."
-            )
+            return f"Row {at} must be a dictionary from operator to number of calls; it is {excerpt(row)}."
         for op, count in row.items():
             if not isinstance(op, str) or isinstance(count, bool) or not isinstance(count, int):
                 return f"Row {at} holds {op!r}: {count!r}; keys must be names of operators and values ints."
     if len(value) != rows:
         return f"The table has {len(value)} rows; expected {rows}: one before the first pass and one after each pass."
-    return None
+    return ""
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     module, passes = case.build()
-    wrong = _shape_of(value, len(passes) + 1)
-    yield Finding("valid", wrong is None, wrong or "")
+    wrong = _why_not_a_table(value, len(passes) + 1)
+    yield Finding("valid", not wrong, wrong)
     if wrong:
         return
     for verdict in case.about:
@@ -81,13 +80,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def _difference(value: list[dict], right: list[Counter], passes: list[str]) -> str | None:
-    for at, (got, wanted) in enumerate(zip(value, right, strict=True)):
-        got = {op: count for op, count in got.items() if count}
-        if got == wanted:
+    for at, (entry, expected) in enumerate(zip(value, right, strict=True)):
+        row = {op: count for op, count in entry.items() if count}
+        if row == expected:
             continue
         when = f"After {', '.join(passes[:at])}" if at else "Before the first pass"
-        op = min(op for op in got.keys() | wanted.keys() if got.get(op, 0) != wanted[op])
-        return f"{when} there are {wanted[op]} calls of {op}; your table says {got.get(op, 0)}."
+        op = min(op for op in row.keys() | expected.keys() if row.get(op, 0) != expected[op])
+        return f"{when} there are {expected[op]} calls of {op}; your table says {row.get(op, 0)}."
     return None
 
 

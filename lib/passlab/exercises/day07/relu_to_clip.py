@@ -16,16 +16,16 @@ from passlab.tvm.judge import counts, has_composite, is_primitive, judge_pass
 
 def _alone(module: tvm.IRModule) -> int:
     """Count the relus that are the only consumer of a convolution."""
-    there = outside(module["main"])
-    readers = Counter(operand for e in there for operand in parts_of(e))
-    return sum(named(e, RELU) and named(e.args[0], CONV) and readers[e.args[0]] == 1 for e in there)
+    values = outside(module["main"])
+    readers = Counter(operand for e in values for operand in parts_of(e))
+    return sum(named(e, RELU) and named(e.args[0], CONV) and readers[e.args[0]] == 1 for e in values)
 
 
 def _instructions(module: tvm.IRModule) -> list[relay.Function]:
     """Return the function of each call of one whose Composite is conv2d_relu."""
     called = [e.op for e in outside(module["main"]) if isinstance(e, relay.Call)]
-    there = [f for f in called if isinstance(f, relay.Function) and f.attrs]
-    return [f for f in there if "Composite" in f.attrs and str(f.attrs["Composite"]) == "conv2d_relu"]
+    functions = [f for f in called if isinstance(f, relay.Function) and f.attrs]
+    return [f for f in functions if "Composite" in f.attrs and str(f.attrs["Composite"]) == "conv2d_relu"]
 
 
 def _misformed(f: relay.Function) -> str | None:
@@ -48,22 +48,22 @@ def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
     wrong = next((why for f in _instructions(after) if (why := _misformed(f))), None)
     if wrong:
         return wrong
-    expected, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
-    if there < expected:
-        found = f"conv2d_relu occurs {times(there)}"
-        return f"{times(expected).capitalize()} a relu is the only consumer of a convolution; {found}."
+    expected, count = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    if count < expected:
+        occurs = f"conv2d_relu occurs {times(count)}"
+        return f"{times(expected).capitalize()} a relu is the only consumer of a convolution; {occurs}."
     return None
 
 
 def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    expected, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    expected, count = _alone(before) + len(_instructions(before)), len(_instructions(after))
     convs, now = counts(before)[CONV], counts(after)[CONV]
     if now != convs:
         return (
             f"{calls(convs, CONV)} became {now}: one with other consumers has to stay, so fusing it computes it twice."
         )
-    if there > expected:
-        return f"conv2d_relu occurs {times(there)}; expected {times(expected)}."
+    if count > expected:
+        return f"conv2d_relu occurs {times(count)}; expected {times(expected)}."
     known = {_limits(e) for e in outside(before["main"]) if named(e, "clip")}
     for clip in outside(after["main"]):
         if named(clip, "clip") and _limits(clip) not in known and (why := _no_relu(clip)):
@@ -72,7 +72,15 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
     if old != new:
         op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
         return f"{calls(old[op], op)} became {new[op]}; replace only relu."
+    if _kernels(before) - _kernels(after):
+        return "A function that was Primitive in the given module has changed; what is inside belongs to it."
     return attributes_kept(before, after)
+
+
+def _kernels(module: tvm.IRModule) -> Counter[int]:
+    """Count the Primitive functions in main, by structural hash."""
+    functions = [e for e in outside(module["main"]) if isinstance(e, relay.Function) and is_primitive(e)]
+    return Counter(tvm.ir.structural_hash(f) for f in functions)
 
 
 def _no_relu(clip: relay.Call) -> str | None:

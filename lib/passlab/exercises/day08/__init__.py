@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"relax": "relax"}
@@ -11,6 +11,7 @@ EXERCISES = (
     Exercise(
         id="day08.port",
         title="Yesterday's pass, ported",
+        section="A mutator",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=3,
         minutes=50,
@@ -32,6 +33,7 @@ EXERCISES = (
     Exercise(
         id="day08.pattern",
         title="Fusing by pattern, with a check",
+        section="Fusing by pattern",
         points={"valid": 1, "same": 1, "did": 3, "spared": 4},
         difficulty=3,
         minutes=40,
@@ -53,6 +55,7 @@ EXERCISES = (
     Exercise(
         id="day08.policy",
         title="A fusion policy with a cost function",
+        section="A fusion policy of your own",
         points={"valid": 1, "same": 1, "did": 3, "spared": 2, "cost": 4},
         difficulty=4,
         minutes=45,
@@ -71,6 +74,7 @@ EXERCISES = (
     Exercise(
         id="day08.schedule",
         title="A matmul and its schedule",
+        section="Schedules",
         points={"valid": 1, "same": 3, "did": 2, "cost": 4},
         difficulty=4,
         minutes=40,
@@ -84,7 +88,6 @@ EXERCISES = (
             "splits, and after the reorder schedule.reverse_compute_at(local, tile) with the loop just outside the "
             "reduction loop. decompose_reduction(block, that loop) moves the zero initialization out of it.",
         ),
-        meaning={"did": "it is faster than the naive loop nest"},
         helps={"did": 1, "cost": 2},
         seconds=10.0,
         closed=(
@@ -96,10 +99,12 @@ EXERCISES = (
     Exercise(
         id="day08.tuner",
         title="A tuner that learns",
+        section="Tuning",
         points={"valid": 1, "did": 5, "cost": 3},
         difficulty=4,
-        minutes=35,
+        minutes=10,
         stretch=True,
+        core=Core({"valid": 1, "did": 3, "cost": 1}, difficulty=2, minutes=25),
         hints=(
             "Turn each candidate into a vector of numbers. Sizes that double belong on a logarithmic scale, and each "
             "word becomes its own 0/1 feature. Times that differ by factors need a logarithm, too: predict that.",
@@ -109,12 +114,12 @@ EXERCISES = (
             "one of which is always 1. Predict all candidates, leave out those already measured, and return the "
             "first k.",
         ),
-        meaning={"did": "it finds better ones than random search", "cost": "what it finds is near the best"},
         helps={"did": 1, "cost": 2},
     ),
     Exercise(
         id="day08.pipeline",
         title="A whole pipeline",
+        section="Your own step in TVM's pipeline",
         points={"valid": 1, "same": 3, "did": 3, "cost": 4},
         difficulty=4,
         minutes=30,
@@ -131,7 +136,6 @@ EXERCISES = (
             "are more channels than columns in a small image. ConvertLayout({'relax.nn.conv2d': ['NHWC', 'HWIO']}), "
             "then Normalize(). (The keys need their prefix, or nothing happens.)",
         ),
-        meaning={"did": "it launches few enough kernels"},
         helps={"did": 1, "cost": 2},
         seconds=60.0,
     ),

@@ -44,13 +44,13 @@ def launches(mod: Any) -> list[tuple[str, ...]]:
     """
     inside = {name: tuple(node.name for node in nodes(mod, name)) for name in functions(mod)}
     fused = {name for name, function in functions(mod).items() if is_primitive(function)}
-    found = [(node.name,) for name in inside if name not in fused for node in nodes(mod, name)]
+    groups = [(node.name,) for name in inside if name not in fused for node in nodes(mod, name)]
     for name in inside.keys() - fused:
         for _, value in bindings(functions(mod)[name]):
             called = getattr(getattr(value, "op", None), "name_hint", None)
             if called in fused:
-                found.append(inside[called])
-    return found
+                groups.append(inside[called])
+    return groups
 
 
 def calls(mod: Any) -> Counter[str]:

@@ -51,7 +51,7 @@ KINDS = (
 
 def fitting(mod: Any) -> Counter[str]:
     """Return how many composites of each name there should be."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for reading in readings(mod):
         for name, first, last, channel, fits in KINDS:
             for node in reading.nodes.values():
@@ -63,8 +63,8 @@ def fitting(mod: Any) -> Counter[str]:
                 other = [arg for arg in total.expr.args if not arg.same_as(node.var)]
                 end = reading.only_reader(total.var)
                 if len(other) == 1 and _bias(other[0], node.var, channel) and end is not None and end.name == last:
-                    found[name] += 1
-    return found
+                    counts[name] += 1
+    return counts
 
 
 def composites(mod: Any) -> list[tuple[str, str, Any]]:
@@ -78,17 +78,17 @@ def composites(mod: Any) -> list[tuple[str, str, Any]]:
 
 
 def _composed(before: Any, after: Any, case: Case) -> str | None:
-    wanted, found = fitting(before), Counter(composite for composite, *_ in composites(after))
-    for composite, number in wanted.items():
-        if found[composite] < number:
-            return f"{plural(number, 'place')} should become calls of {composite}; {found[composite]} did."
+    fits, counts = fitting(before), Counter(composite for composite, *_ in composites(after))
+    for composite, number in fits.items():
+        if counts[composite] < number:
+            return f"{plural(number, 'place')} should become calls of {composite}; {counts[composite]} did."
     return None
 
 
 def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
-    wanted, found = fitting(before), Counter()
+    fits, counts = fitting(before), Counter()
     for composite, name, function in composites(after):
-        found[composite] += 1
+        counts[composite] += 1
         if composite not in COMPOSITES:
             return f"The function {name} has the Composite {composite!r}; use one of the two given names."
         inside = tuple(node.name for node in nodes(after, name))
@@ -97,9 +97,9 @@ def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
         if isinstance(function.ret_ty, relax.TupleType):
             inner = "A value inside the pattern is also used outside: the check must return False."
             return f"{name} returns a tuple of {len(function.ret_ty.fields)} values, not one. {inner}"
-    for composite, number in found.items():
-        if number > wanted[composite]:
-            return f"{plural(wanted[composite], 'place')} can become {composite}, but {number} were fused: {WHY}."
+    for composite, number in counts.items():
+        if number > fits[composite]:
+            return f"{plural(fits[composite], 'place')} can become {composite}, but {number} were fused: {WHY}."
     return other_calls(before, after, set())
 
 

@@ -56,14 +56,14 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    from passlab.tvm.judge import valid
+    from passlab.tvm.judge import why_not_valid
 
     task: Task = case.expect
     (before,) = case.build()
-    broken = valid(before, value)
+    broken = why_not_valid(before, value)
     if not broken and (name := foreign_in(value)):
         broken = f"The module calls code from elsewhere ({name}), which cannot be inspected. Use TVM's kernels only."
-    yield Finding("valid", broken is None, broken or "")
+    yield Finding("valid", not broken, broken)
     if broken:
         return
     model = task.model()

@@ -10,7 +10,7 @@ from passlab.judge import Case, Finding, as_decorator, cases_in
 from passlab.relax import relax
 from passlab.relax.cases import module, op
 from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
-from passlab.tvm.judge import same
+from passlab.tvm.judge import why_not_same
 
 #: How much more than the best known choice a choice may cost, and which share of all steps it may recompute beyond it.
 SLACK, AGAIN = 1.05, 0.05
@@ -53,8 +53,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     yield Finding("valid", True)
     after = fuse(before, value)
-    wrong = same(before, after, kinds=("ordinary", "structured"), pipeline="none")
-    yield Finding("same", wrong is None, wrong or "", before=before, after=after)
+    wrong = why_not_same(before, after, kinds=("ordinary", "structured"), pipeline="none")
+    yield Finding("same", not wrong, wrong, before=before, after=after)
     cost, best = price(there, value), price(there, case.expect)
     for sentence, verdict in (
         (_beaten(before, there, cost, best), "did"),

@@ -21,6 +21,7 @@ from passlab.exercises.day08._shared import (
 from passlab.judge import Case, and_more, cases_in, plural
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import is_primitive, judge_pass
+from passlab.tvm.modules import functions
 
 
 def joinable(mod: Any) -> tuple[list[str], list[str]]:
@@ -37,15 +38,16 @@ def joinable(mod: Any) -> tuple[list[str], list[str]]:
 
 def _ported(before: Any, after: Any, case: Case) -> str | None:
     joined, others = joinable(before)
-    fused = launches(after).count((CONV, RELU))
-    left, clips = calls(after)[RELU] - fused, calls(after)[CLIP] - calls(before)[CLIP]
+    fused = launches(after).count((CONV, RELU)) - launches(before).count((CONV, RELU))
+    clips = calls(after)[CLIP] - calls(before)[CLIP]
+    bare = sum(node.name == RELU for reading in readings(after) for node in reading.nodes.values())
     if fused < len(joined):
         return (
             f"{len(joined)} conv2d whose only consumer is a relu ({and_more(joined)}) should be in one primitive "
             f"function with it; {fused} are. Such a function contains the two calls and has the attribute Primitive."
         )
-    if left > 0:
-        return f"{plural(left, 'relu')} left. In the given module, replace {and_more(others) or and_more(joined)}."
+    if bare:
+        return f"{plural(bare, 'relu')} left. In the given module, replace {and_more(others) or and_more(joined)}."
     if clips < len(others):
         return f"{plural(len(others), 'relu')} should become clip ({and_more(others)}); {clips} did."
     for low, high in _limits(after) - _limits(before):
@@ -68,12 +70,25 @@ def _port_spared(before: Any, after: Any, case: Case) -> str | None:
             f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution with other consumers now runs twice, or "
             "one that was fused is still bound."
         )
-    if (fused := launches(after).count((CONV, RELU))) > len(joined):
+    if (fused := launches(after).count((CONV, RELU)) - launches(before).count((CONV, RELU))) > len(joined):
         return (
             f"{fused} conv2d were fused with a relu; only {len(joined)} may be: the values of the others are also used "
             "elsewhere, or returned."
         )
+    if changed := _changed_primitive(before, after):
+        return f"The function {changed} has the attribute Primitive, and must stay as it is."
     return other_calls(before, after, {RELU, CLIP})
+
+
+def _changed_primitive(before: Any, after: Any) -> str | None:
+    """Return the name of a primitive function of `before` that `after` does not have under any name, or None."""
+    from tvm_ffi import structural_equal
+
+    present = [function for function in functions(after).values() if is_primitive(function)]
+    for name, function in functions(before).items():
+        if is_primitive(function) and not any(structural_equal(function, other) for other in present):
+            return name
+    return None
 
 
 judge = judge_pass(_ported, _port_spared, kernels=is_primitive)

@@ -11,7 +11,7 @@ import numpy as np
 
 from passlab.building.requests import Built
 from passlab.exercises._speed import drawn, first_wrong, pace
-from passlab.exercises._tensorir import foreign, host_target
+from passlab.exercises._tensorir import foreign, host_target, why_not_one_kernel
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
@@ -122,9 +122,9 @@ def _every(kind: type, node: Any) -> list[Any]:
     """Return all nodes of a kind in a statement or an expression."""
     import tvm_ffi
 
-    found: list[Any] = []
-    tvm_ffi.structural_walk(node, (kind, found.append), order="post")
-    return found
+    parts: list[Any] = []
+    tvm_ffi.structural_walk(node, (kind, parts.append), order="post")
+    return parts
 
 
 def _traffic(function: Any) -> float:
@@ -135,8 +135,8 @@ def _traffic(function: Any) -> float:
     """
     from passlab.tvm.tensorir import blocks
 
-    found = [_block_traffic(loops, realized) for loops, realized in blocks(function.body)]
-    return max(filter(None, found), default=math.inf)
+    costs = [_block_traffic(loops, realized) for loops, realized in blocks(function.body)]
+    return max(filter(None, costs), default=math.inf)
 
 
 def _block_traffic(loops: tuple, realized: Any) -> float | None:
@@ -187,15 +187,9 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
 
     if isinstance(value, tvm.s_tir.Schedule):
         return None, "Your function returned a Schedule. Return its module: `schedule.mod`."
-    if not isinstance(value, tvm.IRModule):
-        return (
-            None,
-            f"Return an IRModule with the scheduled PrimFunc (`schedule.mod`); yours is {type(value).__name__}.",
-        )
-    functions = list(value.functions.values())
-    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
-        return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
-    function = functions[0]
+    if why := why_not_one_kernel(value, "an IRModule with the scheduled PrimFunc (`schedule.mod`)"):
+        return None, why
+    (function,) = value.functions.values()
     expected = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
     types = [parameter.ty for parameter in function.params]
     found = [tuple(getattr(size, "value", None) for size in getattr(t, "shape", ())) for t in types]
@@ -220,10 +214,10 @@ def _alone(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _compared(module: Any, given: Sequence[tuple], **how: Any) -> tuple[Built, str]:
+def _compared(module: Any, inputs: Sequence[tuple], **how: Any) -> tuple[Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
-    built = builds.run_module(module, given, target=host_target(), threads=1, seconds=30, **how)
-    return built, first_wrong(built, given, lambda outputs, ab: _difference(*outputs, *ab))
+    built = builds.run_module(module, inputs, target=host_target(), threads=1, seconds=30, **how)
+    return built, first_wrong(built, inputs, lambda outputs, ab: _difference(*outputs, *ab))
 
 
 def _shapes(sizes: Sizes) -> tuple:

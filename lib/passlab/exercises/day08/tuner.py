@@ -9,11 +9,11 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, core
 
 #: All candidate schedules of a matmul. rows × columns: a tile of the result; innermost: the loop
 #: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
@@ -60,6 +60,23 @@ def drawn_machine(seed: int) -> list[float]:
     rng = random.Random(seed)
     rows, columns = rng.uniform(0, 4), rng.uniform(2, 7)
     steep, slant = rng.uniform(0.2, 0.3), rng.uniform(-0.06, 0.06)
+
+    def tile(x: float, y: float) -> float:
+        x, y = x - rows, y - columns
+        return steep * (x * x + y * y) + slant * x * y
+
+    return _times(rng, tile, noise=0.04)
+
+
+def plain_machine(seed: int) -> list[float]:
+    """Return the microseconds on a machine on which each doubling of rows, and of columns, costs the same factor."""
+    rng = random.Random(seed)
+    of_rows, of_columns = (rng.choice((-1, 1)) * rng.uniform(0.2, 0.5) for _ in range(2))
+    return _times(rng, lambda x, y: of_rows * x + of_columns * y, noise=0.02)
+
+
+def _times(rng: random.Random, tile: Callable[[float, float], float], noise: float) -> list[float]:
+    """Return the microseconds of all candidates: `tile` gives the logarithm's part for log2 of rows and columns."""
     dislikes = {
         knob: dict(zip(values, rng.sample(penalties, len(values)), strict=True))
         for knob, values, penalties in (
@@ -70,9 +87,9 @@ def drawn_machine(seed: int) -> list[float]:
     }
     times = []
     for config in SPACE:
-        x, y = math.log2(config["rows"]) - rows, math.log2(config["columns"]) - columns
-        slow = steep * (x * x + y * y) + slant * x * y + sum(of[config[knob]] for knob, of in dislikes.items())
-        times.append(100 * math.exp(slow + rng.gauss(0, 0.04)))
+        slow = tile(math.log2(config["rows"]), math.log2(config["columns"]))
+        slow += sum(of[config[knob]] for knob, of in dislikes.items())
+        times.append(100 * math.exp(slow + rng.gauss(0, noise)))
     return times
 
 
@@ -100,6 +117,8 @@ def tuner_case(name: str, times: Sequence[float], seed: int, measured: int = 24,
 
 def cases() -> list[Case]:
     return [
+        core(tuner_case("plain: a machine", plain_machine(1), 1)),
+        core(tuner_case("plain: another machine", plain_machine(2), 2)),
         tuner_case("a machine", drawn_machine(3), 1),
         tuner_case("another machine", drawn_machine(1), 2),
         tuner_case("a third machine", drawn_machine(2), 3),
@@ -113,9 +132,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             yield Finding("valid", False, broken)
             return
     yield Finding("valid", True)
-    found = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
-    mean, luck, best = statistics.mean(found), table.expected(), min(table.times)
-    mean_text = f"Over {len(found)} starts, the best candidates found take {mean:.0f} µs on average"
+    times = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
+    mean, luck, best = statistics.mean(times), table.expected(), min(table.times)
+    mean_text = f"Over {len(times)} starts, the best candidates found take {mean:.0f} µs on average"
     good = mean <= luck - BEATS * (luck - best)
     short = (
         f"{mean_text}; random search finds {luck:.0f} µs with as many measurements, the best there is {best:.0f} µs."

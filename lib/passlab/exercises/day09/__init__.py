@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passlab.judge import Exercise
+from passlab.judge import Core, Exercise
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"mlir": "mlir"}
@@ -11,9 +11,11 @@ EXERCISES = (
     Exercise(
         id="day09.nest",
         title="A linalg.generic is a loop nest",
+        section="linalg: a loop nest without loops",
         points={"valid": 1, "did": 2, "same": 3, "spared": 2, "cost": 1},
         difficulty=2,
-        minutes=30,
+        minutes=35,
+        seconds=2.0,
         hints=(
             "Begin with the operands: in0, in1, …, out0. zip them with op.indexing_maps.data; attr.data.results are "
             "the expressions of a map, and str(expr) writes one down, with floordiv and mod where Python has // and %.",
@@ -29,9 +31,10 @@ EXERCISES = (
     Exercise(
         id="day09.patterns",
         title="Rewrite patterns",
+        section="Patterns",
         points={"valid": 2, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=2,
-        minutes=40,
+        minutes=45,
         hints=(
             "One class for each law. In match_and_rewrite, ask for op.name and number(op.rhs), and call "
             "rewriter.replace(op, new operations, new results); where the new operation stands for the old one, the "
@@ -47,10 +50,12 @@ EXERCISES = (
     Exercise(
         id="day09.fusion",
         title="Element-wise fusion",
+        section="Fusion is a composition of maps",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=4,
-        minutes=65,
+        minutes=45,
         stretch=True,
+        core=Core({"valid": 1, "same": 1, "did": 3, "spared": 2}, difficulty=2, minutes=20),
         hints=(
             "Write two functions: one that says which input of a linalg.generic has a producer that may be fused, and "
             "one that builds the new operation. Go through the operations in order; one is done when no input is left.",
@@ -69,6 +74,7 @@ EXERCISES = (
     Exercise(
         id="day09.pipeline",
         title="A pipeline, and what each step did",
+        section="The ladder",
         points={"valid": 1, "did": 3, "same": 2, "cost": 2},
         difficulty=1,
         minutes=20,
@@ -80,12 +86,12 @@ EXERCISES = (
             "Breadth first: take the first of the list; if it satisfies the goal, return its steps; else try every "
             "pass, and append the modules that are new. When the list is empty, return None.",
         ),
-        meaning={"same": "each step did what you say"},
         helps={"did": 1, "same": 2, "cost": 3},
     ),
     Exercise(
         id="day09.reuse",
         title="Slots for buffers",
+        section="Buffers: in place, freed, reused",
         points={"valid": 1, "same": 2, "did": 3, "spared": 4, "cost": 2},
         difficulty=4,
         minutes=60,
@@ -108,6 +114,7 @@ EXERCISES = (
     Exercise(
         id="day09.loops",
         title="From linalg to loops",
+        section="linalg: a loop nest without loops",
         points={"valid": 1, "same": 4, "did": 3, "spared": 1, "cost": 2},
         difficulty=3,
         minutes=55,
@@ -135,6 +142,7 @@ EXERCISES = (
     Exercise(
         id="day09.dialect",
         title="A dialect of your own",
+        section="A dialect is a few classes",
         points={"valid": 1, "same": 4, "did": 4, "spared": 2},
         difficulty=4,
         minutes=95,

@@ -40,12 +40,12 @@ def generic(
     results = types[len(ins) :]
     together = results[0] if len(results) == 1 else f"({', '.join(results)})"
     one_by_one = "%r" if len(results) == 1 else ", ".join(f"%r#{i}" for i in range(len(results)))
-    given = ", ".join(f"%{name.upper()}" for name in names)
+    arguments = ", ".join(f"%{name.upper()}" for name in names)
     each = ", ".join(f"#linalg.iterator_type<{_KINDS[k]}>" for k in kinds)
     # The generic form: xDSL 0.74 cannot read what it prints for a linalg.generic with two results.
     lines = [
         f"func.func @main({parameters}) -> {together} {{",
-        f'  %r{f":{len(results)}" if len(results) > 1 else ""} = "linalg.generic"({given}) '
+        f'  %r{f":{len(results)}" if len(results) > 1 else ""} = "linalg.generic"({arguments}) '
         f"<{{indexing_maps = [{maps}], iterator_types = [{each}], "
         f"operandSegmentSizes = array<i32: {len(ins)}, {len(outs)}>}}> ({{",
         f"  ^bb0({', '.join(f'%{name}: {element}' for name in names)}):",

@@ -54,14 +54,16 @@ def _block(
     for op in block.ops:
         if any(value not in known for value in op.operands):
             raise Unknown(f"{op.name} reads a value that nothing has computed before it.")
-        got = [known[value] for value in op.operands]
+        operands = [known[value] for value in op.operands]
         if isinstance(op, func.ReturnOp | linalg.ops.YieldOp):
-            return got
-        known.update(zip(op.results, _results(op, got, point, known), strict=True))
+            return operands
+        known.update(zip(op.results, _results(op, operands, point, known), strict=True))
     return []
 
 
-def _results(op: Operation, got: list[Any], point: Sequence[Any] | None, known: Mapping[SSAValue, Any]) -> list[Any]:
+def _results(
+    op: Operation, operands: list[Any], point: Sequence[Any] | None, known: Mapping[SSAValue, Any]
+) -> list[Any]:
     match op:
         case arith.ConstantOp():
             return [_constant(op)]
@@ -70,18 +72,18 @@ def _results(op: Operation, got: list[Any], point: Sequence[Any] | None, known: 
                 raise Unknown(f"A tensor has more than {MOST:,} elements.")
             return [np.full(op.tensor.type.get_shape(), 77, dtype(op.tensor.type))]
         case linalg.ops.GenericOp():
-            return _generic(op, got, known)
+            return _generic(op, operands, known)
         case linalg.ops.FillOp():
-            return [np.full_like(got[1], got[0])]
+            return [np.full_like(operands[1], operands[0])]
         case linalg.ops.IndexOp():
             return [point[op.dim.value.data]]
         case arith.CmpfOp() | arith.CmpiOp():
-            return [_COMPARE[type(op)][op.predicate.value.data](*got)]
+            return [_COMPARE[type(op)][op.predicate.value.data](*operands)]
     if op.name in _CASTS:
-        return [np.asarray(got[0]).astype(dtype(op.results[0].type))]
+        return [np.asarray(operands[0]).astype(dtype(op.results[0].type))]
     if op.name not in OPERATIONS:
         raise Unknown(f"{op.name} does not occur in this exercise.")
-    return [np.asarray(OPERATIONS[op.name](*got)).astype(dtype(op.results[0].type))]
+    return [np.asarray(OPERATIONS[op.name](*operands)).astype(dtype(op.results[0].type))]
 
 
 def _constant(op: arith.ConstantOp) -> np.ndarray:
@@ -96,22 +98,22 @@ def _constant(op: arith.ConstantOp) -> np.ndarray:
 
 def bounds(op: linalg.ops.GenericOp) -> dict[int, int]:
     """Return the number of iterations of each loop: that of a side indexed with it alone."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for operand, amap in zip(op.operands, op.indexing_maps.data, strict=True):
         shape = operand.type.get_shape() if isinstance(operand.type, builtin.TensorType) else ()
         for expr, size in zip(amap.data.results, shape, strict=True):
-            found.setdefault(getattr(expr, "position", -1), size)
-    found.pop(-1, None)
-    return found
+            sizes.setdefault(getattr(expr, "position", -1), size)
+    sizes.pop(-1, None)
+    return sizes
 
 
-def _generic(op: linalg.ops.GenericOp, got: list[Any], known: Mapping[SSAValue, Any]) -> list[np.ndarray]:
+def _generic(op: linalg.ops.GenericOp, operands: list[Any], known: Mapping[SSAValue, Any]) -> list[np.ndarray]:
     known_sizes = bounds(op)
     sizes = [known_sizes[d] for d in range(len(op.iterator_types.data))]
     kinds = [kind.data.value for kind in op.iterator_types.data]
     maps = [amap.data for amap in op.indexing_maps.data]
-    outs = [np.array(value) for value in got[len(op.inputs) :]]
-    arrays = [*got[: len(op.inputs)], *outs]
+    outs = [np.array(value) for value in operands[len(op.inputs) :]]
+    arrays = [*operands[: len(op.inputs)], *outs]
     steps = [range(size) if kind == "reduction" else (None,) for size, kind in zip(sizes, kinds, strict=True)]
     if np.prod(sizes, dtype=float) > MOST:
         raise Unknown(f"The loops of this linalg.generic run more than {MOST:,} times.")
@@ -121,7 +123,7 @@ def _generic(op: linalg.ops.GenericOp, got: list[Any], known: Mapping[SSAValue, 
     ]
     space = [1 if kind == "reduction" else size for size, kind in zip(sizes, kinds, strict=True)]
     for step in itertools.product(*steps):
-        point = [along if at is None else at for at, along in zip(step, grid, strict=True)]
+        point = [indices if at is None else at for at, indices in zip(step, grid, strict=True)]
         where = [tuple(np.broadcast_to(e.eval(point, []), space) for e in amap.results) for amap in maps]
         values = [array[at] if at else array for array, at in zip(arrays, where, strict=True)]
         for out, at, value in zip(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,9 @@ def valid(before: ModuleOp, value: Any) -> str:
         return f"Return the module; the result is {kind}"
     if wrong := unsound(value):
         return wrong
-    main, given = main_of(value), main_of(before)
-    if main is None or main.function_type != given.function_type:
-        return f"The function main must keep its type, {given.function_type}."
+    main, expected = main_of(value), main_of(before)
+    if main is None or main.function_type != expected.function_type:
+        return f"The function main must keep its type, {expected.function_type}."
     return ""
 
 
@@ -57,12 +57,14 @@ def _line(op: Operation) -> str:
     return line if len(line) <= 60 else f"{line[:60]}…"
 
 
-def unpromised(flag: str, why: str) -> Expectation:
-    """Expect that no operation of the result has a flag."""
+def promised(allowed: Collection[str], why: str) -> Expectation:
+    """Expect that no operation of the result has a flag besides those that are allowed."""
 
     def expectation(before: ModuleOp, after: ModuleOp) -> str | None:
-        bad = next((op for op in after.walk() if flag in flags(op)), None)
-        return None if bad is None else f"`{bad!s}` has the flag {flag}. {why}"
+        for op in after.walk():
+            if new := sorted(flags(op) - set(allowed)):
+                return f"`{op!s}` has the flag {new[0]}. {why}"
+        return None
 
     return expectation
 
@@ -108,23 +110,23 @@ def difference(before: ModuleOp, after: ModuleOp, inputs: Arrays) -> str:
     tensors = any(isinstance(argument.type, TensorType) for argument in arguments)
     promised = set().union(*(flags(op) for op in before.walk()))
     try:
-        want, got = evaluate(before, *inputs), evaluate(after, *inputs)
+        expected, results = evaluate(before, *inputs), evaluate(after, *inputs)
     except Unknown as error:
         return str(error)
-    for at, (right, mine) in enumerate(zip(want, got, strict=True)):
-        right, mine = np.broadcast_arrays(right, mine)
-        off = ~_equal(right, mine, promised | ({"reassoc"} if tensors else set()))
+    for at, (right, result) in enumerate(zip(expected, results, strict=True)):
+        right, result = np.broadcast_arrays(right, result)
+        off = ~_equal(right, result, promised | ({"reassoc"} if tensors else set()))
         if not off.any():
             continue
         place = tuple(map(int, np.argwhere(off)[0]))
-        which = f"result {at}" if len(want) > 1 else "the result"
+        which = f"result {at}" if len(expected) > 1 else "the result"
         if not tensors:
             names = [argument.name_hint or f"argument {i}" for i, argument in enumerate(arguments)]
-            given = ", ".join(f"{n} = {_number_text(x[place[0]])}" for n, x in zip(names, inputs, strict=True))
-            where = f"With {given}, {which}" if place else f"{which.capitalize()}"
+            values = ", ".join(f"{n} = {_number_text(x[place[0]])}" for n, x in zip(names, inputs, strict=True))
+            where = f"With {values}, {which}" if place else f"{which.capitalize()}"
         else:
             where = f"{which.capitalize()}{f' at [{chr(44).join(map(str, place))}]' if place else ''}"
-        return f"{where} was {_number_text(right[place])}; now it is {_number_text(mine[place])}."
+        return f"{where} was {_number_text(right[place])}; now it is {_number_text(result[place])}."
     return ""
 
 

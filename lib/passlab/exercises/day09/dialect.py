@@ -29,10 +29,10 @@ def tensor(*shape: int, dtype: str = "f32") -> str:
     return f"tensor<{''.join(f'{side}x' for side in shape)}{dtype}>"
 
 
-def op(result: str, name: str, operands: str, types: Sequence[str], made: str, **properties: str) -> str:
+def op(result: str, name: str, operands: str, types: Sequence[str], kind: str, **properties: str) -> str:
     """Return an operation in generic syntax: op("y", "nn.sum", "%x", [...], "tensor<2xf32>", axis="1 : i64")."""
     inside = ", ".join(f"{key} = {value}" for key, value in properties.items())
-    return f'%{result} = "{name}"({operands}) {f"<{{{inside}}}> " if inside else ""}: ({", ".join(types)}) -> {made}'
+    return f'%{result} = "{name}"({operands}) {f"<{{{inside}}}> " if inside else ""}: ({", ".join(types)}) -> {kind}'
 
 
 def dense(result: str, x: str, w: str, b: str, rows: int, width: int, height: int) -> str:
@@ -45,19 +45,22 @@ def leaky(result: str, x: str, slope: float, *shape: int) -> str:
 
 
 def total(result: str, x: str, axis: int, *shape: int) -> str:
-    left = [side for dim, side in enumerate(shape) if dim != axis]
-    return op(result, "nn.sum", f"%{x}", [tensor(*shape)], tensor(*left), axis=f"{axis} : i64")
+    sides = [side for dim, side in enumerate(shape) if dim != axis]
+    return op(result, "nn.sum", f"%{x}", [tensor(*shape)], tensor(*sides), axis=f"{axis} : i64")
 
 
 def program(*lines: str, arguments: Sequence[str], returned: str, result: str) -> str:
-    given = ", ".join(f"%{name}: {kind}" for name, kind in zip("xwbvc", arguments, strict=False))
+    signature = ", ".join(f"%{name}: {kind}" for name, kind in zip("xwbvc", arguments, strict=False))
     body = "\n".join(f"  {line}" for line in (*lines, f"return %{returned} : {result}"))
-    return f"func.func @main({given}) -> {result} {{\n{body}\n}}"
+    return f"func.func @main({signature}) -> {result} {{\n{body}\n}}"
 
 
-def refused(name: str, text: str, *words: str | int) -> Case:
-    """Return a case that must be refused, with a sentence in which these words and numbers occur."""
-    return Case(name, lambda: (text,), ("valid", "did"), None, tuple(map(str, words)))
+def refused(name: str, text: str, *words: str | int, fits: Sequence[int] = ()) -> Case:
+    """Return a case that must be refused, with a sentence in which these words and numbers occur.
+
+    fits: sizes of operands that keep all rules, which must not occur in it.
+    """
+    return Case(name, lambda: (text,), ("valid", "did"), None, (tuple(map(str, words)), tuple(map(str, fits))))
 
 
 def lowered(name: str, text: str, inputs: Callable[[], tuple], expected: Callable) -> Case:
@@ -164,29 +167,35 @@ def _broken(module: ModuleOp) -> str:
 def _refusal(case: Case, value: ModuleOp | str) -> Finding:
     if not isinstance(value, str):
         return Finding("did", False, f"{case.name}: this is not valid, but you lower it.")
-    missing = [word for word in case.expect if not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", value)]
-    message = (
-        f"{case.name}: your sentence does not mention {' and '.join(missing)}: {shown(value, 200)}." if missing else ""
-    )
-    return Finding("did", not missing, message)
+    words, fits = case.expect
+    message = ""
+    if missing := [word for word in words if not _mentions(value, word)]:
+        message = f"your sentence does not mention {' and '.join(missing)}"
+    elif needless := [size for size in fits if _mentions(value, size)]:
+        message = f"your sentence mentions {' and '.join(needless)}, where nothing is wrong"
+    return Finding("did", not message, message and f"{case.name}: {message}: {shown(value, 200)}.")
+
+
+def _mentions(sentence: str, word: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", sentence))
 
 
 def _same(case: Case, value: ModuleOp) -> Finding:
     if broken := _reads_nothing(value) or _meets(value):
         return Finding("same", False, broken, after=value)
-    given = case.inputs()
-    want = np.asarray(case.expect(*given))
+    arrays = case.inputs()
+    right = np.asarray(case.expect(*arrays))
     try:
-        (have,) = run(pipeline(value, TO_BUFFERS), *given, by="c")
+        (array,) = run(pipeline(value, TO_BUFFERS), *arrays, by="c")
     except MLIRError as error:
         return Finding("same", False, f"It does not run: {error}", after=value)
-    if have.shape != want.shape:
-        return Finding("same", False, f"The result has the shape {have.shape}, not {want.shape}.", after=value)
-    close = np.isclose(have, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+    if array.shape != right.shape:
+        return Finding("same", False, f"The result has the shape {array.shape}, not {right.shape}.", after=value)
+    close = np.isclose(array, right, rtol=1e-4, atol=1e-4, equal_nan=True)
     if close.all():
         return Finding("same", True)
     at = tuple(map(int, np.argwhere(~close)[0]))
-    message = f"{case.name}: element {list(at)} of the result is {have[at]:.6g}, and must be {want[at]:.6g}."
+    message = f"{case.name}: element {list(at)} of the result is {array[at]:.6g}, and must be {right[at]:.6g}."
     return Finding("same", False, message, after=value)
 
 

@@ -10,10 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from passlab.exercises.day09._generics import dims, tensor
 from passlab.exercises.day09._passes import judge_pass
-from passlab.judge import Case, Finding, listed, plural
+from passlab.judge import Case, Finding, core, listed, plural
 from passlab.judge.expect import Expect
 from passlab.mlir import MLIRError, parse, pipeline
 from passlab.mlir.cases import counts, least
+from passlab.mlir.rewriting import flags
 
 FUSE = "linalg-fuse-elementwise-ops"
 
@@ -76,11 +77,11 @@ def program(inputs: Mapping[str, Sequence[int]], nodes: Sequence[Node], returned
             f"  linalg.yield {last} : f32",
             f"}} -> {kind}",
         ]
-    given = ", ".join(f"%{name}: {types[name]}" for name in inputs)
+    parameters = ", ".join(f"%{name}: {types[name]}" for name in inputs)
     results = ", ".join(types[name] for name in returned)
     inside = "\n".join(f"  {line}" for line in lines)
     values = ", ".join(f"%{name}" for name in returned)
-    return f"func.func @main({given}) -> ({results}) {{\n{inside}\n  return {values} : {results}\n}}\n"
+    return f"func.func @main({parameters}) -> ({results}) {{\n{inside}\n  return {values} : {results}\n}}\n"
 
 
 def fusion_case(name: str, text: str, *about: str, stays: int = 0) -> Case:
@@ -89,8 +90,8 @@ def fusion_case(name: str, text: str, *about: str, stays: int = 0) -> Case:
     stays: how many linalg.generics stay where that is not to be asked of MLIR's pass.
     """
     did = [_as_few] if "did" in about else []
-    kept = least("linalg.generic", stays, "One may not be fused.") if stays else _not_fewer
-    spared = [kept, _computed_once] if "spared" in about else []
+    fewest = least("linalg.generic", stays, "One may not be fused.") if stays else _not_fewer
+    spared = [fewest, _computed_once, _flagged] if "spared" in about else []
     return Case(name, lambda: (parse(text, verified=False),), ("valid", "same", *about), expect=Expect(did, spared))
 
 
@@ -116,8 +117,8 @@ def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
     left, fewest = _generics(after), _fused_by_mlir(before)
     if len(left) >= len(fewest):
         return None
-    gone = [name for name in fewest if name not in left] or fewest
-    reason = f"{gone[0]} may not be fused" if len(gone) == 1 else f"not all of {listed(gone)} may be fused"
+    fused = [name for name in fewest if name not in left] or fewest
+    reason = f"{fused[0]} may not be fused" if len(fused) == 1 else f"not all of {listed(fused)} may be fused"
     return f"{plural(len(left), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: {reason}."
 
 
@@ -125,6 +126,12 @@ def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:
     old, new = counts(before), counts(after)
     more = next((op for op in sorted(new) if op.startswith(("arith.", "math.")) and new[op] > old[op]), None)
     return more and f"{more} stands in {plural(new[more], 'place')}, before in {old[more]}: a value is computed again."
+
+
+def _flagged(before: ModuleOp, after: ModuleOp) -> str | None:
+    present = {(op.name, flags(op)) for op in after.walk()}
+    flagged = [op for op in before.walk() if flags(op) and (op.name, flags(op)) not in present]
+    return f"No {flagged[0].name} has the flags {listed(sorted(flags(flagged[0])))} any more." if flagged else None
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -148,7 +155,24 @@ def cases() -> list[Case]:
     turned = Node("b", (4, 3), (("a", TURNED), ("v", "d0")), (0, 1), "arith.mulf")
     total = Node("b", (3, 4), (("a", BOTH),), (0,), "math.tanh", sums=1)
     rows = Node("a", (3, 4), (("x", BOTH),), (0,), sums=1)
+    plain_b = full("b", ("a", BOTH), ("y", BOTH), op="arith.mulf")
     return [
+        core(fusion_case("plain: a chain", program(x, [a, b, full("c", ("b", BOTH), op="math.tanh")], ["c"]), "did")),
+        core(
+            fusion_case(
+                "plain: two producers",
+                program(x, [a, full("b", ("y", BOTH), op="math.exp"), full("c", ("a", BOTH), ("b", BOTH))], ["c"]),
+                "did",
+            )
+        ),
+        core(fusion_case("plain: returned as well", program(x, [a, plain_b], ["a", "b"]), "spared")),
+        core(
+            fusion_case(
+                "plain: two readers",
+                program(x, [a, plain_b, full("c", ("a", BOTH), ("x", BOTH))], ["b", "c"]),
+                "spared",
+            )
+        ),
         fusion_case("a chain", program(x, [a, b, full("c", ("b", BOTH), ("x", BOTH))], ["c"]), "did"),
         fusion_case("read through a transpose", program(x | {"v": (4,)}, [a, turned], ["b"]), "did"),
         fusion_case("into a sum", program(x, [a, total], ["b"]), "did"),

@@ -15,6 +15,11 @@ from passlab.mlir.run import run
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+#: Loops, accesses and buffers other than those of the text.
+SUBSTITUTES = (
+    *("scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel"),
+    *("affine.load", "affine.store", "memref.copy", "memref.alloca"),
+)
 #: The body of a product that is added up.
 PRODUCT = "%p = arith.mulf %l, %r : f32\n%s = arith.addf %o, %p : f32\nlinalg.yield %s : f32"
 
@@ -33,8 +38,8 @@ def generic(
     arguments: str,
 ) -> str:
     """Return the text of a linalg.generic. `ins`, `outs`: (value, type, results of its map)."""
-    given = ", ".join(f"d{dim}" for dim in range(dims))
-    maps = ", ".join(f"affine_map<({given}) -> ({results})>" for _, _, results in (*ins, *outs))
+    domain = ", ".join(f"d{dim}" for dim in range(dims))
+    maps = ", ".join(f"affine_map<({domain}) -> ({results})>" for _, _, results in (*ins, *outs))
     kinds = ", ".join('"reduction"' if dim in reductions else '"parallel"' for dim in range(dims))
 
     def operands(word: str, some: Sequence[tuple[str, str, str]]) -> str:
@@ -60,18 +65,22 @@ def loops_case(
     them, computed by NumPy.
     """
     names = "abcdefgh"
-    given = ", ".join(f"%{name}: {type_}" for name, type_ in zip(names, parameters, strict=False))
-    text = f"func.func @main({given}) {{\n{body}\nreturn\n}}{end}"
+    signature = ", ".join(f"%{name}: {type_}" for name, type_ in zip(names, parameters, strict=False))
+    text = f"func.func @main({signature}) {{\n{body}\nreturn\n}}{end}"
 
     def inputs() -> tuple:
         rng = np.random.default_rng(9)
         drawn = (rng.uniform(-2, 2, () if shape is None else shape) for shape in shapes)
         return tuple(
-            float(array) if shape is None else array.astype("int64" if "i64" in type_ else "float32")
+            float(array) if shape is None else array.astype(_dtype(type_))
             for shape, type_, array in zip(shapes, parameters, drawn, strict=True)
         )
 
     return Case(name, lambda: (text,), about, inputs, expected)
+
+
+def _dtype(type_: str) -> str:
+    return "int64" if "i64" in type_ else "float64" if "f64" in type_ else "float32"
 
 
 MATMUL = generic(
@@ -172,20 +181,26 @@ def structured(module: ModuleOp) -> list[Any]:
     return [op for op in module.walk() if isinstance(op, LinalgStructuredOperation)]
 
 
-def others(module: ModuleOp) -> Counter:
-    """Return how often each operation occurs outside of linalg's."""
-    inside = {inner for op in structured(module) for inner in op.walk()}
-    return Counter(name_of(op) for op in module.walk() if op not in inside)
+def others(module: ModuleOp) -> list[Any]:
+    """Return the operations that are not linalg's, those in a body included."""
+    return [op for op in module.walk() if not name_of(op).startswith("linalg.")]
+
+
+def with_attributes(op: Any) -> tuple[str, ...]:
+    """Return the name of an operation and its attributes as text."""
+    return (name_of(op), *sorted(f"{key} = {value}" for key, value in (*op.properties.items(), *op.attributes.items())))
 
 
 def most(module: ModuleOp) -> dict[str, int]:
     """Return operation → how many of it loops may have that waste nothing."""
-    counts = others(module)
-    allowed = {name: counts[name] for name in ("scf.for", "memref.load", "memref.store", "memref.alloc")}
+    counts = Counter(name_of(op) for op in others(module))
+    allowed = {name: counts[name] for name in ("scf.for", "memref.load", "memref.store", "memref.alloc", *SUBSTITUTES)}
     for op in structured(module):
         arguments = zip(op.operands, op.body.block.args, strict=True)
         allowed["scf.for"] += op.get_num_loops()
-        allowed["memref.load"] += sum(bool(one.uses) and operand.type.name == "memref" for operand, one in arguments)
+        allowed["memref.load"] += sum(
+            bool(argument.uses) and operand.type.name == "memref" for operand, argument in arguments
+        )
         allowed["memref.store"] += len(op.outputs)
     return allowed
 
@@ -210,46 +225,60 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not why, why, before=before)
     if why:
         return
-    found = {"before": before, "after": value}
-    left = [op for op in value.walk() if name_of(op).startswith("linalg.")]
-    message = f"{name_of(left[0])} is left." if left else ""
-    yield Finding("did", not left, message, **found)
-    yield _spared(before, value, found)
-    if left:
+    modules = {"before": before, "after": value}
+    unlowered = [op for op in value.walk() if name_of(op).startswith("linalg.")]
+    message = f"{name_of(unlowered[0])} is left." if unlowered else ""
+    yield Finding("did", not unlowered, message, **modules)
+    yield _spared(before, value, modules)
+    if unlowered:
         return
-    yield _same(case, value, found)
+    yield _same(case, value, modules)
     counts = Counter(name_of(op) for op in value.walk())
     over = [
-        f"There are {plural(counts[name], name)}; {allowed} are enough."
+        f"The module has {plural(counts[name], name)}; {allowed} are enough."
         for name, allowed in most(before).items()
         if counts[name] > allowed
     ]
-    yield Finding("cost", not over, over[0] if over else "", **found)
+    yield Finding("cost", not over, over[0] if over else "", **modules)
 
 
-def _spared(before: ModuleOp, after: ModuleOp, found: dict) -> Finding:
-    counts = Counter(name_of(op) for op in after.walk())
-    gone = [f"{name} is gone." for name, count in others(before).items() if counts[name] < count]
+def _spared(before: ModuleOp, after: ModuleOp, modules: dict) -> Finding:
+    """Judge whether all operations but linalg's are there, with their attributes."""
+    names = Counter(name_of(op) for op in after.walk())
+    problems = [
+        f"{name} is gone." for name, count in Counter(map(name_of, others(before))).items() if names[name] < count
+    ]
+    counts = Counter(map(with_attributes, after.walk()))
+    for (name, *attributes), count in Counter(map(with_attributes, others(before))).items():
+        if not problems and name != "func.func" and counts[name, *attributes] < count:
+            present = {attribute for key in counts if key[0] == name for attribute in key}
+            changed = [attribute for attribute in attributes if attribute not in present] or attributes
+            problems.append(f"{name} has changed; it had {', '.join(changed) or 'no attributes'}.")
     heads = [
-        [(op.sym_name, op.function_type) for op in one.ops if name_of(op) == "func.func"] for one in (before, after)
+        [(op.sym_name, op.function_type) for op in module.ops if name_of(op) == "func.func"]
+        for module in (before, after)
     ]
     if heads[0] != heads[1]:
-        gone.append("The functions do not have the names and types that they had.")
-    return Finding("spared", not gone, gone[0] if gone else "", **found)
+        problems.append("The functions do not have the names and types that they had.")
+    return Finding("spared", not problems, problems[0] if problems else "", **modules)
 
 
-def _same(case: Case, value: ModuleOp, found: dict) -> Finding:
-    given = case.inputs()
-    wanted = [want for want, one in zip(case.expect(*given), given, strict=True) if not isinstance(one, float)]
+def _same(case: Case, value: ModuleOp, modules: dict) -> Finding:
+    arguments = case.inputs()
+    expected = [
+        buffer
+        for buffer, argument in zip(case.expect(*arguments), arguments, strict=True)
+        if not isinstance(argument, float)
+    ]
     try:
-        came = run(value, *given)
+        results = run(value, *arguments)
     except MLIRError as error:
-        return Finding("same", False, f"It does not run: {error}", **found)
-    for number, (want, have) in enumerate(zip(wanted, came, strict=True)):
-        close = np.isclose(have, want, rtol=1e-4, atol=1e-4)
+        return Finding("same", False, f"It does not run: {error}", **modules)
+    for number, (right, result) in enumerate(zip(expected, results, strict=True)):
+        close = np.isclose(result, right, rtol=1e-4, atol=1e-4)
         if not close.all():
             at = tuple(map(int, np.argwhere(~close)[0]))
             place = f"element [{', '.join(map(str, at))}]" if at else "the element"
-            message = f"Buffer {number}: {place} is {have[at]:.6g}, and must be {want[at]:.6g}."
-            return Finding("same", False, message, **found)
+            message = f"Buffer {number}: {place} is {result[at]:.6g}, and must be {right[at]:.6g}."
+            return Finding("same", False, message, **modules)
     return Finding("same", True)

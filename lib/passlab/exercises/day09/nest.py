@@ -126,11 +126,11 @@ def names_of(op: Operation) -> list[str]:
 
 
 def _arrays(op: Operation) -> dict[str, np.ndarray]:
-    found = {}
+    arrays = {}
     for seed, (name, operand) in enumerate(zip(names_of(op), op.operands, strict=True)):
         shape = operand.type.get_shape() if isinstance(operand.type, TensorType) else ()
-        found[name] = numbers(shape, seed).astype(dtype(operand.type))
-    return found
+        arrays[name] = numbers(shape, seed).astype(dtype(operand.type))
+    return arrays
 
 
 def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, str]:
@@ -140,13 +140,13 @@ def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, st
     in_vain = strange = ""
     try:
         for iteration in run(nest, arrays):
-            needed, idle, written = _accesses(op, iteration)
-            if unused := [a for a in iteration.reads if a in idle and a not in needed]:
+            uses, idle, written = _accesses(op, iteration)
+            if unused := [a for a in iteration.reads if a in idle and a not in uses]:
                 in_vain = in_vain or f"At {iteration}, {unused[0]} is read, and the body makes no use of it."
             if strange:
                 continue
             for kind, got, right in (
-                ("reads", set(iteration.reads) - idle, needed),
+                ("reads", set(iteration.reads) - idle, uses),
                 ("writes", set(iteration.writes), written),
             ):
                 if got != right:
@@ -159,8 +159,8 @@ def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, st
         off = ~np.isclose(arrays[name], right, rtol=1e-4, atol=1e-4, equal_nan=True)
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
-            there = f"Afterwards, {Access(name, at)} is {arrays[name][at]:.6g}; expected {right[at]:.6g}."
-            return f"{strange or 'Each iteration reads and writes the right elements.'} {there}", ""
+            afterwards = f"Afterwards, {Access(name, at)} is {arrays[name][at]:.6g}; expected {right[at]:.6g}."
+            return f"{strange or 'Each iteration reads and writes the right elements.'} {afterwards}", ""
     return "", in_vain
 
 
@@ -176,8 +176,8 @@ def _accesses(op: Operation, iteration: Iteration) -> tuple[set[Access], set[Acc
         for name, amap in zip(names_of(op), op.indexing_maps.data, strict=True)
     ]
     used = [bool(argument.uses) for argument in op.body.block.args]
-    needed = {place for place, use in zip(places, used, strict=True) if use}
-    return needed, {place for place in places if place not in needed}, set(places[len(op.inputs) :])
+    uses = {place for place, use in zip(places, used, strict=True) if use}
+    return uses, {place for place in places if place not in uses}, set(places[len(op.inputs) :])
 
 
 def _other_kinds(nest: Nest, op: Operation) -> str:
@@ -197,8 +197,12 @@ _FREE = ("arith.constant", "linalg.index", "linalg.yield")
 
 def _cost(op: Operation, nest: Nest, module: ModuleOp) -> Finding:
     most = sum(inner.name not in _FREE for inner in op.body.block.ops)
-    message = (
-        f"An iteration of the nest does {plural(nest.operations(), 'operation')}; the body has {most}. Give a value "
-        "that is used twice a name."
+    number = nest.operations()
+    repeated, times = nest.repeated()
+    remedy = (
+        f"`{repeated}` is computed {times} times: give its value a name."
+        if repeated
+        else "Leave out each operation that the body does not have, and name each value that is used twice."
     )
-    return Finding("cost", nest.operations() <= most, message, before=module)
+    message = f"An iteration of the nest does {plural(number, 'operation')}; the body has {most}. {remedy}"
+    return Finding("cost", number <= most, message, before=module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from passlab.exercises.day09._passes import judge_pass, unpromised
+from passlab.exercises.day09._passes import judge_pass, promised
 from passlab.judge import Case, Finding
 from passlab.judge.expect import Expect
 from passlab.mlir import parse
@@ -46,10 +46,10 @@ def scalars(lines: str, parameters: str = "x", kind: str = "i32", results: int =
         body.append(f"%{name} = arith.{op} {one}, {other}{f' {word}<{promised}' if promised else ''} : {kind}")
         names.append(f"%{name}")
     types = ", ".join([kind] * results)
-    given = ", ".join(f"%{name}: {kind}" for name in parameters.split())
+    arguments = ", ".join(f"%{name}: {kind}" for name in parameters.split())
     inside = "\n".join(f"  {line}" for line in body)
     returned = ", ".join(names[-results:])
-    return f"func.func @main({given}) -> ({types}) {{\n{inside}\n  return {returned} : {types}\n}}\n"
+    return f"func.func @main({arguments}) -> ({types}) {{\n{inside}\n  return {returned} : {types}\n}}\n"
 
 
 def pattern_case(name: str, text: str, *, did: tuple = (), spared: tuple = (), cost: tuple = ()) -> Case:
@@ -67,8 +67,9 @@ def stays(op: str, limit: int, why: str) -> tuple:
     return (least(f"arith.{op}", limit, why),)
 
 
-def without(flag: str, why: str) -> tuple:
-    return (unpromised(flag, why),)
+def only(*allowed: str, why: str) -> tuple:
+    """Expect that the operations of the result have no flags but these."""
+    return (promised(allowed, why),)
 
 
 ZERO = "x + 0.0 is not x for x = −0.0, unless the operation has nsz."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from passlab.judge import Case, Finding, plural
+from passlab.judge.forms import why_not_of_type
 from passlab.mlir import MLIRError, parse, passes
 from passlab.mlir.cases import counts
 
@@ -132,8 +133,8 @@ def _other_change(step: str, change: Mapping[str, int], before: Any, after: Any)
 def _not_steps(value: Any, names: Sequence[str]) -> str:
     if value is None:
         return ""
-    if not isinstance(value, list):
-        return f"Return a list of steps, or None; the result is of type {type(value).__name__}."
+    if wrong := why_not_of_type(value, "a list of steps, or None", list):
+        return wrong
     if len(value) > MOST:
         return f"The pipeline has {len(value)} steps; {MOST} are the most that are run."
     for step in value:

@@ -99,30 +99,30 @@ def drawn(rng: random.Random, steps: int, sizes: tuple[int, ...]) -> str:
             body = [line for _ in range(rng.randint(2, 4)) for line in step(inner, depth + 1)]
             return [loop(*body, i=name("i"))]
         new, size = name("b"), rng.choice(sizes)
-        made = []
+        block = []
         if depth and rng.random() < 0.3:
             hoisted.append(alloc(new, size=size))
         elif rng.random() < 0.4 and not depth:
             lines.insert(0, alloc(new, size=size))
         else:
-            made.append(alloc(new, size=size))
+            block.append(alloc(new, size=size))
         old, other = rng.choice(live[-4:])
         if size == other and rng.random() < 0.5:
             third = rng.choice([one for one in live if one[1] == size])
-            made.append(add(old, third[0], new, size))
+            block.append(add(old, third[0], new, size))
         elif size == other:
-            made.append(copy(old, new, size))
+            block.append(copy(old, new, size))
         else:
             width = min(size, other)
-            made += [fill(new, size), part(v := name("v"), old, other, width), part(w := name("v"), new, size, width)]
-            made.append(move(v, view(width), w, view(width)))
+            block += [fill(new, size), part(v := name("v"), old, other, width), part(w := name("v"), new, size, width)]
+            block.append(move(v, view(width), w, view(width)))
         live.append((new, size))
-        return made
+        return block
 
     live = [("x", 64)]
     for _ in range(steps):
-        made = step(live, 0)
-        lines += [*hoisted, *made]
+        block = step(live, 0)
+        lines += [*hoisted, *block]
         hoisted.clear()
     last, size = live[-1]
     return program(*lines, f"return %{last} : {memref(size)}", result=memref(size))
@@ -210,11 +210,11 @@ def may_be(module: ModuleOp) -> dict[SSAValue, set[SSAValue]]:
     """Return for each value of memref type the results of allocations whose memory it may be."""
     from xdsl.dialects import memref, scf
 
-    found: dict[SSAValue, set[SSAValue]] = {}
+    aliases: dict[SSAValue, set[SSAValue]] = {}
     pairs: list[tuple[SSAValue, SSAValue]] = []  # (a value, what it may be)
     for op in module.walk():
         if isinstance(op, memref.AllocOp):
-            found[op.memref] = {op.memref}
+            aliases[op.memref] = {op.memref}
         elif op.name in VIEWS:
             pairs += [(op.results[0], operand) for operand in op.operands]
         elif isinstance(op, scf.ForOp):
@@ -223,10 +223,10 @@ def may_be(module: ModuleOp) -> dict[SSAValue, set[SSAValue]]:
                 op.body.block.args[1:], op.results, op.iter_args, passed, strict=True
             ):
                 pairs += [(one, value) for one in (argument, result) for value in (first, later)]
-    while any(not found.get(value, set()) <= found.get(name, set()) for name, value in pairs):
+    while any(not aliases.get(value, set()) <= aliases.get(name, set()) for name, value in pairs):
         for name, value in pairs:
-            found.setdefault(name, set()).update(found.get(value, set()))
-    return found
+            aliases.setdefault(name, set()).update(aliases.get(value, set()))
+    return aliases
 
 
 def lives(module: ModuleOp) -> dict[str, Life]:
@@ -234,7 +234,7 @@ def lives(module: ModuleOp) -> dict[str, Life]:
     from xdsl.dialects import scf
 
     lines, names = lines_of(module), may_be(module)
-    found: dict[str, Life] = {}
+    spans: dict[str, Life] = {}
     for op in module.walk():
         if isinstance(op, scf.ForOp | scf.YieldOp) or op.name in VIEWS:
             continue  # another name does not use the memory
@@ -251,30 +251,30 @@ def lives(module: ModuleOp) -> dict[str, Life]:
                 elif operand is not buffer:
                     why = f"may be what %{operand.name_hint} means in line {first}"
                 kind = buffer.type
-                life = found.setdefault(buffer.name_hint, Life(prod(kind.get_shape()) * kind.element_type.size, []))
+                life = spans.setdefault(buffer.name_hint, Life(prod(kind.get_shape()) * kind.element_type.size, []))
                 life.touches.append((first, last, why))
-    return dict(sorted(found.items(), key=lambda one: one[1].start))
+    return dict(sorted(spans.items(), key=lambda one: one[1].start))
 
 
-def memories(found: Mapping[str, Life]) -> dict[str, Memory]:
+def memories(spans: Mapping[str, Life]) -> dict[str, Memory]:
     """Return the buffers as day 5's values: a step is a line."""
-    return {name: Memory(row(name, life.start, 0, life.size), life.end + 1) for name, life in found.items()}
+    return {name: Memory(row(name, life.start, 0, life.size), life.end + 1) for name, life in spans.items()}
 
 
-def _invalid(value: Any, found: Mapping[str, Life]) -> str:
+def _invalid(value: Any, spans: Mapping[str, Life]) -> str:
     def each(name: str, slot: Any) -> str:
         if type(slot) is int and slot >= 0:
             return ""
         return f"The slot of %{name} is {shown(slot)}; slots are whole numbers from 0 on."
 
-    wanted = "a dict from the name of a buffer to the number of its slot"
+    form = "a dict from the name of a buffer to the number of its slot"
     kind = "the name of a buffer that memref.alloc makes (without its %)"
-    return why_not_a_dict(value, wanted, found, "slot", kind, each, label="%{}")
+    return why_not_a_dict(value, form, spans, "slot", kind, each, label="%{}")
 
 
-def clashes(found: Mapping[str, Life], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def clashes(spans: Mapping[str, Life], slot: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Yield (verdict, sentence) for each pair in one slot of which one would write over what is still needed."""
-    for (first, old), (second, new) in combinations(found.items(), 2):
+    for (first, old), (second, new) in combinations(spans.items(), 2):
         if slot[first] != slot[second] or old.end < new.start:
             continue
         pair = f"%{first} and %{second} share slot {slot[first]}, but"
@@ -287,20 +287,20 @@ def clashes(found: Mapping[str, Life], slot: Mapping[str, int]) -> Iterator[tupl
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: a slot for each buffer. Same, spared: nothing is overwritten. Did, cost: few slots, few bytes."""
     (text,) = case.build()
-    found = lives(parse(text))
-    broken = _invalid(value, found)
+    spans = lives(parse(text))
+    broken = _invalid(value, spans)
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    judged = shared(clashes(found, value))
+    judged = shared(clashes(spans, value))
     yield from judged
     if not all(finding.ok for finding in judged):
         return
-    buffers = memories(found)
+    buffers = memories(spans)
     yield few(value, buffers)
     widest: dict[int, int] = {}
-    for name, life in found.items():
+    for name, life in spans.items():
         widest[value[name]] = max(widest.get(value[name], 0), life.size)
-    mine, rule = sum(widest.values()), rule_bytes(buffers)
-    message = f"Your slots have {mine} bytes in all; by the rule of the text they have {rule}."
-    yield Finding("cost", mine <= rule * ALLOWED, "" if mine <= rule * ALLOWED else message)
+    total, rule = sum(widest.values()), rule_bytes(buffers)
+    message = f"Your slots have {total} bytes in all; by the rule of the text they have {rule}."
+    yield Finding("cost", total <= rule * ALLOWED, "" if total <= rule * ALLOWED else message)

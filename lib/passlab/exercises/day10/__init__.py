@@ -11,6 +11,7 @@ EXERCISES = (
     Exercise(
         id="day10.domains",
         title="Domains and accesses",
+        section="A loop nest is a set",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=2,
         minutes=35,
@@ -25,13 +26,13 @@ EXERCISES = (
             "with zeros. A guard is a level without an iterator. Start from isl.UnionSet('{ }') and add to it with "
             ".union.",
         ),
-        meaning={"same": "the schedule has the order of the loops"},
         helps={"valid": 1, "same": 3, "did": 2, "spared": 2},
         closed=("passlab.polyhedral.parse.parse",),
     ),
     Exercise(
         id="day10.dependences",
         title="Dependences",
+        section="Dependences",
         points={"valid": 1, "did": 4, "spared": 4},
         difficulty=3,
         minutes=25,
@@ -54,6 +55,7 @@ EXERCISES = (
     Exercise(
         id="day10.legality",
         title="Is this order legal?",
+        section="Legality is one question",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=15,
@@ -74,6 +76,7 @@ EXERCISES = (
     Exercise(
         id="day10.skew",
         title="Skew a stencil",
+        section="Tiling, and why it fails",
         points={"valid": 1, "same": 2, "did": 4, "cost": 3},
         difficulty=4,
         minutes=45,
@@ -100,6 +103,7 @@ EXERCISES = (
     Exercise(
         id="day10.generate",
         title="From a schedule to a loop nest",
+        section="From the map back to loops",
         points={"valid": 1, "same": 3, "did": 5},
         difficulty=3,
         minutes=55,
@@ -124,6 +128,7 @@ EXERCISES = (
     Exercise(
         id="day10.tile",
         title="A schedule that is fast",
+        section="A product of matrices",
         points={"valid": 1, "same": 3, "did": 2, "cost": 4},
         difficulty=4,
         minutes=30,
@@ -140,13 +145,13 @@ EXERCISES = (
             "as long as a tile has columns. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
             "each other.",
         ),
-        meaning={"did": "the loops are faster than as written"},
         helps={"same": 1, "did": 1, "cost": 2},
         seconds=10.0,
     ),
     Exercise(
         id="day10.tvm",
         title="The same order in TVM",
+        section="The same order in TVM",
         points={"valid": 1, "same": 1, "did": 4, "spared": 3},
         difficulty=3,
         minutes=45,

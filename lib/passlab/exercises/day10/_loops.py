@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,10 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
         return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
     (function,) = functions
     expected = list(program.shapes(sizes).values())
-    found = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
-    if found != expected or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
-        shapes = ", ".join(map(str, found))
-        return None, f"The parameters must be float32 arrays of shapes {', '.join(map(str, expected))}; got {shapes}."
+    shapes = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
+    if shapes != expected or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
+        right, got = (", ".join(map(str, each)) for each in (expected, shapes))
+        return None, f"The parameters must be float32 arrays of shapes {right}; got {got}."
     try:
         text = function.script()
     except Exception as error:
@@ -63,20 +63,20 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
         return None, f"The function calls code from elsewhere ({name}). Write the loops yourself."
     if not tvm.s_tir.analysis.verify_well_formed(function, False):
         return None, "The function is not well-formed: a variable is used where no loop defines it, or defined twice."
-    if shifted := _shifted(function.body):
+    if how := next(filter(None, map(_how_shifted, _for_loops(function.body))), None):
         return None, (
-            f"The loop over {shifted.loop_var.name} {_how_shifted(shifted)}. Let it begin at 0 and count "
-            "iterations: TVM 0.27 (CanonicalizeLoop) miscompiles nested loops that do not."
+            f"{how}. Let it begin at 0 and count iterations: TVM 0.27 (CanonicalizeLoop) miscompiles nested loops "
+            "that do not."
         )
     return function, None
 
 
-def _shifted(node: Any) -> Any:
-    """Return a loop that does not begin at 0 or that has a step, or None."""
+def _for_loops(node: Any) -> Iterator[Any]:
+    """Yield the loops of a statement."""
     match type(node).__name__:
         case "For":
-            plain = getattr(node.min, "value", None) == 0 and node.step is None
-            return _shifted(node.body) if plain else node
+            yield node
+            inside = [node.body]
         case "SeqStmt":
             inside = list(node.seq)
         case "IfThenElse":
@@ -87,23 +87,38 @@ def _shifted(node: Any) -> Any:
             inside = [node.body]
         case _:
             inside = []
-    return next(filter(None, map(_shifted, inside)), None)
+    for part in inside:
+        yield from _for_loops(part)
 
 
 def _how_shifted(loop: Any) -> str:
+    """Return what is wrong with a loop that does not begin at 0, or that has a step, or ""."""
     start = "" if getattr(loop.min, "value", None) == 0 else f"begins at {loop.min}"
     step = "" if loop.step is None else f"has a step, {loop.step}"
-    return " and ".join(filter(None, (start, step)))
+    shifts = " and ".join(filter(None, (start, step)))
+    return shifts and f"The loop over {loop.loop_var.name} {shifts}"
+
+
+def _unordered(function: Any) -> str | None:
+    """Return which loop runs its iterations at once, or None."""
+    from passlab.relax import tvm
+
+    kinds = tvm.tirx.ForKind
+    for loop in _for_loops(function.body):
+        if loop.kind not in (kinds.SERIAL, kinds.UNROLLED):
+            kind = kinds(loop.kind).name.lower()
+            return f"The loop over {loop.loop_var.name} is {kind}: its iterations run at once. Make it serial."
+    return None
 
 
 def run(
-    function: Any, given: Sequence[Mapping[str, np.ndarray]], timed: bool = False, beside: Sequence[Any] = ()
+    function: Any, runs: Sequence[Mapping[str, np.ndarray]], timed: bool = False, beside: Sequence[Any] = ()
 ) -> Built:
-    """Run a function that changes its arrays. The outputs of each run are all arrays as it leaves them.
+    """Run a function that changes its arrays, once on those of each run. The outputs are all arrays as it leaves them.
 
     beside: functions of the same arrays to time it with; see `builds.run_module`.
     """
-    inputs, others = [tuple(arrays.values()) for arrays in given], [_with_copies(other) for other in beside]
+    inputs, others = [tuple(arrays.values()) for arrays in runs], [_with_copies(other) for other in beside]
     how = {"target": host_target(), "threads": 1, "timed": timed, "beside": others, "seconds": 10 * (1 + len(others))}
     return builds.run_module(_with_copies(function), inputs, **how)
 
@@ -128,14 +143,14 @@ def _with_copies(function: Any) -> Any:
     return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
 
 
-def difference(built: Built, wanted: Sequence[Mapping[str, np.ndarray]]) -> str:
+def difference(built: Built, expected: Sequence[Mapping[str, np.ndarray]]) -> str:
     """Return why there are no outputs, or where the arrays after one of the runs differ from those expected, or ""."""
-    pairs = zip(wanted, built.outputs, strict=not built.error)
-    return built.error or next(filter(None, (_difference(outputs, want) for want, outputs in pairs)), "")
+    pairs = zip(expected, built.outputs, strict=not built.error)
+    return built.error or next(filter(None, (_difference(outputs, arrays) for arrays, outputs in pairs)), "")
 
 
-def _difference(outputs: list[np.ndarray], want: Mapping[str, np.ndarray]) -> str | None:
-    for (name, expected), got in zip(want.items(), outputs, strict=True):
+def _difference(outputs: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> str | None:
+    for (name, expected), got in zip(arrays.items(), outputs, strict=True):
         off = ~np.isclose(got, expected, rtol=1e-4, atol=1e-5)
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
@@ -147,24 +162,26 @@ def _difference(outputs: list[np.ndarray], want: Mapping[str, np.ndarray]) -> st
 
 def other_order(function: Any, expected: list[tuple[str, tuple[int, ...]]]) -> str | None:
     """Return where a function visits the wrong iterations, or visits them in the wrong order, or None."""
+    if unordered := _unordered(function):
+        return unordered
     try:
-        seen = polyhedral.visits(function, most=2 * len(expected), turns=TURNS)
+        visits = polyhedral.visits(function, most=2 * len(expected), turns=TURNS)
     except tensor_ir.TooMany as error:
         return f"{error} There should be {len(expected):,} iterations: which loop runs too often?"
     except ValueError as error:
         return str(error)
-    if seen == expected:
+    if visits == expected:
         return None
-    if missing := sorted(set(expected) - set(seen)):
+    if missing := sorted(set(expected) - set(visits)):
         return f"{spell(missing[0])} never runs; {len(missing)} of {len(expected)} iterations are missing."
-    if more := sorted(set(seen) - set(expected)):
-        return f"{spell(more[0])} runs but is not in the domain; there are {len(more)} such iterations."
-    if len(seen) > len(expected):
-        twice = next(at for at in seen if seen.count(at) > 1)
-        return f"{spell(twice)} runs {seen.count(twice)} times; each iteration must run once."
-    place = next(n for n, (a, b) in enumerate(zip(seen, expected, strict=True)) if a != b)
-    want, got = spell(expected[place]), spell(seen[place])
-    return f"Iteration number {place} in time, counted from 0, should be {want}; it is {got}."
+    if extra := sorted(set(visits) - set(expected)):
+        return f"{spell(extra[0])} runs but is not in the domain; there are {len(extra)} such iterations."
+    if len(visits) > len(expected):
+        repeated = next(iteration for iteration in visits if visits.count(iteration) > 1)
+        return f"{spell(repeated)} runs {visits.count(repeated)} times; each iteration must run once."
+    place = next(n for n, (a, b) in enumerate(zip(visits, expected, strict=True)) if a != b)
+    right, iteration = spell(expected[place]), spell(visits[place])
+    return f"Iteration number {place} in time, counted from 0, should be {right}; it is {iteration}."
 
 
 def same(function: Any, nest: Nest) -> Finding:

@@ -32,12 +32,12 @@ class Stencil:
 
     @property
     def dependences(self) -> str:
-        here = list(self.bounds)
+        point = list(self.bounds)
         pieces = []
         for vector in self.vectors:
-            there = [f"{name} + {step}" for name, step in zip(here, vector, strict=True)]
-            inside = f"{self._inside(here)} and {self._inside(there)}"
-            pieces.append(f"S[{', '.join(here)}] -> S[{', '.join(there)}] : {inside}")
+            target = [f"{name} + {step}" for name, step in zip(point, vector, strict=True)]
+            inside = f"{self._inside(point)} and {self._inside(target)}"
+            pieces.append(f"S[{', '.join(point)}] -> S[{', '.join(target)}] : {inside}")
         return f"[{self.parameters}] -> {{ {'; '.join(pieces)} }}"
 
 

@@ -18,8 +18,8 @@ def dependences_case(
     name: str, domain: str, reads: str, writes: str, schedule: str, flow: str, anti: str, output: str, values: str
 ) -> Case:
     """Return a case from a program and its four kinds of dependences."""
-    given = (domain, reads, writes, schedule)
-    return Case(name, lambda: given, expect=dict(zip(KINDS, (flow, anti, output, values), strict=True)))
+    inputs = (domain, reads, writes, schedule)
+    return Case(name, lambda: inputs, expect=dict(zip(KINDS, (flow, anti, output, values), strict=True)))
 
 
 def cases() -> list[Case]:

@@ -12,10 +12,10 @@ from passlab.exercises.day10._isl import (
     limited,
     not_a_function,
     not_before,
-    said_type,
 )
 from passlab.given.day10.domains import Nest
 from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_a_dict
 
 
 def loop(name: str, start: str, stop: str, *body: dict, step: int = 1) -> dict:
@@ -160,9 +160,11 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
 
 def read_parts(value: Any, names: list[str], reader: Reader) -> dict[str, Any]:
     """Return the parsed parts of a returned dictionary. The part "domain" is a set, the others are maps."""
-    if not isinstance(value, dict) or set(value) != set(names):
-        keys = ", ".join(map(str, value)) if isinstance(value, dict) else said_type(value)
-        raise Unreadable(f"Return a dictionary with the keys {', '.join(names)}; yours is {keys or 'empty'}."[:300])
+    keys = f"the keys {', '.join(names)}"
+    if why := why_not_a_dict(
+        value, f"a dictionary with {keys}", names, "entry", f"one of {keys}", label="The key {!r}"
+    ):
+        raise Unreadable(why)
     return {
         name: reader.set(value[name], name) if name == "domain" else reader.map(value[name], name) for name in names
     }

@@ -21,6 +21,7 @@ from passlab.exercises.day10._isl import Reader, Unreadable
 from passlab.exercises.day10._loops import Sizes, difference, run
 from passlab.given.day10.tile import SOURCES
 from passlab.judge import Case, Finding
+from passlab.judge.forms import why_not_a_list, why_not_of_type
 from passlab.measure import seconds
 from passlab.polyhedral.program import at_sizes, first_pair, instance
 
@@ -87,13 +88,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         wrong = difference(run(function, [arrays]), [polyhedral.reference(program, task.sizes, arrays)])
         yield Finding("same", not wrong, wrong)
         return
-    given = [polyhedral.random_arrays(program, task.sizes, randbits(64)) for _ in range(RUNS)]
+    inputs = [polyhedral.random_arrays(program, task.sizes, randbits(64)) for _ in range(RUNS)]
     written, enough = polyhedral.prim_func(program, program.schedule, task.sizes), ENOUGH[task.name]
 
     def look() -> tuple[Built, str]:
-        built = run(function, given, timed=True, beside=[written])
-        wanted = built.beside[0].outputs if built.ok else ()
-        return built, difference(built, [dict(zip(program.arrays, outputs, strict=True)) for outputs in wanted])
+        built = run(function, inputs, timed=True, beside=[written])
+        results = built.beside[0].outputs if built.ok else ()
+        return built, difference(built, [dict(zip(program.arrays, outputs, strict=True)) for outputs in results])
 
     _, wrong, took, ratios = pace(look, [enough])
     yield Finding("same", not wrong, wrong)
@@ -124,15 +125,18 @@ def _limit() -> Iterator[None]:
 
 def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[str, list[int]]]:
     """Return the schedule and its marks. Raise Unreadable or ValueError with a message if they are invalid."""
-    if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[1], dict):
-        raise Unreadable("Return a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}.")
-    text, given = value
+    form = "a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}"
+    if why := why_not_a_list(value, form, 2) or why_not_of_type(
+        value[1], "the marks as a dictionary, such as {'parallel': [0]}", dict
+    ):
+        raise Unreadable(why)
+    text, lists = value
     Reader(OPERATIONS).map(text, "The schedule")
     if long := re.search(rf"\d{{{DIGITS + 1},}}", text):
         raise Unreadable(f"The schedule contains a number of {len(long[0])} digits; the limit is {DIGITS}.")
-    if unknown := sorted(set(map(str, given)) - set(MARKS)):
+    if unknown := sorted(set(map(str, lists)) - set(MARKS)):
         raise Unreadable(f"There is no mark {unknown[0]!r}; use {', '.join(MARKS)}.")
-    marks = {kind: given[kind] for kind in MARKS if kind in given}
+    marks = {kind: lists[kind] for kind in MARKS if kind in lists}
     for kind, dims in marks.items():
         if not isinstance(dims, list | tuple) or not all(type(dim) is int for dim in dims):
             raise Unreadable(f"{kind} must be a list of dimensions, counted from 0; it is {str(dims)[:60]}.")

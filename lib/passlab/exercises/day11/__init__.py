@@ -11,6 +11,7 @@ EXERCISES = (
     Exercise(
         id="day11.cost",
         title="Five numbers",
+        section="Five numbers",
         points={"valid": 1, "did": 3, "same": 3, "cost": 1},
         difficulty=2,
         minutes=30,
@@ -33,6 +34,7 @@ EXERCISES = (
     Exercise(
         id="day11.place",
         title="A place for everything",
+        section="Where?",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
         difficulty=2,
         minutes=25,
@@ -51,6 +53,7 @@ EXERCISES = (
     Exercise(
         id="day11.near",
         title="Placing stages near their neighbours",
+        section="A network on the grid",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=2,
         minutes=30,
@@ -72,18 +75,20 @@ EXERCISES = (
     Exercise(
         id="day11.reduce",
         title="The right tree",
+        section="A reduce is a tree",
         points={"valid": 1, "did": 4, "cost": 4},
         difficulty=3,
-        minutes=25,
+        minutes=30,
         hints=(
-            "Try the four trees of the lesson on P = 16 and B from 1 to 1024, each simulated, beside bound(16, B): for "
-            "each B, one of them is near.",
-            "One word: a star. A few: the binary tree, core & (core - 1). Many: a chain. Between them, groups "
-            "of chains and a chain of their first cores; but the root of P is not always the best size of a group.",
-            "Make a table of trees and what FORMULAS says of them, with groups of every size from 1 to P: "
-            'FORMULAS["two-phase"](cores, words, group=size). Return the tree that costs least.',
+            "Simulate the four trees of the lesson on P = 16 beside bound(16, B), for B from 1 to 1024: mostly one of "
+            "them is near. On P = 17 with 4 words, or P = 26 with 48, none is: a tree has to be built for P and B.",
+            "Let core 0 receive its last message from core i. Cores 0 … i - 1 form a tree of their own, whose sum must "
+            "be complete before, and cores i … P - 1 another one, whose words pass through. So the best trees of "
+            "fewer cores make the best tree of P.",
+            "Let start[p] be the cycle in which the first word of the sum of p cores is ready, start[1] = 0. It is the "
+            "least over i of max(start[i] + (words if i > 1 else 0), start[p - i] + i + 5). Keep the best i for each "
+            "p, then split 0 … P - 1 at its i, parents[i] = 0, and both parts in the same way.",
         ),
-        meaning={"did": "with few words it is near the bound", "cost": "with many words it is near the bound"},
         helps={"valid": 1, "did": 2, "cost": 2},
         closed=(
             "passlab.wafer.collectives.star",
@@ -95,6 +100,7 @@ EXERCISES = (
     Exercise(
         id="day11.matmul",
         title="A matrix product with short paths",
+        section="Products of matrices on a mesh",
         points={"valid": 1, "did": 5, "cost": 4},
         difficulty=4,
         minutes=45,
@@ -121,6 +127,7 @@ EXERCISES = (
     Exercise(
         id="day11.search",
         title="A search with a budget",
+        section="Fusion, layout and tuning are other problems here",
         points={"valid": 1, "did": 2, "cost": 4},
         difficulty=4,
         minutes=40,
@@ -135,7 +142,6 @@ EXERCISES = (
             "you make: when the sum is the lowest so far, keep board.cores(). Late in the search only cores near each "
             "other are worth a trial.",
         ),
-        meaning={"did": "it is better than the greedy placement", "cost": "it is far better than the greedy placement"},
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=("passlab.wafer.placing.greedy", "passlab.wafer.placing.search"),
         seconds=20,
@@ -143,6 +149,7 @@ EXERCISES = (
     Exercise(
         id="day11.scaling",
         title="Where scaling stops",
+        section="Scaling",
         points={"valid": 1, "same": 4, "did": 3, "cost": 1},
         difficulty=3,
         minutes=35,

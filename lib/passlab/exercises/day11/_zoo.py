@@ -11,6 +11,7 @@ import torch
 from passlab import models
 from passlab.judge import shown
 from passlab.judge.forms import why_not_a_list
+from passlab.judge.words import plural
 from passlab.wafer.machine import Machine
 from passlab.wafer.pieces import Pieces, cut
 from passlab.wafer.work import Operation, work_of
@@ -65,7 +66,7 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
     if wrong := why_not_a_list(value, "a list with one core (row, column) for each task"):
         return wrong
     if len(value) != count:
-        return f"There are {count} tasks, and the list has {len(value)} cores: one for each task, in order."
+        return f"The list has {plural(len(value), 'core')} for {plural(count, 'task')}: one for each task, in order."
     machine, there = Machine(rows, columns), {}
     for task, core in enumerate(value):
         if not isinstance(core, list | tuple) or len(core) != 2 or any(type(x) is not int for x in core):
@@ -75,5 +76,5 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
         if off := machine.why_not_a_core(core):
             return f"Task {task}: {off}"
         if (other := there.setdefault(tuple(core), task)) != task:
-            return f"Tasks {other} and {task} both lie on core {tuple(core)}: each needs a core of its own."
+            return f"Tasks {other} and {task} are both on core {tuple(core)}: each needs a core of its own."
     return ""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
-from passlab.judge.forms import is_number
+from passlab.judge.forms import is_number, why_not_of_type
 from passlab.wafer import TREES, Cost, Machine, Message, cost, program, reduce_messages
 
 NUMBERS = ("contention", "energy", "links", "distance", "depth", "cycles")
@@ -56,8 +56,8 @@ def law(found: dict[str, float], ramp: int) -> float:
 
 
 def _invalid(value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"Return a dictionary with the six numbers by name; got {shown(value)}."
+    if wrong := why_not_of_type(value, "a dictionary with the six numbers by name", dict):
+        return wrong
     for name in NUMBERS:
         number = value.get(name)
         if not (is_number(number) and 0 <= number < 1e15):
@@ -78,9 +78,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         for name in names:
             expect = law(value, ramp) if name == "cycles" else right[name]
             same = math.isclose(value[name], expect, rel_tol=1e-6, abs_tol=1e-6)
-            told = f"{name.capitalize()} is {expect:.6g}; got {value[name]:.6g}. {_why(messages, name)}"
+            told = f"{name.capitalize()} is {expect:,.10g}; got {value[name]:,.10g}. {_why(messages, name)}"
             if name == "cycles":
-                told = f"Your five numbers and T_R = {ramp} give {expect:.6g} cycles by the law; got {value[name]:.6g}."
+                told = (
+                    f"Your five numbers and T_R = {ramp} give {expect:,.10g} cycles by the law; "
+                    f"got {value[name]:,.10g}."
+                )
             yield Finding(verdict, same, "" if same else told)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from passlab.judge import Case, Finding, shown
 from passlab.judge.forms import why_not_a_list
+from passlab.judge.words import plural
 from passlab.wafer import Machine, bound, program, reduce_messages, simulate
 
 #: The simulated cycles may exceed the bound by this much.
@@ -22,7 +23,8 @@ def table(cores: int, words: int) -> Case:
 
 
 def cases() -> list[Case]:
-    return [table(4, 1), table(16, 1), table(16, 4), table(8, 8), table(16, 16), table(32, 32), table(24, 512)]
+    few = [table(4, 1), table(16, 1), table(16, 4), table(17, 4)]
+    return [*few, table(8, 8), table(16, 16), table(26, 48), table(32, 32), table(24, 512)]
 
 
 def _invalid(cores: int, value: Any) -> str:
@@ -52,8 +54,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     busy = children.index(max(children))
     told = (
         f"{case.name}: your tree takes {cycles} cycles, the bound is {least:.1f}, and {ALLOWED * least:.1f} are "
-        f"allowed. Core {busy} receives {children[busy]} messages, one after the other; the longest chain has "
-        f"{_depth(value)}."
+        f"allowed. Core {busy} receives {plural(children[busy], 'message')}, one after the other; the longest chain "
+        f"has {_depth(value)}."
     )
     yield Finding("did" if words < cores else "cost", near, "" if near else told)
 

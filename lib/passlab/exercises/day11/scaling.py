@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.judge import Case, Finding, shown
-from passlab.judge.forms import is_number
+from passlab.judge.forms import is_number, why_not_of_type
 from passlab.wafer.scaling import Stencil, bend, strong, weak
 
 KEYS = ("strong", "weak", "fastest", "strong bend", "weak bend")
+#: what bends a curve → why it does
+COSTLIER = {
+    "halo": "the halo takes at least as many cycles as the sums",
+    "sums": "the sums take more cycles than the halo",
+}
 
 
 def grids(name: str, stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int = 2) -> Case:
@@ -29,14 +34,14 @@ def cases() -> list[Case]:
 def expected(stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int) -> dict[str, Any]:
     """Return the right answer to a case."""
     tables = {"strong": strong(stencil, columns, sides, ramp), "weak": weak(stencil, block, sides, ramp)}
-    found: dict[str, Any] = {what: {p: sum(c.values()) for p, c in table.items()} for what, table in tables.items()}
-    found["fastest"] = min(sides, key=lambda side: (found["strong"][side], side))
-    return found | {f"{what} bend": bend(table, what == "strong") for what, table in tables.items()}
+    right: dict[str, Any] = {what: {p: sum(c.values()) for p, c in table.items()} for what, table in tables.items()}
+    right["fastest"] = min(sides, key=lambda side: (right["strong"][side], side))
+    return right | {f"{what} bend": bend(table, what == "strong") for what, table in tables.items()}
 
 
 def _invalid(sides: list[int], value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"Return a dictionary with {', '.join(map(repr, KEYS))}; got {shown(value)}."
+    if wrong := why_not_of_type(value, f"a dictionary with {', '.join(map(repr, KEYS))}", dict):
+        return wrong
     for key in KEYS:
         if key not in value:
             return f"{key!r} is missing."
@@ -68,7 +73,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     for what in KEYS[:2]:
         for side in sides:
             mine, truth = value[what][side], right[what][side]
-            told = f"{what.capitalize()} scaling, {side} × {side} cores: {truth} cycles an iteration; got {mine:.6g}."
+            told = (
+                f"{what.capitalize()} scaling, {side} × {side} cores: {truth:,} cycles an iteration; got {mine:,.15g}."
+            )
             yield Finding("same", abs(mine - truth) < 0.5, "" if abs(mine - truth) < 0.5 else told)
     best = value["fastest"] == right["fastest"]
     told = f"The same points take the fewest cycles on {right['fastest']} × {right['fastest']} cores; you say {shown(value['fastest'])}."  # noqa: E501
@@ -84,5 +91,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("did", place, "" if place else f"{told}; you say {shown(mine)}.")
         if place:
             right_cause = truth is None or mine[1] == truth[1]
-            told = "" if right_cause else f"At side {truth[0]}, {truth[1]} takes more cycles than {mine[1]} ({what})."
+            told = "" if right_cause else f"At side {truth[0]}, {COSTLIER[truth[1]]} ({what})."
             yield Finding("cost", right_cause, told)

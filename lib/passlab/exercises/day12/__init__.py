@@ -16,19 +16,20 @@ EXERCISES = (
     Exercise(
         id="day12.compiler",
         title="A compiler of your own",
+        section="Step by step",
         points={"valid": 1, "same": 3, "did": 4, "spared": 2, "cost": 3},
         difficulty=3,
         minutes=50,
         hints=(
             "Three steps: fold each batch norm into its convolution, merge equal calls and remove dead ones, then find "
-            "groups. A node with effects(node), or in written(graph), takes part in none of them.",
+            "groups. A node with effects(node), or in written(graph), takes part in none of them; and two equal calls "
+            "that read one in written(graph) are not merged.",
             "Go through the nodes in order. Try the group of the latest operand, with the node at its end, then those "
             "of the other operands; if why_not of all groups is None, keep it. Otherwise the node may begin a group "
             "of its own, if why_not allows that.",
             "Keep the groups as lists of names, and for each node the number of its group. A group of views alone "
             "(transpose, chunk, getitem, …) would be a copy where there was none: leave it out, and single nodes, too.",
         ),
-        meaning={"did": "it saves launches", "cost": "it saves bytes"},
         helps={"valid": 2, "same": 1, "did": 2, "spared": 1, "cost": 3},
         closed=_CLOSED,
         seconds=30,
@@ -36,6 +37,7 @@ EXERCISES = (
     Exercise(
         id="day12.plan",
         title="Order and places",
+        section="Step by step",
         points={"valid": 2, "did": 3, "spared": 1},
         difficulty=2,
         minutes=20,
@@ -56,6 +58,7 @@ EXERCISES = (
     Exercise(
         id="day12.faster",
         title="Faster",
+        section="Time, and how it lies",
         points={"valid": 1, "same": 1, "did": 3, "cost": 3},
         difficulty=4,
         minutes=45,
@@ -67,7 +70,6 @@ EXERCISES = (
             'timed({"eager": gm, "mine": build(compiled, inputs)}, *inputs).',
             "A plan that lets the same memory be used again keeps it in the cache: return one with the groups.",
         ),
-        meaning={"did": "it is much faster than eager on a chain", "cost": "images take at most 95 % of eager's time"},
         helps={"valid": 1, "same": 1, "did": 2, "cost": 1},
         closed=_CLOSED,
         seconds=30,

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.fx.judge import validate
+from passlab.fx.judge import why_not_valid
 from passlab.fx.manager import Pass, PassError
-from passlab.given.day02._shared import plain
+from passlab.given._plain import plain
 from passlab.judge import Case, record
 
 
@@ -99,7 +99,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
     log: list[tuple] = []
 
     def note(what: str, name: str, gm: Any, facts: Any = ()) -> None:
-        log.append((what, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts))))
+        log.append((what, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts), lists=False)))
 
     def analysis(name: str) -> Callable:
         def compute(gm: fx.GraphModule) -> Any:
@@ -117,7 +117,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
 
     def verify(gm: Any) -> str | None:
         note("verify", "verify", gm)
-        return validate(None, gm)
+        return why_not_valid(None, gm) or None
 
     manager = answer([step(plan) for plan in scenario.steps], {n: analysis(n) for n in ANALYSES}, verify)
     runs = []
@@ -127,7 +127,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
         try:
             result = manager.run(graph_of(length))
             run["result"] = result if isinstance(result, fx.GraphModule) else f"a {type(result).__name__}"
-            run["history"] = plain(manager.history)
+            run["history"] = plain(manager.history, lists=False)
         except PassError as error:
             cause = type(error.__cause__).__name__ if error.__cause__ else None
             run |= {"error": "PassError", "culprit": str(error.culprit), "reason": str(error.reason), "cause": cause}

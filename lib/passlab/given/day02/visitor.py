@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import fx
 
-from passlab.given.day02._shared import plain
+from passlab.given._plain import plain
 from passlab.judge import Case
 
 
@@ -27,7 +27,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
 
     def recorder(key: Any) -> Callable:
         def callback(node: fx.Node, *results: Any) -> int | None:
-            log.append((node.name, spelled(key), tuple(map(plain, results))))
+            log.append((node.name, spelled(key), plain(results, lists=False)))
             if node.name in seen:
                 raise _Again
             seen.add(node.name)
@@ -39,16 +39,16 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
 
     start = next(n for n in graph.nodes if n.name == root)
     deepest = limit = sys.getrecursionlimit()
-    found: dict[str, Any] = {"log": log, "result": None, "too_deep": False}
+    record: dict[str, Any] = {"log": log, "result": None, "too_deep": False}
     try:
-        found["result"] = plain(answer(start, {key: recorder(key) for key in keys}))
+        record["result"] = plain(answer(start, {key: recorder(key) for key in keys}), lists=False)
     except _Again:
         pass
     except RecursionError:
-        found["too_deep"] = True
-    found["raised_limit"] = max(deepest, sys.getrecursionlimit()) > limit
+        record["too_deep"] = True
+    record["raised_limit"] = max(deepest, sys.getrecursionlimit()) > limit
     sys.setrecursionlimit(limit)
-    return found
+    return record
 
 
 def spelled(key: Any) -> str:

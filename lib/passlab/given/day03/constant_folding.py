@@ -35,8 +35,8 @@ class _Memory(TorchDispatchMode):
         self.limit, self.full = limit, ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        for made in tree_leaves(_without_data(func, args, kwargs or {})):
-            if isinstance(made, torch.Tensor) and (size := made.untyped_storage().nbytes()) > self.limit:
+        for tensor in tree_leaves(_without_data(func, args, kwargs or {})):
+            if isinstance(tensor, torch.Tensor) and (size := tensor.untyped_storage().nbytes()) > self.limit:
                 self.full = f"the value has {size:,} bytes; the limit is {self.limit:,}"
                 raise MemoryError(self.full)
         return func(*args, **(kwargs or {}))
@@ -50,8 +50,8 @@ def call(answer: Callable, case: Case) -> Any:
     gm, *limit = case.build()
     if not limit:
         return answer(gm)
-    there = [t.nbytes for t in (*gm.state_dict().values(), *gm.meta["inputs"])]
-    with _Memory(max(limit[0], *there)) as memory:
+    sizes = [t.nbytes for t in (*gm.state_dict().values(), *gm.meta["inputs"])]
+    with _Memory(max(limit[0], *sizes)) as memory:
         folded = answer(gm, *limit)
     if memory.full:  # the answer has caught the error
         raise MemoryError(memory.full)

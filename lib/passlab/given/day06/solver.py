@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.dataflow import ANALYSES
-from passlab.given.day06._facts import plain
+from passlab.given._plain import plain
 from passlab.judge import Case
 
 

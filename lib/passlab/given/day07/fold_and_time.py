@@ -35,7 +35,7 @@ def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[tuple[float, floa
 
     def is_given(graph: Any) -> bool:
         inputs = (graph["get_input"](at).numpy() for at in range(graph["get_num_inputs"]()))
-        return any(np.array_equal(there, x) for there in inputs)
+        return any(np.array_equal(value, x) for value in inputs)
 
     def noted_build(module: Any, *args: Any, **how: Any) -> Any:
         context = tvm.transform.PassContext.current()
@@ -45,26 +45,26 @@ def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[tuple[float, floa
     def noted_run(graph: Any, **inputs: Any) -> None:
         begin = time.perf_counter()
         graph.set_input(**inputs)
-        given = is_given(graph.module)
+        own = is_given(graph.module)
         start = time.perf_counter()
         run(graph)
         end = time.perf_counter()
-        if given:
+        if own:
             runs.append((end - start, end - begin))
 
     def noted_evaluator(module: Any, *args: Any, **how: Any) -> Callable:
-        def measured(*given: Any) -> Any:
-            found = time_evaluator(module, *args, **how)(*given)
-            runs.extend((seconds, seconds) for seconds in (found.results if is_given(module) else ()))
-            return found
+        def measured(*arguments: Any) -> Any:
+            result = time_evaluator(module, *args, **how)(*arguments)
+            runs.extend((seconds, seconds) for seconds in (result.results if is_given(module) else ()))
+            return result
 
         return measured
 
     def noted_run_module(module: Any, inputs: Any, **how: Any) -> Built:
-        found = run_module(module, inputs, **how)
+        built_module = run_module(module, inputs, **how)
         built.append((module, how.get("level", LEVEL), how.get("disabled", ())))
-        runs.extend((seconds, seconds) for seconds in found.times)
-        return found
+        runs.extend((seconds, seconds) for seconds in built_module.times)
+        return built_module
 
     with (
         mock.patch.object(relay, "build", noted_build),
@@ -82,11 +82,11 @@ def call(answer: Callable, case: Case) -> Any:
     """
     module, x = case.build()
     with watched(x.numpy()) as (built, runs):
-        found = answer(module, x.numpy())
-    if not isinstance(found, dict):
-        return found
+        sides = answer(module, x.numpy())
+    if not isinstance(sides, dict):
+        return sides
     plain = {"runs": [[float(least), float(most)] for least, most in runs]}
-    for name, side in found.items():
+    for name, side in sides.items():
         if isinstance(side, dict):
             side = dict(side)
             side["disabled"] = [str(one) for one in side.get("disabled") or ()]

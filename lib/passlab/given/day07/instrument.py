@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,15 @@ def _fails(module: tvm.IRModule, context: Any) -> tvm.IRModule:
     raise Failed
 
 
+#: How long the pass "Waits" sleeps, in seconds.
+PAUSE = 0.02
+
+
+def _waits(module: Any, context: Any) -> Any:
+    time.sleep(PAUSE)
+    return module
+
+
 def _add_kernel(module: tvm.IRModule, context: Any) -> tvm.IRModule:
     """Put a function of TIR beside those of Relay, as lowering does."""
     a = tvm.te.placeholder((2, 3), name="a")
@@ -32,7 +42,7 @@ def _drop_kernels(module: tvm.IRModule, context: Any) -> tvm.IRModule:
     return tvm.IRModule({name: f for name, f in module.functions.items() if isinstance(f, relay.Function)})
 
 
-_OWN = {"Fails": _fails, "AddKernel": _add_kernel, "DropKernels": _drop_kernels}
+_OWN = {"Fails": _fails, "Waits": _waits, "AddKernel": _add_kernel, "DropKernels": _drop_kernels}
 
 
 def _pass(name: str) -> Any:
@@ -59,8 +69,13 @@ def run(module: tvm.IRModule, contexts: Contexts, level: int, instrument: Any) -
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Run the passes of the case under the learner's instrument. Return its rows and the resulting module."""
+    """Run the passes of the case under the learner's instrument.
+
+    Return its rows, the resulting module, and how long all of it took, in seconds.
+    """
     module, contexts, level = case.build()
-    log = answer()
+    log, start = answer(), time.perf_counter()
     result = run(module, contexts, level, log)
-    return {"rows": [{key: plain(entry) for key, entry in row.items()} for row in log.rows], "module": result}
+    elapsed = time.perf_counter() - start
+    rows = [{key: plain(entry) for key, entry in row.items()} for row in log.rows]
+    return {"rows": rows, "module": result, "elapsed": elapsed}

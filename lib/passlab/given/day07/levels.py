@@ -11,4 +11,4 @@ from passlab.judge import Case
 
 def call(answer: Callable, case: Case) -> Any:
     table = answer(*case.build())
-    return {plain(name): found for name, found in table.items()} if isinstance(table, dict) else table
+    return {plain(name): levels for name, levels in table.items()} if isinstance(table, dict) else table

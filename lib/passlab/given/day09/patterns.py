@@ -12,11 +12,11 @@ from passlab.mlir.rewriting import Endless, rewrite
 def call(answer: Callable, case: Case) -> Any:
     """Return the case's module, rewritten by the answer's patterns, or the sentence of the driver that had to stop."""
     (module,) = case.build()
-    found = answer()
-    if not isinstance(found, list | tuple):
-        return f"Return a list of patterns; the result is of type {type(found).__name__}."
+    patterns = answer()
+    if not isinstance(patterns, list | tuple):
+        return f"Return a list of patterns; the result is of type {type(patterns).__name__}."
     try:
-        rewrite(module, found)
+        rewrite(module, patterns)
     except (Endless, TypeError) as error:
         if isinstance(error, TypeError) and "RewritePattern" not in str(error):
             raise

@@ -48,7 +48,7 @@ class Board:
         return self._left
 
     def cores(self) -> list[tuple[int, int]]:
-        """Return the core of each task, as they lie now."""
+        """Return the core of each task, as they are now."""
         return [self._cores[place] for place in self._place]
 
     def change(self, a: tuple[int, int], b: tuple[int, int]) -> float:
@@ -56,13 +56,13 @@ class Board:
 
         Either core may be free. Raises Spent if no evaluation is left, ValueError for a core off the grid.
         """
-        here, there = self._of(a), self._of(b)
+        p, q = self._of(a), self._of(b)
         if not self._left:
             raise Spent("all evaluations of the budget are used up; look at board.left")
         self._left -= 1
-        if here == there:
+        if p == q:
             return 0
-        return self._pull(here, there) + self._pull(there, here)
+        return self._pull(p, q) + self._pull(q, p)
 
     def swap(self, a: tuple[int, int], b: tuple[int, int]) -> None:
         """Exchange the tasks on two cores."""
@@ -84,11 +84,11 @@ class Board:
         task, other, total = self._task[start], self._task[end], 0
         if task < 0:
             return 0
-        here, there, place = self._hops[start], self._hops[end], self._place
+        hops_a, hops_b, place = self._hops[start], self._hops[end], self._place
         for neighbour, number in self._words[task]:
             if neighbour != other:
                 at = place[neighbour]
-                total += number * (there[at] - here[at])
+                total += number * (hops_b[at] - hops_a[at])
         return total
 
 
