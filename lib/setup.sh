@@ -23,7 +23,9 @@ fail() { say "Setup stopped: $*"; exit 1; }
 version() { "$1" -ESc 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null | grep -E '^[0-9]+(\.[0-9]+){2}$'; }
 minor() { version "$1" | sed 's/\.[0-9]*$//'; }
 supported() { case $1 in 3.11.* | 3.12.* | 3.13.*) ;; *) return 1 ;; esac; }
-state() { pwd -P; minor .venv/bin/python; cat pyproject.toml; }
+state() { pwd -P; minor .venv/bin/python; cat pyproject.toml; [ ! -f "$(wheel)" ] || wheel; }
+# What learners of a class get: the library as a wheel, beside this file.
+wheel() { for path in lib/*.whl; do printf "%s\n" "$path"; done | tail -n 1; }
 
 # Run a command as root, directly or by sudo without a password. Fails if neither is possible.
 as_root() {
@@ -178,7 +180,9 @@ install_packages() {
     else
         say "Installing the packages pinned in pyproject.toml"
     fi
-    install --editable '.[grade,book,hub,test,gpu]'
+    if [ -f "$(wheel)" ]; then install "$(wheel)"
+    else install --editable '.[grade,book,hub,test,gpu]'
+    fi
     say "Compiling the packages"
     .venv/bin/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 # some hold files for Python 2
 }
@@ -200,6 +204,8 @@ if ! state | cmp -s - "$stamp"; then
     [ ! -d autograder ] || .venv/bin/python -m autograder.authoring.fresh >&2
     command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 ||
         say "Note: there is no C++ compiler, which cells with torch.compile need (Debian: apt install g++; macOS: xcode-select --install)."
+    .venv/bin/python -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+        say "Note: Python's headers are missing, which cells with torch.compile need (Debian: apt install python3-dev)."
 fi
 if ! command -v dot >/dev/null 2>&1; then
     if [ ! -f .venv/no-graphviz ]; then
@@ -211,7 +217,7 @@ if ! command -v dot >/dev/null 2>&1; then
 fi
 
 # Only instructors need bubblewrap, so this is mentioned once; after that, `passlab doctor` reports it.
-if [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 && [ ! -f .venv/no-bubblewrap ]; then
+if [ -d autograder ] && [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 && [ ! -f .venv/no-bubblewrap ]; then
     say "Installing bubblewrap"
     system_package bubblewrap || (: >.venv/no-bubblewrap) 2>/dev/null
     command -v bwrap >/dev/null 2>&1 ||

@@ -26,6 +26,7 @@ HOME = {
     "bytes_moved": "measure",
     "peak_memory": "measure",
     "cost": "measure",
+    "backend": "capture",
     "check": "notebook.ui",
     "hint": "notebook.ui",
     "smaller": "notebook.ui",

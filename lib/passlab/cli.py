@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib.metadata import entry_points, requires
 from pathlib import Path
 
@@ -69,6 +70,13 @@ def _tool(name: str, what_for: str, remedy: str):
     return look
 
 
+def _headers() -> tuple[bool, str]:
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if header.exists():
+        return True, str(header)
+    return False, f"{header} not found (torch.compile): install Python's headers (Debian: apt install python3-dev)"
+
+
 def _disk() -> tuple[bool, str]:
     free = shutil.disk_usage(root() or Path.cwd()).free / 2**30
     return free > 1, f"{free:.0f} GiB free" + ("" if free > 1 else ": free at least 1 GiB")
@@ -95,6 +103,7 @@ LOOKS = {
         _tool("dot", "pictures", "install Graphviz (Debian: apt install graphviz; macOS: brew install graphviz)"),
     ),
     "compiler": (False, _tool("c++", "torch.compile and later days", "install g++ (macOS: xcode-select --install)")),
+    "headers": (False, _headers),
     "disk": (True, _disk),
     "devices": (True, _devices),
     "grading": (False, _grading),
@@ -161,7 +170,9 @@ def update() -> None:
     """Get the newest version of the course. What you wrote and saved is kept."""
     from passlab.notebook import clone
 
-    project, pins = course_paths.PROJECT, course_paths.PROJECT / "pyproject.toml"
+    installed = (course_paths.PROJECT / "pyproject.toml").is_file()  # else from a wheel, for a class
+    project = course_paths.PROJECT if installed else _course()
+    pins = project / "pyproject.toml"
     before = pins.read_bytes()
     try:
         for line in clone.pull(project):

@@ -207,12 +207,12 @@ class ModuleComparison(Comparison):
         self, old: list[Tensor], new: list[Tensor], errors: Errors, moved: Callable[[], list[list[Tensor]]]
     ) -> list[Difference]:
         """Return the differences that rounding does not explain. moved(): the old outputs for inputs moved by it."""
-        found = compare(old, new, self.tolerance, "output", errors)
-        if not found or any(d.bad is None for d in found):
-            return [d for d in found if d.bad is None]
-        for d in found if self.tolerance.sums else ():
+        differences = compare(old, new, self.tolerance, "output", errors)
+        if not differences or any(d.bad is None for d in differences):
+            return [d for d in differences if d.bad is None]
+        for d in differences if self.tolerance.sums else ():
             d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
-        return beyond_rounding(found, old, new, moved())
+        return beyond_rounding(differences, old, new, moved())
 
     def sentence(self, trial: ModuleTrial, difference: Difference) -> str:
         if difference.part == "error":

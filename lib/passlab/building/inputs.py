@@ -43,13 +43,13 @@ def inputs_for(
     return [(kind, tuple(map(plain, tensors))) for kind, tensors in trials]
 
 
-def inputs_like(given: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
+def inputs_like(example: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
     """Return (kind, inputs): those given, one tuple or a list of them, and the other kinds in the same shapes."""
     check_kinds(kinds)
-    if isinstance(given, Tensor | np.ndarray):
-        given = (given,)
-    several = isinstance(given, list) and given and all(isinstance(inputs, tuple) for inputs in given)
-    tuples = [tuple(map(tensor, inputs)) for inputs in (given if several else [given])]
+    if isinstance(example, Tensor | np.ndarray):
+        example = (example,)
+    several = isinstance(example, list) and example and all(isinstance(inputs, tuple) for inputs in example)
+    tuples = [tuple(map(tensor, inputs)) for inputs in (example if several else [example])]
     trials = [("given", inputs) for inputs in tuples] + _after_example(tuples[0], seed, kinds)
     return [(kind, tuple(map(plain, tensors))) for kind, tensors in trials]
 

@@ -286,7 +286,7 @@ class _Talk:
 
 
 @contextlib.contextmanager
-def _told(control: socket.socket) -> Iterator[None]:
+def _reports_errors(control: socket.socket) -> Iterator[None]:
     """Raise _Stopped for a malformed message from a module; raise like `_request` if the helper has ended."""
     try:
         yield
@@ -299,7 +299,7 @@ def _told(control: socket.socket) -> Iterator[None]:
 def _ask_once(flavour: str, control: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
     """Make one request. name: of its entry in the cache."""
     try:
-        with contextlib.closing(_Talk(flavour, control, seconds)) as talk, _told(control):
+        with contextlib.closing(_Talk(flavour, control, seconds)) as talk, _reports_errors(control):
             talk.send(head, *map(flat, parts))
             reply, payload = talk.receive()
             built = _parse_reply(reply, payload, head)
@@ -325,7 +325,7 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
     own = head | {"inputs": [], "beside": []}
     plain = own | {"params": {}, "pipeline": None}
     try:
-        with contextlib.ExitStack() as stack, _told(control):
+        with contextlib.ExitStack() as stack, _reports_errors(control):
             sides = []
             for text in texts:
                 request, bound = (plain, []) if sides else (own, params)
@@ -417,11 +417,11 @@ def _ran(reply: dict, payload: memoryview, head: dict) -> tuple[Built, memoryvie
     return Built(outputs, "", "", tuple(_text(name) for name in reply["kernels"]), times), payload
 
 
-def _text(said: Any) -> str:
+def _text(value: Any) -> str:
     """Return another process's text, short and printable. Raises ValueError for anything else."""
-    if not isinstance(said, str):
-        raise ValueError(f"Expected text; got {type(said).__name__}.")
-    return "".join(c if c.isprintable() else " " for c in said[:_MOST_TEXT]).strip()
+    if not isinstance(value, str):
+        raise ValueError(f"Expected text; got {type(value).__name__}.")
+    return "".join(c if c.isprintable() else " " for c in value[:_MOST_TEXT]).strip()
 
 
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}

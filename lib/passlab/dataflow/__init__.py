@@ -23,7 +23,7 @@ from passlab.dataflow.analyses import (
     LIVENESS,
     REACHING,
 )
-from passlab.dataflow.cfg import Block, Instruction, Program, Terminator, invalid, predecessors, successors
+from passlab.dataflow.cfg import Block, Instruction, Program, Terminator, predecessors, successors, why_not_a_program
 from passlab.dataflow.equations import VALUES, redundant
 from passlab.dataflow.interpret import COMMUTATIVE, OPS, Run, evaluate, run
 from passlab.dataflow.order import depth_first_order, loop_heads, reducible, reverse_postorder
@@ -47,6 +47,6 @@ __all__ = [
     "VALUES",
 ]
 __all__ += ["Analysis", "Block", "DoesNotEnd", "Instruction", "NotMonotone", "Program", "Run", "Solution", "Terminator"]
-__all__ += ["depth_first_order", "evaluate", "from_stablehlo", "from_torchscript", "invalid", "loop_heads", "parse"]
+__all__ += ["depth_first_order", "evaluate", "from_stablehlo", "from_torchscript", "loop_heads", "parse"]
 __all__ += ["predecessors", "random_program", "reducible", "redundant", "reverse_postorder", "round_robin", "run"]
-__all__ += ["show", "solve", "successors"]
+__all__ += ["show", "solve", "successors", "why_not_a_program"]

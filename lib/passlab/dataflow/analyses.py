@@ -15,6 +15,7 @@ Facts are sets, or dictionaries from variables to values or intervals; None mean
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 from passlab.dataflow.cfg import Block, Instruction, Program
@@ -116,6 +117,7 @@ ANTICIPATED = Analysis(
     transfer=anticipated_before,
 )
 
+#: Dominators of each block: the blocks on every path to it.
 DOMINATORS = Analysis(
     "dominators",
     "forward",
@@ -145,7 +147,7 @@ def constants_after(block: Block, before: Constants | None) -> Constants | None:
     for instr in block.instructions:
         if instr.op == "const":
             known[instr.dest] = instr.value
-        elif instr.dest and meaning(instr.op) in OPS and all(arg in known for arg in instr.args):
+        elif instr.dest and meaning(instr.op) in OPS and all(isinstance(known.get(arg), Real) for arg in instr.args):
             known[instr.dest] = evaluate(instr.op, [known[arg] for arg in instr.args])
             if known[instr.dest] != known[instr.dest]:  # NaN is not equal to itself, so facts would never be equal
                 del known[instr.dest]

@@ -7,6 +7,7 @@ hold at a point.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 from passlab.judge import record
 
@@ -99,8 +100,8 @@ def predecessors(program: Program) -> dict[str, list[str]]:
     return sources
 
 
-def invalid(program: Program) -> str | None:
-    """Return why a program is not well-formed, as a sentence that names the block, or None."""
+def why_not_a_program(program: Program) -> str:
+    """Return why a program is not well-formed, as a sentence that names the block, or ""."""
     if not program.blocks:
         return f"{program.name} has no block. A program needs at least one, which ends in a return."
     names = [block.name for block in program.blocks]
@@ -110,13 +111,15 @@ def invalid(program: Program) -> str | None:
         return f"Two blocks are called {name}. Rename one of them."
     variables = set(program.variables)
     for block in program.blocks:
-        if reason := _invalid_block(block, known, variables):
+        if reason := _why_not_a_block(block, known, variables):
             return reason
-    return None
+    return ""
 
 
-def _invalid_block(block: Block, names: set[str], variables: set[str]) -> str | None:
+def _why_not_a_block(block: Block, names: set[str], variables: set[str]) -> str:
     for instr in block.instructions:
+        if instr.op == "const" and not isinstance(instr.value, Real | str):
+            return f"Block {block.name}: `{instr}`: a constant is a number or text, as in `x = const 3`."
         for arg in instr.args:
             if arg not in variables:
                 return f"Block {block.name}: `{instr}` reads {arg}, which is neither a parameter nor ever assigned."
@@ -133,7 +136,7 @@ def _invalid_block(block: Block, names: set[str], variables: set[str]) -> str | 
         return f"Block {block.name} branches to {end.targets[0]} either way. Write `jump {end.targets[0]}`."
     if unknown := [arg for arg in end.args if arg not in variables]:
         return f"Block {block.name}: `{end}` reads {unknown[0]}, which is neither a parameter nor ever assigned."
-    return None
+    return ""
 
 
 def _listed(names: object) -> str:

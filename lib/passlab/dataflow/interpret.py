@@ -65,11 +65,17 @@ def meaning(op: str) -> str:
 
 
 def evaluate(op: str, values: Sequence[Any]) -> Any:
-    """Return the result of an operation on numbers, wrapped to 32 bits. Raise ValueError for an unknown operation."""
+    """Return the result of an operation on numbers, wrapped to 32 bits; text is only copied and compared.
+
+    Raise ValueError for an unknown operation, or operands that it does not apply to.
+    """
     if (name := meaning(op)) not in OPS:
         raise ValueError(f"The interpreter does not know {op!r}; it knows {', '.join(OPS)}.")
-    result = OPS[name](*values)
-    return result if isinstance(result, float) else (int(result) - LOW) % 2**32 + LOW
+    try:
+        result = OPS[name](*values)
+    except TypeError:
+        raise ValueError(f"{op} does not apply to {', '.join(map(repr, values)) or 'no operands'}.") from None
+    return result if isinstance(result, float | str) else (int(result) - LOW) % 2**32 + LOW
 
 
 @dataclass

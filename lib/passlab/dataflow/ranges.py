@@ -122,8 +122,9 @@ def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
     def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
         low, high = op(x.low), op(x.high)
         # the last digits of a library function may be wrong
-        low, high = low - low.abs() * 1e-6 - 1e-30, high + high.abs() * 1e-6 + 1e-30
-        return Interval(low.clamp(least, most), high.clamp(least, most))
+        least_low = low - low.abs() * 1e-6 - 1e-30 * (low != 0)
+        most_high = high + high.abs() * 1e-6 + 1e-30 * (high != 0)
+        return Interval(least_low.clamp(least, most), most_high.clamp(least, most))
 
     return transfer
 
@@ -283,19 +284,25 @@ def batch_norm(x: Interval, running_mean: Any, running_var: Any, weight: Any = N
     return add(mul(x, factor), offset).widened(error)
 
 
+def convolving(slide: Callable) -> Callable:
+    """Return the rule of a convolution with known weights, for the function that computes it."""
+
+    def transfer(x: Interval, weight: Any, bias: Any = None, *sizes: Any, **named: Any) -> Interval:
+        bias = bias if bias is None else known(bias).reshape(-1, *[1] * (x.low.dim() - 2))
+        return weighted(x, known(weight), bias, lambda values, w: slide(values, w, None, *sizes, **named))
+
+    return transfer
+
+
 def convolution(module: nn.Conv2d | nn.ConvTranspose2d, x: Interval) -> Interval:
-    m, rank = module, len(module.kernel_size)
-
-    def op(values: Tensor, weight: Tensor) -> Tensor:
-        if isinstance(m, nn.ConvTranspose2d):
-            sizes = (m.stride, m.padding, m.output_padding, m.groups, m.dilation)
-            return F.conv_transpose2d(values, weight, None, *sizes)
-        slide = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
-        return slide(values, weight, None, m.stride, m.padding, m.dilation, m.groups)
-
-    if module.padding_mode != "zeros":
-        raise ValueError(f"the padding {module.padding_mode}")
-    return weighted(x, m.weight, m.bias if m.bias is None else m.bias.reshape(-1, *[1] * rank), op)
+    m = module
+    if m.padding_mode != "zeros":
+        raise ValueError(f"the padding {m.padding_mode}")
+    if isinstance(m, nn.ConvTranspose2d):
+        sizes = (m.stride, m.padding, m.output_padding, m.groups, m.dilation)
+        return convolving(F.conv_transpose2d)(x, m.weight, m.bias, *sizes)
+    slide = (F.conv1d, F.conv2d, F.conv3d)[len(m.kernel_size) - 1]
+    return convolving(slide)(x, m.weight, m.bias, m.stride, m.padding, m.dilation, m.groups)
 
 
 def linear(x: Interval, weight: Any, bias: Any = None) -> Interval:
@@ -434,6 +441,7 @@ TRANSFER: dict[str, Callable] = {
     "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
     "matmul": matmul, "sum": total, "mean": mean, "softmax": softmax, "linear": linear,
     "addcmul": lambda x, a, b, value=1: add(x, mul(a, b), value), "scaled_dot_product_attention": attention,
+    **{op.__name__: convolving(op) for op in (F.conv1d, F.conv2d, F.conv3d)},
     "batch_norm": batch_norm, "layer_norm": layer_norm, "group_norm": group_norm, "normalize": normalize, "norm": norm,
     "to": convert, "float": convert, "double": convert, "half": convert,
     "view_as": like(torch.reshape), "reshape_as": like(torch.reshape), "expand_as": like(torch.Tensor.expand),

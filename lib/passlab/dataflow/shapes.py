@@ -114,9 +114,9 @@ def _unpacked(values: tuple) -> tuple:
     return tuple(values[0]) if len(values) == 1 and isinstance(values[0], list | tuple) else values
 
 
-def _pair(value: Any) -> tuple:
-    """Return a number, or a pair of them, as a pair."""
-    return tuple(value) if isinstance(value, list | tuple) else (value, value)
+def _each(value: Any, count: int = 2) -> tuple:
+    """Return one number for each of `count` dimensions, or those that were given."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,) * count
 
 
 def _dims(x: Shape, dim: Any) -> Sequence[int]:
@@ -238,20 +238,27 @@ class _Rules:
         outside = up and padding + stride > extent
         return sympy.Min(count, quotient(size + padding - 1, stride) + 1) if outside else count
 
+    def convolve(self, x: Shape, weight: Shape, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                 groups: int = 1) -> Shape:  # fmt: skip
+        kernel = [int(size) for size in weight[2:]]
+        self.equal(x[1], weight[1] * groups)
+        if padding == "same":
+            return (x[0], weight[0], *x[2:])
+        paddings = _each(0 if padding == "valid" else padding, len(kernel))
+        dims = zip(x[2:], kernel, _each(stride, len(kernel)), paddings, _each(dilation, len(kernel)), strict=True)
+        return (x[0], weight[0], *(self.window(*dim) for dim in dims))
+
     def convolution(self, module: nn.Conv2d, x: Shape) -> Shape:
-        self.equal(x[1], module.in_channels)
-        if module.padding == "same":
-            extents = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
-            sizes, paddings = x[2:], [extent - extent // 2 for extent in extents]
-        else:
-            paddings = (0,) * len(module.kernel_size) if module.padding == "valid" else module.padding
-            dims = zip(x[2:], module.kernel_size, module.stride, paddings, module.dilation, strict=True)
-            sizes = [self.window(*dim) for dim in dims]
-        border = {"reflect": 1, "circular": 0}.get(module.padding_mode)
+        m = module
+        paddings = (0,) * len(m.kernel_size) if m.padding == "valid" else m.padding
+        if m.padding == "same":
+            extents = [d * (k - 1) for d, k in zip(m.dilation, m.kernel_size, strict=True)]
+            paddings = [extent - extent // 2 for extent in extents]
+        border = {"reflect": 1, "circular": 0}.get(m.padding_mode)
         for size, padding in zip(x[2:], paddings, strict=True):
             if border is not None and padding:  # the padding is a copy of the image
                 self.need(sympy.sympify(size) >= padding + border)
-        return (x[0], module.out_channels, *sizes)
+        return self.convolve(x, m.weight.shape, None, m.stride, m.padding, m.dilation, m.groups)
 
     def transposed(self, module: nn.ConvTranspose2d, x: Shape) -> Shape:
         self.equal(x[1], module.in_channels)
@@ -266,10 +273,10 @@ class _Rules:
              ceil_mode: bool = False, return_indices: bool = False) -> Shape:  # fmt: skip
         if return_indices:
             raise Unsupported(f"Node {self.node} returns indices, which has no rule.")
-        kernels, paddings = _pair(kernel_size), _pair(padding)
+        kernels, paddings = _each(kernel_size), _each(padding)
         for kernel, p in zip(kernels, paddings, strict=True):
             self.need(kernel >= 2 * p)
-        dims = zip(x[-2:], kernels, _pair(stride or kernel_size), paddings, _pair(dilation), strict=True)
+        dims = zip(x[-2:], kernels, _each(stride or kernel_size), paddings, _each(dilation), strict=True)
         return (*x[:-2], *(self.window(*dim, up=ceil_mode) for dim in dims))
 
     def average_pool(self, x: Shape, kernel_size: Any, stride: Any = None, padding: Any = 0,
@@ -429,13 +436,13 @@ class _Rules:
         return tuple(1 if k in dims else size for k, size in enumerate(x) if keepdim or k not in dims)
 
     def pooled(self, x: Shape, size: Any) -> Shape:
-        pairs = zip(x[-2:], _pair(size), strict=True)
+        pairs = zip(x[-2:], _each(size), strict=True)
         return (*x[:-2], *(old if new is None else sympy.Integer(new) for old, new in pairs))
 
     def interpolate(self, x: Shape, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Shape:
         if size is not None:
-            return (*x[:2], *map(sympy.Integer, _pair(size)))
-        scales = [sympy.Rational(str(scale)) for scale in _pair(scale_factor)]
+            return (*x[:2], *map(sympy.Integer, _each(size)))
+        scales = [sympy.Rational(str(scale)) for scale in _each(scale_factor)]
         sizes = [quotient(old * scale.p, scale.q) for old, scale in zip(x[2:], scales, strict=True)]
         for new in sizes:
             self.need(new >= 1)
@@ -502,13 +509,15 @@ RULES = dict.fromkeys(_BROADCAST.split(), "broadcast") | dict.fromkeys(_EACH.spl
     "matmul": "matmul", "max_pool2d": "pool", "avg_pool2d": "average_pool", "adaptive_avg_pool2d": "pooled",
     "interpolate": "interpolate",
     "reshape": "reshape", "view": "reshape", "flatten": "flatten", "unflatten": "unflatten", "transpose": "transpose",
-    "permute": "permute", "t": "reverse", "expand": "expand", "cat": "cat", "stack": "stack", "chunk": "chunk",
-    "split": "split", "squeeze": "squeeze", "unsqueeze": "unsqueeze", "getitem": "item",
+    "permute": "permute", "t": "reverse", "expand": "expand", "expand_as": "expand",
+    "cat": "cat", "stack": "stack", "chunk": "chunk", "split": "split",
+    "squeeze": "squeeze", "unsqueeze": "unsqueeze", "getitem": "item",
     "mean": "reduce", "sum": "reduce", "amax": "reduce", "amin": "reduce",
     "getattr": "getattr", "size": "size", "dim": "rank", "new_zeros": "new_zeros",
     "zeros": "zeros", "ones": "zeros", "arange": "arange", "_assert": "check",
     "addcmul": "addcmul", "batch_norm": "batch_norm", "layer_norm": "layer_norm", "group_norm": "group_norm",
     "linear": "linear", "scaled_dot_product_attention": "attention", "norm": "norm",
+    "conv1d": "convolve", "conv2d": "convolve", "conv3d": "convolve",
     "pad": "pad", "repeat": "repeat", "unbind": "unbind", "view_as": "reshape", "reshape_as": "reshape",
 }  # fmt: skip
 MODULES: dict[type, Callable] = {

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import re
 
-from passlab.dataflow.cfg import TARGETS, Block, Instruction, Program, Terminator, invalid
+from passlab.dataflow.cfg import TARGETS, Block, Instruction, Program, Terminator, why_not_a_program
 
 _HEAD = re.compile(r"program\s+([\w.]+)\s*\((.*)\)$")
 _LABEL = re.compile(r"([\w.]+):$")
@@ -59,7 +59,7 @@ def parse(text: str) -> Program:
     if label:
         raise ValueError(f"The text ends inside block {label}. Close it with a jump, a branch or a return.")
     program = Program(name, parameters, tuple(blocks))
-    if reason := invalid(program):
+    if reason := why_not_a_program(program):
         raise ValueError(reason)
     return program
 

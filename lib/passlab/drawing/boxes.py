@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -240,9 +240,10 @@ def to_dot(
     key: str,
     limit: int,
     note: str = "",
-    framed: Sequence[Collection[Key]] = (),
+    framed: Mapping[str, Collection[Key]] | None = None,
 ) -> Dot:
-    """Return boxes and arcs in DOT, grouped beyond `limit` boxes. `framed`: keys to frame."""
+    """Return boxes and arcs in DOT, grouped beyond `limit` boxes. `framed`: title of a frame, of one line or
+    several → keys of its boxes."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
     total, frames = len(boxes), []
     if total > min(ROOMY, limit):
@@ -260,7 +261,8 @@ def to_dot(
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
     names = {key: f"n{i}" for i, key in enumerate(boxes)}
     if not frames:
-        frames = [_frame(i, [names[k] for k in keys if k in names]) for i, keys in enumerate(framed, 1)]
+        titled = (framed or {}).items()
+        frames = [_frame(i, of, [names[k] for k in keys if k in names]) for i, (of, keys) in enumerate(titled)]
     statements = [
         "digraph {",
         f"graph [label={rows(*top)} labelloc=t labeljust=l bgcolor=white pad=0.1 nodesep=0.28 ranksep=0.32",
@@ -276,9 +278,10 @@ def to_dot(
     return Dot("\n".join(statements), [box.tip for box in boxes.values()], note)
 
 
-def _frame(number: int, names: list[str]) -> str:
+def _frame(number: int, title: str, names: list[str]) -> str:
     look = f'style="rounded,filled" color="{INK}" fillcolor="#FFFBE0" penwidth=1.4 margin=8 labeljust=l'
-    label = rows(small(f"group {number}", INK, 10))
+    first, *rest = title.split("\n")
+    label = rows(small(escape(first), INK, 10), *(small(escape(line)) for line in rest))
     return f"subgraph cluster_{number} {{ graph [label={label} {look}]; {'; '.join(names)} }}"
 
 

@@ -3,6 +3,7 @@
     flow(program)                         # blocks and edges
     flow(program, solution)               # each edge with its fact
     flow_steps(program, solution)         # visit by visit: facts in the blocks, changes in orange
+    hasse(facts, merge)                   # the lattice of some facts
 
 Program and solution are those of `passlab.dataflow`, or anything with the same fields: `name` and `blocks` (with
 `name`, `instructions`, `terminator`), and `before`, `after`, `edges`, `log`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape
@@ -219,3 +221,30 @@ def _back_edges(program: Any) -> list[tuple[str, str]]:
             visited.add(target)
             path[target] = iter(targets[target])
     return edges
+
+
+def hasse(
+    facts: Sequence[Any], merge: Callable[[Any, Any], Any], path: Sequence[Any] = (), title: str = "Lattice"
+) -> Picture:
+    """Draw the lattice of some facts: a line leads up from each to the next ones above it. `path`: those in orange.
+
+        hasse([None, {"x": 0}, {"x": 1}, {}], CONSTANTS.merge)
+
+    A fact is below another if merging the two gives the other.
+    """
+    above = {i: {j for j, b in enumerate(facts) if i != j and merge(a, b) == b} for i, a in enumerate(facts)}
+    texts = [fact_text(fact) for fact in facts]
+    lines = [
+        f'digraph {{ rankdir=BT; nodesep=.3; ranksep=.35; bgcolor="transparent"; fontname="{FONT}"; fontsize=14;',
+        f'  labelloc=t; labeljust=l; label=<<b>{escape(title)}</b>>; fontcolor="{INK}";',
+        f'  node [shape=box, height=.3, color="{GREY}", fontname="{_MONO}", fontsize=11, fontcolor="{INK}"];',
+        f'  edge [dir=none, color="{GREY}"];',
+    ]
+    rows = []
+    for i, higher in above.items():
+        mark = f', color="{_ORANGE}", penwidth=2' if facts[i] in path else ""
+        lines.append(f'  f{i} [label="{_quoted(texts[i])}"{mark}];')
+        covers = [j for j in sorted(higher) if not any(j in above[k] for k in higher)]
+        lines += [f"  f{i} -> f{j};" for j in covers]
+        rows.append(f"{texts[i]} below {', '.join(texts[j] for j in covers) or 'nothing'}")
+    return Picture("\n".join(rows), "\n".join([*lines, "}"]), title)

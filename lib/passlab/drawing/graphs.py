@@ -40,9 +40,10 @@ def draw(
     note = f"Marked, but not in this graph: {cut(', '.join(unknown), 200)}." if unknown else ""
     name = graph.name if title is None else title
     key = b.kinds_legend(graph.counts())
-    dot, tips, note = b.to_dot(boxes, _numbered(graph), name, b.heading(graph), key, limit, note, groups)
-    framed = [f"group {i}: {', '.join(n.id for n in graph if n.id in group)}" for i, group in enumerate(groups, 1)]
-    text = "\n".join([*titled(title), b.heading(graph), *node_lines(graph, mark), *b.fit(framed)])
+    framed = {f"group {i}": group for i, group in enumerate(groups, 1)}
+    dot, tips, note = b.to_dot(boxes, numbered(graph), name, b.heading(graph), key, limit, note, framed)
+    members = [f"{of}: {', '.join(n.id for n in graph if n.id in group)}" for of, group in framed.items()]
+    text = "\n".join([*titled(title), b.heading(graph), *node_lines(graph, mark), *b.fit(members)])
     return Picture(text, dot, f"{name}. {b.heading(graph)}", note, tips)
 
 
@@ -62,7 +63,7 @@ def node_lines(graph: Graph, mark: set[str]) -> list[str]:
     return [("▸ " if n.id in mark else "  ") + b.line(n) for n in islice(graph, LINES)] + rest
 
 
-def _numbered(graph: Graph) -> Arcs:
+def numbered(graph: Graph) -> Arcs:
     """Return the edges. Those into a non-commutative op carry the operand's number."""
     computed = {node.id for node in graph if node.inputs}
     arcs: Arcs = {}
@@ -104,10 +105,10 @@ def difference(old: Graph, new: Graph, title: str) -> Difference:
     pairs = match(old, new)
     boxes = merged(old, new, pairs)
     key = {node.id: ("after", pairs[node.id]) if node.id in pairs else ("before", node.id) for node in old}
-    come = dict.fromkeys((("after", a), ("after", c)) for a, c in new.edges)
-    gone = dict.fromkeys((key.get(a), key[c]) for a, c in old.edges)
-    arcs = {arc: CHANGES["kept" if arc in gone else "added"].edge for arc in come}
-    arcs |= {arc: CHANGES["removed"].edge for arc in gone if arc not in come}
+    new_arcs = dict.fromkeys((("after", a), ("after", c)) for a, c in new.edges)
+    old_arcs = dict.fromkeys((key.get(a), key[c]) for a, c in old.edges)
+    arcs = {arc: CHANGES["kept" if arc in old_arcs else "added"].edge for arc in new_arcs}
+    arcs |= {arc: CHANGES["removed"].edge for arc in old_arcs if arc not in new_arcs}
     count = {how: sum(box.change == how for box in boxes.values()) for how in CHANGES}
     entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
     subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
@@ -131,7 +132,7 @@ def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:
     for node in new:
         was = old.node(back[node.id]) if node.id in back else None
         boxes["after", node.id] = Box((node,), status(was, node, pairs) if was else "added", was)
-        boxes |= {("before", gone.id): Box((gone,), "removed") for gone in removed.get(node.id, ())}
+        boxes |= {("before", twin.id): Box((twin,), "removed") for twin in removed.get(node.id, ())}
     return boxes
 
 

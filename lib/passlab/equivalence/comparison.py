@@ -104,6 +104,6 @@ def tolerance(dtypes: Iterable[torch.dtype], depth: int, sums: bool, options: Op
     return replace(derived, rtol=derived.rtol if options.rtol is None else options.rtol, atol=options.atol)
 
 
-def not_a_program(value: Any) -> str:
+def why_not_a_program(value: Any) -> str:
     """Return what was returned in place of a program, to complete "after is …"."""
     return "None: does the pass end with a return?" if value is None else f"a {type(value).__name__}, not a program."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from passlab.graph.registry import load
+from passlab.judge.words import plural
 
 _locating = True
 
@@ -59,7 +60,7 @@ class Equivalence:
         if not self.ok:
             return f"not the same function. {self.reason}"
         return (
-            f"the same function in {len(self.trials)} trials on {', '.join(self.devices)}: "
+            f"the same function in {plural(len(self.trials), 'trial')} on {', '.join(self.devices)}: "
             f"mse {self.mse:.1e}, max abs {self.max_abs:.1e}, max ulp {self.max_ulp:.0f}"
         )
 

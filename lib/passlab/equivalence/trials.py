@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.values import dtype_name
+from passlab.equivalence.values import dtype_name, wide
 
 #: trial name → opening words of its message
 TRIALS = {
@@ -94,7 +94,8 @@ def draw(like: Tensor, gen: torch.Generator, shape: Sequence[int] | None = None,
         return torch.randn(shape, generator=gen, dtype=torch.float64).to(dtype or like.dtype)
     if like.dtype == torch.bool:
         return torch.rand(shape, generator=gen) < 0.5
-    low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 0)
+    numbers = wide(like)
+    low, high = (int(numbers.min()), int(numbers.max())) if like.numel() else (0, 0)
     return torch.randint(low, high + 1, shape, generator=gen).to(like.dtype)
 
 
@@ -219,30 +220,37 @@ class Trials:
             yield Trial("structured", args, edge=True, seed=self.seed)
 
     def _sizes(self) -> Iterable[Trial]:
-        """Yield a larger batch (and image); if the program rejects it, only a larger batch."""
+        """Yield a larger batch (and image); if the program rejects it, only a larger batch.
+
+        A number equal to the batch may be its size, as in a graph with symbolic sizes: first it grows as well.
+        """
         tensors = [t for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor) and t.dim()]
         if not tensors:
             return
         batch = tensors[0].shape[0]
 
-        def resize(image: bool) -> tuple:
+        def resize(image: bool = False, number: bool = False) -> tuple:
             gen = torch.Generator().manual_seed(self.seed + 3)
 
-            def one(t: Tensor) -> Tensor:
-                shape = list(t.shape)
+            def one(leaf: Any) -> Any:
+                if not isinstance(leaf, Tensor):
+                    return leaf + 1 if number and type(leaf) is int and leaf == batch else leaf
+                shape = list(leaf.shape)
                 if shape and shape[0] == batch:
                     shape[0] += 1
                 if image and len(shape) == 4:
                     shape[2:] = [shape[2] + 1, shape[3] + 3]
-                return draw(t, gen, shape)
+                return draw(leaf, gen, shape)
 
-            return pytree.tree_map_only(Tensor, one, self.args)
+            return pytree.tree_map(one, self.args)
 
         self.resized = False  # the search sets it when the program accepts the trial
-        if any(t.dim() == 4 for t in tensors):
-            yield Trial("sizes", resize(True), seed=self.seed)
+        if any(type(leaf) is int and leaf == batch for leaf in pytree.tree_leaves(self.args)):
+            yield Trial("sizes", resize(number=True), seed=self.seed)
+        if not self.resized and any(t.dim() == 4 for t in tensors):
+            yield Trial("sizes", resize(image=True), seed=self.seed)
         if not self.resized:
-            yield Trial("sizes", resize(False), seed=self.seed)
+            yield Trial("sizes", resize(), seed=self.seed)
 
     def _half(self) -> Iterable[Trial]:
         yield from self._low("half", torch.bfloat16)

@@ -44,6 +44,11 @@ SUMS: tuple[str, ...] = (
 SUMS += ("var", "std", "lstm", "gru", "rnn", "dot", "interpolate", "loss", "addmv")
 
 
+#: dtypes whose elements hold two numbers
+PACKED = (torch.float4_e2m1fn_x2,)
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """How far two floats may lie apart. `atol=None`: as above. `sums`: the numbers come out of sums."""
@@ -120,6 +125,8 @@ def ulps(a: Tensor, b: Tensor) -> Tensor:
 def wide(t: Tensor) -> Tensor:
     """Return a tensor of any kind on the CPU: floats as float64 (complex ones as pairs), integers as they are."""
     t = t.detach()
+    if t.is_nested:
+        return torch.cat([wide(part).flatten() for part in t.unbind()] or [torch.empty(0)])
     if t.layout != torch.strided:
         t = t.to_dense()
     if t.is_quantized:
@@ -127,7 +134,30 @@ def wide(t: Tensor) -> Tensor:
     t = t.cpu().resolve_conj().resolve_neg()
     if t.is_complex():
         t = torch.view_as_real(t)
+    if t.dtype in PACKED:
+        return t.view(torch.uint8)
+    if t.dtype in _UNSIGNED:  # torch has hardly any operation for them; numbers above 2**63 become negative
+        return t.to(torch.int64)
     return t.double() if t.is_floating_point() else t
+
+
+def unusual(t: Tensor) -> bool:
+    """Return whether torch has hardly any operation for tensors of this kind: they are compared as they are given."""
+    return t.is_nested or t.is_quantized or t.is_meta or t.dtype in PACKED
+
+
+def identical(b: Tensor, a: Tensor) -> bool:
+    """Return whether two tensors of one dtype have one shape and equal numbers; NaN equals nothing."""
+    if unusual(b) or b.layout != torch.strided or b.dtype == torch.complex32:
+        if shape_of(b) != shape_of(a):
+            return False
+        b, a = wide(b), wide(a)
+    return torch.equal(b, a)
+
+
+def shape_of(t: Tensor) -> tuple:
+    """Return the shape, or those of the parts of a nested tensor."""
+    return tuple(tuple(part.shape) for part in t.unbind()) if t.is_nested else tuple(t.shape)
 
 
 def plain(value: Any) -> Any:
@@ -174,12 +204,12 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
         )
     for what, before, after in (
         ("dtype", dtype_name(b), dtype_name(a)),
-        ("shape", tuple(b.shape), tuple(a.shape)),
+        ("shape", shape_of(b), shape_of(a)),
         ("device", b.device, a.device),
     ):
         if before != after:
             return Difference(f"the {what} of {name} is {before} before and {after} after")
-    if b is a or b.is_meta or (b.layout == torch.strided and not b.is_quantized and torch.equal(b, a)):
+    if b is a or b.is_meta or identical(b, a):
         return None
     x, y = wide(b), wide(a)
     if x.is_floating_point():
@@ -187,11 +217,8 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
         if errors is not None:
             both = torch.isfinite(x) & torch.isfinite(y)
             gap = torch.where(both, (x - y).abs(), 0.0)
-            ulp = (
-                ulps(a, b).cpu()[both]
-                if a.layout == torch.strided and a.shape == x.shape and not a.is_quantized
-                else gap
-            )
+            countable = not unusual(a) and a.layout == torch.strided and a.shape == x.shape
+            ulp = ulps(a, b).cpu()[both] if countable else gap
             errors.include(float((gap**2).mean()), float(gap.max()), float(ulp.max()) if ulp.numel() else 0.0)
     else:
         bad = x != y
@@ -204,7 +231,8 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
     old, new = _number(x[at]), _number(y[at])
     if old == new:
         old, new = repr(float(x[at])), repr(float(y[at]))
-    return Difference(f"{name}{place} is {old} before and {new} after{many}", bad=bad, at=at)
+    sentence = f"{name}{place} is {old} before and {new} after{many}"
+    return Difference(sentence, bad=None if unusual(b) else bad, at=at)
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -232,20 +260,20 @@ def nudge(t: Tensor, by: float, gen: torch.Generator) -> Tensor:
     return (t.double() * (1 + by * noise)).to(t.dtype)
 
 
-def beyond_rounding(found: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
+def beyond_rounding(differences: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
     """Return the differences that remain when elements that rounding alone moves as far are set aside.
 
     old, new: the leaves of both outputs; moved: for each nudge of the inputs, the leaves of the old program's output.
     Every difference must have its `bad`.
     """
     for nudge in moved:
-        for d in found:
+        for d in differences:
             if d.part != "output":
                 continue
             x, y, z = old[d.leaf], new[d.leaf], nudge[d.leaf]
             if isinstance(z, Tensor) and x.shape == z.shape:
                 d.bad = _bad(d) & steady(x, y, z)
-    return [d for d in found if _bad(d).any()]
+    return [d for d in differences if _bad(d).any()]
 
 
 def _bad(difference: Difference) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import onnx
@@ -13,6 +14,8 @@ from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, 
 
 #: The two names in ONNX that differ from all other formats.
 _DTYPES = {"float": "float32", "double": "float64"}
+#: int4, uint2, float4e2m1: several elements share a byte.
+_PACKED = re.compile(r"(?:u?int|float)([1-7])(?!\d)")
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
@@ -30,15 +33,15 @@ def read(obj: Any, *inputs: Any) -> Graph:
 class _Reader:
     def __init__(self, name: str):
         self.build = Builder(name, "ONNX")
-        self.made: dict[str, str] = {}  # value → id of its producer
+        self.producers: dict[str, str] = {}  # value → id of its producer
         self.types: dict[str, Type] = {}
 
-    def graph(self, graph: onnx.GraphProto, names: list[str | None] = ()) -> list[str]:
-        """Read a graph or subgraph, whose inputs take the `given` values; return the ids of its outputs."""
+    def graph(self, graph: onnx.GraphProto, starts: list[str | None] = ()) -> list[str]:
+        """Read a graph or subgraph, whose inputs take the values `starts`; return the ids of its outputs."""
         for info in [*graph.value_info, *graph.input, *graph.output]:
             self.types[info.name] = _type(info.type)
         weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-        starts = [*names, *[None] * len(graph.input)]
+        starts = [*starts, *[None] * len(graph.input)]
         for info, start in zip(graph.input, starts, strict=False):
             if info.name not in weights:  # old models list their weights among the inputs too
                 self._define(info.name, "input", [start] if start else [])
@@ -54,10 +57,10 @@ class _Reader:
 
     def _define(self, name: str, op: str, inputs: list[str]) -> None:
         type = self.types.get(name, UNKNOWN)
-        self.made[name] = self.build.add(name, op, kinds.ONNX[op], inputs, type, f"{op} {name}")
+        self.producers[name] = self.build.add(name, op, kinds.ONNX[op], inputs, type, f"{op} {name}")
 
     def _use(self, name: str) -> str:
-        return self.made.get(name) or self.build.missing(name)
+        return self.producers.get(name) or self.build.missing(name)
 
     def _node(self, node: onnx.NodeProto) -> None:
         op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
@@ -78,17 +81,17 @@ class _Reader:
         type = several(self.types.get(name, UNKNOWN) for name in results) if results else UNKNOWN
         id = self.build.add(id, op, kind, inputs, type, text, attrs, label, ours=not results)
         for name in results:
-            self.made[name] = id
+            self.producers[name] = id
 
     def _inner(self, name: str, node: onnx.NodeProto, graph: onnx.GraphProto, operands: list[str]) -> list[str]:
         """Read a subgraph. Its names may hide outer ones, which are restored afterwards."""
-        outer, made = self.build.block, dict(self.made)
+        outer, producers = self.build.block, dict(self.producers)
         self.build.block = name
-        given = operands[:]
+        starts = operands[:]
         if node.op_type == "Loop":  # trip count and condition may be omitted, but the body has both as inputs
-            given = [self.made.get(name) if name else None for name in node.input]
-        returned = self.graph(graph, given)
-        self.build.block, self.made = outer, made
+            starts = [self.producers.get(name) if name else None for name in node.input]
+        returned = self.graph(graph, starts)
+        self.build.block, self.producers = outer, producers
         return returned
 
 
@@ -125,6 +128,8 @@ def _type(type: onnx.TypeProto) -> Type:
 def _tensor_type(elem_type: int, dims: Any) -> Type:
     name = TensorProto.DataType.Name(elem_type).lower()
     itemsize = None
-    if name != "string":
-        itemsize = 0.5 if name.endswith("int4") else helper.tensor_dtype_to_np_dtype(elem_type).itemsize
+    if bits := _PACKED.match(name):
+        itemsize = int(bits[1]) / 8
+    elif name != "string":
+        itemsize = helper.tensor_dtype_to_np_dtype(elem_type).itemsize
     return tensor_type(dims, _DTYPES.get(name, name), itemsize)

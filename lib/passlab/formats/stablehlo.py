@@ -65,7 +65,7 @@ class _Reader:
         owner = module if "sym_name" in module.operation.attributes else self.entry
         self.build = Builder(_plain(owner.operation.attributes["sym_name"]), "StableHLO")
         # Value → id of its producer. The printer names values anew in each region: the names are "ours".
-        self.made: dict[Any, str] = {}
+        self.producers: dict[Any, str] = {}
         self.scope = ""
         self.calls: dict[str, int] = {}
 
@@ -76,13 +76,13 @@ class _Reader:
         self.build.add("return", "func.return", "data", returned, text=text, ours=True)
         return self.build.graph(self.module.operation.get_asm(large_elements_limit=_FEW))
 
-    def _function(self, function: Any, given: list[str] | None) -> list[str]:
-        """Read a function's body; its arguments become nodes, or are the `given` ids if it is inlined."""
+    def _function(self, function: Any, operands: list[str] | None) -> list[str]:
+        """Read a function's body; its arguments become nodes, or are the ids `operands` if it is inlined."""
         state = ir.AsmState(function.operation)  # knows the names in the text
         for block in function.regions[0].blocks:
             for i, argument in enumerate(block.arguments):
-                if given is not None:
-                    self.made[argument] = given[i]
+                if operands is not None:
+                    self.producers[argument] = operands[i]
                 else:
                     self._argument(argument, state, ())
         return self._region(function.regions[0], state)
@@ -90,7 +90,7 @@ class _Reader:
     def _argument(self, value: Any, state: Any, inputs: Iterable[str]) -> None:
         name = self.scope + value.get_name(state)
         text = f"{name}: {value.type}"
-        self.made[value] = self.build.add(name, "argument", "data", inputs, _type(value.type), text, ours=True)
+        self.producers[value] = self.build.add(name, "argument", "data", inputs, _type(value.type), text, ours=True)
 
     def _region(self, region: Any, state: Any) -> list[str]:
         returned: list[str] = []
@@ -106,7 +106,7 @@ class _Reader:
         return returned
 
     def _use(self, value: Any, state: Any) -> str:
-        return self.made.get(value) or self.build.missing(self.scope + value.get_name(state))
+        return self.producers.get(value) or self.build.missing(self.scope + value.get_name(state))
 
     def _inline(self, op: Any, state: Any) -> bool:
         name = str(op.attributes["callee"]).lstrip("@")
@@ -117,7 +117,7 @@ class _Reader:
         scope, self.scope = self.scope, f"{name}{f'#{number}' if number else ''}/"
         results = self._function(function, [self._use(value, state) for value in op.operands])
         self.scope = scope
-        self.made.update(zip(op.results, results, strict=True))
+        self.producers.update(zip(op.results, results, strict=True))
         return True
 
     def _op(self, op: Any, name: str, state: Any) -> None:
@@ -125,7 +125,7 @@ class _Reader:
         operands = [self._use(value, state) for value in op.operands]
         id = self.scope + (results[0].get_name(state).split("#")[0].split(":")[0] if results else name)
         kind = kinds.STABLEHLO.get(name.split(".")[-1], "compute")
-        attrs: dict[str, Any] = {key: _plain(op.attributes[key]) for key in op.attributes}
+        attrs = _attributes(op)
         if name == "func.call":
             kind, attrs["callee"] = "control", str(op.attributes["callee"]).lstrip("@")
         inputs = list(operands)
@@ -140,7 +140,7 @@ class _Reader:
         text = f"{id} = {name}({', '.join(options)})"
         id = self.build.add(id, name, kind, inputs, type, text, attrs, label, ours=True)
         for value in results:
-            self.made[value] = id
+            self.producers[value] = id
 
     def _inner(self, name: str, region: Any, operands: list[str], state: Any) -> list[str]:
         """Read a region of a loop or branch; the arguments of a loop's regions take its operands on entry."""
@@ -151,6 +151,15 @@ class _Reader:
         returned = self._region(region, state)
         self.build.block = outer
         return returned
+
+
+def _attributes(op: Any) -> dict[str, Any]:
+    """Return the attributes of an operation as Python values or text."""
+    try:
+        return {key: _plain(op.attributes[key]) for key in op.attributes}
+    except TypeError:  # the bindings have no class for a complex constant
+        text = re.search(r"dense<(.*?)> : ", str(op))
+        return {"value": cut(text[1])} if text else {}
 
 
 def _region_name(op: str, i: int) -> str:

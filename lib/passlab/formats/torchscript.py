@@ -22,7 +22,7 @@ class _Reader:
     def __init__(self, name: str, module: torch.jit.ScriptModule | None):
         self.build = Builder(name, "TorchScript")
         self.module = module
-        self.made: dict[str, str] = {}  # value → id of its producer
+        self.producers: dict[str, str] = {}  # value → id of its producer
         self.paths: dict[str, str] = {}  # value that is a module → its path, "" for the root
 
     def read(self, graph: Any) -> Graph:
@@ -43,7 +43,7 @@ class _Reader:
 
     def _define(self, value: Any, op: str, inputs: Any, **more: Any) -> None:
         name = value.debugName()
-        self.made[name] = self.build.add(name, op, _kind(op), inputs, type=_type(value), **more)
+        self.producers[name] = self.build.add(name, op, _kind(op), inputs, type=_type(value), **more)
 
     def _block(self, block: Any) -> list[str]:
         """Read the nodes of a block; return the ids of its results."""
@@ -53,7 +53,7 @@ class _Reader:
 
     def _use(self, value: Any) -> str | None:
         name = value.debugName()
-        return None if name in self.paths else self.made.get(name) or self.build.missing(name)
+        return None if name in self.paths else self.producers.get(name) or self.build.missing(name)
 
     def _node(self, node: Any) -> None:
         op, results = node.kind(), list(node.outputs())
@@ -63,9 +63,9 @@ class _Reader:
         attrs = {name: _attribute(node, name) for name in node.attributeNames()}
         id = results[0].debugName() if results else op.split("::")[-1]
         for i, block in enumerate(node.blocks()):
-            given = list(node.inputs())  # of a loop: trip count, first condition, and the values carried along
-            given = [given[0], *given[2:]] if op == "prim::Loop" else given
-            inputs += self._inner(f"{id}:{_block_name(op, i)}", block, given)
+            starts = list(node.inputs())  # of a loop: trip count, first condition, and the values carried along
+            starts = [starts[0], *starts[2:]] if op == "prim::Loop" else starts
+            inputs += self._inner(f"{id}:{_block_name(op, i)}", block, starts)
         kind = _kind(op)
         if _writes(node):
             kind, attrs["mutates"] = "memory", True
@@ -74,12 +74,12 @@ class _Reader:
         type = several(map(_type, results)) if results else UNKNOWN
         id = self.build.add(id, op, kind, inputs, type, text, attrs, label, ours=not results)
         for value in results:
-            self.made[value.debugName()] = id
+            self.producers[value.debugName()] = id
 
-    def _inner(self, name: str, block: Any, given: list[Any]) -> list[str]:
-        """Read a block inside a node, whose parameters take the `given` values; return the ids of its results."""
+    def _inner(self, name: str, block: Any, starts: list[Any]) -> list[str]:
+        """Read a block inside a node, whose parameters take the values `starts`; return the ids of its results."""
         outer, self.build.block = self.build.block, name
-        for value, start in zip(block.inputs(), given, strict=False):
+        for value, start in zip(block.inputs(), starts, strict=False):
             self._define(value, "prim::Param", [self._use(start)], text=f"%{value.debugName()} : {value.type()}")
         returned = self._block(block)
         self.build.block = outer
@@ -100,7 +100,7 @@ class _Reader:
             type = tensor_type(weight.shape, str(weight.dtype).removeprefix("torch."), weight.dtype.itemsize)
         name = result.debugName()
         text = f"%{name} : {result.type()} = self.{path}"
-        self.made[name] = self.build.add(name, "prim::GetAttr", "data", (), type, text, {"target": path}, path)
+        self.producers[name] = self.build.add(name, "prim::GetAttr", "data", (), type, text, {"target": path}, path)
         return True
 
 

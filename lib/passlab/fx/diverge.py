@@ -19,7 +19,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence.trials import Trial
-from passlab.equivalence.values import Difference, Tolerance, compare, wide
+from passlab.equivalence.values import Difference, Tolerance, compare, unusual, wide
 from passlab.fx.programs import Program, Run, Trace
 
 #: graphs with more nodes than this are not searched
@@ -34,7 +34,7 @@ class _Matcher:
         self.place = {name: i for i, name in enumerate(before.values)}
         self.index: dict[tuple, list[tuple[float, str]]] = {}  # by shape and dtype: sums of the elements, in order
         for name, value in before.values.items():
-            if isinstance(value, Tensor) and value.numel() > 1:
+            if isinstance(value, Tensor) and not unusual(value) and value.numel() > 1:
                 self.index.setdefault((value.shape, value.dtype), []).append((_total(value), name))
         for entries in self.index.values():
             entries.sort()
@@ -43,7 +43,7 @@ class _Matcher:
         known = self.before.values
         if name in known and not compare(known[name], value, self.tolerance):
             return name
-        if not isinstance(value, Tensor) or value.numel() < 2:
+        if not isinstance(value, Tensor) or unusual(value) or value.numel() < 2:
             return None
         entries, total = self.index.get((value.shape, value.dtype), []), _total(value)
         slack = (
@@ -119,8 +119,8 @@ def locate(
     b, a, partners = match(before, after, trial, tolerance, run)
     old, new = _ends(b, a, difference, partners)
     region = _unmatched(a.graph, new, partners) if new else []
-    lost = difference.part == "output" and not region  # `after` returns a correct value, but one from too early
-    whole = Place(old if lost or new is None else new, before.fn, after.fn)
+    early = difference.part == "output" and not region  # `after` returns a correct value, but one from too early
+    whole = Place(old if early or new is None else new, before.fn, after.fn)
     if old is None and new is None:
         return whole
     if difference.part == "output" and region:
@@ -146,9 +146,9 @@ def _ends(b: Trace, a: Trace, difference: Difference, partners: dict[str, str]) 
                 return name, (a.draws[i][0] if i < len(a.draws) else None)
         return None, a.draws[len(b.draws)][0] if len(a.draws) > len(b.draws) else None
     if difference.part in ("input", "state") or difference.part.startswith("what is written"):
-        lost = next((n for n in b.writes if n not in a.writes), None)
-        gained = next((n for n in a.writes if n not in b.writes), None)
-        return lost, gained
+        removed = next((n for n in b.writes if n not in a.writes), None)
+        added = next((n for n in a.writes if n not in b.writes), None)
+        return removed, added
     if difference.part != "output":
         return None, None
     last = _output(a, difference.leaf)
@@ -235,20 +235,20 @@ def _cut(
     gm: fx.GraphModule, inputs: list[str], links: dict[str, str], region: set[str], end: str | None, values: dict
 ) -> fx.GraphModule:
     """Copy the nodes of `region` up to `end`, with placeholders for `inputs`; `links`: node → the input it becomes."""
-    graph, made, copies = fx.Graph(), {}, {}
+    graph, placeholders, copies = fx.Graph(), {}, {}
     named = _by_name(gm.graph)
     for name in inputs:
-        made[name] = graph.create_node("placeholder", name, name=name)
+        placeholders[name] = graph.create_node("placeholder", name, name=name)
         if isinstance(values.get(name), Tensor) and name in named:
-            made[name].meta.update({k: v for k, v in named[name].meta.items() if k == "tensor_meta"})
+            placeholders[name].meta.update({k: v for k, v in named[name].meta.items() if k == "tensor_meta"})
     for node in gm.graph.nodes:
         if node.name not in region:
             continue
         link = links.get(node.name)
-        copies[node] = made[link] if link in made else graph.node_copy(node, copies.__getitem__)
+        copies[node] = placeholders[link] if link in placeholders else graph.node_copy(node, copies.__getitem__)
         if node.name == end:
             break
-    graph.output(copies[named[end]] if end is not None else next(iter(made.values()), None))
+    graph.output(copies[named[end]] if end is not None else next(iter(placeholders.values()), None))
     cut = fx.GraphModule(gm, graph)
     cut.training = gm.training
     return cut

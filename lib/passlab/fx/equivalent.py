@@ -37,26 +37,30 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.comparison import Comparison, not_a_program, tolerance
+from passlab.equivalence.comparison import Comparison, tolerance, why_not_a_program
 from passlab.equivalence.result import Equivalence, Options, locating
 from passlab.equivalence.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.equivalence.values import (
     EXACT,
+    PACKED,
     SUMS,
     Difference,
     Errors,
     Tolerance,
     beyond_rounding,
     compare,
+    identical,
     leaves,
     nan_or_inf,
     nonfinite,
     nudge,
+    shape_of,
+    unusual,
 )
 from passlab.fx import isolation
 from passlab.fx.diverge import LARGEST, divergent_nodes, locate
 from passlab.fx.isolation import ProcessLostError
-from passlab.fx.nodes import op_name
+from passlab.fx.nodes import op_name, why_not_ordered
 from passlab.fx.programs import Program, Run, preserve_state
 
 #: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
@@ -76,7 +80,11 @@ def equivalent(before: Callable, after: Callable, inputs: Any, options: Options)
                 raise ValueError(f"equivalent does not know {name!r}; it knows {', '.join(known)}.")
     examples = _examples(before, inputs)
     if not _is_program(after):
-        return Equivalence(False, f"after is {not_a_program(after)}")
+        return Equivalence(False, f"after is {why_not_a_program(after)}")
+    if why := _why_not_a_graph(before):
+        raise ValueError(f"equivalent cannot run `before`. {why}")
+    if why := _why_not_a_graph(after):
+        return Equivalence(False, f"after is not a program that can be run. {why}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         programs = [Program(before, largest=LARGE)]
@@ -90,6 +98,11 @@ def equivalent(before: Callable, after: Callable, inputs: Any, options: Options)
 
 def _is_program(value: Any) -> bool:
     return callable(value) or type(value).__name__ == "ExportedProgram"
+
+
+def _why_not_a_graph(program: Any) -> str:
+    """Return why a GraphModule holds no graph that can run: a rewrite may leave the operands of what it erases."""
+    return why_not_ordered(program.graph) if isinstance(program, fx.GraphModule) else ""
 
 
 def _examples(before: Any, inputs: Any) -> list[tuple]:
@@ -176,10 +189,10 @@ def _new_constants(before: Program, after: Program) -> int:
     """Count the float tensors that `after` holds and `before` does not, by value."""
     known: dict[tuple, list[Tensor]] = {}
     for *_, t in before.slots:
-        known.setdefault((t.shape, t.dtype, t.device), []).append(t)
+        known.setdefault((shape_of(t), t.dtype, t.device), []).append(t)
     return sum(
         t.is_floating_point()
-        and not any(t is k or torch.equal(t, k) for k in known.get((t.shape, t.dtype, t.device), ()))
+        and not any(t is k or identical(t, k) for k in known.get((shape_of(t), t.dtype, t.device), ()))
         for *_, t in after.slots
     )
 
@@ -197,7 +210,9 @@ class _Comparison(Comparison):
         self.modes = [None] if options.modes is None else list(options.modes)
         tensors = [t for t in pytree.tree_leaves(examples) if isinstance(t, Tensor)]
         tensors += [t for *_, t in before.slots]
-        floats = [t.dtype for t in tensors if t.is_floating_point()]
+        self.unusual = any(unusual(t) for t in tensors)
+        self.valueless = any(t.is_meta for t in tensors)
+        floats = [t.dtype for t in tensors if t.is_floating_point() and t.dtype not in PACKED]
         self.native = max(set(floats), key=floats.count) if floats else None
         self.nodes = max(len(p.graph.nodes) if p.graph is not None else 0 for p in (before, after))
         self.depth = max(depth(before), depth(after))
@@ -253,6 +268,11 @@ class _Comparison(Comparison):
             elif not thorough and self.nodes > LARGE:
                 names.remove("half")
                 self.notes[f"half: left out for graphs of more than {LARGE} nodes"] = None
+        if self.valueless:
+            self.notes["tensors on the device meta have no values: only shapes and dtypes are compared"] = None
+        if self.unusual:
+            names = ["given"]
+            self.notes["programs of nested, quantized or packed tensors are tried on the example inputs only"] = None
         if self._specialised():
             names = [n for n in names if n not in ("structured", "sizes", "half", "float16")]
             self.notes["scripted and exported programs are tried in their own dtype, size and layout only"] = None
@@ -432,7 +452,7 @@ def _jitter(trial: Trial, by: float) -> tuple:
     gen, nudged = torch.Generator().manual_seed(0), {}
 
     def move(t: Tensor) -> Tensor:
-        if t.is_floating_point() and id(t) not in nudged:  # one tensor given twice stays one
+        if t.is_floating_point() and not unusual(t) and id(t) not in nudged:  # one tensor given twice stays one
             moved = nudge(t, by, gen)
             nudged[id(t)] = torch.where(t.double().abs() >= 10, moved, t) if trial.edge else moved
         return nudged.get(id(t), t)

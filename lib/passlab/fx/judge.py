@@ -15,7 +15,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from passlab.equivalence import equivalent
-from passlab.fx.nodes import attribute
+from passlab.fx.nodes import attribute, why_not_ordered
 from passlab.fx.programs import Program
 from passlab.judge import Case, Finding, pass_judge
 from passlab.judge.expect import Law
@@ -44,19 +44,6 @@ def _why_not_bound(node: fx.Node) -> str:
         except TypeError as error:
             return str(error)
     return ""
-
-
-def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
-    """Return whether `node` can be reached from its own operands."""
-    seen, todo = set(), list(node.all_input_nodes)
-    while todo:
-        at = todo.pop()
-        if at is node:
-            return True
-        if at not in seen and at in order:
-            seen.add(at)
-            todo.extend(at.all_input_nodes)
-    return False
 
 
 #: Modules that are a program themselves.
@@ -94,8 +81,8 @@ def _why_not_open(before: fx.GraphModule | None, after: fx.GraphModule) -> str:
     return ""
 
 
-def validate(before: fx.GraphModule | None, after: object) -> str | None:
-    """Return why `after` is not a valid result of a pass over `before`, in one sentence, or None if it is.
+def why_not_valid(before: fx.GraphModule | None, after: object) -> str:
+    """Return why `after` is not a valid result of a pass over `before`, in one sentence, or "".
 
     Checked in this order: None or another type returned; nodes of another graph; nodes erased but still used; a cycle;
     a use before its definition; modules and attributes that do not exist; operands that do not fit; nodes hidden in
@@ -104,14 +91,14 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
     if not isinstance(after, fx.GraphModule):
         return _why_not_a_graph_module(after)
     why = (
-        _why_not_ordered(after.graph)
+        why_not_ordered(after.graph)
         or _why_not_callable(after)
         or _why_not_open(before, after)
         or _why_not_one_output(after.graph)
     )
     if before is not None:
         why = why or _why_not_the_signature(before.graph, after.graph)
-    return why or None
+    return why
 
 
 def _why_not_a_graph_module(value: object) -> str:
@@ -120,47 +107,6 @@ def _why_not_a_graph_module(value: object) -> str:
     if isinstance(value, fx.Graph):
         return "The pass returned a Graph. Return a GraphModule: `fx.GraphModule(gm, graph)`, or the gm you edited."
     return f"The pass returned {type(value).__name__}, not a torch.fx.GraphModule."
-
-
-def _why_not_ordered(graph: fx.Graph) -> str:
-    """Return why the nodes are not a list in which each reads only nodes before it."""
-    order: dict[fx.Node, int] = {}
-    for place, node in enumerate(graph.nodes):
-        if node in order:
-            return f"The node list runs in a circle at {node.name}: it was linked into the graph twice."
-        order[node] = place
-    for node in order:
-        if not isinstance(node, fx.Node):
-            return f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs."
-        if node.graph is not graph:
-            return f"Node {node.name} belongs to another graph. Copy it with `graph.node_copy(node, …)`."
-        if why := _why_not_before(node, order):
-            return why
-    return ""
-
-
-def _why_not_before(node: fx.Node, order: dict[fx.Node, int]) -> str:
-    """Return why the operands of a node are not all before it in its graph."""
-    for operand in node.all_input_nodes:
-        if operand not in order and operand.graph is not node.graph:
-            return (
-                f"Node {node.name} uses {operand.name}, which belongs to another graph. "
-                f"Map operands to their copies while you copy nodes."
-            )
-        if operand not in order:
-            return (
-                f"Node {node.name} still uses {operand.name}, which is no longer in the graph. "
-                f"Call {operand.name}.replace_all_uses_with(…) before you erase it."
-            )
-    for operand in node.all_input_nodes:
-        if order[operand] >= order[node]:
-            if _on_cycle(node, order):
-                return f"Node {node.name} depends on itself through {operand.name}: the graph has a cycle."
-            return (
-                f"Node {node.name} uses {operand.name} before it is defined. "
-                f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
-            )
-    return ""
 
 
 def _why_not_callable(gm: fx.GraphModule) -> str:
@@ -244,8 +190,8 @@ def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equival
 
 def _valid(before: fx.GraphModule, after: object) -> Finding:
     """Return the finding on whether a pass returned a well-formed graph."""
-    broken = validate(before, after)
-    if broken is None:
+    broken = why_not_valid(before, after)
+    if not broken:
         return Finding("valid", True)
     return Finding("valid", False, broken, before=before, after=after if isinstance(after, fx.GraphModule) else None)
 

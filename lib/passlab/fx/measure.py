@@ -18,6 +18,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from passlab.fx.nodes import size_hint
+from passlab.fx.reader import symbolic_trace
 from passlab.graph.cost import Cost, Measured
 
 
@@ -60,13 +62,13 @@ class _Recorder(TorchDispatchMode):
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         out = func(*args, **kwargs)
         operands, results = tensors((args, kwargs)), tensors(out)
-        made = _memory(results) - _memory(operands)
+        fresh = _memory(results) - _memory(operands)
         self.devices |= {t.device for t in operands + results}
         writes = func._schema.is_mutable and torch.Tag.inplace_view not in func.tags
-        if writes or (made and "empty" not in func._schema.name):
+        if writes or (fresh and "empty" not in func._schema.name):
             self.kernels[func._schema.name.replace("::", ".")] += 1
         for tensor in results:
-            self.follow(tensor.untyped_storage(), made)
+            self.follow(tensor.untyped_storage(), fresh)
         return out
 
     def follow(self, storage: torch.UntypedStorage, fresh: set[int]) -> None:
@@ -127,6 +129,8 @@ def _is_compiled(fn: Any) -> bool:
 
 def launches(fn: Callable, *args) -> Measured:
     """Count the kernels that `fn(*args)` starts: see `passlab.measure.launches`."""
+    if isinstance(fn, torch.export.ExportedProgram):
+        fn, args = _exported(fn, args)
     recorder = _record("launches", fn, args)
     kernels = recorder.kernels
     if recorder.device.type == "cuda":
@@ -160,6 +164,8 @@ def peak_memory(fn: Callable, *args) -> Measured:
     what a kernel allocates for itself is not seen. On CUDA it is what torch's allocator says, which sees that too and
     rounds up to 512 bytes.
     """
+    if isinstance(fn, torch.export.ExportedProgram):
+        fn, args = _exported(fn, args)
     recorder = _record("peak_memory", fn, args)
     peak, device = recorder.peak, recorder.device
     if device.type == "cuda":
@@ -190,11 +196,11 @@ class _Traffic(torch.fx.Interpreter):
             reads += [t for name, t in state if not name.endswith("num_batches_tracked")]
         version = [t._version for t in reads]
         result = super().run_node(n)
-        held, made = _memory(reads), [t for t in tensors(result)]
-        made = [t for t in made if t.untyped_storage()._cdata not in held]
+        memory = _memory(reads)
+        fresh = [t for t in tensors(result) if t.untyped_storage()._cdata not in memory]
         changed = [t for t, v in zip(reads, version, strict=True) if t._version != v]
-        if changed or (made and "empty" not in getattr(n.target, "__name__", str(n.target))):
-            self.bytes_of[n.name] = _size(reads) + _size(made) + _size(changed)
+        if changed or (fresh and "empty" not in getattr(n.target, "__name__", str(n.target))):
+            self.bytes_of[n.name] = _size(reads) + _size(fresh) + _size(changed)
         return result
 
 
@@ -215,27 +221,41 @@ def bytes_moved(program: Any, *inputs) -> Measured:
 def _torch_graph(program: Any, inputs: tuple) -> tuple[torch.fx.GraphModule | None, tuple]:
     """Return `program` as a GraphModule with inputs to run it on, or None where it is another IR."""
     if isinstance(program, torch.export.ExportedProgram):
-        args, kwargs = program.example_inputs
-        return program.module(check_guards=False), inputs or (*args, *kwargs.values())
+        return _exported(program, inputs)
     if isinstance(program, torch.fx.Graph):
         program = torch.fx.GraphModule(program.owning_module or {}, program)
+    if isinstance(program, torch.jit.ScriptModule):
+        raise TypeError(
+            "TorchScript has no graph of torch.fx to count in. Give the model that was scripted or traced, or "
+            "torch.export.export(model, inputs)."
+        )
     if isinstance(program, torch.nn.Module) and not isinstance(program, torch.fx.GraphModule):
-        program = torch.fx.symbolic_trace(program)
+        program = symbolic_trace(program)
     if not isinstance(program, torch.fx.GraphModule):
         return None, inputs
     return program, inputs or program.meta.get("inputs") or _zeros(program)
 
 
+def _exported(program: torch.export.ExportedProgram, inputs: tuple) -> tuple[torch.fx.GraphModule, tuple]:
+    args, kwargs = program.example_inputs
+    return program.module(check_guards=False), inputs or (*args, *kwargs.values())
+
+
 def _zeros(gm: torch.fx.GraphModule) -> tuple:
-    zeros = []
+    """Return zeros for the inputs of a graph, by the types noted on its placeholders; a symbol is the size it stood for
+    when the graph was captured."""
+    zeros: list[Any] = []
     for node in gm.graph.find_nodes(op="placeholder"):
-        known = node.meta.get("tensor_meta", node.meta.get("val"))
+        known = next((node.meta[key] for key in ("tensor_meta", "val", "example_value") if key in node.meta), None)
         if known is None:
             raise ValueError(
                 f"The shape of input {node.name!r} is not known. Give example inputs after the graph, "
                 "or make the graph with passlab.trace(model, x)."
             )
-        zeros.append(torch.zeros(known.shape, dtype=known.dtype))
+        if isinstance(known, torch.SymInt):
+            zeros.append(size_hint(known))
+        else:
+            zeros.append(torch.zeros([size_hint(dim) for dim in known.shape], dtype=known.dtype))
     return tuple(zeros)
 
 

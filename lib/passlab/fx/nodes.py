@@ -38,6 +38,11 @@ def shape(node: Any) -> tuple[int, ...] | None:
     return tuple(meta.shape) if hasattr(meta, "shape") else None
 
 
+def size_hint(size: int | torch.SymInt) -> int:
+    """Return a size as a number: for a symbol, the one that it had when the graph was captured."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
 def attribute(root: Any, path: str, missing: Any = None) -> Any:
     """Return the value at a dotted path in a module, `missing` if there is none."""
     for part in path.split("."):
@@ -45,3 +50,57 @@ def attribute(root: Any, path: str, missing: Any = None) -> Any:
             return missing
         root = getattr(root, part)
     return root
+
+
+def why_not_ordered(graph: fx.Graph) -> str:
+    """Return why the nodes are not a list in which each reads only nodes before it."""
+    order: dict[fx.Node, int] = {}
+    for place, node in enumerate(graph.nodes):
+        if node in order:
+            return f"The node list runs in a circle at {node.name}: it was linked into the graph twice."
+        order[node] = place
+    for node in order:
+        if not isinstance(node, fx.Node):
+            return f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs."
+        if node.graph is not graph:
+            return f"Node {node.name} belongs to another graph. Copy it with `graph.node_copy(node, …)`."
+        if why := _why_not_before(node, order):
+            return why
+    return ""
+
+
+def _why_not_before(node: fx.Node, order: dict[fx.Node, int]) -> str:
+    """Return why the operands of a node are not all before it in its graph."""
+    for operand in node.all_input_nodes:
+        if operand not in order and operand.graph is not node.graph:
+            return (
+                f"Node {node.name} uses {operand.name}, which belongs to another graph. "
+                f"Map operands to their copies while you copy nodes."
+            )
+        if operand not in order:
+            return (
+                f"Node {node.name} still uses {operand.name}, which is no longer in the graph. "
+                f"Call {operand.name}.replace_all_uses_with(…) before you erase it."
+            )
+    for operand in node.all_input_nodes:
+        if order[operand] >= order[node]:
+            if _on_cycle(node, order):
+                return f"Node {node.name} depends on itself through {operand.name}: the graph has a cycle."
+            return (
+                f"Node {node.name} uses {operand.name} before it is defined. "
+                f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
+            )
+    return ""
+
+
+def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
+    """Return whether `node` can be reached from its own operands."""
+    seen, todo = set(), list(node.all_input_nodes)
+    while todo:
+        at = todo.pop()
+        if at is node:
+            return True
+        if at not in seen and at in order:
+            seen.add(at)
+            todo.extend(at.all_input_nodes)
+    return False

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.values import nudge
+from passlab.equivalence.values import identical, nudge, unusual
 from passlab.fx import isolation
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
@@ -225,7 +225,8 @@ def copy_inputs(args: Any, device: str = "cpu") -> Any:
     kind = torch.device(device).type
 
     def copied(t: Tensor) -> Tensor:
-        if t.device.type != kind or type(t) is not Tensor or t.layout != torch.strided or t.is_conj() or t.is_neg():
+        rare = type(t) is not Tensor or t.layout != torch.strided or t.is_conj() or t.is_neg() or unusual(t)
+        if rare or t.device.type != kind:
             if id(t) not in copies:
                 copies[id(t)] = t.detach().to(device, copy=True)
             return copies[id(t)]
@@ -249,9 +250,9 @@ def to_device(value: Any, device: str) -> Any:
         if isinstance(part, nn.Module):
             part.to(device)
             for module in part.modules():
-                for name, held in vars(module).items():
-                    if isinstance(held, Tensor):  # a constant that is not a buffer
-                        setattr(module, name, held.to(device))
+                for name, value in vars(module).items():
+                    if isinstance(value, Tensor):  # a constant that is not a buffer
+                        setattr(module, name, value.to(device))
             if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
                 part.meta["inputs"] = to_device(part.meta["inputs"], device)
         return part
@@ -270,7 +271,7 @@ def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) ->
 
 
 def _equal(old: Tensor, new: Tensor) -> bool:
-    return old.shape == new.shape and torch.equal(old.detach().to(new.device, new.dtype), new.detach())
+    return identical(old.detach().to(new.device, new.dtype), new.detach())
 
 
 def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[tuple[int, str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -200,7 +201,8 @@ def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
     Raises ValueError, which tells why the model cannot be traced and what to do.
     """
     try:
-        return fx.symbolic_trace(model)
+        with _attributes_kept(model):
+            return fx.symbolic_trace(model)
     except Exception as error:
         why = "its forward uses a tensor in a way that symbolic tracing, which has no values, cannot follow"
         if isinstance(error, fx.proxy.TraceError):
@@ -209,6 +211,24 @@ def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
             f"torch.fx cannot trace {type(model).__name__}{_line_of(error)}: {why}. View torch.jit.script(model) "
             f"or torch.export.export(model, inputs) instead. (torch says: {type(error).__name__}: {error})"
         ) from error
+
+
+@contextmanager
+def _attributes_kept(model: torch.nn.Module) -> Iterator[None]:
+    """Restore the attributes of all modules: where a forward caches what it computes, tracing leaves proxies there."""
+    before = [
+        (vars(module), dict(vars(module)), {k: copy(v) for k, v in vars(module).items() if type(v) in (dict, list)})
+        for module in (model.modules() if isinstance(model, torch.nn.Module) else ())
+    ]
+    try:
+        yield
+    finally:
+        for attributes, values, contents in before:
+            attributes.clear()
+            attributes.update(values)
+            for name, value in contents.items():
+                values[name].clear()
+                (values[name].update if isinstance(value, dict) else values[name].extend)(value)
 
 
 def _line_of(error: BaseException) -> str:
@@ -308,11 +328,11 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
         seen.add(node)
     inputs = gm.graph.process_inputs(*inputs)
     placeholders = [node for node in nodes if node.op == "placeholder"]
-    needed = sum(1 for node in placeholders if not node.args)
-    if not needed <= len(inputs) <= len(placeholders) and not any(
+    least = sum(1 for node in placeholders if not node.args)
+    if not least <= len(inputs) <= len(placeholders) and not any(
         str(node.target).startswith("*") for node in placeholders
     ):
-        return Inference({}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}")
+        return Inference({}, None, f"it takes {least} input{'s' * (least != 1)} and got {len(inputs)}")
 
     dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
     shapes = _Shapes(gm, _without_data if dataless else _copy)

@@ -70,9 +70,9 @@ def _rewrite(
     gm: fx.GraphModule, nodes: Iterable[fx.Node], match: Callable[[fx.Node], Iterator[Call]]
 ) -> fx.GraphModule:
     """Replace each node by the first call that `match` yields for it, unless the program writes into its operands."""
-    memory = written(gm.graph)
     for node in nodes:
         for call in match(node):
+            memory = written(gm.graph)  # anew, since an operand may be a call that took the place of a written node
             if not any(n in memory for n in call.args if isinstance(n, fx.Node)):
                 _replace(gm, node, call)
                 break
@@ -172,10 +172,9 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
     be a function or a method); the two values in between have no other users; and the program does not write into x.
     The weights are folded into a copy, one for each call: the traced model shares the old ones, and keeps them.
     """
-    memory = written(gm.graph)
     for node in list(gm.graph.nodes):
         match = _match_conv_bn_relu(gm, node)
-        if match is not None and not any(n in memory for n in match.conv.all_input_nodes):
+        if match is not None and written(gm.graph).isdisjoint(match.conv.all_input_nodes):
             _replace_conv_bn_relu(gm, match)
     gm.recompile()
     return gm
@@ -430,10 +429,9 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
     whose operands are available before the sum; and the program does not write into x, y or s. Of two norms of one sum
     the first is taken.
     """
-    memory = written(gm.graph)
     for node in list(gm.graph.nodes):
         match = _match_residual(gm, node)
-        if match is not None and not any(n in memory for n in (*match.total.args, match.total)):
+        if match is not None and written(gm.graph).isdisjoint((*match.total.args, match.total)):
             _replace_residual(gm, match)
     gm.recompile()
     return gm

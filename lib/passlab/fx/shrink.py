@@ -143,12 +143,12 @@ class _Shrinker(shrinking.Shrinker):
         """Replace nodes by an operand of the same shape and dtype, or by an earlier node of the same value."""
 
         def edits(piece: Sequence[fx.Node]) -> Iterable[_Edit]:
-            found = self.stand_ins()
-            there = {n: found[n] for n in piece if n in found}
-            if there:
-                yield _Edit(replace={n: others[0] for n, others in there.items()})
-            if len(there) == 1:
-                (n, others), *_ = there.items()
+            stand_ins = self.stand_ins()
+            usable = {n: stand_ins[n] for n in piece if n in stand_ins}
+            if usable:
+                yield _Edit(replace={n: others[0] for n, others in usable.items()})
+            if len(usable) == 1:
+                (n, others), *_ = usable.items()
                 yield from (_Edit(replace={n: other}) for other in others[1:])
 
         self.in_pieces(lambda: list(self.stand_ins()), edits)
@@ -217,20 +217,20 @@ def _apply(state: _State, edit: _Edit) -> _State | None:
             live.add(n)
             if n not in edit.replace:
                 todo += [source(i) for i in n.all_input_nodes]
-    graph, copies, inputs, kept = fx.Graph(), {}, [], {}
-    given = dict(zip(old.graph.find_nodes(op="placeholder"), old.meta.get("inputs", ()), strict=False))
+    graph, copies, inputs, results = fx.Graph(), {}, [], {}
+    examples = dict(zip(old.graph.find_nodes(op="placeholder"), old.meta.get("inputs", ()), strict=False))
     for n in old.graph.nodes:
         new = n in live and n in edit.replace
         if not (new or (n.op == "placeholder" and (n in live or not edit.bare_inputs))):
             continue
         copies[n] = graph.create_node("placeholder", n.name if new else n.target, () if new else n.args, name=n.name)
         copies[n].meta.update(n.meta)
-        inputs.append(values[n.name] if new else given.get(n, values[n.name]))
-        kept[copies[n].name] = values[n.name]
+        inputs.append(values[n.name] if new else examples.get(n, values[n.name]))
+        results[copies[n].name] = values[n.name]
     for n in old.graph.nodes:
         if n in live and n not in copies:
             copies[n] = graph.node_copy(n, lambda i: copies[source(i)])
-            kept[copies[n].name] = values.get(n.name)
+            results[copies[n].name] = values.get(n.name)
     leaves = [copies[source(n)] if isinstance(n, fx.Node) else n for n in outputs]
     if edit.outputs is None:
         arranged = fx.map_arg(old.graph.output_node().args[0], lambda i: copies[source(i)])
@@ -241,4 +241,4 @@ def _apply(state: _State, edit: _Edit) -> _State | None:
     gm = fx.GraphModule(old, graph)
     gm.training = old.training
     gm.meta["inputs"] = tuple(inputs)
-    return _State(gm, kept)
+    return _State(gm, results)

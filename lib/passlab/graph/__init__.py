@@ -9,8 +9,8 @@ package, which loads when used.
 """
 
 from passlab.graph.cost import Cost, Measured
-from passlab.graph.model import KINDS, Graph, Node, breaks_ssa
+from passlab.graph.model import KINDS, Graph, Node, why_not_ssa
 from passlab.graph.registry import view
 from passlab.graph.table import LEVELS, Table, table
 
-__all__ = ["KINDS", "LEVELS", "Cost", "Graph", "Measured", "Node", "Table", "breaks_ssa", "table", "view"]
+__all__ = ["KINDS", "LEVELS", "Cost", "Graph", "Measured", "Node", "Table", "table", "view", "why_not_ssa"]

@@ -82,12 +82,12 @@ def walk(visit: Generator) -> Any:
     waiting, result = [visit], None
     while waiting:
         try:
-            needed = waiting[-1].send(result)
+            operand = waiting[-1].send(result)
         except StopIteration as done:
             waiting.pop()
             result = done.value
         else:
-            waiting.append(needed)
+            waiting.append(operand)
             result = None
     return result
 

@@ -124,7 +124,7 @@ class Graph:
         return f"Graph({self.name!r}, {self.ir}: {len(self.nodes)} nodes{': ' + kinds if kinds else ''})"
 
 
-def breaks_ssa(graph: Graph) -> str:
+def why_not_ssa(graph: Graph) -> str:
     """Return the first violation of static single assignment form, as a message, or "".
 
     In SSA every value is defined once, before all its uses, and never changed (Cytron et al., TOPLAS 1991).

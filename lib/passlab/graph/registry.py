@@ -54,6 +54,7 @@ TYPES = {
     "torch.jit._script.ScriptModule": IR("fx", "torch.jit.ScriptModule", "formats.torchscript"),
     "torch.jit.torch.jit.ScriptFunction": IR("formats", "torch.jit.ScriptFunction", "formats.torchscript"),
     "torch.export.exported_program.ExportedProgram": IR("fx", "torch.export.ExportedProgram", "formats.export"),
+    "passlab.capture.recorder.Capture": IR("capture", "what torch.compile captures (passlab.capture.capture(f, x))"),
     "torch.onnx.ONNXProgram": IR("formats", "torch.onnx.ONNXProgram", "formats.onnx"),
     "onnx.onnx_ml_pb2.ModelProto": IR("formats", "onnx.ModelProto", "formats.onnx"),
     "jaxlib._jax.PjitFunction": IR("formats", "jax.jit(f) (it is lowered for the inputs)", "formats.stablehlo"),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from passlab.graph.model import Graph, Node, breaks_ssa
+from passlab.graph.model import Graph, Node, why_not_ssa
 
 
 def _is_kernel(node: Node) -> bool:
@@ -63,7 +63,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
 
         table({"torch.fx": view(gm), "ONNX": [view(onnx_model), view(onnx_model_with_a_branch)]})
 
-    Everything is read from the graphs. typed: how many values have a type; SSA: `breaks_ssa`; control flow: the control
+    Everything is read from the graphs. typed: how many values have a type; SSA: `why_not_ssa`; control flow: its
     nodes and how many blocks they hold; level: what the computing nodes are. Several graphs of an IR are taken
     together, except that `nodes` and `computes` are about the first.
     """
@@ -73,7 +73,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
     for name, of_one_ir in graphs.items():
         several = [of_one_ir] if isinstance(of_one_ir, Graph) else list(of_one_ir)
         first = several[0]
-        why = next(filter(None, map(breaks_ssa, several)), "")
+        why = next(filter(None, map(why_not_ssa, several)), "")
         computes = Counter(node.op for node in first.nodes if node.kind == "compute")
         rows.append(
             (

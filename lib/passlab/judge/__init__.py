@@ -18,7 +18,7 @@ from passlab.judge.running import (
     out_of_time,
     run,
     time_limit,
-    unfit,
+    why_not_an_answer,
 )
 from passlab.judge.scalars import plain_numbers, scalar
 from passlab.judge.travel import function_travels, module_travels, record
@@ -27,12 +27,14 @@ from passlab.judge.verdicts import (
     VERDICTS,
     WORDS,
     Case,
+    Core,
     Exercise,
     Finding,
     Judgement,
     Outcome,
     Written,
     call_answer,
+    core,
 )
 from passlab.judge.words import and_more, listed, plural, shown, times
 
@@ -42,6 +44,7 @@ __all__ = [
     "VERDICTS",
     "WORDS",
     "Case",
+    "Core",
     "Exercise",
     "Expect",
     "Finding",
@@ -57,6 +60,7 @@ __all__ = [
     "call_answer",
     "cases_in",
     "conclude",
+    "core",
     "drawn",
     "expecting",
     "function_travels",
@@ -76,5 +80,5 @@ __all__ = [
     "time_limit",
     "times",
     "too_many",
-    "unfit",
+    "why_not_an_answer",
 ]

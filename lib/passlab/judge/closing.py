@@ -39,9 +39,9 @@ class Closed:
 
     def __init__(self, names: Iterable[str]):
         names = list(names)
-        found = functions(names)
-        self._own = {function: function.__code__ for function in found}
-        self._refusing = {f: refusal(name, f) for f, name in found.items()}
+        targets = functions(names)
+        self._own = {function: function.__code__ for function in targets}
+        self._refusing = {f: refusal(name, f) for f, name in targets.items()}
         self._methods = {place: (vars(place[0])[place[1]], refuse(name)) for place, name in methods(names).items()}
 
     def __enter__(self) -> Closed:

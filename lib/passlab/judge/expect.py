@@ -38,27 +38,27 @@ def law_of(verdict: str) -> Law:
     return law
 
 
-def too_many(why: str, found: str, limit: int) -> str:
-    """Return the message for a program with more than `limit` left; `found` says what is left."""
-    return f"{why} The result has {found}; {'none' if limit == 0 else f'at most {limit}'} should be left."
+def too_many(why: str, rest: str, limit: int) -> str:
+    """Return the message for a program with more than `limit` left; `rest` says what is left."""
+    return f"{why} The result has {rest}; {'none' if limit == 0 else f'at most {limit}'} should be left."
 
 
-def at_most(limit: int, why: str, found: Callable[[Any], tuple[int, str]]) -> Expectation:
-    """Expect at most `limit` of something. found(after): how many there are, and how to say it ("2 calls of add")."""
+def at_most(limit: int, why: str, count: Callable[[Any], tuple[int, str]]) -> Expectation:
+    """Expect at most `limit` of something. count(after): how many there are, and how to say it ("2 calls of add")."""
 
     def law(before: Any, after: Any) -> str | None:
-        number, said = found(after)
-        return too_many(why, said, limit) if number > limit else None
+        number, text = count(after)
+        return too_many(why, text, limit) if number > limit else None
 
     return law
 
 
-def at_least(limit: int, why: str, wanted: str, count: Callable[[Any], int]) -> Expectation:
-    """Expect at least `limit` of something. wanted: how to say that many ("2 calls of add"); count(after): how many."""
+def at_least(limit: int, why: str, amount: str, count: Callable[[Any], int]) -> Expectation:
+    """Expect at least `limit` of something. amount: how to say that many ("2 calls of add"); count(after): how many."""
 
     def law(before: Any, after: Any) -> str | None:
-        there = count(after)
-        return None if there >= limit else f"{why} Of {wanted}, {there} {'is' if there == 1 else 'are'} left."
+        number = count(after)
+        return None if number >= limit else f"{why} Of {amount}, {number} {'is' if number == 1 else 'are'} left."
 
     return law
 

@@ -14,6 +14,15 @@ a value as a whole begin with "Return …"; `wanted` says what:
     >>> why_not_a_list(None, "a list of groups")
     'Return a list of groups; got None. End every path of the function with `return`.'
 
+Any other type, and the end of a sentence of one's own:
+
+    >>> why_not_of_type([1], "the loop nest as text", str)
+    'Return the loop nest as text; got [1].'
+    >>> why_not_of_type(Exception(), "the loop nest as text", str)
+    'Return the loop nest as text; got a value of type Exception.'
+    >>> f"The domain must be a set; it is {excerpt(Exception())}."
+    'The domain must be a set; it is a value of type Exception.'
+
 A dict from each value to a number is one with `each`, a function of a key and its entry:
 
     >>> def each(name, slot):
@@ -51,7 +60,7 @@ from passlab.judge.words import plural, shown
 _PLAIN = (str, int, float, type(None))
 
 
-def got(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return the beginning of a value of plain data; of any other value its type."""
     parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
     if isinstance(parts, list | tuple | set | frozenset):
@@ -61,9 +70,9 @@ def got(value: Any) -> str:
     return shown(value) if readable else f"a value of type {type(value).__name__}"
 
 
-def _return(wanted: str, value: Any, more: str = "") -> str:
+def _return(expected: str, value: Any, more: str = "") -> str:
     hint = " End every path of the function with `return`." if value is None else ""
-    return f"Return {wanted}; got {got(value)}{more}.{hint}"
+    return f"Return {expected}; got {excerpt(value)}{more}.{hint}"
 
 
 def is_number(value: Any) -> bool:
@@ -71,18 +80,23 @@ def is_number(value: Any) -> bool:
     return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
-def why_not_a_list(value: Any, wanted: str, length: int | None = None) -> str:
+def why_not_of_type(value: Any, expected: str, *types: type) -> str:
+    """Return why a value is of none of the types."""
+    return "" if isinstance(value, types) else _return(expected, value)
+
+
+def why_not_a_list(value: Any, expected: str, length: int | None = None) -> str:
     """Return why a value is not a list or tuple, of `length` entries."""
-    if not isinstance(value, list | tuple):
-        return _return(wanted, value)
+    if why := why_not_of_type(value, expected, list, tuple):
+        return why
     if length is not None and len(value) != length:
-        return _return(wanted, value, f", with {plural(len(value), 'entry', 'entries')}")
+        return _return(expected, value, f", with {plural(len(value), 'entry', 'entries')}")
     return ""
 
 
 def why_not_a_dict(
     value: Any,
-    wanted: str,
+    expected: str,
     keys: Collection[Any],
     entry: str,
     kind: str,
@@ -95,8 +109,8 @@ def why_not_a_dict(
     entry: the noun for a part, as in "conv has no layout". kind: the noun for a key, as in "'x' is not an operation".
     each: returns what is wrong with the entry of a key, or "". label: how messages write a key.
     """
-    if not isinstance(value, dict):
-        return _return(wanted, value)
+    if why := why_not_of_type(value, expected, dict):
+        return why
     if missing := [key for key in keys if key not in value]:
         return f"{label.format(missing[0])} has no {entry}."
     if unknown := [key for key in value if key not in keys]:

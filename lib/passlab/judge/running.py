@@ -116,17 +116,17 @@ def out_of_time(exercise: Exercise) -> str:
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Run an answer on one case and return the outcome. Never raises for anything the answer does."""
     quiet, start = _Quiet(), time.perf_counter()
-    given: list[Any] = []
+    originals: list[Any] = []
     closed = Closed(exercise.closed)
 
     def outcome(status, value=None, error=""):
-        in_place = value is not None and any(value is argument for argument in given)
+        in_place = value is not None and any(value is argument for argument in originals)
         return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
 
     def build():
         with reopen():
             arguments = case.build()
-        given.extend(arguments)
+        originals.extend(arguments)
         return arguments
 
     try:
@@ -142,16 +142,16 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
                 return outcome("ok", plain_numbers((exercise.call or call_answer)(answer, replace(case, build=build))))
     except NotImplementedError as error:
         if str(error):
-            said = f"It raised NotImplementedError: {error}{_where(error)}."
-            return outcome("raised", error=said)
+            sentence = f"It raised NotImplementedError: {error}{_where(error)}."
+            return outcome("raised", error=sentence)
         return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
     except OutOfTime:
         return outcome("timeout", error=out_of_time(exercise))
     except KeyboardInterrupt:
         raise
     except RecursionError:
-        said = "It called itself without end (RecursionError): what stops the recursion?"
-        return outcome("raised", error=said)
+        sentence = "It went too deep (RecursionError): is there a call without end, or a value inside itself?"
+        return outcome("raised", error=sentence)
     except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind = type(error).__name__
         return outcome("raised", error=f"It raised {kind}{_error_sentence(exercise, error)}{_where(error)}.")
@@ -178,7 +178,7 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     return [f if f.case else replace(f, case=case.name) for f in findings]
 
 
-def unfit(exercise: Exercise, answer: Any) -> str:
+def why_not_an_answer(exercise: Exercise, answer: Any) -> str:
     """Return why `answer` cannot be tested (it is not a function), or ""."""
     is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
     if callable(answer) and not is_module:
@@ -188,7 +188,7 @@ def unfit(exercise: Exercise, answer: Any) -> str:
 
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
     """Return the judgement of `answer` on `cases` (default: the exercise's visible ones)."""
-    if why := unfit(exercise, answer):
+    if why := why_not_an_answer(exercise, answer):
         return Judgement(exercise, [Finding("did", False, why)])
     cases = exercise.cases() if cases is None else cases
     return conclude(exercise, cases, (_run_if_built(exercise, answer, case) for case in cases))
@@ -244,8 +244,8 @@ def conclude(
             break
     result.unbuilt = [case.name for case in out]
     if out and result.attempted:
-        kept = [case for case in cases if not any(case is one for one in out)]
-        free = [v for v in exercise.points if not any(case.asks(v) for case in kept)]
+        rest = [case for case in cases if not any(case is one for one in out)]
+        free = [v for v in exercise.points if not any(case.asks(v) for case in rest)]
         result.findings += [Finding(v, True, case=case.name) for case in out for v in free if case.asks(v)]
         result.notes.append(
             f"{plural(len(out), 'case')} of the course could not be built and cost{'s' * (len(out) == 1)} no points."

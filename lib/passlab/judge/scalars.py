@@ -32,8 +32,8 @@ def plain_numbers(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH or kind in (int, float, bool, str):
         return value
     if kind in (list, tuple, set, frozenset):
-        found = [plain_numbers(one, depth + 1) for one in value]
-        return value if all(a is b for a, b in zip(value, found, strict=True)) else kind(found)
+        parts = [plain_numbers(one, depth + 1) for one in value]
+        return value if all(a is b for a, b in zip(value, parts, strict=True)) else kind(parts)
     if kind is dict:
         pairs = [(plain_numbers(key, depth + 1), plain_numbers(one, depth + 1)) for key, one in value.items()]
         same = all(a is c and b is d for (a, b), (c, d) in zip(value.items(), pairs, strict=True))
@@ -45,8 +45,8 @@ def plain_numbers(value: Any, depth: int = 0) -> Any:
 
 def _record(value: Any, depth: int) -> Any:
     fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-    found = {name: plain_numbers(one, depth + 1) for name, one in fields.items()}
-    changed = {name: one for name, one in found.items() if one is not fields[name]}
+    plain = {name: plain_numbers(one, depth + 1) for name, one in fields.items()}
+    changed = {name: one for name, one in plain.items() if one is not fields[name]}
     if changed:
         value = copy.copy(value)
         for name, one in changed.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: The keys of the five verdicts, in the order in which a pass has to earn them.
@@ -30,6 +30,7 @@ class Case:
     learner has touched. `about` names the verdicts this case decides (empty: all of the exercise's). One of these that
     the judge does not reach is lost; any other can be lost here but not earned (a graph with nothing to fold says
     nothing about folding). `expect` and `inputs` are for the exercise's judge: `inputs()` returns example inputs.
+    `core`: a plain case, see `Core`.
     """
 
     name: str
@@ -37,10 +38,16 @@ class Case:
     about: tuple[str, ...] = ()
     inputs: Callable[[], tuple] | None = None
     expect: Any = None
+    core: bool = False
 
     def asks(self, verdict: str) -> bool:
         """Return whether this case decides a verdict."""
         return not self.about or verdict in self.about
+
+
+def core(case: Case) -> Case:
+    """Return a case as a plain one of its exercise (see `Core`); stands as a decorator above `@case`."""
+    return replace(case, core=True)
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,20 @@ def call_answer(answer: Callable, case: Case) -> Any:
 
 
 @dataclass(frozen=True)
+class Core:
+    """The core of a stretch exercise: the same function on its plain cases, for points that are not extra credit.
+
+    It becomes a question of its own: of "day03.simplify" it is "day03.simplify-core", in the same section of the
+    notebook, with the exercise's judge and hints. Its cases are those marked `core`. `points`, `difficulty` and
+    `minutes` are as in `Exercise`.
+    """
+
+    points: dict[str, float]
+    difficulty: int
+    minutes: int
+
+
+@dataclass(frozen=True)
 class Exercise:
     """Everything about one exercise but its hidden cases: shared by learner and grader.
 
@@ -85,8 +106,9 @@ class Exercise:
     these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
     one case. `notebook`: default, the day's first.
     `flavour`: the compiler that the notebook needs: "torch", or one of `passlab.graph.registry.COMPILERS`.
-    `stretch`: a harder question beyond the day's core; its points are extra credit.
+    `stretch`: a harder question beyond the day's core; its points are extra credit. `core`: its own core, if any.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
+    `section`: the heading of the section of the day's lesson that it belongs to, or "".
     `meaning`: verdict → what it says here, where `MEANING` would be wrong or too vague. `helps`: verdict → the number
     of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
     for learners who are stuck, or ""; its cases are those of `smaller_cases()`.
@@ -106,7 +128,9 @@ class Exercise:
     notebook: str = ""
     flavour: str = "torch"
     stretch: bool = False
+    core: Core | None = None
     closed: tuple[str, ...] = ()
+    section: str = ""
     meaning: Mapping[str, str] = field(default_factory=dict)
     helps: Mapping[str, int] = field(default_factory=dict)
     smaller: str = ""
@@ -118,6 +142,8 @@ class Exercise:
             raise ValueError(
                 f"{self.id}: points must name 'did' and only {', '.join(VERDICTS)}; got {list(self.points)}"
             )
+        if self.core and not self.stretch:
+            raise ValueError(f"{self.id}: only a stretch exercise has a core of its own; all of this one is core.")
         if unknown := (set(self.meaning) | set(self.helps)) - set(self.points):
             raise ValueError(f"{self.id}: meaning and helps name {', '.join(sorted(unknown))}, which gives no points.")
         if wrong := {n for n in self.helps.values() if not 1 <= n <= len(self.hints)}:

@@ -367,9 +367,9 @@ class _Function:
             return te.sum(T.Select(T.isnan(element), one, zero), axis=axes)
 
         counted = te.compute(tuple(rows), count, f"{node.name}_nan")
-        lost = self.number(math.nan, dtype)
+        nan = self.number(math.nan, dtype)
         return te.compute(
-            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, result(*row)), f"{node.name}_or_nan"
+            tuple(rows), lambda *row: T.Select(counted(*row) > zero, nan, result(*row)), f"{node.name}_or_nan"
         )
 
     def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:

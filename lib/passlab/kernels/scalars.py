@@ -208,13 +208,13 @@ def _tanh(x: Scalars) -> Any:
     T, c = x.T, functools.partial(x.T.const, dtype="float32")
     if not x.vectorized or x.dtype != "float32":
         return T.tanh(x.a)
-    given, size = T.Var("given", x.a.ty), T.abs
-    square = given * given
+    v, size = T.Var("given", x.a.ty), T.abs
+    square = v * v
     near = _polynomial(
         square, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
     )
-    far = T.copysign(c(1) - c(2) / (T.exp(size(given) * c(2)) + c(1)), given)
-    return T.Let(given, x.a, T.Select(size(given) < c(0.625), near * square * given + given, far))
+    far = T.copysign(c(1) - c(2) / (T.exp(size(v) * c(2)) + c(1)), v)
+    return T.Let(v, x.a, T.Select(size(v) < c(0.625), near * square * v + v, far))
 
 
 def _erf(x: Scalars) -> Any:
@@ -222,14 +222,14 @@ def _erf(x: Scalars) -> Any:
     T, c = x.T, functools.partial(x.T.const, dtype="float32")
     if not x.vectorized or x.dtype != "float32":
         return T.erf(x.a)
-    given, size = T.Var("given", x.a.ty), T.Var("size", x.a.ty)
-    square = given * given
+    v, size = T.Var("given", x.a.ty), T.Var("size", x.a.ty)
+    square = v * v
     near = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
     far = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1)
     exponent = _polynomial(size, (*far, -1.28717512e-1)) * size + size * c(-1)
-    outside = T.copysign(c(1) - T.exp(exponent), given)
-    value = T.Select(size < c(0.927734375), _polynomial(square, near) * given + given, outside)
-    return T.Let(given, x.a, T.Let(size, T.min(T.abs(given), c(10)), T.Select(T.isnan(given), given, value)))
+    outside = T.copysign(c(1) - T.exp(exponent), v)
+    value = T.Select(size < c(0.927734375), _polynomial(square, near) * v + v, outside)
+    return T.Let(v, x.a, T.Let(size, T.min(T.abs(v), c(10)), T.Select(T.isnan(v), v, value)))
 
 
 # ------------------------------------------------------------------------------------------------ the table

@@ -83,15 +83,15 @@ def on_cuda(function: tvm.tirx.PrimFunc, target: Any) -> tvm.tirx.PrimFunc:
 
 def _nests(schedule: Any) -> list[list]:
     """Group the stages by the loops they share."""
-    found: list[tuple[Any, list]] = []
+    nests: list[tuple[Any, list]] = []
     for block in blocks(schedule):
         loops = schedule.get_loops(block)
         outermost = schedule.get(loops[0]) if loops else None
-        if found and outermost is not None and found[-1][0] is not None and found[-1][0].same_as(outermost):
-            found[-1][1].append(block)
+        if nests and outermost is not None and nests[-1][0] is not None and nests[-1][0].same_as(outermost):
+            nests[-1][1].append(block)
         else:
-            found.append((outermost, [block]))
-    return [nest for _, nest in found]
+            nests.append((outermost, [block]))
+    return [nest for _, nest in nests]
 
 
 def _sizes(schedule: Any, loops: list) -> list[int]:

@@ -11,11 +11,12 @@ Time depends on the machine; the others do not, and are the ones to assert on. E
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from passlab.fx.measure import peak_memory
-from passlab.graph import Cost, Graph, Measured, view
+from passlab.graph import Cost, Graph, Measured, Node, view
 from passlab.graph.registry import part
 from passlab.measure.clock import Row, Timing, seconds, timed
 
@@ -57,10 +58,25 @@ def bytes_moved(program: Any, *inputs) -> Measured:
 
 
 def _known(graph: Graph, id: str) -> int:
-    size = graph.node(id).bytes
-    if size is None:
-        raise ValueError(f"bytes_moved: the size of node {id!r} is not known. Give example inputs: bytes_moved(g, x).")
-    return size
+    node = graph.node(id)
+    if node.bytes is None:
+        raise ValueError(f"bytes_moved cannot count node {id!r}: {_why_unknown(node, graph.ir)}")
+    return node.bytes
+
+
+#: IR → where a program states the shape of a value.
+_STATED = {"ONNX": "in the value_info, input or output of its GraphProto"}
+
+
+def _why_unknown(node: Node, ir: str) -> str:
+    """Return why the bytes of a value are not known, and what to do about it."""
+    tensor = node.dtype is None or re.match(r"bool$|(bf|f|u?i|c)\w*\d", node.dtype)
+    if not tensor:
+        return (
+            f"a value of type {node.dtype} has no fixed size. Count the part of the program that computes with tensors."
+        )
+    shape = "unknown" if node.shape is None else f"[{', '.join(map(str, node.shape))}]"
+    return f"its shape is {shape}. Give it a shape of numbers {_STATED.get(ir, 'in the program')}."
 
 
 def cost(program: Any, *inputs) -> Cost:

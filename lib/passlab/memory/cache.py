@@ -57,7 +57,7 @@ def transactions(addresses: Sequence[int | None], size: int = 4) -> Transactions
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of `sets` sets, each with room for `ways` lines of `line` bytes. `sets` and `line` are powers of two."""
+    """A cache of `sets` sets, each with room for `ways` lines of `line` bytes."""
 
     sets: int = 64
     ways: int = 8
@@ -65,8 +65,8 @@ class Cache:
 
     def __post_init__(self):
         for name in ("sets", "line"):
-            if (value := getattr(self, name)) < 1 or value & (value - 1):
-                raise ValueError(f"A cache's {name} must be a power of two; got {value}.")
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"A cache's {name} must be at least 1; got {value}.")
         if self.ways < 1:
             raise ValueError(f"A set of a cache has at least one way; got {self.ways}.")
 

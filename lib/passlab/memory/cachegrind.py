@@ -97,8 +97,12 @@ def _run(command: list[str]) -> subprocess.CompletedProcess:
 def counted(nest: Nest, order: Sequence[str], cache: Cache) -> int:
     """Return cachegrind's count of the loops' data misses in the first cache.
 
-    Raises RuntimeError without a compiler or valgrind, with the package to install.
+    Raises RuntimeError without a compiler or valgrind, with the package to install, and ValueError for a cache whose
+    sets or line are not a power of two.
     """
+    for name in ("sets", "line"):
+        if (value := getattr(cache, name)) & (value - 1):
+            raise ValueError(f"cachegrind has caches whose {name} is a power of two; got {value}.")
     if reason := missing():
         raise RuntimeError(reason)
     geometry = f"{cache.bytes},{cache.ways},{cache.line}"

@@ -173,9 +173,9 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
             f"{writer.name} writes into existing memory, so its place in the order is fixed. "
             "Make the graph functional first, as torch.export's run_decompositions() does."
         )
-    needed = {node for node in gm.graph.nodes if node.op == "output"}
+    live = {node for node in gm.graph.nodes if node.op == "output"}
     for node in reversed(gm.graph.nodes):
-        needed.update(node.all_input_nodes if node in needed else ())
+        live.update(node.all_input_nodes if node in live else ())
     owner: dict[int, str | None] = {}  # storage → the task that allocates it, None for memory of the caller
     memory: dict[fx.Node, dict[int, int]] = {}  # node → storage → bytes
     values, tasks = [], []  # `values` keeps the tensors alive, so that no two storages get one address
@@ -193,7 +193,7 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
             operands = [n for n in node.all_input_nodes if n.op.startswith("call")]
             fresh = [storage for storage in memory[node] if storage not in owner]
             owner.update(dict.fromkeys(fresh, node.name if node.op.startswith("call") else None))
-            if (node.op.startswith("call") and node in needed) or node.op == "output":
+            if (node.op.startswith("call") and node in live) or node.op == "output":
                 bases = [owner[storage] for n in node.all_input_nodes for storage in memory[n] if owner[storage]]
                 reads = tuple(dict.fromkeys([*(n.name for n in operands), *bases]))
                 size = 0 if node.op == "output" else sum(memory[node][storage] for storage in fresh)

@@ -61,8 +61,8 @@ def least(op: str, limit: int, why: str) -> Expectation:
 # ---------------------------------------------------------------------------------------------------- judging
 
 
-def valid(before: ModuleOp | None, after: Any) -> str | None:
-    """Return why `after` is not a valid result of a pass over `before`, as a sentence, or None.
+def why_not_valid(before: ModuleOp | None, after: Any) -> str:
+    """Return why `after` is not a valid result of a pass over `before`, as a sentence, or "".
 
     Checked are its type, `verify`, and the signature of each function of `before`, if there is one.
     """
@@ -79,15 +79,15 @@ def valid(before: ModuleOp | None, after: Any) -> str | None:
     except MLIRError as error:
         return str(error)
     if before is None:
-        return None
-    kept = functions(after)
+        return ""
+    present = functions(after)
     for name, function in functions(before).items():
-        if name not in kept:
+        if name not in present:
             return f"The function @{name} is gone."
-        old, new = (str(it.properties["function_type"]) for it in (function, kept[name]))
+        old, new = (str(it.properties["function_type"]) for it in (function, present[name]))
         if old != new:
             return f"The type of @{name} was {old} and is {new}: a pass keeps what a function takes and returns."
-    return None
+    return ""
 
 
 def judge_pass(
@@ -106,8 +106,8 @@ def judge_pass(
     """
 
     def well_formed(before: Any, after: Any) -> Finding:
-        broken = valid(before if signature else None, after)
-        return Finding("valid", broken is None, broken or "", before=before)
+        broken = why_not_valid(before if signature else None, after)
+        return Finding("valid", not broken, broken, before=before)
 
     def sameness(before: Any, after: Any, case: Case) -> Finding:
         result = equivalent_modules(before, after, case.inputs() if case.inputs else None, **how)

@@ -43,7 +43,7 @@ class MLIR(Compiler):
         from passlab.mlir import run, wire
 
         run.confine()
-        wire.use(run.complaint)
+        wire.use(run.why_not_parsed)
 
     def load(self) -> Callable[[str], Any]:
         return self.executors().loader()

@@ -20,7 +20,7 @@ from torch import Tensor
 from passlab.building.comparison import Failure, ModuleComparison, TorchSide, Value
 from passlab.building.inputs import ALL_KINDS, inputs_for, inputs_like, tensor
 from passlab.building.parameters import Parameter
-from passlab.equivalence.comparison import not_a_program
+from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
 from passlab.mlir.modules import MLIRError, copy, is_iree, name_of, value_names
 from passlab.mlir.reader import as_module, functions, iterators, type_of
@@ -48,7 +48,7 @@ def equivalent_modules(
     locate: bool = True,
     **how: Any,
 ) -> Equivalence:
-    """Run `main` of both on the same inputs and return whether, and where, they differ.
+    """Run `main` of both (or their only function) on the same inputs; return whether, and where, they differ.
 
     before, after   modules of xDSL or IREE, or one of them a torch model (anything callable on tensors).
     inputs          a tuple of arrays or tensors, a list of such tuples, or None: random ones of the types of `main`.
@@ -111,6 +111,8 @@ class _Module:
 
     def __init__(self, module: Any, how: dict[str, Any]):
         self.module, self.how = module, how
+        if len(names := [*functions(module)]) == 1:
+            self.how = {"function": names[0], **how}
 
     def names(self) -> list[str]:
         return _names(self.module)
@@ -151,10 +153,10 @@ def _side(value: Any, which: str, how: dict[str, Any]) -> _Module | TorchSide:
         return _Module(as_module(value), how)
     if callable(value):
         return TorchSide(value)
-    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{which}` is {not_a_program(value)}")
+    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{which}` is {why_not_a_program(value)}")
 
 
-def values(module: Any, given: tuple) -> list[Value]:
+def values(module: Any, inputs: tuple) -> list[Value]:
     """Return the tensors and numbers that `main` computes.
 
     Raises MLIRError for a module that cannot be opened so.
@@ -179,5 +181,5 @@ def values(module: Any, given: tuple) -> list[Value]:
     end.operands = [value for *_, value in rows]
     takes = function.properties["function_type"].inputs.data
     function.properties["function_type"] = FunctionType.from_lists(takes, [value.type for *_, value in rows])
-    (outputs,) = run_all(opened, [given], function=function.properties["sym_name"].data)
+    (outputs,) = run_all(opened, [inputs], function=function.properties["sym_name"].data)
     return [Value(name, op, tensor(array)) for (name, op, _), array in zip(rows, outputs, strict=True)]

@@ -222,10 +222,10 @@ class _C(_Compiled):
         return once
 
 
-def _result(made: Any, at: int, dtype: str) -> np.ndarray:
+def _result(words: Any, at: int, dtype: str) -> np.ndarray:
     """Return a copy of a result: its row begins at a place of `made`."""
-    pointer, _, rank = made[at : at + 3]
-    sizes, strides = made[at + 3 : at + 3 + rank], made[at + 3 + RANK : at + 3 + RANK + rank]
+    pointer, _, rank = words[at : at + 3]
+    sizes, strides = words[at + 3 : at + 3 + rank], words[at + 3 + RANK : at + 3 + RANK + rank]
     kind = np.dtype(dtype)
     if 0 in sizes:
         return np.zeros(sizes, kind)

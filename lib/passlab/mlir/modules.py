@@ -114,20 +114,34 @@ def parse(
     try:
         module = _parse(text, context(), name)
     except MLIRError:
-        if elsewhere is not None:
-            module = _parse_unregistered(elsewhere(text, ["strip-debuginfo"])[0])
-        elif native() is None:
+        other = _parsed_by_mlir(text, name)
+        if other is None:
             raise
-        else:
-            module = _parsed_by_mlir(text, name)
+        module = other
     _check(module, text, name, allowed)
     if verified:
         try:
             verify(module)
         except MLIRError as error:
+            if (other := _verified_by_mlir(text, name)) is not None:
+                _check(other, text, name, allowed)
+                return other
             _blame(text, name, printed=error.line > 0)
             raise
     return module
+
+
+def _verified_by_mlir(text: str, name: str) -> ModuleOp | None:
+    """Return the module as MLIR reads it if it is valid so: xDSL has some rules that MLIR has not.
+
+    To xDSL, a linalg.matmul of i8 that adds up in i32 has a body that adds i8 to i32; in MLIR's, both are extended.
+    """
+    try:
+        if module := _parsed_by_mlir(text, name):
+            verify(module)
+        return module
+    except MLIRError:
+        return None
 
 
 def _blame(text: str, name: str, printed: bool) -> None:
@@ -168,9 +182,11 @@ def _parse_unregistered(text: str) -> ModuleOp:
     return _parse(text, context(allow_unregistered=True), "module")
 
 
-def _parsed_by_mlir(text: str, name: str) -> ModuleOp:
-    """Return the module as MLIR's own parser reads it. Raises MLIRError."""
-    return from_iree(read(text, name, _native_context()))
+def _parsed_by_mlir(text: str, name: str) -> ModuleOp | None:
+    """Return the module as MLIR's own parser reads it, or None without MLIR. Raises MLIRError."""
+    if elsewhere is not None:
+        return _parse_unregistered(elsewhere(text, ["strip-debuginfo"])[0])
+    return None if native() is None else from_iree(read(text, name, _native_context()))
 
 
 def read(text: str, name: str, context: Any) -> Any:
@@ -201,7 +217,7 @@ def _raise(text: str, name: str, place: tuple[int, int], why: str) -> NoReturn:
     quoted = (quoted if len(quoted) <= 120 else quoted[:119] + "…").encode(errors="replace").decode()
     why = re.sub(r"\s+", " ", why).strip().rstrip(".")
     why = re.sub(r"^operation being parsed with an unregistered dialect.*", "no dialect of this name is known", why)
-    remedy = next((f" {what}" for said, what in _REMEDIES.items() if re.search(said, why)), "")
+    remedy = next((f" {what}" for pattern, what in _REMEDIES.items() if re.search(pattern, why)), "")
     where = f", line {line}, column {column}" if line else ""
     raise MLIRError(f"The {name}{where}{f', `{quoted}`' if quoted else ''}: {why}.{remedy}", line, column) from None
 

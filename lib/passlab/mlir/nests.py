@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +127,29 @@ class Nest:
         """Return the number of operations of an iteration, without those of its indices."""
         return sum(_operations(statement.value) for statement in self.statements)
 
+    def repeated(self) -> tuple[str, int]:
+        """Return the expression with an operation that occurs most often, and how often; ("", 0) if none does twice."""
+        keys: dict[tuple, int] = {}
+        same: dict[int, list[ast.AST]] = {}
+
+        def key(part: Any) -> Any:
+            """Return a key that is equal for equal expressions; enter those of operations into `same`."""
+            if isinstance(part, list):
+                return tuple(map(key, part))
+            if not isinstance(part, ast.AST):
+                return repr(part)
+            if isinstance(part, ast.Subscript):  # the operations of indices do not count
+                return ast.unparse(part)
+            short = keys.setdefault((type(part), *(key(value) for _, value in ast.iter_fields(part))), len(keys))
+            if _is_operation(part):
+                same.setdefault(short, []).append(part)
+            return short
+
+        for statement in self.statements:
+            key(statement.value)
+        nodes = max(same.values(), key=len, default=[])
+        return (ast.unparse(nodes[0]), len(nodes)) if len(nodes) > 1 else ("", 0)
+
 
 def parse(source: str) -> Nest:
     """Read a loop nest. Raises NestError, which names the line."""
@@ -220,19 +243,16 @@ def _places(where: ast.expr) -> list[ast.expr]:
     return list(where.elts) if isinstance(where, ast.Tuple) else [where]
 
 
-def _operations(node: ast.expr) -> int:
-    match node:
-        case ast.BinOp(left=left, right=right):
-            return 1 + _operations(left) + _operations(right)
-        case ast.UnaryOp(operand=ast.Constant()):
-            return 0
-        case ast.UnaryOp(operand=operand):
-            return 1 + _operations(operand)
-        case ast.Compare(left=left, comparators=[right]):
-            return 1 + _operations(left) + _operations(right)
-        case ast.Call(args=args):
-            return 1 + sum(map(_operations, args))
-    return 0
+def _operations(node: ast.AST) -> int:
+    """Return the number of operations of an expression, without those of its indices."""
+    parts: Iterable[ast.AST] = [] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node)
+    return _is_operation(node) + sum(map(_operations, parts))
+
+
+def _is_operation(node: ast.AST) -> bool:
+    """Return whether a node computes something; a negative number does not."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    return isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Call) and not negative
 
 
 # ---------------------------------------------------------------------------------------------------- running
@@ -285,24 +305,24 @@ def run(nest: Nest, arrays: Mapping[str, np.ndarray]) -> Iterator[Iteration]:
         yield iteration
 
 
-def _place(node: ast.Subscript, names: dict, arrays: Mapping, here: Iteration, nest: Nest) -> Access:
+def _place(node: ast.Subscript, names: dict, arrays: Mapping, point: Iteration, nest: Nest) -> Access:
     name = node.value.id
     if name not in arrays:
         raise _odd(node, nest.source, f"{name} is not one of the arrays {', '.join(arrays)}")
-    at = tuple(_value(part, names, arrays, here, nest) for part in _places(node.slice))
+    at = tuple(_value(part, names, arrays, point, nest) for part in _places(node.slice))
     if not all(isinstance(part, int | np.integer) for part in at):
         raise _odd(node, nest.source, "an index is a whole number; divide with //")
     access, shape = Access(name, tuple(map(int, at))), arrays[name].shape
     if len(at) != len(shape):
         raise _odd(node, nest.source, f"{name} has {len(shape)} dimensions, not {len(at)}")
     if not all(0 <= part < size for part, size in zip(access.at, shape, strict=True)):
-        raise NestError(f"At {here}, `{ast.unparse(node)}` is {access}, outside {name}, whose shape is {shape}.")
+        raise NestError(f"At {point}, `{ast.unparse(node)}` is {access}, outside {name}, whose shape is {shape}.")
     return access
 
 
-def _value(node: ast.expr, names: dict, arrays: Mapping, here: Iteration, nest: Nest) -> Any:
+def _value(node: ast.expr, names: dict, arrays: Mapping, point: Iteration, nest: Nest) -> Any:
     def part(inner: ast.expr) -> Any:
-        return _value(inner, names, arrays, here, nest)
+        return _value(inner, names, arrays, point, nest)
 
     match node:
         case ast.Constant(value=value):
@@ -322,7 +342,7 @@ def _value(node: ast.expr, names: dict, arrays: Mapping, here: Iteration, nest: 
             with np.errstate(all="ignore"):
                 return _CALLS[name][1](*map(part, args))
         case ast.Subscript():
-            access = _place(node, names, arrays, here, nest)
-            here.reads.append(access)
+            access = _place(node, names, arrays, point, nest)
+            point.reads.append(access)
             return arrays[access.array][access.at]
     raise AssertionError(ast.dump(node))

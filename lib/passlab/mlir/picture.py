@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from passlab.drawing import boxes as b
@@ -25,6 +26,8 @@ NESTED = 80
 _FILLS = ("#FBFCFD", "#F1F6FA", "#FBF6EA", "#F8F1F6")
 #: An operand that lends its shape or its storage; its elements are not read.
 _LENT = 'style=dashed arrowhead=none color="#B4B4B4"'
+#: From one statement of a region to the next, where no value says the order.
+_THEN = 'style=dotted color="#7C8A96" arrowsize=0.5 weight=3'
 
 #: The path to a node: (the key of an operation, the name of its region), from the outside in.
 Way = tuple[tuple[Key, str], ...]
@@ -47,6 +50,8 @@ def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
     boxes = {node.id: Box((node,)) for node in graph}
     ways = {node.id: _way(node, lambda id: id) for node in graph}
     nest = _Nest(boxes, ways, dict.fromkeys(graph.edges, ""), _signatures(module))
+    nest.order = nest.sequence()
+    note += "Dotted arrows: the order of the program, where values do not say it." if nest.order else ""
     return Picture(text, nest.dot(name, heading, key), f"{name}. {heading}", note.strip(), nest.tips)
 
 
@@ -109,6 +114,8 @@ class _Nest:
     arcs: Arcs
     heads: list[str]
     names: dict[Key, str] = field(default_factory=dict)
+    #: pairs of statements next to each other, drawn as dotted arrows
+    order: list[tuple[Key, Key]] = field(default_factory=list)
 
     def __post_init__(self):
         self.owners = {owner for path in self.ways.values() for owner, _ in path}
@@ -117,6 +124,7 @@ class _Nest:
         self.hidden |= {k for k in sources if self._is_bound(k)}
         self.names = {key: f"n{i}" for i, key in enumerate(k for k in self.boxes if k not in self.hidden)}
         self.frames = 0
+        self.clusters: dict[Key, int] = {}
 
     @property
     def tips(self) -> list[str]:
@@ -160,6 +168,32 @@ class _Nest:
             tree.setdefault(self.ways.get(key, ()), []).append(key)
         return tree
 
+    def sequence(self) -> list[tuple[Key, Key]]:
+        """Return the pairs of statements next to each other in a region, of which no value connects the two.
+
+        A statement is a load, or an operation without a result: a store, a copy, a loop that carries no value. After
+        the last one of a region, the operation around it is done.
+        """
+        pairs = []
+        for way, keys in self._tree().items():
+            statements = [
+                key for key in keys if key not in self.hidden and self._is_statement(self.boxes[key].nodes[0])
+            ]
+            statements += [owner for owner, _ in way[-1:] if owner in self.boxes]
+            pairs += [pair for pair in pairwise(statements) if pair not in self.arcs]
+        return pairs
+
+    @staticmethod
+    def _is_statement(node: Node) -> bool:
+        return node.op == "memref.load" or not node.id.startswith("%")
+
+    def _first(self, key: Key) -> Key:
+        """Return the first box that is drawn inside an operation, or its own."""
+        return next((k for k in self.boxes if k in self.names and k not in self.owners and self._is_in(k, key)), key)
+
+    def _is_in(self, key: Key, owner: Key) -> bool:
+        return any(around == owner for around, _ in self.ways.get(key, ()))
+
     def _function(self, number: int, tree: dict[Way, list[Key]]) -> str:
         head = self.heads[number] if self.heads else "module"
         name = head.split("@")[1].split("(")[0] if self.heads else ""
@@ -195,6 +229,7 @@ class _Nest:
             line = "dashed" if box.change == "removed" else "solid"
             look = f'color="{change.line}" fillcolor="{change.fill}" penwidth=2 style="rounded,filled,{line}"'
         self.frames += 1
+        self.clusters[key] = self.frames
         head = f"subgraph cluster_{self.frames} {{"
         style = look or f'color="{COLOURS.get(node.kind, COLOURS["compute"])[0]}" fillcolor="{_FILLS[depth % 4]}"'
         lines = [head, f'graph [label={rows(label)} labeljust=l labelloc=t style="rounded,filled" margin=9 {style}]']
@@ -252,9 +287,14 @@ class _Nest:
         for (a, c), look in self.arcs.items():
             if a not in self.names or c not in self.names or (a, c) in covered:
                 continue
-            inside = any(owner == c for owner, _ in self.ways.get(a, ()))
+            inside = self._is_in(a, c)
             lent = c in self.owners and not inside and self.boxes[c].nodes[0].op.startswith("linalg.")
             yield f"{self.names[a]} -> {self.names[c]} [{look} {_LENT if lent and not look else ''}]"
+        for a, c in self.order:
+            ends, head = [f"ltail=cluster_{self.clusters[a]}"] if a in self.clusters else [], c
+            if c in self.clusters and not self._is_in(a, c):
+                ends, head = [*ends, f"lhead=cluster_{self.clusters[c]}"], self._first(c)
+            yield f"{self.names[a]} -> {self.names[head]} [{_THEN} {' '.join(ends)}]"
 
 
 def _sign(box: Box) -> str:

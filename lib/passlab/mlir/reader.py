@@ -114,9 +114,9 @@ class _Reader:
                 at += len(target.args)
         return [self.ids[value] for value in values if value in self.ids]
 
-    def _argument(self, value: SSAValue, inputs: Iterable[str], said: str = "", **attrs: Any) -> None:
+    def _argument(self, value: SSAValue, inputs: Iterable[str], printed: str = "", **attrs: Any) -> None:
         name = self._name(value)
-        text = f"{name} = {said}" if said else f"{name}: {value.type}"
+        text = f"{name} = {printed}" if printed else f"{name}: {value.type}"
         id = self.build.add(name, "argument", "data", inputs, type_of(value.type), text, attrs, ours=True)
         self.ids[value] = id
 

@@ -17,11 +17,13 @@ first, new and changed ones again, and dead operations are erased.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, IntegerType, ModuleOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -99,10 +101,23 @@ def number(value: SSAValue) -> int | float | None:
 
 
 def constant(number: float, type: Attribute) -> arith.ConstantOp:
-    """Return a new arith.constant of an integer or a float type. An integer wraps to the bits of its type."""
+    """Return a new arith.constant of an integer, index or float type.
+
+    An integer wraps to the bits of its type, 64 for index. A float beyond the range of its type is infinite. Raises
+    TypeError for another type, and for a number that is not an integer where the type takes integers.
+    """
     if isinstance(type, AnyFloat):
-        return arith.ConstantOp(FloatAttr(number, type))
-    return arith.ConstantOp(IntegerAttr(number, type, truncate_bits=True))
+        try:
+            return arith.ConstantOp(FloatAttr(float(number), type))
+        except OverflowError:
+            return arith.ConstantOp(FloatAttr(math.inf if number > 0 else -math.inf, type))
+    if not isinstance(type, IntegerType | IndexType):
+        raise TypeError(f"constant makes numbers of integer, index and float types, not of {type}.")
+    if not isinstance(number, Integral):
+        raise TypeError(f"constant: {number!r:.60} is not an integer, but {type} takes integers.")
+    bits = i64 if isinstance(type, IndexType) else type
+    wrapped = IntegerAttr(int(number), bits, truncate_bits=True)
+    return arith.ConstantOp(IntegerAttr(wrapped.value, type))
 
 
 def flags(op: Operation) -> frozenset[str]:

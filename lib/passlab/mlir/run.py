@@ -145,7 +145,7 @@ def confine() -> None:
     modules.elsewhere = passes
 
 
-def complaint(text: str, seconds: float = 20.0) -> str:
+def why_not_parsed(text: str, seconds: float = 20.0) -> str:
     """Return why another process cannot parse a text and print it again, or ""."""
     return _ask(text, [], strict=True, verified=False, seconds=seconds).error
 

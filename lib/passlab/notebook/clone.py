@@ -78,8 +78,8 @@ def _upstream(project: Path) -> str:
         top = None
     if top is None or top.resolve() != project.resolve():
         raise UpdateError(
-            f"{project} is not a git clone, so it cannot be updated in place. Clone the project anew, and copy your "
-            "folder `work` into the clone."
+            f"{project} is not a git clone, so it cannot be updated in place. If you were given a zip file, unpack the "
+            "newest one into the same place; else clone the project anew, and copy your folder `work` into the clone."
         )
     try:
         return _git(project, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}").strip()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 from passlab import course_paths
+
+#: The longest pause between two checks that counts as time on the second one's exercise, in seconds.
+PAUSE = 900
 
 
 def root() -> Path | None:
@@ -30,7 +34,10 @@ def progress_file() -> Path:
 
 
 def load_progress() -> dict:
-    """Return exercise id → {"points", "total", "attempts", "hints"}. A damaged file is set aside, not overwritten."""
+    """Return exercise id → {"points", "total", "attempts", "hints"}, and of a check its time, "checked", and "seconds".
+
+    A damaged file is set aside, not overwritten.
+    """
     path = progress_file()
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -60,6 +67,18 @@ def save_progress(record: dict) -> None:
         fresh.replace(path)
     except OSError as error:
         print(f"Progress could not be saved in {path}: {error.strerror or error}. Your work itself is not touched.")
+
+
+def count_check(exercise_id: str, points: float, total: float) -> int:
+    """Remember a check of an exercise, and the time since the check before it, of any exercise, unless that was a
+    pause; return how many checks of this one there were."""
+    record, now = load_progress(), time.time()
+    entry = record.get(exercise_id, {})
+    since = now - max((other.get("checked", 0.0) for other in record.values()), default=0.0)
+    spent = entry.get("seconds", 0.0) + (since if 0 <= since <= PAUSE else 0.0)
+    attempts = entry.get("attempts", 0) + 1
+    remember(exercise_id, points=points, total=total, attempts=attempts, checked=round(now), seconds=round(spent))
+    return attempts
 
 
 def remember(exercise_id: str, **fields) -> dict:

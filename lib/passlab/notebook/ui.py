@@ -13,7 +13,7 @@ from typing import Any
 from passlab import exercises
 from passlab.judge import MEANING, WORDS, Exercise, Judgement, Written, judge
 from passlab.notebook.cells import questions, unmarked
-from passlab.notebook.project import load_progress, remember, root
+from passlab.notebook.project import count_check, load_progress, remember, root
 
 #: A learner whose check failed this often is offered a smaller version of the question.
 STUCK = 3
@@ -108,10 +108,10 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
     points = f"{_number(result.points)} of {_number(result.total)} points"
     meanings = {**MEANING, **exercise.meaning}
-    verdicts = [(WORDS[v], held, meanings[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
+    verdicts = [(WORDS[v], ok, meanings[v], _number(exercise.points[v])) for v, ok in result.verdicts.items()]
     lines = [f"{exercise.title}: {points}"]
-    for word, held, meaning, worth in verdicts:
-        lines.append(f"  {'✓' if held else '✗'} {word:<11}{meaning} ({worth})")
+    for word, ok, meaning, worth in verdicts:
+        lines.append(f"  {'✓' if ok else '✗'} {word:<11}{meaning} ({worth})")
     where, drawn = "", None
     if finding is not None and finding.message:
         where = f" On the case “{finding.case}”." if finding.case else ""
@@ -142,8 +142,7 @@ def check(name: str, answer: Callable) -> None:
     except exercises.Withheld as withheld:
         return show(say(str(withheld)))
     if result.attempted:
-        attempts = load_progress().get(exercise.id, {}).get("attempts", 0) + 1
-        remember(exercise.id, points=result.points, total=result.total, attempts=attempts)
+        attempts = count_check(exercise.id, result.points, result.total)
         result.notes += _advice(result, attempts)
     show(report(result))
     if os.environ.get("NBGRADER_VALIDATING") and not result.ok:  # nbgrader validate goes by exceptions
@@ -153,8 +152,8 @@ def check(name: str, answer: Callable) -> None:
 def _advice(result: Judgement, attempts: int) -> Iterator[str]:
     """Yield what to do next after a failed check: the hint that helps and, after `STUCK` checks, less to do."""
     exercise = result.exercise
-    lost = result.failure.verdict if result.failure else ""
-    if number := exercise.helps.get(lost):
+    verdict = result.failure.verdict if result.failure else ""
+    if number := exercise.helps.get(verdict):
         yield f"Hint {number} is about this: hint({exercise.id!r}, {number})."
     if exercise.smaller and attempts >= STUCK and not result.ok:
         yield f"Stuck? smaller({exercise.id!r}) shows a smaller version of this question."
@@ -188,8 +187,8 @@ def hint(name: str, number: int | None = None) -> None:
     exercise = _find(name)
     if exercise is None:
         return
-    there = load_progress().get(exercise.id, {}).get("hints", 0)
-    opened = min(max(there, number or there + 1), len(exercise.hints))
+    count = load_progress().get(exercise.id, {}).get("hints", 0)
+    opened = min(max(count, number or count + 1), len(exercise.hints))
     remember(exercise.id, hints=opened, total=exercise.total)
     shown = exercise.hints[:opened]
     if left := len(exercise.hints) - opened:
@@ -248,8 +247,8 @@ def progress(day: str | None = None) -> None:
             sums["core"][1] += question.points
             rows.append(_row(question, "core", f"– / {_number(question.points)}", "· graded by a person"))
     for name, title, part, level, minutes, score, status in rows:
-        lines.append(f"{status[0]} {name:<24}{title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
-    parts = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
+        lines.append(f"{status[0]} {name:<28}{title:<48}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
+    parts = [f"{_number(points)} of {_number(of)} {part} points" for part, (points, of) in sums.items() if of]
     tail = ", ".join(parts)
     lines.append(tail)
     show(Card("\n".join(lines), "progress", rows=rows, tail=tail))

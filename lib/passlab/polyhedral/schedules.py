@@ -121,7 +121,7 @@ def distribute(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
 
 def depth(schedule: Schedule) -> int:
     """Return the number of dimensions of the times."""
-    return max(relation.dim(isl.dim_type.out) for relation in maps_of(schedule_of(schedule)))
+    return max((relation.dim(isl.dim_type.out) for relation in maps_of(schedule_of(schedule))), default=0)
 
 
 def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: int) -> isl.UnionMap:

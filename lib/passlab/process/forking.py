@@ -23,7 +23,6 @@ _HUGE = 2 * 2**20
 
 def settle() -> None:
     """Collect garbage from now on, but leave alone what is there already, so that children share it."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -96,10 +96,10 @@ def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryvi
     try:
         while at:
             sock.settimeout(_left(deadline))
-            got = sock.recv_into(at)
-            if not got:
+            length = sock.recv_into(at)
+            if not length:
                 raise ClosedError
-            at = at[got:]
+            at = at[length:]
     except DeadlineError:
         raise
     except TimeoutError:

@@ -1,8 +1,10 @@
 """Write cases over modules of Relax: a module from a body, and the case around it.
 
-@case("a product and its relu", module(..., (4, 8), (8, 8)), "did", "cost")
-def layer(emit, x, w):
-    return emit(op.nn.relu(emit(op.matmul(x, w))))
+    @case("a relu of a relu", module(..., (4, 8)), did=[most("relax.nn.relu", 1, "…")])
+    def relus(emit, x):
+        return emit(op.nn.relu(emit(op.nn.relu(x))))
+
+Where the judge is a function of the exercise, a case names its verdicts: `@case("…", module(…), "did", "cost")`.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from passlab.judge import Case, as_decorator
+from passlab.judge import as_decorator
 from passlab.relax import relax, tvm
+from passlab.tvm.cases import case, expecting, least, most
+
+__all__ = ["case", "expecting", "least", "module", "most", "op"]
 
 op = relax.op
 
@@ -48,17 +53,11 @@ class _Emit:
 
 
 def _function(builder: Any, emit: _Emit, name: str, body: Callable, types: tuple) -> Any:
-    typed = [t if isinstance(t[0], tuple) else (t, "float32") for t in types]
+    typed = [t if t and isinstance(t[0], tuple) else (t, "float32") for t in types]
     inputs = [relax.Var("xywbuv"[at], relax.TensorType(*pair)) for at, pair in enumerate(typed)]
     with builder.function(name, inputs, private=name != "main"):
         with builder.dataflow():
-            made = body(emit, *inputs)
-            if not isinstance(made, list):
-                made = emit(relax.Tuple(made) if isinstance(made, tuple) else made, leave=True)
-        return builder.emit_func_output(relax.Tuple(made) if isinstance(made, list) else made)
-
-
-@as_decorator
-def case(name: str, build: Callable[[], tvm.IRModule], *about: str, run: bool = True) -> Case:
-    """Return a case about valid, the verdicts named and, where both modules are to be run, same."""
-    return Case(name, lambda: (build(),), ("valid", *(["same"] if run else []), *about))
+            result = body(emit, *inputs)
+            if not isinstance(result, list):
+                result = emit(relax.Tuple(result) if isinstance(result, tuple) else result, leave=True)
+        return builder.emit_func_output(relax.Tuple(result) if isinstance(result, list) else result)

@@ -23,9 +23,9 @@ class Relax(TVM):
         return importlib.import_module("passlab.relax.executors")
 
     def load(self) -> Callable[[str], Any]:
-        made = super().load()
+        reach = super().load()
         importlib.import_module("tvm.sym")
-        return made
+        return reach
 
     def rehearse_notebook(self, net: Any, x: Any) -> None:
         import torch

@@ -61,9 +61,9 @@ def variables(expr: Any) -> list:
 
     from passlab.relax import tvm
 
-    found: list = []
-    tvm_ffi.structural_walk(expr, (tvm.tirx.Var, found.append), order="post")
-    return found
+    variables: list = []
+    tvm_ffi.structural_walk(expr, (tvm.tirx.Var, variables.append), order="post")
+    return variables
 
 
 # ------------------------------------------------------------------------------------------------ steps

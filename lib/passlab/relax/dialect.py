@@ -9,7 +9,7 @@ import tvm_ffi
 
 from passlab.building.parameters import Parameter
 from passlab.relax import reader, relax, tvm
-from passlab.tvm.dialect import CallValues, Node
+from passlab.tvm.dialect import CANCELS, ZEROS, CallValues, Node, numbered
 from passlab.tvm.modules import callee_name, is_primitive
 
 NAME = "relax"
@@ -175,3 +175,55 @@ def expose_calls(module: Any, most: int) -> CallValues | None:
     returning.update_func(returning.get_global_var("main"), function)
     names = {node.var: node.name for node in nodes("main", main)}
     return CallValues([(b.var.name, names.get(b.var) or callee_name(b.value)) for b in calls], returning)
+
+
+def as_written(module: Any) -> Any | None:
+    mutator = _Apart(module)
+    for var, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            mutator.builder_.update_func(var, mutator.visit_expr(function))
+    return mutator.builder_.get() if mutator.simplified else None
+
+
+@relax.expr_functor.mutator
+class _Apart(relax.PyExprMutator):
+    """Makes a constant of 0 a value: of a kernel for one operator TVM knows only the single numbers.
+
+    Equal operands are different buffers there.
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.simplified = False
+        self.names: dict[Any, int] = {}
+        self.numbers: dict[Any, int] = {}  # of variables
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = binding.value
+        if isinstance(value, relax.Call):
+            operands = (self.number(operand) for operand in value.args)
+            self.numbers[key(binding.var)] = numbered(self.names, callee_name(value), *operands)
+        super().visit_var_binding_(binding)
+
+    def number(self, expr: Any) -> int:
+        return self.numbers.setdefault(key(expr), numbered(self.names, key(expr)))
+
+    def visit_call_(self, call: Any) -> Any:
+        name = getattr(call.op, "name", "").removeprefix("relax.")
+        equal = name in CANCELS and self.number(call.args[0]) == self.number(call.args[1])
+        call = self.visit_expr_post_order(call)
+        if name not in (*CANCELS, *ZEROS) or not all("float" in dtype for dtype in dtypes(call.args[0].ty)):
+            return call
+        self.simplified |= equal
+        if name in CANCELS or not any(map(_is_zero, call.args)):
+            return call
+        self.simplified = True
+        return tvm.ir.Call(call.op, [self._value(a) if _is_zero(a) else a for a in call.args], call.attrs, call.ty_args)
+
+    def _value(self, zero: Any) -> Any:
+        row = relax.const(zero.value.numpy().reshape(-1))
+        return self.builder_.emit(relax.op.reshape(row, zero.value.shape))
+
+
+def _is_zero(expr: Any) -> bool:
+    return isinstance(getattr(expr, "value", None), tvm.runtime.Tensor) and not expr.value.numpy().any()

@@ -52,10 +52,10 @@ class _Machine:
 
     def _arguments(self, values: list[np.ndarray]) -> list[Any]:
         left = list(values)
-        made = [self._argument(type_, left) for type_ in self.types]
+        arguments = [self._argument(type_, left) for type_ in self.types]
         if left:
             raise Failed(f"The function {self.function} takes {len(values) - len(left)} inputs; got {len(values)}.")
-        return made
+        return arguments
 
     def _argument(self, type_: Any, left: list[np.ndarray]) -> Any:
         if isinstance(type_, tvm.ir.TupleType):
@@ -108,24 +108,24 @@ class _Tir:
 
     def _arguments(self, values: list[np.ndarray]) -> tuple[list[Any], list[Any]]:
         """Return all arguments, and those of them that are outputs."""
-        params, solver, made = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
+        params, solver, arguments = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
         if len(values) > len(params):
             raise Failed(f"The function {self.name} takes {len(params)} parameters; got {len(values)} inputs.")
         for param, value in zip(params, values, strict=False):
             if isinstance(param.ty, tvm.ir.PrimType):
                 solver.bind(param, tvm.tirx.const(value.item(), str(param.ty.dtype)))
-                made.append(value.item())
+                arguments.append(value.item())
                 continue
             shape, dtype = param.ty.shape, str(param.ty.dtype)
             if len(shape) != value.ndim or dtype != value.dtype.name:
-                want, came = f"{dtype} with {len(shape)} axes", f"{value.dtype.name} with {value.ndim}"
-                raise Failed(f"The parameter {param.name} of {self.name} is {want}; got {came}.")
+                expected, actual = f"{dtype} with {len(shape)} axes", f"{value.dtype.name} with {value.ndim}"
+                raise Failed(f"The parameter {param.name} of {self.name} is {expected}; got {actual}.")
             for size, n in zip(shape, value.shape, strict=True):
                 if isinstance(size, tvm.tirx.Var):
                     solver.bind(size, tvm.tirx.const(n, str(size.ty.dtype)), True)
-            made.append(tvm.runtime.tensor(value, self.device))
+            arguments.append(tvm.runtime.tensor(value, self.device))
         outputs = [self._buffer(param, solver) for param in list(params)[len(values) :]]
-        return made + outputs, outputs
+        return arguments + outputs, outputs
 
     def _buffer(self, param: Any, solver: Any) -> Any:
         """Return a buffer full of NaN, or of -1, so that elements which a schedule forgets to set show."""

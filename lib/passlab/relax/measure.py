@@ -57,17 +57,60 @@ def _operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
 
 def allocations(module: Any, planned: bool) -> Allocations:
     """Return the allocations after legalizing and lowering in this process."""
-    passes = relax.transform
-    fused = any(map(is_primitive, functions(module).values()))
-    steps = [passes.LegalizeOps(), *([passes.FuseTIR()] if fused else []), passes.RewriteDataflowReshape()]
-    steps += [passes.ToNonDataflow(), passes.RemovePurityChecking(), passes.CallTIRRewrite()]
-    steps += [passes.StaticPlanBlockMemory()] if planned else []
-    if not any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
-        module = tvm.transform.Sequential(steps)(module)
     sizes = []
-    for node in nodes(module, "main"):
+    for node in nodes(_lowered(module, planned), "main"):
         if node.name == "relax.builtin.alloc_tensor":
             sizes.append(nbytes(node.var.ty))
         elif node.name == "relax.memory.alloc_storage":  # its size is in bytes, whatever its dtype
             sizes.append(math.prod(int(size) for size in node.expr.args[0].values))
     return Allocations(len(sizes), sum(sizes))
+
+
+def live_ranges(module: Any) -> list[tuple[str, int, int, int]]:
+    """Return (name, first step, step after the last, bytes) of each buffer that `allocations` counts without a plan.
+
+    A step is the position of a binding of `main` after lowering, and the return is the last step. A view lengthens the
+    life of its buffer. `main` has no branches.
+    """
+    main = _lowered(module, planned=False)["main"]
+    owners: dict[Any, Any] = {}  # variable → the name of its buffer; of a tuple, those of its fields
+    sizes: dict[str, int] = {}
+    touched: dict[str, list[int]] = {}
+
+    def memory(expr: Any) -> Any:
+        if isinstance(expr, relax.Tuple):
+            return tuple(map(memory, expr.fields))
+        if isinstance(expr, relax.TupleGetItem):
+            fields_of = memory(expr.tuple_value)
+            return fields_of[expr.index] if fields_of else ()
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name in _FREE:
+            return memory(expr.args[0])
+        return owners.get(expr, ()) if isinstance(expr, relax.Var) else ()
+
+    def touch(owner: Any, step: int) -> None:
+        for one in [owner] if isinstance(owner, str) else owner:
+            touched[one].append(step) if isinstance(one, str) else touch(one, step)
+
+    step = -1
+    for step, (var, value) in enumerate(bindings(main)):
+        op = value.op if isinstance(value, relax.Call) else None
+        if isinstance(op, tvm.ir.Op) and op.name == "relax.builtin.alloc_tensor":
+            owners[var], sizes[var.name], touched[var.name] = var.name, nbytes(var.ty), []
+        elif op is not None and not (isinstance(op, tvm.ir.Op) and op.name in _FREE):
+            touch(tuple(map(memory, value.args)), step)
+        else:
+            owners[var] = memory(value)
+    touch(memory(main.body.body), step + 1)
+    return [(name, min(steps), max(steps) + 1, sizes[name]) for name, steps in touched.items()]
+
+
+def _lowered(module: Any, planned: bool) -> Any:
+    """Return a module with explicit allocations; one that has them comes back as it is."""
+    if any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
+        return module
+    passes = relax.transform
+    fused = any(map(is_primitive, functions(module).values()))
+    steps = [passes.LegalizeOps(), *([passes.FuseTIR()] if fused else []), passes.RewriteDataflowReshape()]
+    steps += [passes.ToNonDataflow(), passes.RemovePurityChecking(), passes.CallTIRRewrite()]
+    steps += [passes.StaticPlanBlockMemory()] if planned else []
+    return tvm.transform.Sequential(steps)(module)

@@ -118,8 +118,8 @@ def _plugged(steps: Sequence[Step], place: str) -> list[Callable]:
         raise TypeError(f"{place} must be a list of passes; got {type(steps).__name__}.")
     for step in steps:
         if not callable(step):
-            said = "a pass or a function from module to module"
-            raise TypeError(f"A step of {place} must be {said}; {str(step)[:60]!r} is {type(step).__name__}.")
+            kinds = "a pass or a function from module to module"
+            raise TypeError(f"A step of {place} must be {kinds}; {str(step)[:60]!r} is {type(step).__name__}.")
     return [functools.partial(_checked, step, f"The pass {_name(step)} in {place}") for step in steps]
 
 
@@ -129,8 +129,8 @@ def _checked(step: Step, who: str, module: tvm.IRModule) -> tvm.IRModule:
     with _saying(who):
         after = step(module)
     if not isinstance(after, tvm.IRModule):
-        came = "None: end it with `return module`" if after is None else f"{type(after).__name__}, not an IRModule"
-        raise TypeError(f"{who} returned {came}.")
+        result = "None: end it with `return module`" if after is None else f"{type(after).__name__}, not an IRModule"
+        raise TypeError(f"{who} returned {result}.")
     try:
         relax.analysis.well_formed(after)
     except Exception as error:
@@ -364,18 +364,18 @@ def _load_intrinsics() -> None:
     """
 
     def stack(context: int = 1) -> list:
-        found, frame = [], sys._getframe(1)
+        frames, frame = [], sys._getframe(1)
         while frame:
             code = frame.f_code
-            found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+            frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
             frame = frame.f_back
-        return found
+        return frames
 
-    kept, inspect.stack = inspect.stack, stack
+    original, inspect.stack = inspect.stack, stack
     try:
         importlib.import_module("tvm.s_tir.tensor_intrin")
     finally:
-        inspect.stack = kept
+        inspect.stack = original
 
 
 def _metaschedule(
@@ -401,17 +401,17 @@ def _metaschedule(
 
         def build(self, inputs: list) -> list:
             numbers = range(len(sent), len(sent) + len(inputs))
-            sent.extend(given.mod for given in inputs)
+            sent.extend(task.mod for task in inputs)
             return [search.builder.BuilderResult(str(number), None) for number in numbers]
 
     @derived_object
     class Runner(search.runner.PyRunner):
         def run(self, inputs: list) -> list:
-            return [self.one(sent[int(given.artifact_path)]) for given in inputs]
+            return [self.one(sent[int(task.artifact_path)]) for task in inputs]
 
         def one(self, module: Any) -> Any:
-            (made,) = module.functions.values()
-            trial = _measured(f"metaschedule's number {len(seen) + 1}", made, measure)
+            (function,) = module.functions.values()
+            trial = _measured(f"metaschedule's number {len(seen) + 1}", function, measure)
             seen.append(trial)
             report(trial, len(seen))
             result = search.runner.RunnerResult(*((None, trial.error) if trial.error else ([trial.seconds], None)))

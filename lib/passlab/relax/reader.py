@@ -68,14 +68,14 @@ class _Reader(Visits):
         name = name or self.fresh()
         attrs = attrs or {}
         options = [f"{key}={short(value)}" for key, value in attrs.items() if key not in _ASIDE]
-        said = ", ".join([*inputs, *options])
-        text = f"{op.replace('relax.', 'R.')}({said})"
+        arguments = ", ".join([*inputs, *options])
+        text = f"{op.replace('relax.', 'R.')}({arguments})"
         if "fused" in attrs:
-            text = f"{op}[{attrs['fused']}]({said})"
+            text = f"{op}[{attrs['fused']}]({arguments})"
         elif "by" in attrs:
-            text = f"R.{attrs['by']}({op}, {said})"
+            text = f"R.{attrs['by']}({op}, {arguments})"
         elif op == "Tuple":
-            text = f"({said},)" if len(inputs) == 1 else f"({said})"
+            text = f"({arguments},)" if len(inputs) == 1 else f"({arguments})"
         elif op == "TupleGetItem":
             text = f"{inputs[0]}[{attrs['index']}]"
         text = f"{name} = {text}"
@@ -102,7 +102,7 @@ class _Reader(Visits):
                     id = self.add(variable, "match_cast", "shape", [value], variable.name)
                 else:
                     id = yield self.visit(binding.value, variable.name)
-                self.made[variable.__chandle__()] = id
+                self.ids[variable.__chandle__()] = id
             self.dataflow = outer
         return (yield self.visit(e.body, name))
 
@@ -116,11 +116,11 @@ class _Reader(Visits):
         if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
             how, op, args = op.name.removeprefix("relax."), args[0], args[1:]
         if isinstance(op, tvm.ir.Op):
-            inputs, said = yield self._operands(args, [a.name for a in op.arguments])
+            inputs, operands = yield self._operands(args, [a.name for a in op.arguments])
             kind = kinds.TVM.get(op.name.removeprefix("relax."), "compute")
-            return self.add(e, op.name, kind, inputs, name, said | attrs)
-        inputs, said = yield self._operands(args, ())
-        attrs = {**({"by": how} if how else {}), **said, **attrs}
+            return self.add(e, op.name, kind, inputs, name, operands | attrs)
+        inputs, operands = yield self._operands(args, ())
+        attrs = {**({"by": how} if how else {}), **operands, **attrs}
         if isinstance(op, relax.ExternFunc):
             symbol = str(op.global_symbol)
             return self.add(e, symbol, kinds.TVM.get(symbol, "compute"), inputs, name, attrs)
@@ -151,22 +151,22 @@ class _Reader(Visits):
     def _operands(self, args: Iterable[Any], names: Any) -> Generator:
         """Return (ids of the operands that are values, the others by name). A literal tuple stands for its fields."""
         inputs: list[str] = []
-        said: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         for number, arg in enumerate(args):
-            if isinstance(arg, tvm.ir.Tuple) and arg.__chandle__() not in self.made:
+            if isinstance(arg, tvm.ir.Tuple) and arg.__chandle__() not in self.ids:
                 within, about = yield self._operands(arg.fields, ())
                 inputs += within
                 if about:
-                    said[names[number] if number < len(names) else f"operand{number}"] = tuple(about.values())
+                    attributes[names[number] if number < len(names) else f"operand{number}"] = tuple(about.values())
             elif self._is_value(arg):
                 inputs.append((yield self.visit(arg)))
             else:
-                said[names[number] if number < len(names) else f"operand{number}"] = plain(arg)
-        return inputs, said
+                attributes[names[number] if number < len(names) else f"operand{number}"] = plain(arg)
+        return inputs, attributes
 
     def _is_value(self, e: Any) -> bool:
         """Return whether a node makes this value: literal numbers, shapes and texts have no node."""
-        if e.__chandle__() in self.made:
+        if e.__chandle__() in self.ids:
             return True
         if isinstance(e, (relax.ShapeExpr, relax.ExternFunc, tvm.ir.GlobalVar, tvm.ir.StringImm, tvm.ir.OpaqueExpr)):
             return False
@@ -225,11 +225,11 @@ def _attrs(attrs: Any) -> dict[str, Any]:
     if attrs is None:
         return {}
     if isinstance(attrs, tvm.ir.DictAttrs):
-        found = {str(name): plain(attrs[name]) for name in set(attrs.keys())}
+        values = {str(name): plain(attrs[name]) for name in set(attrs.keys())}
     else:
         names = [f.name for base in type(attrs).__mro__ for f in _fields(base)]
-        found = {name: plain(getattr(attrs, name)) for name in names}
-    return {name: value for name, value in found.items() if value is not None and value != ""}
+        values = {name: plain(getattr(attrs, name)) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
 def _fields(base: type) -> Iterable[Any]:

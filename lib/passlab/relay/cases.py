@@ -11,16 +11,32 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from passlab import judge
-from passlab.judge import Case, Expect, Finding, as_decorator, plural
+from passlab.judge import as_decorator
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
-from passlab.tvm.judge import counts, judge_pass
+from passlab.tvm.cases import calls, case, expecting, least, most
+
+__all__ = [
+    "attributes_kept",
+    "calls",
+    "case",
+    "expecting",
+    "field",
+    "least",
+    "let",
+    "lets",
+    "most",
+    "number",
+    "program",
+    "tuple_of",
+    "typed",
+    "weight",
+]
 
 # ---------------------------------------------------------------------------------------------------- programs
 
@@ -80,24 +96,6 @@ def field(value: relay.Expr, index: int) -> relay.TupleGetItem:
 # ---------------------------------------------------------------------------------------------------- expectations
 
 
-def calls(n: int, op: str) -> str:
-    return f"{plural(n, 'call')} of {op}"
-
-
-def most(op: str, limit: int, why: str) -> Expectation:
-    """Expect at most `limit` calls of `op`."""
-
-    def count(after: tvm.IRModule) -> tuple[int, str]:
-        return counts(after)[op], calls(counts(after)[op], op)
-
-    return judge.at_most(limit, why, count)
-
-
-def least(op: str, limit: int, why: str) -> Expectation:
-    """Expect at least `limit` calls of `op`."""
-    return judge.at_least(limit, why, calls(limit, op), lambda after: counts(after)[op])
-
-
 def lets(limit: int, why: str) -> Expectation:
     """Expect at most `limit` variables bound by let, in all functions."""
 
@@ -128,15 +126,3 @@ def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
                 f"func.attrs, or with relay.function.FunctionWithFields."
             )
     return None
-
-
-def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
-    """Return the judge: valid, same, then the expectations. Keyword arguments go to `same`."""
-    return judge.expecting(judge_pass, **how)
-
-
-@as_decorator
-def case(name: str, build: Callable[[], tvm.IRModule], *, run: bool = True, **expect: Sequence[Expectation]) -> Case:
-    """Return a case about exactly the verdicts with expectations, besides valid and (if it is run) same."""
-    about = ("valid", *(["same"] if run else []), *expect)
-    return Case(name, lambda: (build(),), about, expect=Expect(**expect))

@@ -49,9 +49,9 @@ class Relay(TVM):
         executor.GraphModule(built["default"](tvm.cpu())).run()
 
     def load(self) -> Callable[[str], Any]:
-        made = super().load()
+        reach = super().load()
         self.executors().prepare(self.diagnoses)
-        return made
+        return reach
 
     def why(self, error: Exception) -> str:
         return last_line(self.diagnoses[0]) if self.diagnoses else super().why(error)

@@ -8,7 +8,7 @@ from typing import Any
 from passlab.building.parameters import Parameter
 from passlab.graph.assemble import walk
 from passlab.relay import reader, relay, tvm
-from passlab.tvm.dialect import CallValues, Node
+from passlab.tvm.dialect import CANCELS, ZEROS, CallValues, Node, numbered
 from passlab.tvm.modules import callee_name, functions, is_function, is_primitive
 
 NAME = "relay"
@@ -147,9 +147,9 @@ def top_level(function: Any) -> list[Any]:
 
 def view_ids(function: Any) -> dict[int, str]:
     """Return the ids of a function's expressions in its view, by the expressions' handles."""
-    made = reader.Reader("main", {})
-    walk(made.entry(function, ""))
-    return made.made
+    visit = reader.Reader("main", {})
+    walk(visit.entry(function, ""))
+    return visit.ids
 
 
 def depth(functions: dict[str, Any]) -> int:
@@ -192,3 +192,42 @@ def expose_calls(module: Any, most: int) -> CallValues | None:
     function = relay.Function(main.params, relay.Tuple(calls))
     others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
     return CallValues(named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions))
+
+
+def as_written(module: Any) -> Any | None:
+    module = relay.transform.DefuseOps()(typed(module))
+    apart = _Apart()
+    functions = {v: apart.visit(f) if isinstance(f, relay.Function) else f for v, f in module.functions.items()}
+    return tvm.IRModule(functions, module.type_definitions) if apart.simplified else None
+
+
+class _Apart(relay.ExprMutator):
+    """Gives the second of two equal operands a buffer of its own: a copy, which at level 0 is fused with nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.simplified = False
+        self.names: dict[Any, int] = {}
+        self.numbers: dict[Any, int] = {}  # of the old expressions
+
+    def number(self, expr: Any) -> int:
+        """Return the number of a value whose operands have been visited."""
+        if expr not in self.numbers:
+            parts = isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
+            own = callee_name(expr) if isinstance(expr, relay.Call) else getattr(expr, "index", "")
+            key = (type(expr), own, *map(self.number, parts_of(expr))) if parts else (expr,)
+            self.numbers[expr] = numbered(self.names, *key)
+        return self.numbers[expr]
+
+    def visit_call(self, call: Any) -> Any:
+        new = super().visit_call(call)
+        self.number(call)
+        name = callee_name(call)
+        if name not in (*CANCELS, *ZEROS) or "float" not in call.args[0].checked_type.dtype:
+            return new
+        if name in ZEROS:
+            self.simplified |= any(isinstance(a, relay.Constant) and not a.data.numpy().any() for a in call.args)
+        elif self.number(call.args[0]) == self.number(call.args[1]):
+            self.simplified = True
+            return relay.Call(new.op, [new.args[0], relay.copy(new.args[1])], new.attrs)
+        return new

@@ -22,7 +22,7 @@ def prepare(diagnoses: list[str]) -> None:
     """Import what a build needs. Collect the type checker's findings in `diagnoses`: errors only say there are some."""
     for name in ("tvm.contrib.graph_executor", "tvm.relay.backend.vm", "tvm.runtime.vm"):
         importlib.import_module(name)
-    tvm.ir.diagnostics.override_renderer(lambda found: diagnoses.extend(one.message for one in found.diagnostics))
+    tvm.ir.diagnostics.override_renderer(lambda report: diagnoses.extend(one.message for one in report.diagnostics))
 
 
 def smallest() -> Any:

@@ -66,10 +66,10 @@ class Reader(Visits):
         name = name or self.fresh()
         operands = [id if id.startswith(("%", "constant_")) else f"%{id}" for id in inputs]
         options = [f"{key}={short(value)}" for key, value in (attrs or {}).items() if key != "fused"]
-        said = ", ".join([*operands, *options])
-        text = f"{op}[{attrs['fused']}]({said})" if attrs and "fused" in attrs else f"{op}({said})"
+        arguments = ", ".join([*operands, *options])
+        text = f"{op}[{attrs['fused']}]({arguments})" if attrs and "fused" in attrs else f"{op}({arguments})"
         if op == "Tuple":
-            text = f"({said})"
+            text = f"({arguments})"
         elif op == "TupleGetItem":
             text = f"{operands[0]}.{attrs['index']}"
         text = f"%{name.lstrip('%')} = {text}"
@@ -95,7 +95,7 @@ class Reader(Visits):
             if isinstance(e.value, relay.Function) and _unit(e.value):
                 self.units[e.var.handle.value] = e.value
             else:
-                self.made[e.var.handle.value] = yield self.visit(e.value, str(e.var.name_hint))
+                self.ids[e.var.handle.value] = yield self.visit(e.value, str(e.var.name_hint))
             e = e.body
         return (yield self.visit(e, name))
 
@@ -169,20 +169,20 @@ class Reader(Visits):
 
 def _unit(function: Any) -> str:
     """Return the attribute that makes the function one unit to the compiler; "" for an ordinary one."""
-    said = set(function.attrs.keys()) if function.attrs is not None else ()
-    return next((name for name in _UNITS if name in said), "")
+    keys = set(function.attrs.keys()) if function.attrs is not None else ()
+    return next((name for name in _UNITS if name in keys), "")
 
 
 def _inside(function: Any) -> list[str]:
     """Return the operators that a function calls, operands first."""
-    found: list[str] = []
+    operators: list[str] = []
 
     def look(e: Any) -> None:
         if isinstance(e, expr.Call) and isinstance(e.op, tvm.ir.Op):
-            found.append(str(e.op.name))
+            operators.append(str(e.op.name))
 
     relay.analysis.post_order_visit(function.body, look)
-    return found
+    return operators
 
 
 def _bound(pattern: Any) -> list[Any]:
@@ -196,8 +196,8 @@ def _attrs(attrs: Any) -> dict[str, Any]:
     """Return a call's attributes, without empty and absent ones."""
     if attrs is None:
         return {}
-    found = {str(name): plain(attrs[name]) for name in list(attrs.keys())}
-    return {name: value for name, value in found.items() if value is not None and value != ""}
+    values = {str(name): plain(attrs[name]) for name in list(attrs.keys())}
+    return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
 def plain(value: Any) -> Any:

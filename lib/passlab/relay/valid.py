@@ -64,10 +64,10 @@ def _check_types(module: Any, called: set[str]) -> None:
     if isinstance(inferred, str):
         raise InvalidModuleError(inferred)
     for name, ret in declared.items():
-        got = inferred[name].ret_type
-        if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
+        result = inferred[name].ret_type
+        if not tvm.ir.structural_equal(result, ret, map_free_vars=True):
             raise InvalidModuleError(
-                f"{name} declares that it returns {ret}, but its body is {got}: "
+                f"{name} declares that it returns {ret}, but its body is {result}: "
                 "leave the return type out when you make the function, and InferType finds it."
             )
 
@@ -85,11 +85,9 @@ def _look_at(call: Any, where: str, names: list[str]) -> None:
             "give relay.Call those of the old call (call.attrs), or use the function relay."
             f"{op.name}."
         )
-    given = str(call.attrs).partition("(")[0]
-    if op.attrs_type_key and given.startswith("relay.attrs.") and given != op.attrs_type_key:
-        raise InvalidModuleError(
-            f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}."
-        )
+    key = str(call.attrs).partition("(")[0]
+    if op.attrs_type_key and key.startswith("relay.attrs.") and key != op.attrs_type_key:
+        raise InvalidModuleError(f"In {where}, {op.name} is called with {key}; its attributes are {op.attrs_type_key}.")
 
 
 def _inferred(module: Any) -> Any:

@@ -40,11 +40,11 @@ def read(graph: dict, nodes: list[dict]) -> Any:
 
     root = int(graph["root"])
     order = in_order(nodes, root, lambda at: _children(nodes[at]))
-    made = _settings(tvm, nodes, [at for at in order if _is_settings(nodes[at]["type_key"])])
+    objects = _settings(tvm, nodes, [at for at in order if _is_settings(nodes[at]["type_key"])])
     for at in order:
-        if at not in made:
-            made[at] = _make(tvm, graph, nodes[at], made)
-    module = made[root]
+        if at not in objects:
+            objects[at] = _make(tvm, graph, nodes[at], objects)
+    module = objects[root]
     function = isinstance(module, relay.Function)
     if not function and not isinstance(module, tvm.IRModule):
         raise Refused("The JSON describes neither a module nor a function.")
@@ -209,14 +209,14 @@ def _plain(node: dict) -> dict:
     return node if kind in ("", "Array", "runtime.String") else {"type_key": "runtime.String", "repr_str": _OTHER}
 
 
-def _value(tvm: Any, found: Any) -> Any:
+def _value(tvm: Any, value: Any) -> Any:
     """Return a copy of a value of the settings. Raises Refused for types that they may not contain."""
-    if found is None or isinstance(found, bool | int | float):
-        return found
-    if isinstance(found, str) and found != _OTHER:
-        return str(found)
-    if isinstance(found, tvm.ir.Array):
-        return [_value(tvm, part) for part in found]
-    if isinstance(found, tvm.tir.IntImm | tvm.tir.FloatImm):
-        return type(found)(found.dtype, found.value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str) and value != _OTHER:
+        return str(value)
+    if isinstance(value, tvm.ir.Array):
+        return [_value(tvm, part) for part in value]
+    if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm):
+        return type(value)(value.dtype, value.value)
     raise Refused("An operator has a setting that cannot travel.")

@@ -83,20 +83,23 @@ def run_module(
     later, to less than half.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
-    Raises ValueError for another pipeline, and Unreachable where that TVM cannot be used on this machine.
+    Raises ValueError for another pipeline or for `beside` without `timed`, and Unreachable where that TVM cannot be
+    used on this machine.
     """
     if pipeline not in PIPELINES:
         raise ValueError(f"No pipeline {pipeline!r}: pass None for TVM's default, or 'none' to legalize only.")
+    if beside and not timed:
+        raise ValueError("beside=… compares times, and nothing is timed: pass timed=True, too, or leave beside out.")
     module, others = packed(module, params), [packed(other).text.encode() for other in beside]
     bound = {name: array_of(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
-    given = [[array_of(value) for value in values] for values in inputs]
+    batches = [[array_of(value) for value in values] for values in inputs]
     text = module.text.encode()
-    size = len(text) + sum(array.nbytes for array in [*bound.values(), *(a for arrays in given for a in arrays)])
+    size = len(text) + sum(array.nbytes for array in [*bound.values(), *(a for arrays in batches for a in arrays)])
     head = {
         "do": "run",
         "text": len(text),
         "params": {name: spec(array) for name, array in bound.items()},
-        "inputs": [[spec(array) for array in arrays] for arrays in given],
+        "inputs": [[spec(array) for array in arrays] for arrays in batches],
         "target": target,
         "function": function,
         "pipeline": pipeline,
@@ -109,7 +112,7 @@ def run_module(
         "threads": threads,
         "optimize": bool(repeats) or timed or size > SMALL,
     }
-    parts = [text, *others, *bound.values(), *(a for arrays in given for a in arrays)]
+    parts = [text, *others, *bound.values(), *(a for arrays in batches for a in arrays)]
     return requests.ask(module.flavour, head, parts, seconds)
 
 

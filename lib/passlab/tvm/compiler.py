@@ -40,8 +40,8 @@ class TVM(Compiler):
         raise NotImplementedError
 
     def explain(self, text: str) -> str:
-        for said, remedy in _REMEDIES:
-            text = said.sub(remedy, text)
+        for pattern, remedy in _REMEDIES:
+            text = pattern.sub(remedy, text)
         return text
 
     def start(self) -> None:
@@ -78,8 +78,8 @@ class TVM(Compiler):
     def targets(self) -> tuple[str, ...]:
         with contextlib.suppress(Exception):
             if self.reach().cuda(0).exist:
-                (found,) = self.outputs(self._smallest("cuda").call([np.ones(4, np.float32)])())
-                if (found == 2).all():
+                (output,) = self.outputs(self._smallest("cuda").call([np.ones(4, np.float32)])())
+                if (output == 2).all():
                     return ("llvm", "cuda")
         return ("llvm",)
 

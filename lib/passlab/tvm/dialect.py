@@ -102,6 +102,22 @@ class Dialect(Protocol):
     def expose_calls(self, module: Any, most: int) -> CallValues | None:
         """Return a module that returns the value of every call; None for more than `most` calls or control flow."""
 
+    def as_written(self, module: Any) -> Any | None:
+        """Return the module so that TVM, building it with BARE, simplifies no call of CANCELS or of ZEROS.
+
+        None where the module has none: such a call on floats whose operands are equal, or one with a constant of 0.
+        """
+
+
+#: What TVM takes for a constant if both operands are equal, or if one is 0: for floats, that is wrong of NaN and inf.
+CANCELS = ("subtract", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+ZEROS = ("multiply", "divide")
+
+
+def numbered(names: dict[Any, int], *key: Any) -> int:
+    """Return the number of a value: equal keys, which hold the numbers of its operands, have the same."""
+    return names.setdefault(key, len(names))
+
 
 def current_dialect() -> Dialect:
     """Return the dialect of the TVM that this process holds. Raises RuntimeError where none is loaded."""

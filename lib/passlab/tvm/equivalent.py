@@ -8,17 +8,25 @@ dtype, so unlike for torch programs (`passlab.equivalence`) edge values come in 
 root of its largest number. inf and NaN are tried only on request, since TVM's result for them depends on the order
 of operands in `max` and on how a kernel was vectorized.
 
+TVM takes x − x and x · 0 for 0 and x == x for true, also where x is NaN or inf: two modules that both hold such a call
+would agree by its mistake. Where one does, both are compared again, built as they are written: every call in a kernel
+of its own, whose operands are different buffers. That decides, also on inf and NaN unless an operator leaves these
+open (max, relu, pooling, …). A note says so, or that it was not possible. The loops of a kernel in TIR are not looked
+into.
+
 `passlab.building.comparison` says how rounding is told from a difference. Edge values are also set aside on which a
 call of `before` gives NaN and its result is a number: a max, min or clip of NaN is what TVM makes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,7 +35,7 @@ from torch import Tensor
 from passlab.building.arrays import as_torch
 from passlab.building.comparison import Expected, Failure, ModuleComparison, ModuleTrial, TorchSide, Value
 from passlab.building.inputs import ALL_KINDS, KINDS, inputs_like, nudged, tensor
-from passlab.equivalence.comparison import not_a_program
+from passlab.equivalence.comparison import why_not_a_program
 from passlab.equivalence.result import Equivalence, Options
 from passlab.equivalence.values import SUMS, Difference, Errors
 from passlab.tvm import builds
@@ -37,6 +45,24 @@ from passlab.tvm.modules import counts, functions, is_function, is_module, nodes
 
 #: the trials where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
+
+#: Parts of the names of operators for whose result on NaN TVM gives no promise.
+_OPEN = (
+    "max",
+    "min",
+    "relu",
+    "clip",
+    "pool",
+    "sort",
+    "topk",
+    "sign",
+    "round",
+    "floor",
+    "ceil",
+    "where",
+    "cast",
+    "astype",
+)
 
 #: Modules with more calls are not searched for the place where they differ.
 _MOST_SEARCHED = 60
@@ -80,20 +106,44 @@ def equivalent_modules(
     of `after` is a result, not an exception.
     """
     if not takes(after) and not callable(after):
-        return Equivalence(False, f"after is {not_a_program(after)}")
+        return Equivalence(False, f"after is {why_not_a_program(after)}")
     sides = _side(before, "before", run), _side(after, "after", run)
+    exact = kinds is None and sides[0].flavour == sides[1].flavour
     if kinds is None:
-        kinds = KINDS if sides[0].flavour == sides[1].flavour else _MIXED
-    if inputs is not None:
-        trials = inputs_like(inputs, seed, kinds)
-    elif modules := [side.module for side in sides if side.module is not None]:
-        trials = inputs_of(modules[0], seed, kinds)
-    else:
+        kinds = KINDS if exact else _MIXED
+    modules = [side.module for side in sides if side.module is not None]
+    if inputs is None and not modules:
         raise ValueError("equivalent has no inputs to try: pass inputs=(array, ...).")
+
+    def drawn(kinds: Sequence[str]) -> list[tuple[str, tuple]]:
+        return inputs_of(modules[0], seed, kinds) if inputs is None else inputs_like(inputs, seed, kinds)
+
+    trials = drawn(kinds)
     options = Options(seed, atol, rtol)
-    comparison = _Comparison(*sides, trials, options, tuple(targets or _targets(*sides)), locate)
-    comparison.reference = reference
-    return comparison.run()
+    targets = tuple(targets or _targets(*sides))
+
+    def compared(sides: Sequence[Any], trials: list[tuple[str, tuple]]) -> tuple[_Comparison, Equivalence]:
+        comparison = _Comparison(sides[0], sides[1], trials, options, targets, locate)
+        comparison.reference = reference
+        return comparison, comparison.run()
+
+    comparison, result = compared(sides, trials)
+    if comparison.failed or comparison.is_unchanged() or not any(side.is_simplified() for side in sides):
+        return result
+    if exact and not any(side.leaves_nan_open() for side in sides):
+        trials += [trial for trial in drawn(("nonfinite",)) if trial[0] == "nonfinite"]
+    with contextlib.suppress(Exception):  # not every module can be built so
+        comparison, again = compared([side.as_written() for side in sides], trials)
+        if not comparison.failed:
+            again.notes += (AS_WRITTEN,)
+            return again
+    result.notes += (SIMPLIFIED,)
+    return result
+
+
+#: The notes about calls that TVM simplifies.
+AS_WRITTEN = "x − x, x · 0 and x == x were compared as they are written: TVM would simplify them"
+SIMPLIFIED = "not seen: x − x, x · 0 and x == x of NaN or inf, which TVM simplified before they were compared"
 
 
 def equivalent(before: Any, after: Any, inputs: Any, options: Options) -> Equivalence:
@@ -128,6 +178,25 @@ class _Module:
         self.packed = builds.packed(value)
         self.flavour = self.packed.flavour
         self.run = run
+
+    @cached_property
+    def written(self) -> Any | None:
+        """The module so that TVM simplifies none of its calls; None where it simplifies none anyway."""
+        return None if self.module is None else current_dialect().as_written(self.module)
+
+    def is_simplified(self) -> bool:
+        return self.written is not None
+
+    def as_written(self) -> _Module:
+        """Return this side, built call by call. Raises ValueError for a module of the other TVM or with kernels."""
+        if self.module is None or current_dialect().hides_sums(list(counts(self.module))):
+            raise ValueError("This module is not taken apart: its kernels are built already.")
+        params = {} if self.packed.params is None else {"params": self.packed.params}
+        return _Module(self.written or self.module, self.run | params | current_dialect().BARE)
+
+    def leaves_nan_open(self) -> bool:
+        """Return whether an operator may give NaN or a number for a NaN, as TVM likes."""
+        return self.module is None or any(part in name for name in counts(self.module) for part in _OPEN)
 
     def names(self) -> list[str]:
         return [name for name, _ in signature(self.module).parameters]
@@ -184,6 +253,15 @@ class _Module:
 class _Torch(TorchSide):
     packed, flavour = None, "torch"
 
+    def is_simplified(self) -> bool:
+        return False
+
+    def as_written(self) -> _Torch:
+        return self
+
+    def leaves_nan_open(self) -> bool:
+        return False
+
 
 def _side(value: Any, which: str, run: dict[str, Any]) -> _Module | _Torch:
     if takes(value):
@@ -212,6 +290,8 @@ class _Comparison(ModuleComparison):
     before: _Module | _Torch
     after: _Module | _Torch
     reference: Callable | None = None
+    #: whether a side does not build or run, or gives other outputs in number or type
+    failed = False
     look = (
         "Look at {id}, {op}: no call before has its value.",
         "Look for {id} of before, {op}: no call after has its value.",
@@ -219,7 +299,7 @@ class _Comparison(ModuleComparison):
 
     def expected(self, inputs: list[tuple], target: str) -> list[Expected]:
         """Return the outputs of `before`, all from one build: TVM takes long to build, and little to run."""
-        every = [args for given in inputs for args in (given, nudged(given, 1), nudged(given, -1))]
+        every = [args for x in inputs for args in (x, nudged(x, 1), nudged(x, -1))]
         outputs = self._cached(inputs, every, target) if self.before.packed else self.before.outputs(every, target)
         triples = (outputs[at : at + 3] for at in range(0, len(outputs), 3))
         return [Expected(first, lambda moved=moved: moved) for first, *moved in triples]
@@ -234,20 +314,24 @@ class _Comparison(ModuleComparison):
         return _cache[key]
 
     def outputs_of_after(self, trials: Sequence[ModuleTrial], expected: list[Expected]) -> list[list[Tensor]]:
-        if self._is_unchanged():  # the pass returned its input, which has just been run
+        if self.is_unchanged():  # the pass returned its input, which has just been run
             return [outputs for outputs, _ in expected]
         return super().outputs_of_after(trials, expected)
 
-    def _is_unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         old, new = self.before.packed, self.after.packed
         return None not in (old, new) and old.text == new.text and not (old.params or new.params)
 
     def differences(self, trial: ModuleTrial, old: Expected, new: Any, errors: Errors) -> list[Difference]:
-        found = super().differences(trial, old, new, errors)
-        if found and trial.kind in ("structured", "extreme") and self._swallows_nan(found[0], old.outputs, trial.args):
+        differences = super().differences(trial, old, new, errors)
+        if (
+            differences
+            and trial.kind in ("structured", "extreme")
+            and self._swallows_nan(differences[0], old.outputs, trial.args)
+        ):
             self.notes["edge values were set aside that are NaN on the way through the module before"] = None
             return []
-        return found or list(self._from_reference(trial, new, errors))
+        return differences or list(self._from_reference(trial, new, errors))
 
     def _swallows_nan(self, difference: Difference, old: list[Tensor], inputs: tuple) -> bool:
         """Return whether `before` gives numbers where the sides differ, and NaN in a call on the way."""
@@ -258,9 +342,13 @@ class _Comparison(ModuleComparison):
         values = self.before.values(inputs)
         return any(v.tensor.is_floating_point() and bool(v.tensor.isnan().any()) for v in values or ())
 
+    def failure(self, trial: ModuleTrial, difference: Difference, errors: Errors) -> Equivalence:
+        self.failed = difference.bad is None
+        return super().failure(trial, difference, errors)
+
     def _from_reference(self, trial: ModuleTrial, new: list[Tensor], errors: Errors) -> Iterator[Difference]:
         """Yield the differences from the torch model's outputs."""
-        if self.reference is None or trial.kind not in ("given", "ordinary", "sizes") or self._is_unchanged():
+        if self.reference is None or trial.kind not in ("given", "ordinary", "sizes") or self.is_unchanged():
             return
         (right,) = TorchSide(self.reference).outputs([trial.args], trial.device)
         for d in self.beyond_rounding(right, new, errors, list):

@@ -98,8 +98,8 @@ class Builder:
         return self.module()
 
     def chosen(self) -> list[Value]:
-        made = [v for v in self.values[len(self.params) :] if not v.constant] or self.values[-1:]
-        ends = [v for v in made if not v.uses] or made[-1:]
+        results = [v for v in self.values[len(self.params) :] if not v.constant] or self.values[-1:]
+        ends = [v for v in results if not v.uses] or results[-1:]
         if "outputs" not in self.on:
             return ends[-1:]
         out = [v for v in ends if "dead" not in self.on or self.rng.random() < 0.8][-4:] or ends[-1:]
@@ -143,9 +143,9 @@ class Builder:
 
     def weight(self, *shape: int, fan: int = 1, positive: bool = False) -> Value:
         """Return random numbers: mostly new ones, sometimes a constant that is used elsewhere."""
-        there = [c for c in self.constants if c.shape == shape and c.dtype == "float32"]
-        if there and not positive and self.rng.random() < 0.4:
-            return self.rng.choice(there)
+        constants = [c for c in self.constants if c.shape == shape and c.dtype == "float32"]
+        if constants and not positive and self.rng.random() < 0.4:
+            return self.rng.choice(constants)
         drawn = self.numbers.normal(0, 1 / math.sqrt(fan), shape)
         return self.const(np.abs(drawn) + 0.5 if positive else drawn)
 

@@ -121,13 +121,13 @@ def _replaced(model: nn.Module, by: dict[int, Tensor]) -> Iterator[None]:
     torch.func.functional_call does the same, but not while tracing.
     """
     homes = [home for module in model.modules() for home in (module._parameters, module._buffers)]
-    held = [dict(home) for home in homes]
+    tensors = [dict(home) for home in homes]
     try:
         for home in homes:
             home.update({name: by[id(t)] for name, t in home.items() if t is not None})
         yield
     finally:
-        for home, was in zip(homes, held, strict=True):
+        for home, was in zip(homes, tensors, strict=True):
             home.update(was)
 
 
@@ -244,10 +244,10 @@ def _shapes_as_constants(model: Any) -> Any:
     graph, changed = model.graph, onnx.ModelProto()
     changed.CopyFrom(model)
     fixed = [t for t in graph.initializer if t.data_type not in floats or t.name in scales]
-    kept = [t for t in graph.initializer if t.data_type in floats and t.name not in scales]
+    parameters = [t for t in graph.initializer if t.data_type in floats and t.name not in scales]
     constants = [onnx.helper.make_node("Constant", [], [t.name], value=t) for t in fixed]
     del changed.graph.initializer[:], changed.graph.node[:]
-    changed.graph.initializer.extend(kept)
+    changed.graph.initializer.extend(parameters)
     changed.graph.node.extend([*constants, *graph.node])
     return changed
 

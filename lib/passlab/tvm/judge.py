@@ -48,23 +48,23 @@ __all__ = [
     "functions",
     "groups",
     "has_composite",
-    "hidden",
     "is_function",
     "is_module",
     "is_primitive",
     "judge_pass",
     "nodes",
     "random_inputs",
-    "same",
     "signature",
     "type_of",
     "typed",
-    "valid",
+    "why_not_open",
+    "why_not_same",
+    "why_not_valid",
 ]
 
 
-def valid(before: Any, after: Any) -> str | None:
-    """Return why `after` is not a valid result of a pass over `before`, as one sentence, or None.
+def why_not_valid(before: Any, after: Any) -> str:
+    """Return why `after` is not a valid result of a pass over `before`, as one sentence, or "".
 
     Checks, in this order: None or another type returned (a function is right where `before` is one); no `main`;
     missing parts; undefined variables; types that do not fit (InferType) and other violations of well-formedness; a
@@ -74,7 +74,7 @@ def valid(before: Any, after: Any) -> str | None:
     dialect = current_dialect()
     tvm = dialect.tvm
     a_function = is_function(before)
-    wanted = f"a function of {dialect.NAME.capitalize()}" if a_function else "an IRModule"
+    expected = f"a function of {dialect.NAME.capitalize()}" if a_function else "an IRModule"
     if after is None:
         return f"The pass returned None. End it with `return {'fn' if a_function else 'mod'}`."
     if isinstance(after, tvm.ir.transform.Pass):
@@ -87,15 +87,13 @@ def valid(before: Any, after: Any) -> str | None:
             '`mod["main"] = fn; return mod`.'
         )
     if not (is_function(after) if a_function else is_module(after)):
-        return f"The pass returned {_a(after)}, not {wanted}."
+        return f"The pass returned {_a(after)}, not {expected}."
     # not by `module["main"] = after`, which already checks the function and may crash
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
     own("valid")  # imported here once, and not in every fork
-    said = _apart(lambda tell: _check(module, tell))
-    if said:
-        return said
-    if before is None:
-        return None
+    broken = _apart(lambda tell: _check(module, tell))
+    if broken or before is None:
+        return broken
     return _signature_change(typed(before), typed(after))
 
 
@@ -148,18 +146,18 @@ def last_line(error: BaseException) -> str:
     return re.sub(r"^Check failed: \(.*?\) is false: ", "", text) or type(error).__name__
 
 
-def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
-    """Do `work(tell)` in a fork; return its InvalidModuleError's message, the last step before a crash, or None."""
+def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str:
+    """Do `work(tell)` in a fork; return its InvalidModuleError's message, the last step before a crash, or ""."""
     try:
         reading, writing = os.pipe()
         pid = os.fork()
     except (AttributeError, OSError):  # Windows, or no process available: do it here
-        told: list[str] = []
+        steps: list[str] = []
         try:
-            work(told.append)
-        except InvalidModuleError as invalid:
-            return str(invalid)
-        return None
+            work(steps.append)
+        except InvalidModuleError as error:
+            return str(error)
+        return ""
     if pid == 0:
         end = "\0"
         try:
@@ -172,8 +170,8 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
             signal.alarm(seconds)
             work(lambda doing: os.write(writing, f"{doing}\n".encode()))
             end = "\0fine"
-        except InvalidModuleError as invalid:
-            end = f"\0{invalid}"
+        except InvalidModuleError as error:
+            end = f"\0{error}"
         except BaseException as error:
             end = f"\0TVM could not check the module: {type(error).__name__}: {short(last_line(error), 300)}"
         finally:
@@ -181,19 +179,19 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
+        output = pipe.read().decode(errors="replace")
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    doing, _, end = said.partition("\0")
+    doing, _, end = output.partition("\0")
     if end == "fine":
-        return None
+        return ""
     if end:
         return end
     last = doing.strip().splitlines()[-1] if doing.strip() else "TVM crashed while it checked the module"
     return f"{last} ({'it did not end' if status == -signal.SIGALRM else 'its process ended'})."
 
 
-def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None) -> str | None:
-    """Return where `after` calls functions that `before` does not, in one sentence, or None.
+def why_not_open(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None) -> str:
+    """Return where `after` calls functions that `before` does not, in one sentence, or "".
 
     Laws count the calls of operators that are written down. An operator in a function counts once, however often the
     function is called, and one in a kernel of TIR not at all. `kernels` says of which functions the exercise asks for
@@ -213,42 +211,42 @@ def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None
 
     old, new = calls(before), calls(after)
     if len(new) <= len(old):
-        return None
-    where = next((said for said in new if said not in old), new[-1])
+        return ""
+    where = next((call for call in new if call not in old), new[-1])
     cure = "Give the function the attributes that the text names, or write" if kernels else "Write"
     return f"{where}, which hides operators from the laws. {cure} what it computes where it is called."
 
 
-def _signature_change(before: Any, after: Any) -> str | None:
+def _signature_change(before: Any, after: Any) -> str:
     _, old, old_result = signature(before)
     _, new, new_result = signature(after)
     was, now = [name for name, _ in old], [name for name, _ in new]
     took = f"main took ({', '.join(was)}) and now takes ({', '.join(now)})"
     if was != now:
-        lost, more = [n for n in was if n not in now], [n for n in now if n not in was]
-        if len(was) == len(now) and not lost:
+        dropped, added = [n for n in was if n not in now], [n for n in now if n not in was]
+        if len(was) == len(now) and not dropped:
             return f"The parameters changed their order: {took}. Callers give them by position."
         if len(was) == len(now):
-            return f"The parameter {lost[0]} was renamed: {took}. Keep the parameters' own variables."
-        if lost:
-            return f"The parameter {lost[0]} was dropped: {took}. Keep parameters even when nothing reads them."
-        return f"The parameter {(more or now)[0]} is new: {took}. No caller gives it a value."
+            return f"The parameter {dropped[0]} was renamed: {took}. Keep the parameters' own variables."
+        if dropped:
+            return f"The parameter {dropped[0]} was dropped: {took}. Keep parameters even when nothing reads them."
+        return f"The parameter {(added or now)[0]} is new: {took}. No caller gives it a value."
     for (name, old_type), (_, new_type) in zip(old, new, strict=True):
         if not equal_types(old_type, new_type):
             was, now = short(str(old_type)), short(str(new_type))
             return f"The parameter {name} has another type: it was {was} and is now {now}."
     if not equal_types(old_result, new_result):
         return f"main returned {short(str(old_result))} and now returns {short(str(new_result))}."
-    return None
+    return ""
 
 
 # ---------------------------------------------------------------------------------------------------- same, the judge
 
 
-def same(
+def why_not_same(
     before: Any, after: Any, inputs: Sequence[Any] | None = None, reference: Callable | None = None, **how: Any
-) -> str | None:
-    """Return how `after` differs from `before`, built and run on every available target, as one sentence, or None.
+) -> str:
+    """Return how `after` differs from `before`, built and run on every available target, as one sentence, or "".
 
     before      None: compare with `reference` only, for an exercise that repairs a wrong module.
     inputs      a tuple of arrays or tensors, a list of such tuples, or None: random ones from the types of main.
@@ -261,11 +259,11 @@ def same(
     a bug in the exercise.
     """
     if before is None and reference is None:
-        raise ValueError("same has nothing to compare with: give `before` or a reference.")
+        raise ValueError("why_not_same has nothing to compare with: give `before` or a reference.")
     if before is None:
         before, reference = reference, None
     reason = equivalent_modules(before, after, inputs, reference=reference, **how).reason
-    return re.sub("^after ", "The module that came back ", reason) or None
+    return re.sub("^after ", "The module that came back ", reason)
 
 
 def judge_pass(
@@ -280,17 +278,17 @@ def judge_pass(
     """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
 
     A case's first built argument is the module (or function) before the pass; its `inputs()` are a tuple, or a list of
-    tuples. `reference(case)` returns a torch model. `kernels`: see `hidden`. Other keyword arguments go to `same`. Laws
-    see typed modules. A case that does not ask about `same` does not run its modules.
+    tuples. `reference(case)` returns a torch model. `kernels`: see `why_not_open`. Other keyword arguments go to
+    `why_not_same`. Laws see typed modules. A case that does not ask about `same` does not run its modules.
     """
 
     def well_formed(before: Any, after: Any) -> Finding:
-        broken = valid(before, after) or hidden(before, after, kernels)
-        return Finding("valid", True) if broken is None else Finding("valid", False, broken, before=before)
+        broken = why_not_valid(before, after) or why_not_open(before, after, kernels)
+        return Finding("valid", False, broken, before=before) if broken else Finding("valid", True)
 
     def sameness(before: Any, after: Any, case: Case) -> Finding:
-        given = case.inputs() if case.inputs else None
-        sentence = same(before, after, given, reference(case) if reference else None, **how)
-        return Finding("same", sentence is None, sentence or "", before=before, after=after)
+        inputs = case.inputs() if case.inputs else None
+        difference = why_not_same(before, after, inputs, reference(case) if reference else None, **how)
+        return Finding("same", not difference, difference, before=before, after=after)
 
     return pass_judge(well_formed, lambda before, value: (typed(before), typed(value)), sameness, did, spared, cost)

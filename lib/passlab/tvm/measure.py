@@ -44,10 +44,10 @@ def kernels(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> tupl
     return _kernels("kernels", module, inputs, target, run)
 
 
-def _kernels(asked: str, module: Any, inputs: tuple, target: str, run: dict) -> tuple[str, ...]:
+def _kernels(name: str, module: Any, inputs: tuple, target: str, run: dict) -> tuple[str, ...]:
     built = builds.run_module(module, [inputs or random_inputs(module, kinds=("ordinary",))[0]], target=target, **run)
     if not built.ok:
-        raise ValueError(f"{asked}: the module does not run on {target}: {built.error}")
+        raise ValueError(f"{name}: the module does not run on {target}: {built.error}")
     return built.kernels
 
 
@@ -156,12 +156,14 @@ def runner(
     built = own("executors").runner(module, target, pipeline, level)
     last: list[Any] = []
 
-    def run(*given: Any) -> list[Any]:
-        if given and not (len(last) == len(given) and all(a is b for a, b in zip(last, given, strict=True))):
-            built.give([_array(x) for x in given])
-            last[:] = given
+    def run(*arguments: Any) -> list[Any]:
+        if arguments and not (
+            len(last) == len(arguments) and all(a is b for a, b in zip(last, arguments, strict=True))
+        ):
+            built.give([_array(x) for x in arguments])
+            last[:] = arguments
         if not last and built.inputs:
-            raise ValueError(f"The module takes {built.inputs} inputs; got {len(given)}: call runner(module)(x).")
+            raise ValueError(f"The module takes {built.inputs} inputs; got {len(arguments)}: call runner(module)(x).")
         return built.run()
 
     if inputs:

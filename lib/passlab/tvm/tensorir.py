@@ -28,22 +28,22 @@ def read(function: Any, *inputs: Any) -> Graph:
     """
     name = dict(function.attrs.items()).get("global_symbol", "main") if function.attrs is not None else "main"
     build = Builder(str(name), "TensorIR")
-    found = [(loops, realized.block) for loops, realized in blocks(function.body)]
-    if not found:
+    realized_blocks = [(loops, realized.block) for loops, realized in blocks(function.body)]
+    if not realized_blocks:
         raise ValueError(f"The PrimFunc {name} has no blocks left to view: view it before it is lowered.")
-    given = list(_given(function))
+    buffers = list(_parameters(function))
     written: set[str] = set()
     read_first: set[str] = set()
-    for _, block in found:
+    for _, block in realized_blocks:
         read_first |= {_buffer(region).name for region in block.reads} - written
         written |= {_buffer(region).name for region in block.writes}
     writer: dict[str, str] = {}  # name of a buffer → id of the node that wrote it last
-    for buffer in given:
+    for buffer in buffers:
         if buffer.name in read_first or buffer.name not in written:
             shape, dtype, _ = type = _type(buffer)
             text = f"{buffer.name}: {dtype}{list(shape)}"
             writer[buffer.name] = build.add(buffer.name, "Buffer", "data", (), type, text, ours=True)
-    for loops, block in found:
+    for loops, block in realized_blocks:
         attrs = {"loops": "×".join(map(_extent, loops))}
         if reduces := [it.var.name for it in block.iter_vars if it.iter_type == IterVar.CommReduce]:
             attrs["reduces"] = ", ".join(reduces)
@@ -54,11 +54,11 @@ def read(function: Any, *inputs: Any) -> Graph:
         type = several(map(_type, writes.values()))
         id = build.add(block.name_hint, block.name_hint, "compute", inputs, type, text, attrs, ours=True)
         writer |= dict.fromkeys(writes, id)
-    build.outputs = [writer[buffer.name] for buffer in given if buffer.name in written]
+    build.outputs = [writer[buffer.name] for buffer in buffers if buffer.name in written]
     return build.graph(function.script())
 
 
-def _given(function: Any) -> Iterator[Any]:
+def _parameters(function: Any) -> Iterator[Any]:
     """Yield the buffers among the parameters."""
     for parameter in function.params:
         buffer = function.buffer_map.get(parameter) if hasattr(function, "buffer_map") else parameter

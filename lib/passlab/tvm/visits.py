@@ -30,7 +30,7 @@ class Visits:
     def __init__(self, name: str, functions: dict[str, Any]):
         self.build = Builder(name, self.ir)
         self.functions = functions
-        self.made: dict[Any, str] = {}  # expression → id of the node that makes its value
+        self.ids: dict[Any, str] = {}  # expression → id of the node that makes its value
         self.inside: set[Any] = set()  # functions that are being inlined
         self.numbers, self.constants = count(), count()
         self.key = current_dialect().key
@@ -46,10 +46,10 @@ class Visits:
     def visit(self, e: Any, name: str = "") -> Generator:
         """Return the id of the node that makes the value of `e`; `name`: its variable."""
         key = self.key(e)
-        if key not in self.made:
+        if key not in self.ids:
             how = next((how for base, how in self.how.items() if isinstance(e, base)), type(self).other)
-            self.made[key] = yield how(self, e, name)
-        return self.made[key]
+            self.ids[key] = yield how(self, e, name)
+        return self.ids[key]
 
     def fresh(self) -> str:
         return f"{self.unnamed}{next(self.numbers)}"
@@ -57,7 +57,7 @@ class Visits:
     def variable(self, e: Any, inputs: Iterable[str] = ()) -> None:
         name = self.name(e)
         id = self.build.add(name, "Var", "data", inputs, self.type(e), self.sigil + name, ours=True)
-        self.made[self.key(e)] = id
+        self.ids[self.key(e)] = id
 
     def free(self, e: Any, name: str) -> Generator:
         """Add a variable that nothing before it defines."""
@@ -91,14 +91,14 @@ class Visits:
         return self.key(function) not in self.inside and len(self.build.nodes) < _MOST
 
     def inline(self, function: Any, operands: list[str]) -> Generator:
-        known = set(self.made)
+        known = set(self.ids)
         for parameter, operand in zip(function.params, operands, strict=True):
-            self.made[self.key(parameter)] = operand
+            self.ids[self.key(parameter)] = operand
         self.inside.add(self.key(function))
         result = yield self.visit(function.body)
         self.inside.remove(self.key(function))
-        for key in set(self.made) - known:  # the next call of it computes anew
-            del self.made[key]
+        for key in set(self.ids) - known:  # the next call of it computes anew
+            del self.ids[key]
         return result
 
 

@@ -88,8 +88,8 @@ class Machine:
         self.check(start, end)
         (row, column), (end_row, end_column) = start, end
         east, south = (1 if end_column >= column else -1), (1 if end_row >= row else -1)
-        along = [(row, c) for c in range(column, end_column + east, east)]
-        return (*along, *((r, end_column) for r in range(row + south, end_row + south, south) if row != end_row))
+        row_part = [(row, c) for c in range(column, end_column + east, east)]
+        return (*row_part, *((r, end_column) for r in range(row + south, end_row + south, south) if row != end_row))
 
     def hops(self, start: Core, end: Core) -> tuple[Link, ...]:
         """Return the links of the XY route between two cores."""

@@ -108,7 +108,10 @@ def tree(cores: int, words: int, ramp: int = 2) -> float:
     Raises ValueError for other numbers of cores.
     """
     if cores < 2 or cores & (cores - 1):
-        raise ValueError(f"The formula for binary trees needs a power of 2, at least 2, for P; it is {cores}.")
+        raise ValueError(
+            f"The formula for binary trees needs a power of 2, at least 2, for P; it is {cores}. Other trees can be "
+            "simulated: simulate(program(Machine(1, P), reduce_messages(parents, words)))."
+        )
     hop = 2 * ramp + 1
     return words + 1 + hop + sum(max(words, 2**i + hop) for i in range(1, cores.bit_length() - 1))
 

@@ -195,7 +195,7 @@ def _joined(operations: tuple[Operation, ...], shapes: dict[str, tuple[int, int]
             rows, columns = shapes[read.source]
             outs = first[read.source] + np.arange(rows * columns)
             outs = outs[columns - 1 :: columns] if by_name[read.source].matrix else outs  # where the sums end
-            ins = block[0] if operation.matrix and not read.held else block.ravel()
+            ins = block[0] if operation.matrix and not read.resident else block.ravel()
             sends.append(_matched(outs, ins, read.words))
     a, b, words, kind = (np.concatenate([s[k] for s in sends] or [np.zeros(0)]) for k in range(4))
     owner = np.repeat(np.arange(len(operations)), counts)

@@ -2,8 +2,9 @@
 
 The rules (`tests/wafer/stepped.py` follows them word by word, and must agree):
 
-- A core sends one message at a time, one word a cycle. A word takes `ramp` cycles to the router, one for each link,
-  `ramp` to the core at the other end, and one to be processed there; if it is streamed, it leaves in that same cycle.
+- A core sends one message at a time, one word a cycle. A word takes `ramp` cycles to the router, one in each router
+  that it passes, both ends included (one more than links), `ramp` to the core at the other end, and one to be processed
+  there; if it is streamed, it leaves in that same cycle.
 - The head of a message takes the links of its route one by one, and the entry of each core where it drops a copy; it
   keeps each until its last word has passed. Between two routers there is room for one word: while the head waits, the
   message stops and keeps its links.
@@ -58,9 +59,9 @@ def _links(p: Program) -> np.ndarray:
     """Return, for each core of each route (F), the link to the next: core · 4 + direction; −1 for the last."""
     step = np.diff(p.cores, append=p.cores[-1:])
     columns = p.machine.columns
-    along = (p.cores % columns)[1:] - (p.cores % columns)[:-1]
-    along = np.append(along, 0)
-    direction = np.select([along == 1, along == -1, step > 0], [1, 3, 2], 0)
+    x_step = (p.cores % columns)[1:] - (p.cores % columns)[:-1]
+    x_step = np.append(x_step, 0)
+    direction = np.select([x_step == 1, x_step == -1, step > 0], [1, 3, 2], 0)
     links = p.cores * 4 + direction
     links[p.offsets[1:] - 1] = -1
     return links
@@ -255,12 +256,12 @@ class _Machine:
         passing = np.maximum(passing, np.repeat(supplied - first, sizes) + places)
         out, into = self.link[places], p.drops[places]
         begins = places == np.repeat(first, sizes)
-        for what, held in (
+        for what, mask in (
             (out[out >= 0], out >= 0),
             (self.down[places[into]], into),
             (self.gate[who[low == first]], begins),
         ):
-            self.free[what] = passing[held] + 1
+            self.free[what] = passing[mask] + 1
             self.call(what)
         ends = places == np.repeat(self.last[who], sizes)
         self.done[who[high == self.last[who] + 1]] = passing[ends] + self.ramp + 1

@@ -30,12 +30,14 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Read:
-    """Words of one example that an operation reads from another. `held`: it needs all of them before it starts, like
-    the keys of an attention; otherwise they stream through it."""
+    """Words of one example that an operation reads from another.
+
+    `resident`: it needs all of them before it starts, like the keys of an attention; otherwise they stream through it.
+    """
 
     source: str
     words: int
-    held: bool = False
+    resident: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Operation:
     @property
     def streamed(self) -> int:
         """Return the words that stream in for one example."""
-        return sum(read.words for read in self.reads if not read.held)
+        return sum(read.words for read in self.reads if not read.resident)
 
 
 class _Reader(fx.Interpreter):
@@ -79,7 +81,7 @@ class _Reader(fx.Interpreter):
         if name in VIEWS:
             total = sum(read.words for read in above)
             part = value.numel() / total if isinstance(value, Tensor) and total else 1
-            self.sources[node] = [Read(r.source, round(r.words * part), r.held) for r in above]
+            self.sources[node] = [Read(r.source, round(r.words * part), r.resident) for r in above]
         elif name in JOINS:
             self.sources[node] = above
         elif isinstance(value, Tensor):
@@ -125,8 +127,8 @@ def _merged(reads: list[Read]) -> tuple[Read, ...]:
     """Return the reads with one entry for each source."""
     words_of: dict[tuple[str, bool], int] = {}
     for read in reads:
-        words_of[read.source, read.held] = words_of.get((read.source, read.held), 0) + read.words
-    return tuple(Read(source, words, held) for (source, held), words in words_of.items())
+        words_of[read.source, read.resident] = words_of.get((read.source, read.resident), 0) + read.words
+    return tuple(Read(source, words, resident) for (source, resident), words in words_of.items())
 
 
 def work_of(gm: fx.GraphModule, *inputs: Tensor) -> tuple[Operation, ...]:
