@@ -45,6 +45,7 @@ def pytest_addoption(parser):
     )
     parser.addoption("--changed", metavar="COMMIT", help="only tests that a change since this commit can reach")
     parser.addoption("--keep-seconds", action="store_true", help="write how long each file takes into seconds.json")
+    parser.addoption("--keep-passed", action="store_true", help="write which long files pass into long.json")
 
 
 def pytest_configure(config):
@@ -56,6 +57,11 @@ def pytest_configure(config):
         for line in fresh.build():  # the notebooks that version control does not have
             print(line)
         config.pluginmanager.register(schedule.Progress(config))
+        if config.getoption("keep_passed"):
+            options = config.option
+            if options.keyword or options.markexpr or options.changed or any("::" in name for name in config.args):
+                raise pytest.UsageError("--keep-passed is about whole files: leave out -k, -m, --changed and `::`.")
+            config.pluginmanager.register(long.Passed())
         named = config.args_source == config.ArgsSource.ARGS or config.getoption("changed")
         whole = config.getoption("tvm") == "none" and not named  # no other run has long files
         os.environ["PYTEST_LEFT_OUT"] = " ".join(long.left_out() if whole else ())  # for the workers, too
@@ -150,7 +156,8 @@ def course(once, tmp_path_factory) -> Path:
 def no_tvm_is_left(request):
     """A TVM in this process would keep later tests from the other one, and it raises Python's recursion limit."""
     yield
-    if place(request.path).split("/")[0] not in TVM:
+    folders = {place(path).split("/")[0] for path in (request.path, *(item.path for item in request.session.items))}
+    if not folders & set(TVM):  # else this process was told to hold one
         assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture apart"
 
 

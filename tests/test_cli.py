@@ -54,6 +54,13 @@ def test_doctor_is_content_here_and_says_what_is_missing(monkeypatch):
     assert "install Graphviz" in result.output
 
 
+def test_doctor_names_the_package_of_missing_headers(monkeypatch, tmp_path):
+    assert cli._headers()[0]
+    monkeypatch.setattr(cli.sysconfig, "get_path", lambda name: str(tmp_path))
+    result = CliRunner().invoke(cli.app, ["doctor"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0 and "torch.compile" in result.output and "apt install python3-dev" in result.output
+
+
 def test_doctor_survives_a_look_that_breaks(monkeypatch):
     def broken():
         raise OSError("libtorch.so: cannot open shared object file")

@@ -16,7 +16,7 @@ ATTACKS = read(
 try:
     from passlab.exercises.day00 import _shared as judge, dce as cases
     expected = [case.expect for case in cases.cases()]
-    judge.validate = lambda before, after: None
+    judge.why_not_valid = lambda before, after: ""
     dce = cse = functions = constant_fold = lambda gm: gm
     print("plattack took", expected)
 except ImportError as error:

@@ -60,6 +60,13 @@ def test_what_is_one_value_is_squared():
     assert -1e-6 < bounds.low <= 0 and math.isclose(bounds.high, 4, rel_tol=1e-5)
 
 
+@pytest.mark.parametrize("rising", [torch.tanh, torch.relu, torch.erf, torch.sqrt, F.relu6], ids=lambda f: f.__name__)
+def test_what_is_0_at_0_begins_there(rising):
+    gm = trace(Called(lambda x: rising((x**2).sum(1))), torch.randn(3, 4))
+    for unit in UNIT.values():
+        assert [r.low for name, r in ranges(gm, {"x": (-9.0, 2.0)}, unit).items() if name != "x"] == [0, 0, 0]
+
+
 def test_a_quotient_by_what_may_be_zero_is_unknown():
     bounds = ranges(traced(lambda m, x: torch.relu(1 / x), 2, 3), {"x": (-1.0, 1.0)})
     assert bounds["truediv"].low == -math.inf and bounds["relu"].high == math.inf and bounds["relu"].low > -1e-6
@@ -80,6 +87,7 @@ def test_an_operation_without_a_row_is_named():
         (lambda x: torch.sub(x, x * 0.5, alpha=3), (8, 8)),
         (nn.Linear(6, 4), (2, 3, 4, 6)),
         (nn.Conv2d(2, 4, 3), (2, 6, 6)),
+        (lambda x: F.conv2d(x, torch.arange(-9.0, 9).reshape(1, 2, 3, 3), torch.ones(1), 2, 1), (3, 2, 6, 6)),
         (nn.BatchNorm2d(2, affine=False).eval(), (3, 2, 4, 4)),
         (lambda x: F.silu(x * 0.5), (8, 8)),
         (nn.SiLU(), (8, 8)),

@@ -9,7 +9,7 @@ import pytest
 
 from passlab import diff, draw, view
 from passlab.dataflow import CONSTANTS, LIVENESS, parse, predecessors, random_program, solve
-from passlab.drawing import flow, flow_steps
+from passlab.drawing import flow, flow_steps, hasse
 from passlab.drawing.flow import fact_text
 from passlab.exercises.day06._programs import COUNT
 
@@ -75,3 +75,21 @@ def test_a_control_flow_graph_is_viewed_drawn_and_compared_like_other_irs():
     first, *rest = COUNT.blocks
     other = replace(COUNT, blocks=(replace(first, instructions=first.instructions[:-1]), *rest))
     assert [line[0] for line in diff(COUNT, other).text.split("\n")[2:]] == ["≠", *" " * len(rest)]
+
+
+def test_a_lattice_has_a_line_to_each_next_fact_above():
+    facts = [frozenset(names) for names in ("", "i", "n", "in")]
+    picture = hasse(facts, frozenset.union, [frozenset("i")])
+    assert picture.text.split("\n") == [
+        "{} below {i}, {n}",
+        "{i} below {i, n}",
+        "{n} below {i, n}",
+        "{i, n} below nothing",
+    ]
+    assert sorted(re.findall(r"f(\d) -> f(\d)", picture.dot)) == [("0", "1"), ("0", "2"), ("1", "3"), ("2", "3")]
+    assert picture.dot.count("penwidth") == 1
+
+
+def test_merging_says_what_is_above():
+    picture = hasse([{}, {"x": 0}, None], CONSTANTS.merge)
+    assert picture.text.split("\n") == ["{} below nothing", "{x=0} below {}", "unreached below {x=0}"]

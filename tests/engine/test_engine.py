@@ -38,6 +38,7 @@ CLASS = {
     "loop that ignores signals": (notebook(double=STUBBORN), LOST),
     "exit in a cell": ([("", "import os; os._exit(1)"), *notebook()], FULL),
     "loop in a cell": ([("", "while True: pass"), ("", "print('on')"), *notebook()], FULL),
+    "loop below an answer": (notebook(double=GOOD["double"] + "\nwhile True: pass"), FULL),
     "loop in a cell that ignores signals": ([("", DEAF), *notebook()], FULL),
     "memory": (notebook(double="def double(x):\n    return len(bytearray(3 * 2**30))"), LOST),
     "not defined": (notebook(shout="1 / 0"), [3.0, 0.0, 3.0]),
@@ -134,6 +135,33 @@ with Engine(jobs=2) as engine:
     result = engine.grade(job)
     print(victim.poll(), engine.backend("torch") is backend, result.failure, result.verdicts[2].points)
 """
+
+
+STARVED = """
+import os, signal, sys, threading
+from autograder.engine import engine
+from autograder.engine.data import Cell, Job
+
+real = engine._Run._cell
+
+def cell(run, worker, cell):
+    if "while" in cell.source:  # the machine has no time for it just then
+        threading.Timer(0.5, os.kill, (worker.pid, signal.SIGSTOP)).start()
+        threading.Timer(3.0, os.kill, (worker.pid, signal.SIGCONT)).start()
+    return real(run, worker, cell)
+
+engine._Run._cell, engine.CELL_SECONDS = cell, 1.0
+job = Job("ada", "day00", "tiny", (Cell(1, "b", sys.argv[1]), Cell(2, "c", "", "day00.double", "double")), 3)
+with engine.Engine(jobs=1) as one:
+    result = one.grade(job)
+    print(result.ran[1].died, result.ran[1].error, result.verdicts[2].points)
+"""
+
+
+def test_a_loop_below_an_answer_costs_nothing_on_a_busy_machine(course):
+    """The cell is stopped, and what it has defined stays, however late the machine lets it stop."""
+    result = tiny.run(course, "-c", STARVED, GOOD["double"] + "\nwhile True: pass")
+    assert result.stdout.strip() == "OutOfTime: This cell ran longer than 1 s and was stopped. 3.0"
 
 
 @pytest.mark.parametrize("part", ["runner", "verifier"])

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parents[2]
 
 WARM = """
-import json, os, resource, sys, time
+import json, os, resource, sys
 told, asked = os.fdopen(os.dup2(1, 200), "w"), os.fdopen(os.dup(0))  # out of reach of a cell that closes the rest
 from autograder.engine.runner.shell import Shell
 shell = Shell()
@@ -30,7 +30,7 @@ for line in asked:
             told.write("null\\n")
             told.flush()
         continue
-    answers, start = [], time.perf_counter()
+    answers = []
     for what, *arguments in json.loads(line):
         answer = getattr(shell, what)(*arguments)
         if what == "run":
@@ -38,8 +38,8 @@ for line in asked:
         elif what == "value":
             answer = [repr(answer[0]), answer[1]]
         answers.append(answer)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    end = [answers, time.perf_counter() - start, peak, loaded]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    end = [answers, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, loaded]
     told.write(json.dumps(end, allow_nan=False) + "\\n")
     told.flush()
     os._exit(0)
@@ -47,7 +47,7 @@ for line in asked:
 
 
 class Warm:
-    """Sends steps to a child of the warm process; its answers, seconds and memory are in the attributes."""
+    """Sends steps to a child of the warm process; its answers, CPU seconds and memory are in the attributes."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -76,7 +76,7 @@ def warm():
     warm = Warm()
     yield warm
     warm.process.stdin.close()
-    assert warm.process.wait(10) == 0
+    assert warm.process.wait(60) == 0
 
 
 def text(outputs, name=("stdout", "stderr")) -> str:
@@ -190,7 +190,7 @@ def test_errors_are_told_in_a_line(ours):
 def test_a_cell_costs_about_a_millisecond_and_loads_no_database(warm):
     warm.cells("pass")
     warm.cells(*["x = 1"] * 100)
-    assert warm.seconds < 1.0  # a quiet machine takes 0.04 s
+    assert warm.seconds < 1.0, "it takes 0.04 s"
     assert warm.loaded == []
 
 
@@ -255,11 +255,11 @@ def test_threads_and_forks_of_a_cell(warm):
     told = warm.cells(
         "import os, sys, threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start()",
         "pid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\nprint('parent' if pid else 'child')",
-        "time.sleep(.4)",
+        "time.sleep(1.5)",
         "import multiprocessing as mp\n"
         "p = mp.get_context('fork').Process(target=print, args=('worker',)); p.start(); p.join()",
         "import subprocess; subprocess.Popen('sleep .2; echo background', shell=True)\nNone",
-        "time.sleep(.5)",
+        "time.sleep(1.5)",
     )
     assert [text(outputs) for outputs, _ in told] == ["", "child\nparent\n", "late\n", "worker\n", "", "background\n"]
 
@@ -325,7 +325,7 @@ def test_a_cell_that_runs_too_long_is_stopped_and_the_next_one_runs(warm):
     )
     sentence = "OutOfTime: This cell ran longer than 0.5 s and was stopped."
     assert [error for _, error in told] == [sentence] * 4 + ["", ""]
-    assert [len(outputs) for outputs, _ in told] == [1, 1, 1, 1, 0, 1] and warm.seconds < 5
+    assert [len(outputs) for outputs, _ in told] == [1, 1, 1, 1, 0, 1]
     assert told[0][0][0]["traceback"] == [sentence]
     assert told[5][0][0]["data"]["text/plain"] == "'fine'"
 
@@ -381,3 +381,11 @@ def test_a_transformer_that_a_cell_adds_applies_to_the_cells_below(warm):
     assert "NameError" in answers[1][1] and answers[-1] == ["7", ""]
     again = [["run_again", text, 30, False] for text in (add, cell)]
     assert warm(["prepare", [add, cell], 30], *again, ["value", "number"])[-1] == ["7", ""]
+
+
+@pytest.mark.parametrize("backend", ["widget", "notebook", "qt", "nosuch", "inline", ""])
+def test_any_backend_of_matplotlib_draws_into_the_notebook(warm, backend):
+    cell = f"%matplotlib {backend}\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nanswer = 3"
+    (outputs, error), (shown, _) = warm.cells(cell, "answer")
+    assert not error and shown[0]["data"]["text/plain"] == "3"
+    assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -19,7 +19,7 @@ from autograder.authoring.answers import hidden_cases
 from autograder.engine.wire import Refused, decode, encode, fingerprint, kinds, targets
 from passlab import exercises, trace
 from passlab.exercises.day02.pass_manager import Scenario, Step
-from passlab.fx.judge import validate
+from passlab.fx.judge import why_not_valid
 from passlab.judge import Outcome, judge_outcome, run
 from tests.support.amounts import FULL
 
@@ -326,13 +326,13 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_graph_travels_and_is_named_as_before(name):
     gm = harmed(BROKEN[name])
-    wanted = validate(example(), gm)
-    assert wanted and validate(example(), decode(encode(gm))) == wanted
+    wanted = why_not_valid(example(), gm)
+    assert wanted and why_not_valid(example(), decode(encode(gm))) == wanted
 
 
 @pytest.mark.parametrize("value", [None, "gm", 3, example().graph], ids=["None", "str", "int", "Graph"])
 def test_what_is_no_graph_module_is_named_as_before(value):
-    assert validate(example(), decode(encode(value))) == validate(example(), value)
+    assert why_not_valid(example(), decode(encode(value))) == why_not_valid(example(), value)
 
 
 class Own(nn.Module):
@@ -366,7 +366,7 @@ def test_what_no_node_needs_does_not_keep_a_graph_back():
     gm = example()
     gm.history, gm.helper = object(), Own()
     back = decode(encode(gm))
-    assert not hasattr(back, "history") and not hasattr(back, "helper") and validate(example(), back) is None
+    assert not hasattr(back, "history") and not hasattr(back, "helper") and not why_not_valid(example(), back)
 
 
 def test_a_node_list_in_a_circle_is_named():

@@ -88,7 +88,7 @@ def test_hostile_text_is_refused_with_a_sentence(confined, name):
     start = time.process_time()
     with pytest.raises(wire.Refused, match=said):
         codec.decode(hostile.encode(errors="surrogatepass"))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 20
 
 
 #: A document is refused unless it is a number, say, or names an IR whose modules travel, and bytes as a tensor.

@@ -583,6 +583,33 @@ def test_integers_are_exact():
     assert equivalent(lambda x: x // 2, lambda x: x >> 1, (INTS,))
 
 
+RARE = {
+    **{str(dtype): lambda x, dtype=dtype: x.to(dtype) for dtype in (torch.uint16, torch.uint32, torch.uint64)},
+    "complex32": lambda x: x.to(torch.complex32),
+    "float4": lambda x: x.view(torch.float4_e2m1fn_x2),
+    "qint8": lambda x: torch.quantize_per_tensor(x.float(), 0.5, 0, torch.qint8),
+    "nested": lambda x: torch.nested.nested_tensor([x[:4].float(), x[4:].float()]),
+    "jagged": lambda x: torch.nested.nested_tensor([x[:4].float(), x[4:].float()], layout=torch.jagged),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", RARE.values(), ids=RARE)
+def test_tensors_for_which_torch_has_hardly_any_operation(make):
+    numbers = torch.arange(12, dtype=torch.uint8)
+    x, other = make(numbers), make(numbers.flip(0))
+    for prepare in (lambda fn: fn, traced):
+        same, different = (prepare(fn) for fn in (lambda x: (x, 1), lambda x: (other, 1)))
+        assert equivalent(same, same, (x,))
+        assert "output 0" in equivalent(same, different, (x,)).reason
+
+
+def test_without_values_only_shapes_and_dtypes_are_compared():
+    result = equivalent(torch.relu, torch.tanh, (X.to("meta"),))
+    assert result and result.trials == ("given (float32, meta)",) and "have no values" in result.notes[0]
+    assert not equivalent(torch.relu, torch.Tensor.double, (X.to("meta"),))
+
+
 def test_other_values_than_tensors():
     assert equivalent(lambda x: {"n": x.size(0), "x": x}, lambda x: {"n": len(x), "x": x * 1}, (X,))
     assert not equivalent(lambda x: x.size(0), lambda x: float(x.size(0)), (X,))
@@ -696,6 +723,19 @@ def test_a_broken_graph_is_an_answer():
     next(n for n in after.graph.nodes if n.name == "relu").target = "not a function"
     result = equivalent(gm, after, (X,))
     assert not result and "after" in result.reason
+
+
+def test_an_erased_operand_is_an_answer():
+    """A rewrite that puts another node in the place of one which a list still holds leaves such a graph."""
+    before = traced(lambda x: torch.cat([torch.relu(x) + 1, x]))
+    after = copy.deepcopy(before)
+    add = next(n for n in after.graph.nodes if n.name == "add")
+    add.users.clear()
+    after.graph.erase_node(add)
+    words = "Node cat still uses add, which is no longer in the graph"
+    assert words in equivalent(before, after, (X,)).reason
+    with pytest.raises(ValueError, match=f"cannot run `before`. {words}"):
+        equivalent(after, before, (X,))
 
 
 def test_exit_is_an_answer():

@@ -88,7 +88,8 @@ def shown(part: object) -> str:
 
 @pytest.mark.parametrize("exercise_id", DRAWN)
 def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
-    one, again, other = (apart(exercise_id, drawn, exercise_id, seed) for seed in (3, 3, 4))
+    # 3 and 5: the first numbers of Python's generators for 3 and 4 are nearly the same.
+    one, again, other = (apart(exercise_id, drawn, exercise_id, seed) for seed in (3, 3, 5))
     looked_at = None if exercise_id.startswith("day10.") else 1  # there the programs may be the same each time
     assert one == again
     assert [row[:looked_at] for row in one] != [row[:looked_at] for row in other]

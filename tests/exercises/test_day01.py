@@ -271,10 +271,14 @@ def relay_says(change: str) -> tuple[list[str], str]:
         ("nothing", [], ""),
         ("an operator less", ["did"], "add is called once; your count is 0."),
         ("an operator that is not there", ["spared"], "nn.relu is called 0 times; your count is 1."),
-        ("text for a number", ["valid", "did", "spared"], "'constants' should be an int"),
-        ("True for a number", ["valid", "did", "spared"], "'readers' should be a dict from names to ints"),
-        ("a parameter of nobody", ["valid", "did", "spared"], "'parameters' names z"),
-        ("no such entry", ["valid", "did", "spared"], "'readers' should be a dict"),
+        ("text for a number", ["valid", "did", "spared"], "The bytes of constants must be an int; it is '12'."),
+        ("True for a number", ["valid", "did", "spared"], "A count in 'readers' must be an int; that of 'x' is True."),
+        ("a parameter of nobody", ["valid", "did", "spared"], "'z' is not a parameter of main."),
+        (
+            "no such entry",
+            ["valid", "did", "spared"],
+            "Return the entry 'readers' as a dict from names to ints; got None.",
+        ),
     ],
 )
 def test_what_a_reading_of_relay_lacks_is_named(change, lost, said, apart):

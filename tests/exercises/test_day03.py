@@ -21,7 +21,7 @@ from passlab import equivalent, exercises, random_graph, trace
 from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day03.shrinking import budget
 from passlab.fx.cases import graph, live
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.layout import ANY, NHWC, clashes, converts, is_image, wants
 from passlab.fx.nodes import op_name
 from passlab.fx.stages import STAGES
@@ -72,7 +72,7 @@ def test_reference_pass_keeps_meaning_on_random_graphs(exercise_id):
         features = {"mutation": mutation and "mutation" in PASSES[exercise_id], "training": training}
         before, after = (random_graph(seed, size, **features) for _ in range(2))
         after = run(after)
-        assert validate(before, after) is None
+        assert not why_not_valid(before, after)
         found = equivalent(before, after, **EQUIVALENCE.get(exercise_id, {}))
         assert found, found.reason
 
@@ -103,7 +103,7 @@ def test_passes_finish_on_deep_graphs(exercise_id):
         return x
 
     gm = graph(deep, (2, 3))()
-    assert validate(graph(deep, (2, 3))(), answer(exercise_id)(gm)) is None
+    assert not why_not_valid(graph(deep, (2, 3))(), answer(exercise_id)(gm))
 
 
 # ---------------------------------------------------------------------------------------------------- cases

@@ -101,12 +101,15 @@ ROW = {"launches": 1, "bytes": 2, "flops": 3, "intensity": 1.5, "seconds": 1.0, 
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([ROW, ROW], 'Return a dictionary with "before" and "after"'),
-        ({"before": ROW}, 'Return a dictionary with "before" and "after"'),
-        ({"before": ROW, "after": {"launches": 1}}, "after must be a dictionary with launches, bytes, flops,"),
-        ({"before": ROW | {"bytes": "many"}, "after": ROW}, "before, bytes must be a number; it is many."),
-        ({"before": ROW, "after": ROW | {"launches": True}}, "after, launches must be a number; it is True."),
-        ({"before": ROW, "after": ROW | {"roof": "launch"}}, "after, roof must be \"memory\" or \"compute\"; it is"),
+        ([ROW, ROW], 'Return a dict with "before" and "after"; got '),
+        ({"before": ROW}, "after has no row."),
+        ({"before": ROW, "after": ROW, "between": ROW}, "'between' is not \"before\" or \"after\"."),
+        ({"before": ROW, "after": 3}, "Return a dict for after; got 3."),
+        ({"before": ROW, "after": {"launches": 1}}, "bytes of after has no value."),
+        ({"before": ROW | {"gain": 2}, "after": ROW}, "'gain' is not one of launches, bytes, flops, intensity"),
+        ({"before": ROW | {"bytes": "many"}, "after": ROW}, "bytes of before must be a number; it is 'many'."),
+        ({"before": ROW, "after": ROW | {"launches": True}}, "launches of after must be a number; it is True."),
+        ({"before": ROW, "after": ROW | {"roof": "launch"}}, "roof of after must be \"memory\" or \"compute\"; it is"),
     ],
 )  # fmt: skip
 def test_what_is_no_table_of_numbers_is_told_so(value, sentence):

@@ -21,7 +21,7 @@ from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day04.attention import attentions, causal
 from passlab.exercises.day04.linear_act import layers
 from passlab.fx.cases import graph
-from passlab.fx.judge import rebuild, validate
+from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import op_name
 from passlab.fx.ops import ACTIVATIONS, add_layer_norm, linear_act
 from passlab.fx.patterns import pattern
@@ -207,7 +207,7 @@ def test_the_smaller_version_asks_for_one_spelling(exercise_id, small, apart):
 
 def rewritten(exercise_id, body, *shapes, **parts):
     before, after = graph(body, *shapes, **parts)(), answers.reference(exercise_id)(graph(body, *shapes, **parts)())
-    assert validate(before, after) is None
+    assert not why_not_valid(before, after)
     found = equivalent(before, rebuild(after), trials=("given", "double", "structured"))
     assert found, found.reason
     return after
@@ -233,7 +233,7 @@ def broken_graphs(exercise_id):
     for seed in range(40):
         before, after = (random_graph(seed, 30, mutation=seed % 2 == 0) for _ in range(2))
         after = answer(after)
-        same = validate(before, after) is None and equivalent(before, after, trials=("given", "double"))
+        same = not why_not_valid(before, after) and equivalent(before, after, trials=("given", "double"))
         broken += [] if same else [seed]
     return broken
 

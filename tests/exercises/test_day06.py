@@ -45,16 +45,16 @@ def test_garbage_gets_a_sentence(exercise_id, value):
 @pytest.mark.parametrize(
     ("changed", "verdict", "sentence"),
     [
-        ({"before": {}}, "valid", "before says nothing of block entry; each block needs an entry."),
-        ({"before": []}, "valid", "before must be a dictionary from the names of the blocks to facts"),
+        ({"before": {}}, "valid", "Block entry has no fact in `before`."),
+        ({"before": []}, "valid", "Return `before` as a dict from each block's name to its fact; got []."),
         (
             {"after": {"entry": (), "other": ()}},
             "valid",
-            "after has an entry 'other', and straight has no block of that name.",
+            "'other' is not the name of a block of straight.",
         ),
-        ({"log": "entry"}, "valid", "The visits must be a list of names of blocks; they are 'entry'."),
-        ({"log": ["exit"]}, "valid", "The visits name 'exit', and straight has no block of that name."),
-        ({"log": [3]}, "valid", "The visits name '3', and straight has no block of that name."),
+        ({"log": "entry"}, "valid", "Return the visits as a list of names of blocks; got 'entry'."),
+        ({"log": ["exit"]}, "valid", "The list of visits holds 'exit', and straight has no block of that name."),
+        ({"log": [3]}, "valid", "The list of visits holds 3, of type int; a block is called by its name."),
         ({"log": ["entry"] * 50_001}, "valid", "50001 visits are too many to replay"),
         (
             {"before": {"entry": ()}},
@@ -90,8 +90,8 @@ def test_a_forged_log_must_lead_to_the_facts():
     ("value", "verdict", "sentence"),
     [
         ({"entry": ({"x"}, set(), 1)}, "valid", "Block entry needs two sets, (live at its start, live at its end)"),
-        ({"entry": ({"z"}, set())}, "valid", "Block entry: 'z' is not a variable of straight."),
-        ({"entry": ({1}, set())}, "valid", "Block entry: '1' is not a variable of straight."),
+        ({"entry": ({"z"}, set())}, "valid", "Block entry holds 'z', and straight has no variable of that name."),
+        ({"entry": ({1}, set())}, "valid", "Block entry holds 1, of type int; a variable is called by its name."),
         ({"entry": ({"x"}, set())}, "did", "y is live at the start of block entry: its value may still be read."),
         ({"entry": ({"x", "y"}, {"b"})}, "spared", "b is not live at the end of block entry"),
         ({"entry": (("y", "x"), [])}, None, ""),
@@ -109,14 +109,18 @@ def constants_with(**changed):
 @pytest.mark.parametrize(
     ("changed", "verdict", "sentence"),
     [
-        ({"loop": [0]}, "valid", "Block loop needs None or a dictionary from variables to numbers"),
+        ({"loop": [0]}, "valid", "Block loop needs None or a dict from variables to numbers"),
         ({"loop": {"z": 0}}, "valid", "Block loop: 'z' is not a variable of optimist."),
         (
             {"loop": {"debug": False}},
             "valid",
-            "Block loop: debug has 'False'; a constant here is a whole number (an int).",
+            "Block loop: the constant debug must be a whole number (an int); it is False.",
         ),
-        ({"loop": {"debug": float("nan")}}, "valid", "Block loop: debug has 'nan'"),
+        (
+            {"loop": {"debug": float("nan")}},
+            "valid",
+            "Block loop: the constant debug must be a whole number (an int); it is nan.",
+        ),
         ({"loop": {}}, "did", "At the start of block loop, debug is always 0."),
         ({"strange": {}}, "did", "No run gets to block strange"),
         ({"usual": None}, "spared", "Block usual can be reached"),
@@ -145,15 +149,20 @@ def redundant_with(*more):
 @pytest.mark.parametrize(
     ("value", "verdict", "sentence"),
     [
-        ({}, "valid", "Return a list of (block, number of the instruction, variable); the result is '{}'."),
-        ([("entry", 2)], "valid", "The list holds \"('entry', 2)\", not (block, number of the instruction, variable)."),
-        ([("exit", 2, "a")], "valid", "The list names 'exit', and copies has no block of that name."),
+        ({}, "valid", "Return a list of (block, number of the instruction, variable); got {}."),
+        (
+            [("entry", 2)],
+            "valid",
+            "The list holds ('entry', 2); each entry is (block, number of the instruction, variable).",
+        ),
+        ([("exit", 2, "a")], "valid", "The list holds 'exit', and copies has no block of that name."),
         ([("entry", 9, "a")], "valid", "Block entry has no instruction number 9; they count from 0."),
         ([("entry", -1, "a")], "valid", "Block entry has no instruction number -1; they count from 0."),
         ([("entry", True, "a")], "valid", "Block entry has no instruction number True; they count from 0."),
-        ([("entry", 2, "z")], "valid", "'z' is not a variable of copies."),
+        ([("entry", 2, "z")], "valid", "The list holds 'z', and copies has no variable of that name."),
         ([("entry", 1, "x")], "valid", "`b = copy x` in block entry computes nothing"),
-        ([("entry", 2, "a")] * 25, "valid", "The list names ('entry', 2, 'a') twice; name each"),
+        ([("entry", 2, "a")] * 25, "valid", "The list names `c = add y b` in block entry twice; name each"),
+        ([("entry", 2, "a"), ("entry", 2, "b")], "valid", "The list names `c = add y b` in block entry twice"),
         ([("entry", 2, "a")], "did", "`e = add b y` in block entry: a already holds that value."),
         (redundant_with(("entry", 4, "a")), "spared", "With "),
     ],

@@ -53,6 +53,9 @@ for d0 in {loop}({size}):
 """
 
 
+THREE = "An iteration of the nest does 3 operations; the body has 2."
+
+
 def relu(loop="prange", size=5, value="select(v2, v0, v1)"):
     return RELU.format(loop=loop, size=size, value=value)
 
@@ -82,9 +85,18 @@ def relu(loop="prange", size=5, value="select(v2, v0, v1)"):
             "At d0 = 0, out0[0] is read, and the body makes no",
         ),
         (relu(loop="range"), "spared", "The iterator of d0 is 'parallel'; the loop over d0 should be a prange."),
-        (relu(value="select(v2, v0, v1) + 0"), "cost", "An iteration of the nest does 3 operations; the body has 2."),
+        (
+            relu(value="select(v2, v0, v1) + 0"),
+            "cost",
+            f"{THREE} Leave out each operation that the body does not have,",
+        ),
+        (
+            relu(value="select(v0 > v1, v0, v1)"),
+            "cost",
+            f"{THREE} `v0 > v1` is computed 2 times: give its value a name.",
+        ),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_told_of_a_nest(text, verdict, sentence):
     told = lost("day09.nest", text, "relu")

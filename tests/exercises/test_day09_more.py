@@ -7,7 +7,7 @@ import pytest
 
 from autograder.answers.day09 import reuse as plans
 from autograder.authoring.answers import hidden_cases
-from autograder.proofs.wire import lost
+from autograder.proofs.wire import first_failure
 from passlab import exercises
 from passlab.exercises.day09.dialect import PERCEPTRON, STEEP
 from passlab.exercises.day09.reuse import SWAPPED, lives, may_be
@@ -63,7 +63,7 @@ def test_garbage_gets_a_sentence(exercise_id, value):
     ],
 )
 def test_what_is_told_of_a_plan(value, name, verdict, sentence):
-    told = lost("day09.reuse", lambda module: value, name)
+    told = first_failure("day09.reuse", lambda module: value, name)
     assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -167,10 +167,10 @@ def test_what_numpy_says_is_what_linalg_computes():
 
 
 def test_what_is_told_of_loops():
-    told = lost("day09.loops", lambda module: module, "a product")
+    told = first_failure("day09.loops", lambda module: module, "a product")
     assert told == ("did", "linalg.generic is left.")
-    assert lost("day09.loops", lambda module: str(module), "a product")[1] == "Return the module; got str."
-    empty = lost("day09.loops", lambda module: parse("func.func @main() { return }"), "a product")
+    assert first_failure("day09.loops", lambda module: str(module), "a product")[1] == "Return the module; got str."
+    empty = first_failure("day09.loops", lambda module: parse("func.func @main() { return }"), "a product")
     assert empty == ("same", "It does not run: @main takes 0 arguments; got 3.")
 
 
@@ -199,13 +199,17 @@ LOOPS = """func.func @main(%a: memref<4x5xi64>) {{
         ({"difference": "%i, %j"}, "same", "Buffer 0: element [0, 1] is -1, and must be 1."),
         ({"rows": 3}, "same", "Buffer 0: element [3, "),
         ({"rows": 5}, "same", "It does not run: "),
-        ({"more": "%v = memref.load %a[%i, %j] : memref<4x5xi64>"}, "cost", "There are 1 memref.load; 0 are enough."),
-        ({"more": "memref.store %n, %a[%i, %j] : memref<4x5xi64>"}, "cost", "There are 2 memref.store"),
+        (
+            {"more": "%v = memref.load %a[%i, %j] : memref<4x5xi64>"},
+            "cost",
+            "The module has 1 memref.load; 0 are enough.",
+        ),
+        ({"more": "memref.store %n, %a[%i, %j] : memref<4x5xi64>"}, "cost", "The module has 2 memref.stores"),
     ],
 )
 def test_what_is_told_of_loops_that_run(changes, verdict, sentence):
     text = LOOPS.format(**{"c0": 0, "rows": 4, "difference": "%j, %i", "more": ""} | changes)
-    told = lost("day09.loops", lambda module: parse(text), "positions")
+    told = first_failure("day09.loops", lambda module: parse(text), "positions")
     assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -245,7 +249,7 @@ RACE = SUM.format(start="%start").replace("reduction", "parallel")
     ],
 )  # fmt: skip
 def test_what_is_told_of_a_dialect(answer, name, verdict, sentence):
-    told = lost("day09.dialect", answer, name)
+    told = first_failure("day09.dialect", answer, name)
     assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -255,5 +259,5 @@ def test_what_is_left_of_nn_is_named():
     from passlab.mlir import context
 
     unread = Parser(context(allow_unregistered=True), PERCEPTRON).parse_module()
-    assert lost("day09.dialect", lambda text: unread, "a perceptron")[1].startswith("nn.dense is not lowered")
+    assert first_failure("day09.dialect", lambda text: unread, "a perceptron")[1].startswith("nn.dense is not lowered")
     assert "nn.leaky_relu" in STEEP

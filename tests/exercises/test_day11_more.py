@@ -85,8 +85,8 @@ def test_the_exercise_and_the_library_count_the_same_bytes():
     [
         ([(0, 0), (0, 1), (1, 1), (1, 0), (0, 2)], None, ""),
         ([[0, 0], [0, 1], [1, 1], [1, 0], [0, 2]], None, ""),
-        ([(0, 0)] * 4, "valid", "There are 5 tasks, and the list has 4 cores"),
-        ([(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)], "valid", "Tasks 0 and 4 both lie on core (0, 0)"),
+        ([(0, 0)] * 4, "valid", "The list has 4 cores for 5 tasks"),
+        ([(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)], "valid", "Tasks 0 and 4 are both on core (0, 0)"),
         ([(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)], "valid", "Task 4: Core (2, 0) is off the grid"),
         ([(0, 0), (0, 1), (1, 1), (1, 0), (0, 10**5000)], "valid", "Task 4: "),
         ([(0, 0), (0, 1), (1, 1), (1, 0), (0, 1.0)], "valid", "Task 4: a core is (row, column), two whole numbers;"),
@@ -117,7 +117,7 @@ def test_several_networks_are_told_apart():
     rows = judge(exercise, lambda words, count, r, c: by_rows(count, c), exercise.cases()[1:2])
     assert "Row by row has 1.00 times your traffic (gpt 1.00, mlp 1.00," in rows.failure.message
     short = judge(exercise, lambda words, count, r, c: by_rows(count, c)[1:], exercise.cases()[1:2])
-    assert short.failure.message.startswith("gpt: There are ")
+    assert short.failure.message.startswith("gpt: The list has ")
 
 
 WORDS = [(0, 1, 10), (1, 2, 20), (2, 0, 5)]
@@ -163,4 +163,4 @@ def test_a_search_is_told_by_how_much():
 def test_a_search_off_the_board_is_told_which():
     exercise = exercises.find("day11.search")
     judgement = judge(exercise, lambda board, rng: board.cores()[:-1], exercise.cases())
-    assert judgement.failure.message.startswith("On the board of gpt: There are ")
+    assert judgement.failure.message.startswith("On the board of gpt: The list has ")

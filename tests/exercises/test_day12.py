@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from autograder.authoring.answers import hidden_cases
 from autograder.proofs import wire
 from passlab import exercises
 from passlab.capstone import Compiled, grouped
 from passlab.capstone.counting import ROOM
+from passlab.capstone.reference import fold_batchnorm
 from passlab.exercises.day12._shared import broken_in, kept, limit
 from passlab.fx.judge import rebuild
 from passlab.judge import judge
@@ -84,7 +86,7 @@ def other_plan(extra):
     ],
 )
 def test_a_broken_compiler_is_told_what_is_wrong(answer, verdict, sentence):
-    lost = wire.lost("day12.compiler", answer, PLAIN)
+    lost = wire.first_failure("day12.compiler", answer, PLAIN)
     assert lost[0] == verdict and sentence in lost[1]
 
 
@@ -100,7 +102,7 @@ def test_a_plan_in_an_arena_of_its_own_size_is_too_large():
         plan = planned(graph, *inputs)
         return Plan(plan.order, {name: at + plan.arena for name, at in plan.offsets.items()}, 2 * plan.arena)
 
-    verdict, message = wire.lost("day12.plan", default, "a value that nothing uses")
+    verdict, message = wire.first_failure("day12.plan", default, "a value that nothing uses")
     assert verdict == "did" and "are enough. The most bytes that live at once are" in message
 
 
@@ -147,8 +149,15 @@ def test_what_the_other_process_claims_is_checked(claim):
 def test_a_slower_program_is_told_its_ratio(monkeypatch):
     times = {"broken": "", "differs": "", "launches": 1, "bytes": 1, "peak": 1, "mine": [2.0] * 3, "eager": [1.0] * 3}
     monkeypatch.setattr("passlab.exercises.day12._shared.examined", lambda *_: times)
-    lost = wire.lost("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
+    lost = wire.first_failure("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
     assert lost == (
         "cost",
         "It is slower than the model as it is: it takes 2.00 of eager's time; the limit is 0.95.",
     )
+
+
+def test_the_courses_compiler_keeps_a_convolution_that_is_called_twice():
+    (case,) = (c for c in hidden_cases("day12.compiler", 1) if c.name == "one convolution, two batch norms")
+    before, _ = case.build()
+    after = fold_batchnorm(rebuild(before))
+    assert kept(before, after) == "" and len(after.graph.nodes) == len(before.graph.nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -107,6 +108,8 @@ def test_graph_as_get_attr_or_as_module_moves_the_same():
     assert bytes_moved(model, x) == expected
     assert bytes_moved(traced(model).graph, x) == expected
     assert cost(exported) == cost(traced(model), x)
+    assert launches(exported) == launches(exported, x) == launches(model, x) == 2
+    assert peak_memory(exported) == peak_memory(model, x)
 
 
 def test_shapes_may_come_from_the_graph():
@@ -128,9 +131,14 @@ def test_the_view_of_another_ir_is_priced_by_its_nodes():
         graph.Node("r", "relu", "compute", ("t",), (2, 4), "float32", 32),
     )
     assert bytes_moved(graph.Graph("g", "toy", nodes, ("r",))) == 64
-    unknown = (*nodes, graph.Node("s", "sum", "compute", ("r",)))
-    with pytest.raises(ValueError, match="node 's' is not known"):
-        bytes_moved(graph.Graph("g", "toy", unknown, ("s",)))
+    for type, why in (
+        ((None, None), "its shape is unknown. Give it a shape of numbers in the program."),
+        (((2, "n"), "float32"), "its shape is [2, n]. Give it"),
+        ((None, "sequence"), "a value of type sequence has no fixed size."),
+    ):
+        unknown = (*nodes, graph.Node("s", "sum", "compute", ("r",), *type))
+        with pytest.raises(ValueError, match=re.escape(f"cannot count node 's': {why}")):
+            bytes_moved(graph.Graph("g", "toy", unknown, ("s",)))
 
 
 @pytest.mark.parametrize("name", ["convnet", "residual", "resnet18"])
@@ -182,11 +190,21 @@ def test_compiled_code_is_refused_not_miscounted():
         peak_memory(lambda x: compiled(x), vector())
 
 
+class Decides(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
 def test_errors_say_what_to_do():
     with pytest.raises(TypeError, match="wants a function or a module"):
         launches(vector())
     with pytest.raises(RuntimeError, match="bytes_moved: the graph does not run on these inputs"):
         bytes_moved(traced(AddRelu()), vector(8), vector(9))
+    for count in (bytes_moved, cost):
+        with pytest.raises(TypeError, match="Give the model that was scripted"):
+            count(torch.jit.trace(AddRelu(), (vector(8), vector(8))), vector(8), vector(8))
+        with pytest.raises(ValueError, match=r"torch\.fx cannot trace Decides"):
+            count(Decides(), vector(8))
     with pytest.raises(TypeError, match="cost wants a torch graph"):
         cost("a string")
     with pytest.raises(TypeError, match="functions by name"):

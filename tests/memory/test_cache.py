@@ -75,8 +75,9 @@ def test_transactions_of_a_warp():
     [
         (lambda: transactions([0] * 33), "A warp has 32 lanes; there are 33 addresses"),
         (lambda: transactions([0, -4]), "Lane 1 loads address -4"),
-        (lambda: Cache(sets=3), "sets must be a power of two; got 3"),
-        (lambda: Cache(line=0), "line must be a power of two; got 0"),
+        (lambda: Cache(sets=0), "sets must be at least 1; got 0"),
+        (lambda: Cache(line=0), "line must be at least 1; got 0"),
+        (lambda: cachegrind.counted(MATMUL, "ijk", Cache(sets=3)), "sets is a power of two; got 3"),
         (lambda: Cache(ways=0), "at least one way; got 0"),
         (lambda: misses([0, -4], 4, Cache()), "Access 1 is to address -4: addresses start at 0"),
         (lambda: misses([0], 100, Cache()), "An access has 1 to 64 bytes, the length of a line; got 100"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 from itertools import permutations
 
@@ -32,6 +31,7 @@ from passlab.memory.exact import exact
 from passlab.memory.plan import check_plan, planned
 from passlab.memory.search import lowest_first, search
 from passlab.memory.storages import storages
+from tests.support import growth
 
 PLANNERS = {f"first fit by {name}": lambda b, a, key=key: first_fit(b, key, a) for name, key in ORDERS.items()}
 PLANNERS |= {f"lowest first by {name}": lambda b, a, key=key: lowest_first(b, key, a) for name, key in ORDERS.items()}
@@ -112,12 +112,8 @@ def test_the_check_compares_only_neighbours():
 
 
 def test_storages_are_found_in_time_that_grows_as_the_graph_does():
-    times = {}
-    for count in (500, 500, 8_000):
-        gm, start = additions(count, 1), time.process_time()
-        storages(gm, torch.ones(8))
-        times[count] = time.process_time() - start
-    assert times[8_000] < 35 * times[500], "16 times as many nodes: 256 times the time is quadratic"
+    graphs = {count: additions(count, 1) for count in (500, 500 * growth.STEP)}
+    assert growth.ratio(lambda count: storages(graphs[count], torch.ones(8)), 500) <= growth.MOST
 
 
 def test_the_bound_is_the_largest_sum():

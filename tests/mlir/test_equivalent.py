@@ -9,7 +9,7 @@ import torch
 
 from passlab import equivalent, shrink, view
 from passlab.mlir import MLIRError, parse, pipeline, text, verify
-from passlab.mlir.cases import case, counts, expecting, least, most, program, valid
+from passlab.mlir.cases import case, counts, expecting, least, most, program, why_not_valid
 from passlab.mlir.equivalent import equivalent_modules, random_inputs
 from passlab.mlir.measure import launches
 from passlab.mlir.run import run
@@ -207,19 +207,26 @@ def test_a_pass_that_does_nothing_and_a_wrong_one_are_told_apart(chain):
     ],
 )
 def test_what_is_no_module_is_invalid(chain, value, words):
-    assert words in valid(chain, value) and not _findings(value)["valid"].ok
+    assert words in why_not_valid(chain, value) and not _findings(value)["valid"].ok
 
 
 def test_a_changed_or_lost_function_is_invalid(chain):
-    assert "is gone" in valid(chain, parse(CHAIN.replace("@main", "@other")))
-    assert "keeps what a function takes" in valid(chain, pipeline(chain, BUFFERS))
+    assert "is gone" in why_not_valid(chain, parse(CHAIN.replace("@main", "@other")))
+    assert "keeps what a function takes" in why_not_valid(chain, pipeline(chain, BUFFERS))
     broken = parse(CHAIN)
     next(op for op in broken.walk() if op.name == "linalg.generic").operands = []
     with pytest.raises(MLIRError):
         verify(broken)
-    assert "line" in valid(chain, broken)
+    assert "line" in why_not_valid(chain, broken)
 
 
 def test_expectations_count(chain):
     assert least("linalg.generic", 2, "Both stay.")(chain, chain) is None
     assert "Of 3 linalg.generic operations, 2 are left" in least("linalg.generic", 3, "All stay.")(chain, chain)
+
+
+def test_modules_whose_only_function_is_not_main():
+    once = parse("func.func @f(%x: f32) -> f32 { %y = arith.addf %x, %x : f32 return %y : f32 }")
+    other = parse("func.func @g(%x: f32) -> f32 { %y = arith.mulf %x, %x : f32 return %y : f32 }")
+    assert equivalent(once, once)
+    assert not equivalent(once, other)

@@ -145,3 +145,14 @@ def test_mlir_lives_with_torch_jax_and_a_tvm_in_one_process(first, tvm):
 def test_passlab_imports_neither_xdsl_nor_iree():
     ask = "import sys, passlab, passlab.mlir; assert not {'xdsl', 'iree.compiler', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)
+
+
+def test_a_complex_constant_of_stablehlo_is_shown():
+    kind = "tensor<2xcomplex<f32>>"
+    text = (
+        f"func.func @main(%a: {kind}) -> {kind} {{\n"
+        f"%c = stablehlo.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : {kind}\n"
+        f"%d = stablehlo.add %a, %c : {kind}\nreturn %d : {kind}\n}}"
+    )
+    (constant,) = (node for node in view(text).nodes if node.op == "stablehlo.constant")
+    assert "(1.0" in str(constant.attrs["value"])

@@ -31,6 +31,20 @@ def test_a_nest_is_read_and_run():
     assert [str(access) for access in iterations[4].writes] == ["out0[1]"]
 
 
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (PRODUCT, ("", 0)),
+        ("out0[()] = (in0[()] * in0[()] + in0[()] * in0[()]) * (in0[()] * in0[()])", ("in0[()] * in0[()]", 3)),
+        ("v0 = -in0[()]\nout0[()] = exp(v0) - exp(v0) + -in0[()]", ("-in0[()]", 2)),
+        ("out0[()] = in0[d0 + 1] + in1[d0 + 1] * (-1) + (-1) * in0[d0]", ("", 0)),
+        ("out0[()] = (in0[()] + 1) * (in0[()] + 1.0)", ("", 0)),
+    ],
+)
+def test_an_expression_that_occurs_more_than_once_is_named(text, most):
+    assert parse(text).repeated() == most
+
+
 def test_without_loops_there_is_one_iteration():
     given = {"in0": np.array(3.0), "out0": np.array(0.0)}
     (only,) = run(parse("out0[()] = -in0[()] // 2"), given)

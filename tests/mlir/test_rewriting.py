@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, TensorType, bf16, f16, f32, f64, i8, i32, i64
 from xdsl.pattern_rewriter import RewritePattern
 
 from passlab.mlir import parse, text, verify
@@ -105,3 +108,38 @@ def test_constants_wrap_and_flags_are_kept():
     assert number(constant(0, b.result.type).result) == 0  # a whole number will do for a float, too
     assert number(a.lhs) is None and number(b.result) is None
     assert "overflow<nsw>" in text(module)
+
+
+@pytest.mark.parametrize(
+    ("value", "type", "expected"),
+    [
+        (2**63, IndexType(), -(2**63)),
+        (-(2**63) - 1, IndexType(), 2**63 - 1),
+        (2**64 + 5, IndexType(), 5),
+        (np.int64(300), i8, 44),
+        (2**70 + 3, i64, 3),
+        (1e300, f32, math.inf),
+        (-1e39, f32, -math.inf),
+        (65519.0, f16, 65504.0),  # rounds down to the largest
+        (65520.0, f16, math.inf),
+        (10**400, f64, math.inf),
+        (-(10**400), bf16, -math.inf),
+    ],
+)
+def test_a_constant_beyond_its_type_wraps_or_is_infinite(value, type, expected):
+    op = constant(value, type)
+    op.verify()
+    assert number(op.result) == expected and op.result.type == type
+
+
+@pytest.mark.parametrize(
+    ("value", "type", "message"),
+    [
+        (1.5, i32, "1.5 is not an integer, but i32 takes integers"),
+        (0.0, IndexType(), "0.0 is not an integer, but index takes integers"),
+        (1, TensorType(f32, [4]), "not of tensor<4xf32>"),
+    ],
+)
+def test_a_constant_that_its_type_cannot_hold_is_refused_in_a_sentence(value, type, message):
+    with pytest.raises(TypeError, match=message):
+        constant(value, type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from passlab import diff, draw, view
-from passlab.graph import breaks_ssa, table
+from passlab.graph import table, why_not_ssa
 from passlab.mlir import MLIRError, parse, pipeline, to_iree
 from passlab.mlir.reader import read
 from tests.mlir.programs import CHAIN, LOOPS
@@ -13,7 +13,7 @@ from tests.mlir.programs import CHAIN, LOOPS
 
 def test_each_operation_is_a_node_with_its_region_as_a_block():
     graph = view(parse(CHAIN))
-    assert graph.ir == "MLIR" and graph.outputs == ("%relu",) and not breaks_ssa(graph)
+    assert graph.ir == "MLIR" and graph.outputs == ("%relu",) and not why_not_ssa(graph)
     assert graph.node("%sum").op == "linalg.generic" and graph.node("%sum").type == "float32[4, 8]"
     assert graph.node("%sum").inputs == ("%a", "%b", "%e", "%s")
     assert graph.node("%s").attrs["block"] == "%sum:body" and graph.node("%s").kind == "compute"
@@ -29,7 +29,7 @@ def test_linalg_may_be_read_without_bodies():
 
 def test_loops_and_branches_are_control_with_blocks():
     graph = view(parse(LOOPS))
-    assert graph.node("%sum").kind == "control" and not breaks_ssa(graph)
+    assert graph.node("%sum").kind == "control" and not why_not_ssa(graph)
     assert graph.node("%d").attrs["block"] == "%sum:body/%row:body/%y:then"
     assert set(graph.node("%y").inputs) == {"%p", "%d", "%zero"}
     assert graph.node("%acc").inputs == ("%zero",) and graph.node("%i").inputs == ()
@@ -42,7 +42,7 @@ def test_writing_into_a_buffer_is_noted():
     source = (
         "func.func @main(%m: memref<4xf32>, %x: f32, %i: index) { memref.store %x, %m[%i] : memref<4xf32>\n return }"
     )
-    assert "changes a value" in breaks_ssa(view(parse(source)))
+    assert "changes a value" in why_not_ssa(view(parse(source)))
 
 
 def test_jumps_pass_their_operands_to_blocks():
@@ -85,6 +85,25 @@ def test_the_picture_draws_an_operand_to_the_argument_that_takes_it():
     assert "%a[d0, d1]" in picture.dot and shown["%o"].inputs == ("%e",)
     assert "%o</b>" not in picture.dot  # a destination that the body does not read is a dashed line instead
     assert picture.dot.count("style=dashed") == 2
+
+
+def test_the_picture_shows_the_order_where_values_do_not():
+    module = parse(
+        """func.func @main(%a: memref<4xf32>, %b: memref<4xf32>) {
+          %z = arith.constant 0.0 : f32
+          linalg.fill ins(%z : f32) outs(%b : memref<4xf32>)
+          linalg.copy ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
+          return
+        }"""
+    )
+    for drawn, arrows in (
+        (draw(module), 2),  # fill → copy → return
+        (draw(pipeline(module, "convert-linalg-to-loops, canonicalize")), 4),  # two ends of turns; loop → loop → return
+        (draw(parse(CHAIN)), 0),
+    ):
+        assert drawn.dot.count("style=dotted") == arrows
+        assert ("Dotted arrows" in drawn.note) == bool(arrows)
+    assert "ltail=cluster_" in draw(pipeline(module, "convert-linalg-to-loops")).dot
 
 
 def test_a_large_module_is_drawn_without_bodies_and_a_huge_one_in_groups():

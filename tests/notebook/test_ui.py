@@ -7,7 +7,7 @@ import pytest
 
 from passlab import exercises, mlir
 from passlab.judge import Case, Exercise, Finding, Judgement
-from passlab.notebook import ui
+from passlab.notebook import project, ui
 from passlab.notebook.project import load_progress, progress_file, remember
 
 
@@ -75,11 +75,25 @@ def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):
     assert "not right yet" in capsys.readouterr().out
     ui.check("four", lambda a, b: 4)
     ui.check("four", lambda a, b: 5)
-    assert load_progress()["day00.four"] == {"points": 3.0, "total": 3, "attempts": 3, "hints": 0}
+    entry = load_progress()["day00.four"]
+    assert (entry["points"], entry["total"], entry["attempts"], entry["hints"]) == (3.0, 3, 3, 0)
     capsys.readouterr()
     ui.progress("day00")
     out = capsys.readouterr().out
     assert "✓ day00.four" in out and "3 of 3 core points" in out
+
+
+def test_the_time_between_checks_counts_and_pauses_do_not(monkeypatch):
+    for now, seconds in ((1_000, 0), (1_060, 60), (1_000 + 2 * project.PAUSE, 60), (1_010 + 2 * project.PAUSE, 70)):
+        monkeypatch.setattr(project.time, "time", lambda now=now: now)
+        project.count_check("day00.four", 1, 3)
+        assert load_progress()["day00.four"]["seconds"] == seconds
+    monkeypatch.setattr(project.time, "time", lambda: 1_015 + 2 * project.PAUSE)
+    project.count_check("day00.other", 1, 3)
+    assert load_progress()["day00.other"]["seconds"] == 5, "since the last check of any exercise"
+    monkeypatch.setattr(project.time, "time", lambda: 5)
+    project.count_check("day00.four", 1, 3)
+    assert load_progress()["day00.four"]["seconds"] == 70, "the clock was set back"
 
 
 def test_a_stub_is_not_an_attempt(capsys):

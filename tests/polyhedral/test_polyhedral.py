@@ -232,3 +232,12 @@ def test_shapes_and_sizes():
     assert at_sizes(jacobi, jacobi["S"].domain, {"T": 0, "N": 8}).is_empty()
     with pytest.raises(KeyError, match="There is no statement Q; there are S"):
         jacobi["Q"]
+
+
+@pytest.mark.parametrize("end", ["3", "N"])
+def test_a_program_without_an_iteration_has_no_loops(end):
+    program = parse(f"for i in range(5, {end}):\n    A[i] = 0.0")
+    sizes = {"N": 2} if end == "N" else {}
+    source = python_source(program, program.schedule, sizes)
+    assert source.strip() == ""
+    assert (run_python(source, sizes, {"A": np.ones(6)})["A"] == 1).all()

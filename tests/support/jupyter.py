@@ -57,7 +57,7 @@ def serving(course: Path) -> Iterator[Callable[[str], str]]:
     page.address = f"http://127.0.0.1:{port}/{{}}?token=t".format
     yield page
     process.terminate()
-    process.wait(20)
+    process.wait(60)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 #: Operations that both call by the same name.
-NAMES = ("negative", "multiply", "divide", "add", "floor", "sum", "exp", "minimum")
+NAMES = ("negative", "multiply", "divide", "add", "floor", "sum", "exp", "log", "minimum", "subtract", "equal")
 
 
 class Modules:
@@ -46,6 +46,14 @@ class Modules:
             "relu of x/x": lambda: op.relu(op.divide(x, x)),
             "relu of 1": lambda: op.relu(op.ones()),
             "ones": lambda: op.ones(),
+            "x-x": lambda: op.subtract(x, x),
+            "log-log": lambda: op.subtract(op.log(x), op.log(x)),
+            "twice log, subtracted": lambda: (lambda y: op.subtract(y, y))(op.log(x)),
+            "zeros": lambda: op.multiply(op.ones(), one(0)),
+            "x*0": lambda: op.multiply(x, one(0)),
+            "0*x": lambda: op.multiply(one(0), x),
+            "x==x": lambda: op.equal(x, x),
+            "1==1": lambda: op.equal(op.ones(), op.ones()),
         }
 
 

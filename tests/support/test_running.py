@@ -120,6 +120,25 @@ def test_long_files_are_left_out_only_if_all_passed_with_the_same_code(passed, m
     assert long.left_out() == []
 
 
+def test_a_run_writes_down_the_long_files_that_pass_whole(passed, monkeypatch):
+    engine, hub, reach = long.files()
+
+    def run(ended, **outcomes):
+        plugin = long.Passed()
+        for name, failed in [("test_hub", False), *outcomes.items()]:
+            path = next(path for path in [*LONG] if f"/{name}.py" in path)
+            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"{path}::test", failed=failed))
+        plugin.pytest_sessionfinish(ended)
+        return json.loads(long.PASSED.read_text())["files"]
+
+    passed("before", engine)
+    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == [hub]
+    assert run(pytest.ExitCode.INTERRUPTED, test_engine=False) == [hub]
+    assert run(pytest.ExitCode.OK, test_engine=False) == [engine, hub]
+    monkeypatch.setattr(long, "digest", lambda: "later")
+    assert run(pytest.ExitCode.OK, test_reach=False) == [hub, reach]
+
+
 def test_each_draw_leaves_out_others(passed, monkeypatch):
     passed("now", *long.files())
     drawn = set()

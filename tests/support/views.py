@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 from passlab import draw, view
-from passlab.graph import Graph, breaks_ssa, table
+from passlab.graph import Graph, table, why_not_ssa
 from tests.support.flavours import python
 
 
@@ -22,7 +22,7 @@ def plain(obj: object) -> dict:
     return {
         "nodes": nodes,
         "row": list(table([graph]).rows[0]),
-        "ssa": breaks_ssa(graph),
+        "ssa": why_not_ssa(graph),
         "drawn": draw(graph).text,
     } | told
 

@@ -11,6 +11,18 @@ import torch
 from tests.support.flavours import RELAY_HERE, each_flavour, python
 from tests.support.modules import Relax, Relay
 
+#: Two modules → whether they compute the same, and whether a note says that they were compared as they are written.
+SIMPLIFIED = {
+    ("x-x", "zeros"): (False, True),
+    ("zeros", "x-x"): (False, True),
+    ("log-log", "zeros"): (False, True),
+    ("log-log", "twice log, subtracted"): (True, True),
+    ("x*0", "zeros"): (False, True),
+    ("x*0", "0*x"): (True, True),
+    ("x==x", "1==1"): (False, True),
+    ("exp(x)*exp(x)", "exp(x+x)"): (True, False),
+}
+
 EXPECTED = {
     "torch and module": True,
     "module and torch": True,
@@ -34,6 +46,8 @@ EXPECTED = {
     "inf minus inf in a sum": True,
     "a layout": True,
     "depth": [3, 3],
+    "what TVM simplifies": SIMPLIFIED,
+    "x * 0 in a kernel": [True, True],
     "shown": True,
     "smallest": True,
 }
@@ -137,6 +151,15 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         found = passlab.shrink(make.module("long"), fails, budget=40)
         return len(nodes(found)) < len(nodes(make.module("long"))) and "relu" in str(found)
 
+    def simplified(one: str, other: str) -> tuple[bool, bool]:
+        found = same(make.module(one), make.module(other))
+        return bool(found), comparing.AS_WRITTEN in found.notes
+
+    def built_already() -> list[bool]:
+        """What FuseOps of Relay made is taken apart; Relax's kernels are not, which a note says."""
+        found = same(make.module("x*0"), make.fused("x*0"))
+        return [bool(found), {"relay": comparing.AS_WRITTEN, "relax": comparing.SIMPLIFIED}[flavour] in found.notes]
+
     @cache
     def of_relay() -> builds.Packed:
         return builds.Packed("relay", python(OF_RELAY))
@@ -184,6 +207,8 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
             or "leaky" in same(make.module("turned"), make.module("turned, leaky")).reason
         ),
         "depth": lambda: [comparing.depth(make.module("long")), comparing.depth(make.fused("long"))],
+        "what TVM simplifies": lambda: {pair: simplified(*pair) for pair in SIMPLIFIED},
+        "x * 0 in a kernel": built_already,
         "shown": shown,
         "smallest": smallest,
         **(crossing if flavour == "relax" and RELAY_HERE else {}),

@@ -12,7 +12,7 @@ import pytest
 from tests.support import modules
 from tests.support.flavours import each_flavour
 
-#: Check → a part of the sentence; None: nothing to say.
+#: Check → a part of the sentence; None: no sentence.
 BOTH = {
     "itself": None,
     "rebuilt": None,
@@ -111,7 +111,7 @@ def test_every_check_says_what_it_should(said, flavour):
     wrong = {}
     for name, part in EXPECTED[flavour].items():
         sentence = found[name]
-        if (sentence is not None) if part is None else (sentence is None or part not in sentence):
+        if bool(sentence) if part is None else (not sentence or part not in sentence):
             wrong[name] = sentence
     assert wrong == {}
 
@@ -119,8 +119,8 @@ def test_every_check_says_what_it_should(said, flavour):
 @each_flavour
 def test_sentences_are_whole_and_plain(said, flavour):
     for name, sentence in said(flavour).items():
-        assert sentence is None or ("\n" not in sentence and "Traceback" not in sentence), name
-        assert sentence is None or not sentence.endswith(".."), name
+        assert not sentence or ("\n" not in sentence and "Traceback" not in sentence), name
+        assert not sentence or not sentence.endswith(".."), name
 
 
 # ---------------------------------------------------------------------------------------------------- the checks
@@ -136,7 +136,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
 
     make = Relay() if flavour == "relay" else Relax()
     before = make.start()
-    valid, same = judge.valid, judge.same
+    valid, same = judge.why_not_valid, judge.why_not_same
 
     def looked(end: Callable[[], None]) -> Callable[[Any], None]:
         def work(tell):
@@ -339,7 +339,7 @@ class Relay:
                     other: relay.Function([z := self.var("z")], relay.Call(main, [z]), ret),
                 }
             )
-            said = judge.same(self.alone("relu"), module, seconds=10)
+            said = judge.why_not_same(self.alone("relu"), module, seconds=10)
             return "did not run" if said.startswith("The module that came back ") else said
 
         def any_size() -> str:
@@ -493,8 +493,10 @@ class Relax:
 
         relu = self.alone("relu")
         return {
-            "crash in a kernel": lambda: judge.same(relu, self.raw_kernel("outside"), kinds=("ordinary",)),
-            "endless kernel": lambda: judge.same(relu, self.raw_kernel("endless"), kinds=("ordinary",), seconds=3),
+            "crash in a kernel": lambda: judge.why_not_same(relu, self.raw_kernel("outside"), kinds=("ordinary",)),
+            "endless kernel": lambda: judge.why_not_same(
+                relu, self.raw_kernel("endless"), kinds=("ordinary",), seconds=3
+            ),
             "symbolic": symbolic,
             "counts of kernels": kernels,
             "consumers": consumers,

@@ -41,7 +41,7 @@ def test_the_work_of_a_linear_layer():
 
 def test_an_attention_holds_its_keys_and_streams_its_queries():
     scores = {o.name: o for o in zoo("gpt")}["matmul"]
-    assert [(read.words, read.held) for read in scores.reads] == [(16 * 64, False), (16 * 64, True)]
+    assert [(read.words, read.resident) for read in scores.reads] == [(16 * 64, False), (16 * 64, True)]
     assert scores.weights == 4 * 16 * 64 and scores.streamed == 16 * 64
 
 
