@@ -1,4 +1,4 @@
-"""The instructor's commands of `passlab`: release, grade, regrade, leaderboard, prove, new, cluster."""
+"""The instructor's commands of `passlab`: release, bundle, grade, regrade, due, extend, leaderboard, prove, new, …"""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -22,19 +23,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.authoring import samples, source
 from autograder.grading import locks
-from autograder.grading.intake import ClassWork, Submission, UnreadableError, collect
+from autograder.grading.intake import ClassWork, Submission, UnreadableError, collect, share
 from passlab.notebook import built
 
 if TYPE_CHECKING:
     from autograder.engine.engine import Engine
     from autograder.grading.class_run import GradedSubmission, Session
     from autograder.grading.cluster import Cluster
+    from autograder.grading.recorder import Recorder
+    from autograder.grading.roster import Learner
     from autograder.grading.scores import Run
-    from autograder.reports.exports import Learner
+    from autograder.reports.exports import Row
     from autograder.reports.report import Layer
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
+#: Why a learner on the roster has no grade.
+ABSENT = "no notebook was handed in"
 #: What to do after grading that could not store everything.
 RESUME = "When that is mended, give the same command again: it grades what is left, on the same cases."
 
@@ -60,6 +65,37 @@ def release() -> None:
     _known()
     _print_written(notebooks.build())
     Console().print("exercises/ is up to date.")
+
+
+def bundle(
+    target: Annotated[Path, typer.Argument(help="A folder, or a file that ends in .zip.")],
+    day: Annotated[list[str] | None, typer.Option(help="Only this day (may be repeated).")] = None,
+    solutions: Annotated[
+        list[str] | None, typer.Option(help="Release the solutions of this day (may be repeated).")
+    ] = None,
+) -> None:
+    """Make what learners of a class get: lessons, exercises and the library, without solutions, hidden cases, grader.
+
+    Written over an earlier bundle, it updates that one; what learners have in `work` is not part of it.
+    """
+    from autograder.authoring import bundle as bundles
+    from passlab.judge.words import plural
+
+    days = _chosen(day, _known())
+    unknown = [name for name in solutions or () if name not in days]
+    if unknown:
+        _fail(
+            f"There is no {', '.join(unknown)} in the bundle to have the solutions of: its days are {', '.join(days)}."
+        )
+    try:
+        files = bundles.make(target, days, solutions or ())
+    except bundles.BundleError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{target} cannot be written: {error.strerror or error}.")
+    told = f"with the solutions of {', '.join(solutions)}" if solutions else "without solutions"
+    count = f"{len(files)} files for {plural(len(days), 'day')}"
+    _say(f"{target} has {count}, {told}. Learners run `make lab` in it.")
 
 
 def _print_written(names: list[str]) -> None:
@@ -115,10 +151,15 @@ def grade(
     ] = False,
     unsafe: Unsafe = False,
     device: Device = "cpu",
+    json: Annotated[
+        bool, typer.Option("--json", help="Grade one notebook, and print the result as JSON. No gradebook is written.")
+    ] = False,
 ) -> None:
     """Grade a class: run and judge every notebook, write feedback, grades and a report, and show the scores."""
     from autograder.reports import tables
 
+    if json:
+        raise typer.Exit(_grade_one(submissions, seed, unsafe, device))
     start = time.perf_counter()
     with _session(
         submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, replay, release
@@ -132,6 +173,65 @@ def grade(
         if before:
             Console().print(f"Resumed: {before} submissions had been graded before this run was interrupted.")
         work.publish(run, time.perf_counter() - start, before)
+
+
+def _grade_one(path: Path | None, seed: int | None, unsafe: bool, device: str) -> int:
+    """Print the result of one notebook as JSON. Return 0 if it has all points of the core, 1 for fewer, 2 without."""
+    from autograder.authoring.answers import run_seed
+    from autograder.grading import single
+
+    try:
+        if path is None or not path.is_file():
+            raise UnreadableError("Name one notebook: passlab grade --json day03.ipynb.")
+        if why := no_device(device, ""):
+            raise UnreadableError(why)
+        _build(release=False, sample_class=False)
+        with _grader(1, "", unsafe, False, device) as grader:
+            result = single.grade_notebook(path, _known(), grader, run_seed() if seed is None else seed)
+    except UnreadableError as error:
+        print(single.line({"schema": single.SCHEMA, "error": str(error)}))
+        return 2
+    print(single.line(result))
+    return 0 if result["core"]["points"] >= result["core"]["of"] else 1
+
+
+def judge(
+    answers: Annotated[
+        Path | None, typer.Argument(help="A folder with answers: day03.cse.py or day03/cse.py for day03.cse.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task (may be repeated). Default: all.")] = None,
+    seed: Seed = None,
+    jobs: Jobs = 0,
+    unsafe: Unsafe = False,
+    prompts: Annotated[bool, typer.Option("--prompts", help="Print the tasks themselves instead.")] = False,
+) -> None:
+    """Judge answers that are Python files on visible and hidden cases, in the sandbox: one line of JSON for each."""
+    from autograder.authoring.answers import run_seed
+    from autograder.grading import single
+    from autograder.grading.class_run import flavours
+    from passlab import exercises
+
+    try:
+        chosen = [exercises.find(name).id for name in task] if task else single.tasks()
+        found = single.answers(answers) if answers else {}
+    except KeyError as error:
+        _fail(error.args[0])
+    if prompts:
+        for name in chosen:
+            print(single.line(single.prompt(name)))
+        return
+    if answers is None or not answers.is_dir():
+        _fail("Name a folder with answers: passlab judge answers. `passlab judge --prompts` prints the tasks.")
+    points, most, whole = 0.0, 0.0, 0
+    with _grader(jobs, "", unsafe, False, "cpu") as grader:
+        days = [name.split(".")[0] for name in chosen if exercises.whole(name) in found]
+        grader.expect(flavours(dict.fromkeys(days)))
+        for row in single.judge_answers(found, chosen, grader, run_seed() if seed is None else seed):
+            print(single.line(row), flush=True)
+            points, most, whole = points + row["points"], most + row["of"], whole + (row["points"] >= row["of"])
+    Console(stderr=True, highlight=False).print(
+        f"{whole} of {len(chosen)} tasks have all points; {points:g} of {most:g} points in all.", markup=False
+    )
 
 
 def regrade(
@@ -165,6 +265,7 @@ def regrade(
         if papers and not (yes or typer.confirm(f"Write the new scores of {len(papers)} submissions?")):
             console.print("Nothing was written.")
             raise typer.Exit(0)
+        work.session.recorder.enter(work.roster.values())
         work.session.record(papers, run)
         work.publish(run, time.perf_counter() - start, 0)
 
@@ -182,7 +283,7 @@ def _place(submissions: Path | None) -> tuple[Path, str]:
 def _results(folder: Path, sample: bool = False) -> Iterator[None]:
     """Keep other gradings out of the folder for the results, and see to it that it can be written.
 
-    sample: it is that of the sample class, which lies in the project as well.
+    sample: it is that of the sample class, which is in the project as well.
     """
     named = "Name a folder that you can write, such as PASSLAB_RUN=/home/you/results passlab grade …"
     remedy = "Copy the project to a folder that you can write." if sample else named
@@ -219,7 +320,7 @@ def _storing() -> Iterator[None]:
 
 def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
     """Return the learners on the given roster, otherwise on `roster.csv` in the folder; empty without a roster."""
-    from autograder.reports.exports import read_roster
+    from autograder.grading.roster import read_roster
 
     path = given or folder / "roster.csv"
     if path.is_file():
@@ -240,7 +341,7 @@ def _whose(learners: dict[str, Learner]) -> tuple[dict[str, str], ...]:
     for pairs in ([(one.canvas_id, one.id) for one in everybody], numbers, names):
         often = Counter(key for key, _ in pairs)
         unique.append({key: learner for key, learner in pairs if key and often[key] == 1})
-    # A folder with the name of a learner whose number is known, and another number, is somebody else's.
+    # Same name but another Moodle number: a different person.
     unique[2] = {name: learner for name, learner in unique[2].items() if not learners[learner].moodle_id}
     return tuple(unique)
 
@@ -304,18 +405,19 @@ class Work:
         files cannot be written, and StorageError if the gradebook cannot be read.
         """
         from autograder.engine import sandbox
-        from autograder.reports import exports, tables
+        from autograder.grading.extra import ExtraCredit
+        from autograder.reports import activity, exports, tables
         from autograder.reports.report import Facts, report
         from autograder.reports.similar import similar
 
         session, folder = self.session, source.COURSE / self.run
         scores = session.recorder.scores()
         rows = exports.rows(scores)
-        penalties = session.recorder.penalties()
+        penalties, credit = session.recorder.penalties(), ExtraCredit(config=session.recorder.config)
         with _storing():
-            exports.write_grades(folder / "grades.csv", rows)
-            notes = exports.write_canvas(folder / "canvas.csv", rows, self.roster, penalties)
-            notes += exports.write_moodle(folder / "moodle.csv", rows, self.roster, penalties)
+            exports.write_grades(folder / "grades.csv", rows, without := self.without_grade(rows))
+            notes = exports.write_canvas(folder / "canvas.csv", rows, self.roster, penalties, credit)
+            notes += exports.write_moodle(folder / "moodle.csv", rows, self.roster, penalties, credit)
         failures = session.failures
         facts = Facts(
             when=f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -325,9 +427,11 @@ class Work:
             workers=f"{session.grader.jobs} at once",
             layers=sandbox.layers(),
             unsafe=session.grader.unsafe,
-            notes=self.classwork.notes | {"": [*self.classwork.notes.get("", ()), *notes]},
-            unread=[(learner, f"{assignment}: {why}") for (learner, assignment), why in sorted(failures.items())],
+            notes=self._notes(notes),
+            unread=self._unread(without),
             similar=similar(session.answers, tables.no_evidence(self.chosen)),
+            tries=session.recorder.tries(),
+            activity=activity.load(folder / activity.ACTIVITY),
         )
         page = report(rows, session.recorder.results(), facts)
         with _storing():
@@ -340,6 +444,46 @@ class Work:
         if unrecorded or len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)
 
+    def without_grade(self, rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+        """Return learner, assignment and the reason, for everybody on the roster and for whom there is work."""
+        graded, failures = {(row.learner, row.assignment) for row in rows}, self.session.failures
+        learners = {*self.roster, *(learner for learner, _ in self.submissions)}
+        keys = [(learner, assignment) for assignment in self.chosen for learner in sorted(learners)]
+        return [(*key, failures.get(key, ABSENT)) for key in keys if key not in graded]
+
+    def _unread(self, without: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
+        """Return (learner, sentence) for what could not be graded, and for learners without a notebook of an assignment
+        that others handed in."""
+        failures, absent = self.session.failures, defaultdict(list)
+        handed_in = {assignment for _, assignment in self.submissions}
+        for learner, assignment, _ in without:
+            if assignment in handed_in and (learner, assignment) not in failures:
+                absent[learner].append(assignment)
+        found = [(learner, f"{assignment}: {why}") for (learner, assignment), why in failures.items()]
+        return sorted([*found, *((learner, f"{', '.join(days)}: {ABSENT}.") for learner, days in absent.items())])
+
+    def _notes(self, exported: Sequence[str]) -> dict[str, list[str]]:
+        """Return learner ("" for the class) → all that is to tell of them and of their submissions."""
+        told = {who: list(sentences) for who, sentences in self.classwork.notes.items()}
+        for (learner, assignment), submission in self.submissions.items():
+            if submission.notes and (learner, assignment) not in self.session.failures:
+                told.setdefault(learner, []).extend(f"{assignment}: {note}" for note in submission.notes)
+        told.setdefault("", []).extend(exported)
+        return told
+
+    def _learners(self) -> str:
+        """Return how many learners were graded, and who was not."""
+        missed = self.session.missed
+        handed_in = {learner for learner, _ in self.submissions}
+        graded = {learner for learner, assignment in self.submissions if (learner, assignment) not in missed}
+        everybody = {*self.roster, *handed_in, *filter(None, self.classwork.notes)}
+        absent = sorted(everybody - graded)
+        some = ", ".join(
+            f"{name} ({'not graded' if name in handed_in else 'nothing to grade'})" for name in absent[:10]
+        )
+        more = f" and {len(absent) - 10} more, named in the report" if len(absent) > 10 else ""
+        return f"{len(graded)} of {len(everybody)} learners" + (f"; not {some}{more}" if absent else "")
+
     def _tail(self, seconds: float, layers: Sequence[Layer]) -> None:
         from passlab.judge.words import listed
 
@@ -347,7 +491,7 @@ class Work:
         handed_in, missed, run = len(self.submissions), self.session.missed, self.run
         reasons = ", ".join(f"{n} could not be {what}" for what, n in sorted(Counter(missed.values()).items()))
         graded = f"{handed_in - len(missed)} of {handed_in} submissions{f' ({reasons})' if reasons else ''}"
-        console.print(f"Graded {graded} in {seconds:.0f} s.", markup=False)
+        console.print(f"Graded {graded} in {seconds:.0f} s: {self._learners()}.", markup=False)
         console.print(f"Report:   {run}/report.html", markup=False)
         console.print(f"Grades:   {run}/grades.csv (and canvas.csv, moodle.csv for import)", markup=False)
         console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
@@ -438,6 +582,7 @@ def _session(
         from autograder.grading.class_run import Session, by_day, flavours
         from autograder.grading.gradebook import GradebookError
         from autograder.reports.feedback import draft
+        from autograder.reports.lessons import Lessons
 
         if fresh:  # the sample class gets a new gradebook every time
             _clear(source.COURSE / run)
@@ -450,6 +595,7 @@ def _session(
         except UnreadableError as error:
             _fail(str(error))
         _set_aside(classwork, learners)
+        share(classwork, {one.id: one.group for one in learners.values()})
         work = Work(classwork, learners, chosen, known, run)
         if not work.submissions and not classwork.notes:
             _fail(
@@ -460,7 +606,10 @@ def _session(
             grader.expect(flavours(by_day(work.tasks)))
         try:
             with _gradebook(chosen) as recorder, _bar(work) as advance:
-                work.session = Session(recorder, grader, source.COURSE / run / "submitted", draft, advance, run_all)
+                if not keep:  # a replay writes nothing, and a regrade only when told to
+                    recorder.enter(learners.values())
+                page = partial(draft, lessons=Lessons(config=recorder.config))
+                work.session = Session(recorder, grader, source.COURSE / run / "submitted", page, advance, run_all)
                 yield work
         except GradebookError as error:
             done = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."
@@ -514,6 +663,58 @@ def _bar(work: Work):
                 sys.stdout.flush()
 
         yield advance
+
+
+def due(
+    assignment: Annotated[str, typer.Argument(help="An assignment: day03.")],
+    time: Annotated[str, typer.Argument(help="Its due date: '2027-03-01 23:59 UTC'.")],
+    db: Annotated[str, typer.Option(help="The gradebook's database. Default: SQLite in autograder/run.")] = "",
+) -> None:
+    """Set the due date of an assignment."""
+    from autograder.grading.paper import when
+
+    parsed = when(time)
+    if parsed is None:
+        _fail(f"{time!r} is not a time such as '2027-03-01 23:59 UTC'.")
+    with _recorder(assignment, db) as recorder:
+        recorder.set_due(assignment, parsed)
+    _say(f"{assignment} is due {parsed:%Y-%m-%d %H:%M} UTC. What is late is counted when it is graded.")
+
+
+def extend(
+    assignment: Annotated[str, typer.Argument(help="An assignment: day03.")],
+    learner: Annotated[str, typer.Argument(help="A learner's id.")],
+    days: Annotated[float, typer.Argument(help="How many days more; 0 takes an extension back.")],
+    db: Annotated[str, typer.Option(help="The gradebook's database. Default: SQLite in autograder/run.")] = "",
+) -> None:
+    """Give one learner more time than the due date says, before or after something was handed in."""
+    if not 0 <= days <= 3650:
+        _fail(f"An extension is 0 days or more, and at most ten years; got {days:g}.")
+    with _recorder(assignment, db) as recorder:
+        handed_in = recorder.extend(assignment, learner, days)
+    then = "Grade again, and it counts" if handed_in else f"Nothing of {learner}'s is graded yet: it will count then"
+    _say(f"{learner} has {days:g} {'day' if days == 1 else 'days'} more for {assignment}. {then}.")
+
+
+@contextlib.contextmanager
+def _recorder(assignment: str, db: str) -> Iterator[Recorder]:
+    """Provide the gradebook, for a command about one assignment."""
+    from autograder.grading.gradebook import GradebookError
+    from autograder.grading.recorder import Recorder
+
+    _chosen([assignment], _known())
+    os.environ.setdefault("PASSLAB_RUN", RUN)
+    if db:
+        os.environ["PASSLAB_DB"] = db
+    try:
+        with Recorder(source.settings()) as recorder:
+            yield recorder
+    except (GradebookError, ValueError) as error:
+        _fail(str(error))
+
+
+def _say(sentence: str) -> None:
+    Console(soft_wrap=True, highlight=False).print(sentence, markup=False)
 
 
 def leaderboard(
@@ -620,7 +821,12 @@ def prove(
 
 def new(
     exercise: Annotated[str, typer.Argument(help="Its id: a day and a name, such as day03.strength-reduction.")],
-    like: Annotated[str, typer.Option(help="An exercise of the same kind: cse, for a pass over FX.")] = "",
+    like: Annotated[
+        str,
+        typer.Option(
+            help="An exercise of its kind: day03.cse for FX, day07.cse Relay, day08.port Relax, day09.patterns MLIR."
+        ),
+    ] = "",
     title: Annotated[str, typer.Option(help="Its title. Default: its name.")] = "",
     stretch: Annotated[bool, typer.Option("--stretch", help="It goes beyond the core; its points are extra.")] = False,
 ) -> None:

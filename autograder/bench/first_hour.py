@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import tempfile
 import time
@@ -24,10 +25,12 @@ SETUP, GRADE, FIRST_VERDICT, TEST, QUICK = 120, 90, 15, 720, 60
 
 
 class Wait(NamedTuple):
-    """What a command took, in seconds: until a line that is looked for, and to its end. `last`: its last line."""
+    """What a command took, in seconds: until a line that is looked for, to its end, and of all processors together.
+    `last`: its last line."""
 
     first: float
     seconds: float
+    busy: float
     last: str
     ok: bool
 
@@ -36,7 +39,7 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     """Run a command of the Makefile in a clone."""
     dropped = ("PASSLAB_RUN", "PASSLAB_BUILDS", "MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
-    begin, first, last = time.perf_counter(), 0.0, ""
+    begin, before, first, last = time.perf_counter(), _busy(), 0.0, ""
     with subprocess.Popen(
         ["make", *words], cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -44,7 +47,13 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
             last = text.strip() or last
             if not first and line.match(text):
                 first = time.perf_counter() - begin
-    return Wait(first, time.perf_counter() - begin, last, process.returncode == 0)
+    return Wait(first, time.perf_counter() - begin, _busy() - before, last, process.returncode == 0)
+
+
+def _busy() -> float:
+    """Return the CPU seconds of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def first_hour(largest: int) -> Iterator[Figure | str]:
@@ -64,7 +73,8 @@ def first_hour(largest: int) -> Iterator[Figure | str]:
         grade = wait(clone, "grade")
         yield "make grade, again"
         warm = wait(clone, "grade")
-        base = f"again, with what was kept: {warm.seconds:.3g} s, first verdict {warm.first:.3g} s"
+        base = f"{grade.busy:.3g} s of CPU; again, with what was kept: {warm.seconds:.3g} s, {warm.busy:.3g} s of CPU, "
+        base += f"first verdict {warm.first:.3g} s"
         yield at_most("make grade, fresh clone", grade.seconds, GRADE, " s", base)
         yield at_most("make grade, first verdict", grade.first, FIRST_VERDICT, " s", base)
         yield "make quick"
@@ -72,7 +82,7 @@ def first_hour(largest: int) -> Iterator[Figure | str]:
         yield at_most("make quick", quick.seconds, QUICK, " s", quick.last)
         yield "make test"
         test = wait(clone, "test")
-        yield at_most("make test", test.seconds, TEST, " s", test.last)
+        yield at_most("make test", test.seconds, TEST, " s", f"{test.busy:.4g} s of CPU; {test.last}")
         for name, result in (("grade", grade), ("quick", quick), ("test", test)):
             if not result.ok:
                 yield not_measured(f"make {name}", f"it failed: {result.last[:160]}")

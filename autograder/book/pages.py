@@ -47,6 +47,8 @@ MAP = {
     10: ("day 4", "loops as sets: legality, tiles, wavefronts"),
     11: ("days 4 and 5", "graphs on a wafer: placement and routes"),
     12: ("all of them", "a compiler of your own, on the leaderboard"),
+    13: ("days 3, 4 and 6", "what torch.compile captures, and a backend of your own"),
+    14: ("days 3 and 5", "gradients as a graph, and what training keeps in memory"),
 }
 
 

@@ -174,10 +174,10 @@ def _paying(process: Disposable) -> Iterator[float]:
         if _seconds_left <= 0:
             raise ProcessLostError("it was not run: the case before it had used up the time for all")
         process.start()
-        before, start = process.seconds(), time.monotonic()
+        start = time.monotonic()
         try:
             yield start + PATIENCE * _seconds_left
-            _seconds_left -= process.seconds() - before
+            _seconds_left -= process.spend()
         except ProcessLostError:
             _seconds_left -= time.monotonic() - start
             raise
@@ -239,13 +239,21 @@ class Disposable:
     def __init__(self):
         self.child: Child | None = None
         self.programs: list[Program] = []
+        self.paid = 0.0
 
     @property
     def running(self) -> bool:
         return self.child is not None
 
     def start(self) -> None:
-        self.child = self.child or _connect()
+        if self.child is None:
+            self.child = _connect()
+            self.paid = self.seconds()
+
+    def spend(self) -> float:
+        """Return the CPU seconds since the last call, or since the start. Raises ProcessLostError."""
+        before, self.paid = self.paid, self.seconds()
+        return self.paid - before
 
     def seconds(self) -> float:
         """Return the CPU seconds that it has spent, by the server. Raises ProcessLostError."""

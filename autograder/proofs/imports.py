@@ -51,12 +51,12 @@ def read(path: Path) -> Source:
                 prose |= _own_lines(node.body[0], lines)
         elif isinstance(node, ast.Constant | ast.JoinedStr):
             quoted |= set(range(node.lineno, node.end_lineno + 1)) if node.end_lineno > node.lineno else set()
-    kept = (
+    code = (
         line
         for number, line in enumerate(lines, 1)
         if number not in prose and (number in quoted or (line.strip() and not line.lstrip().startswith("#")))
     )
-    return Source("\n".join(kept), frozenset(_imports(tree, path)))
+    return Source("\n".join(code), frozenset(_imports(tree, path)))
 
 
 def _own_lines(docstring: ast.stmt, lines: list[str]) -> set[int]:
@@ -66,7 +66,12 @@ def _own_lines(docstring: ast.stmt, lines: list[str]) -> set[int]:
 
 
 def _imports(tree: ast.AST, path: Path) -> Iterator[str]:
+    # What an answer may not call is named, and not imported.
+    keywords = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "closed")
+    closed = {part for keyword in keywords for part in ast.walk(keyword.value)}
     for node in ast.walk(tree):
+        if node in closed:
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -96,14 +101,14 @@ def closure(modules: Iterable[str], files: Iterable[Path] = ()) -> set[Path]:
     What the registry finds by name belongs to them; of the packages with a compiler, and of their common parts, only
     what something imports does.
     """
-    needed: set[str] = set()
+    names: set[str] = set()
     todo = [*modules, *(name for path in files for name in read(path).imports)]
     while todo:
         name = todo.pop()
         path = path_of(name)
-        if path is None or name in needed:
+        if path is None or name in names:
             continue
-        needed.add(name)
+        names.add(name)
         todo += read(path).imports
         if parent := name.rpartition(".")[0]:
             todo.append(parent)
@@ -111,7 +116,7 @@ def closure(modules: Iterable[str], files: Iterable[Path] = ()) -> set[Path]:
             todo += [m for p in {row.package for row in TYPES.values()} - {*COMPILERS, "tvm"} for m in dispatched(p)]
         elif name in (f"passlab.{package}" for package in (*COMPILERS, "tvm")):
             todo += dispatched(name.removeprefix("passlab."))
-    paths = {path_of(name) for name in needed}
+    paths = {path_of(name) for name in names}
     data = {file for path in paths if path.name == "__init__.py" for file in _data(path.parent)}
     return paths | data | set(files)
 

@@ -15,7 +15,18 @@ from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import signature
 from autograder.engine.verifier.verdicts import of_the_moment
 from passlab import exercises
-from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge, judge_outcome, run, unfit
+from passlab.judge import (
+    Case,
+    Exercise,
+    Finding,
+    Judgement,
+    Outcome,
+    conclude,
+    judge,
+    judge_outcome,
+    run,
+    why_not_an_answer,
+)
 
 #: Hidden cases drawn from this many new seeds belong to a full proof.
 NEW_SEEDS = 3
@@ -23,8 +34,8 @@ NEW_SEEDS = 3
 
 def run_case(exercise: Exercise, answer: Callable, about: Sequence[str], arguments: bytes) -> tuple[Outcome, bytes]:
     """Return the outcome of a case, and its payload, where the answer knows the case's arguments and verdicts only."""
-    given = wire.decode(arguments)
-    outcome = run(exercise, answer, Case("", lambda: given, about))
+    values = wire.decode(arguments)
+    outcome = run(exercise, answer, Case("", lambda: values, about))
     head, payload = to_wire(outcome)
     if head["status"] == "refused":
         return replace(outcome, status="raised", value=None, error=head["error"]), b""
@@ -44,11 +55,11 @@ class WireJudge:
         self.cases: dict[int, list[CaseResult]] = {}  # by the answer's id, in the order of the proof's rows
         self.visible = exercise.cases()
         self.arguments: dict[int, tuple[Case, bytes]] = {}  # by the case's id; a case that is kept keeps its id
-        self.found: dict[tuple, list[Finding]] = {}
+        self.findings: dict[tuple, list[Finding]] = {}
 
     def judge(self, exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
         known = self.cases.setdefault(id(answer), [])
-        if why := unfit(exercise, answer):
+        if why := why_not_an_answer(exercise, answer):
             return Judgement(exercise, [Finding("did", False, why)])
         payloads: list[bytes] = []
         tried = self.visible if cases is None else cases
@@ -62,23 +73,23 @@ class WireJudge:
                 yield outcome
 
         def findings(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
-            found = self._judged(exercise, case, outcome, payloads[-1])
-            lost = tuple(sorted({finding.verdict for finding in found if not finding.ok}))
+            results = self._judged(exercise, case, outcome, payloads[-1])
+            verdicts = tuple(sorted({finding.verdict for finding in results if not finding.ok}))
             value = wire.fingerprint(payloads[-1]) if payloads[-1] else ""
-            known.append(CaseResult(case.name, cases is not None, outcome.status, lost, value))
-            return found
+            known.append(CaseResult(case.name, cases is not None, outcome.status, verdicts, value))
+            return results
 
         return conclude(exercise, tried, put(), findings)
 
     def _judged(self, exercise: Exercise, case: Case, outcome: Outcome, payload: bytes) -> list[Finding]:
         key = (id(case), outcome.status, outcome.error, hashlib.sha256(payload).digest())
-        if key not in self.found:
+        if key not in self.findings:
             before = of_the_moment()
-            found = judge_outcome(exercise, case, outcome)
+            results = judge_outcome(exercise, case, outcome)
             if not payload or before != of_the_moment():
-                return found
-            self.found[key] = found
-        return self.found[key]
+                return results
+            self.findings[key] = results
+        return self.findings[key]
 
 
 def refusals(exercise_id: str, seeds: Sequence[int], all_answers: bool = False) -> list[str]:
@@ -90,7 +101,7 @@ def refusals(exercise_id: str, seeds: Sequence[int], all_answers: bool = False) 
     """
     exercise = exercises.find(exercise_id)
     reference = answers.reference(exercise_id)
-    others = [answer for answer in answers.load(exercise_id) if answer.mark.kind == "right"]
+    others = [answer for answer in answers.load(exercise_id) if answers.kind(exercise_id, answer) == "right"]
     sentences: list[str] = []
     for number, seed in enumerate(seeds):
         right = [reference, *(others if all_answers or not number else ())]
@@ -118,7 +129,7 @@ def full_proof(exercise_id: str, seed: int = 0, seeds: int = 1) -> Proof:
     return proof
 
 
-def lost(exercise_id: str, answer: Callable, name: str) -> tuple[str, str] | None:
+def first_failure(exercise_id: str, answer: Callable, name: str) -> tuple[str, str] | None:
     """Return what an answer loses on one visible case: the first verdict, and the sentence."""
     exercise = exercises.find(exercise_id)
     (case,) = [case for case in exercise.cases() if case.name == name]

@@ -409,6 +409,10 @@ class ZMQInteractiveShell(InteractiveShell):
     def enable_gui(self, gui=None):
         """Do nothing: there is no GUI."""
 
+    def enable_matplotlib(self, gui=None):
+        """Draw into the notebook, whatever `%matplotlib` asks for: an answer must not fail for want of a window."""
+        return super().enable_matplotlib("inline")
+
     def ask_exit(self):
         """Ignore `exit` in a cell: the cells below still run."""
 

@@ -29,7 +29,7 @@ from autograder.engine.runner.closed import close
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
-from passlab.judge import Case, run, unfit
+from passlab.judge import Case, run, why_not_an_answer
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 
@@ -194,7 +194,7 @@ def _answer_of(shell: Shell, cell: Cell) -> tuple[Any, Any, str]:
     """Return the exercise, the answer, and why there is no answer, or ""."""
     exercise = exercises.find(cell.exercise)
     answer, error = shell.value(cell.answer, exercise.seconds)
-    return exercise, answer, error or unfit(exercise, answer)
+    return exercise, answer, error or why_not_an_answer(exercise, answer)
 
 
 def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: bytes) -> tuple[dict, bytes]:

@@ -30,7 +30,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -43,7 +43,9 @@ ROOT = Path(__file__).resolve().parents[3]
 #: The library without what a judge compares with: of the exercises, only the lists that learners read.
 _GIVEN = (
     *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
-    *("dataflow", "drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure"),
+    *("autodiff", "capture", "dataflow", "drawing", "egraph", "equivalence", "formats", "fx", "given", "graph"),
+    "judge",
+    *("kernels", "measure"),
     *("building", "capstone", "memory", "mlir", "notebook", "polyhedral", "process", "relax", "relay", "tvm", "wafer"),
 )
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
@@ -291,6 +293,7 @@ def enter(
     lenient = failures is not None or _UNSAFE in os.environ
     failures = {} if failures is None else failures
     before_mib, user, group = address_space_mib(), os.geteuid(), os.getegid()
+    _bound_in_tmp(os.environ.get(_SEEN, "[]"))  # once here, not in every child
     try:
         pid = linux.fork_into(_NAMESPACES)
     except OSError as error:
@@ -312,7 +315,7 @@ def enter(
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         apart = [
             ("namespaces", lambda: _map_user(user, group)),
-            ("own tmp", lambda: _mounts(limits, readable, nodes, gpu)),
+            ("own tmp", lambda: _mounts(limits, _bound_in_tmp(os.environ[_SEEN]), nodes, gpu)),
             ("namespaces", lambda: _hide_processes(gpu)),
         ]
         for layer, step in (
@@ -367,15 +370,16 @@ def _map_user(user: int, group: int) -> None:
             Path("/proc/self", name).write_text(text)
 
 
-def _mounts(limits: Limits, readable: Iterable[str], nodes: Iterable[str], gpu: bool) -> None:
-    """Make everything read-only except for a fresh, small /tmp; hide the GPU, unless `gpu`."""
+def _mounts(limits: Limits, bound: Iterable[str], nodes: Iterable[str], gpu: bool) -> None:
+    """Make everything read-only except for a fresh, small /tmp, with the paths `bound` in it; hide the GPU, unless
+    `gpu`."""
     Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, kill the submission first
     try:
         linux.make_read_only("/")
     except OSError as error:
         if error.errno != errno.ENOSYS:  # before Linux 5.12: bubblewrap has already mounted everything read-only
             raise
-    in_tmp = {path: os.open(path, os.O_PATH) for path in _outermost(readable) if path.startswith("/tmp/")}
+    in_tmp = {path: os.open(path, os.O_PATH) for path in bound}
     # The inodes of /tmp itself and of what leads to these paths are not the submission's.
     own = {"/tmp", *in_tmp, *(str(folder) for path in in_tmp for folder in Path(path).parents[:-2])}
     inodes = limits.inodes + len(own)
@@ -392,6 +396,17 @@ def _mounts(limits: Limits, readable: Iterable[str], nodes: Iterable[str], gpu: 
         over = ("tmpfs", _PLAIN | linux.MS_RDONLY, "size=4k") if os.path.isdir(node) else ("", linux.MS_BIND, "")
         linux.mount("tmpfs" if over[0] else "/dev/null", node, *over)
     os.chdir("/tmp")
+
+
+@cache
+def _bound_in_tmp(seen: str) -> list[str]:
+    """Return the paths in /tmp that a child's own /tmp shows, of readable ones (JSON).
+
+    A project in /tmp is one of them: what `launch` has mounted there is its readable part alone.
+    """
+    roots = [] if _UNSAFE in os.environ else _roots()
+    paths = [Path(path) for path in json.loads(seen) if path.startswith("/tmp/")]
+    return _outermost({str(next(filter(path.is_relative_to, roots), path)) for path in paths})
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
@@ -474,6 +489,20 @@ def announce(sock: socket.socket) -> None:
         sock.sendall(b"!")
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process, its children and theirs so far, those included that they have waited for.
+
+    A process that has ended counts as 0.
+    """
+    seconds = 0.0
+    with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        seconds = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        seconds += sum(cpu_seconds(int(child)) for child in children)
+    return seconds
+
+
 def cgroup(name: str, limits: Limits) -> contextlib.AbstractContextManager[Group]:
     """Return a control group for one submission (see `cgroups`): it counts all its processes and its /tmp together."""
     return cgroups.cgroup(name, limits.memory_mib + limits.tmp_mib, limits.processes)
@@ -510,8 +539,9 @@ class _Row(NamedTuple):
 
 def _bubblewrap_needs() -> str:
     leave = (
-        "leave to make namespaces, which a container has to be given (docker run --security-opt seccomp=unconfined "
-        "--cap-add SYS_ADMIN)"
+        "leave to make namespaces and to mount /proc in them, which a container has to be given (podman run "
+        "--security-opt seccomp=unconfined --security-opt unmask=ALL; docker run --security-opt seccomp=unconfined "
+        "--security-opt systempaths=unconfined --security-opt apparmor=unconfined; see docs/containers.md)"
     )
     return leave if shutil.which("bwrap") else "bubblewrap (Debian: apt install bubblewrap)"
 
@@ -634,10 +664,10 @@ def missing() -> list[str]:
 
 def doctor_checks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
     """Return the rows for `passlab doctor`. None of them is required there: learners do not grade."""
-    return {f"sandbox: {one.name}": (False, partial(_told, one)) for one in layers()}
+    return {f"sandbox: {one.name}": (False, partial(_row_of, one)) for one in layers()}
 
 
-def _told(layer: Layer) -> tuple[bool, str]:
+def _row_of(layer: Layer) -> tuple[bool, str]:
     return layer.holds, layer.sentence
 
 

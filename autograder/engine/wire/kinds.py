@@ -48,6 +48,9 @@ CLASSES = {
     "Node": torch.fx.Node,
     "Graph": torch.fx.Graph,
     "GraphModule": torch.fx.GraphModule,
+    "SymInt": torch.SymInt,
+    "SymFloat": torch.SymFloat,
+    "SymBool": torch.SymBool,
 } | {c.__name__: c for c in (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range)}
 
 #: The records of exercises, which cases pass to an answer or an answer returns.

@@ -23,10 +23,11 @@ from typing import Any
 import numpy
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire import kinds, modules, symbols, targets
 from passlab.graph import registry
 from passlab.process.refusal import Refused
 
@@ -65,6 +66,7 @@ class _Packer:
         self.items = 0
         self.where = "The returned value"
         self.inside: dict[fx.Node, int] | None = None  # while operands are walked: node → its place in the graph
+        self.noted = False  # while the notes of a node are walked
 
     def refuse(self, value: object) -> Refused:
         return Refused(f"{self.where} contains {kinds.kind(value)}, which cannot leave your notebook. {_WANTED}")
@@ -164,6 +166,20 @@ class _Packer:
             sizes[1],
             self.value(value.memory_format, 0),
         ]
+
+    def symbolic(self, value: torch.SymInt, depth: int) -> list:
+        """Pack a size that is not known: its text, and the number that it stood for."""
+        text, number = str(value), value.node.hint
+        if not self.noted or type(number) is not int or not symbols.is_text(text):
+            raise self.refuse(value)
+        return ["sy", text, self.value(number, depth)]
+
+    def fake(self, value: FakeTensor, depth: int) -> list:
+        """Pack a tensor without data, as the notes of a captured graph have them."""
+        if not self.noted or value.layout is not torch.strided or value.device.type != "cpu":
+            raise self.refuse(value)
+        sizes = [self.many("l", part, depth) for part in (value.shape, value.stride())]
+        return ["ft", *sizes, self.value(value.dtype, depth), bool(value.requires_grad)]
 
     def place(self, table: list, value: Any, make: Callable[[Any], Any]) -> int:
         """Return the index of `value` in a table, where it is put when it is first met."""
@@ -390,12 +406,14 @@ class _Packer:
     def notes(self, node: fx.Node) -> list:
         flat: list[Any] = ["d"]
         meta = node.meta
+        self.noted = True
         for key in kinds.NOTES:
             if key in meta:
                 try:
                     flat += key, self.value(meta[key], 0)
-                except Refused:  # a fake tensor or an instance of a learner's class: no judge uses it
+                except Refused:  # an instance of a learner's class, or a size without a number: no judge uses it
                     continue
+        self.noted = False
         return flat
 
     def operand(self, node: fx.Node, depth: int) -> list:
@@ -449,6 +467,8 @@ _PACK: dict[type, Callable[..., Any]] = {
     fx.Node: _Packer.operand,
     fx.Graph: _Packer.graph,
     TensorMetadata: _Packer.shape,
+    torch.SymInt: _Packer.symbolic,
+    FakeTensor: _Packer.fake,
     type: _Packer.cls,
 }
 _PACK |= dict.fromkeys(_TENSORS, _Packer.tensor)

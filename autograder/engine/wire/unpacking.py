@@ -20,6 +20,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire.symbols import Symbols, is_text
 from passlab.fx import isolation
 from passlab.graph import registry
 from passlab.judge import travel
@@ -74,6 +75,8 @@ class _Unpacker:
         self.items = 0
         self.bytes = 0
         self.inside: list[fx.Node] | None = None
+        self.symbols = Symbols()
+        self.noted = False  # while the notes of a node are read
         self.graphs: list[fx.Graph] = []
         self.aside = fx.Graph()  # owns all nodes that claim to belong to another graph
         self.modules: list[nn.Module] = []
@@ -81,7 +84,9 @@ class _Unpacker:
         many, few = kinds.TENSORS, kinds.MODULES
         self.storages = [self._storage(row, blobs.get(str(i))) for i, row in enumerate(_rows(storages, most=many))]
         self.tensors = [self._tensor(row) for row in _rows(tensors, most=many)]
+        self.noted = True
         self.shapes = [self._shape(row) for row in _rows(shapes, most=many)]
+        self.noted = False
         rows = [_rows(row, 2) for row in _rows(graphs, most=few)]
         if sum(len(_rows(nodes)) + len(_rows(strays)) for nodes, strays in rows) > kinds.NODES:
             raise Refused(f"The payload contains more than {kinds.NODES:,} nodes.")
@@ -236,11 +241,29 @@ class _Unpacker:
 
     def _shape(self, row: Any) -> TensorMetadata:
         shape, dtype, grad, stride, memory_format = _rows(row, 5)
-        sizes = [tuple(_number(n) for n in _rows(part, most=kinds.DIMENSIONS)) for part in (shape, stride)]
+        sizes = [self._sizes(_rows(part, most=kinds.DIMENSIONS)) for part in (shape, stride)]
         kind, laid = self.value(dtype, 0), self.value(memory_format, 0)
         if type(kind) is not torch.dtype or not (laid is None or type(laid) is torch.memory_format):
             raise Refused("The payload contains a shape whose dtype or memory format is invalid.")
         return TensorMetadata(torch.Size(sizes[0]), kind, _flag(grad), sizes[1], laid, False, {})
+
+    def symbolic(self, row: list, depth: int) -> torch.SymInt:
+        _, text, number = _rows(row, 3)
+        if not self.noted or not is_text(text) or type(number) is not int or abs(number) > _MOST:
+            raise Refused("The payload contains a symbolic size without a text or a number.")
+        return self.symbols.size(text, number)
+
+    def _sizes(self, values: list) -> tuple[Any, ...]:
+        """Return sizes or strides, each a number or a symbol that stands for one."""
+        return tuple(self.symbolic(n, 0) if type(n) is list and n[:1] == ["sy"] else _number(n) for n in values)
+
+    def fake(self, row: list, depth: int) -> torch.Tensor:
+        _, shape, stride, dtype, grad = _rows(row, 5)
+        sizes, strides = (self._sizes(_rows(part, most=kinds.DIMENSIONS)[1:]) for part in (shape, stride))
+        kind = self.value(dtype, depth)
+        if not self.noted or type(kind) is not torch.dtype or len(sizes) != len(strides):
+            raise Refused("The payload contains a tensor without data whose dtype or sizes are invalid.")
+        return self.symbols.tensor(sizes, strides, kind, _flag(grad))
 
     # ------------------------------------------------------------------------------------------------------ modules
 
@@ -341,7 +364,9 @@ class _Unpacker:
         return _entry(kinds.CLASSES, name) if tag == "ty" else _entry({}, tag)
 
     def _notes(self, notes: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+        self.noted = True
         made = self.value(notes, 0)
+        self.noted = False
         if type(made) is not dict or not set(made) <= set(keys):
             raise Refused("The payload contains metadata under an unknown key.")
         return made
@@ -418,6 +443,8 @@ _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "ir": _Unpacker.module_of_ir,
     "T": lambda u, r, d: u.entry(u.tensors, r),
     "sh": lambda u, r, d: u.entry(u.shapes, r),
+    "sy": _Unpacker.symbolic,
+    "ft": _Unpacker.fake,
     "M": lambda u, r, d: u.entry(u.modules, r),
     "G": lambda u, r, d: u.entry(u.graphs, r),
     "n": _Unpacker.node,
