@@ -27,7 +27,7 @@ ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm $(CHANGE
 	if [ -n "$$failed" ]; then echo "Tests failed in these runs (--tvm):$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update grade test test-changed test-full quick bench gpu book hub notebooks prove
+.PHONY: help setup lab update grade test test-changed test-full quick bench gpu book hub image notebooks prove
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ book: setup ## build the course as a web book, with the outputs of its lessons
 
 hub: setup ## a JupyterHub for a class on this machine: sudo make hub ROSTER=roster.csv
 	@$(PYTHON_HERE) -m autograder.hub $(if $(ROSTER),"$$ROSTER")
+
+image: setup ## container images for learners and the instructor, with podman, buildah or docker
+	@$(PYTHON_HERE) -m autograder.hub.image
 
 notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks
