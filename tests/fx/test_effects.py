@@ -82,6 +82,14 @@ WRITES = [
     (torch.relu_,),
     (aten.add_.Tensor, "x", "y"),
 ]
+#: Operators of ATen whose names Python's own functions have, too: their schemas decide.
+VIEWS = [
+    (aten.slice.Tensor, "x"),
+    (aten.slice, "x", 0, 1, 2),
+    (aten.select.int, "x", 0, 1),
+    (aten.view.default, "x", [6]),
+]
+COPIES = [(aten.abs.default, "x"), (aten.round.default, "x"), (aten.mul.Tensor, "x", "y"), (slice, 1, 2)]
 
 
 @pytest.mark.parametrize("call", PURE, ids=spelled)
@@ -100,6 +108,27 @@ def test_writes(call):
     assert effects(made) == {"writes"}
     assert [n.name for n in writes(made)] == ["x"]
     assert may_alias(made)
+
+
+@pytest.mark.parametrize("call", VIEWS, ids=spelled)
+def test_views_of_aten_may_alias(call):
+    assert may_alias(node(*call))
+    assert effects(node(*call)) == frozenset()
+
+
+@pytest.mark.parametrize("call", COPIES, ids=spelled)
+def test_what_computes_aliases_nothing(call):
+    assert not may_alias(node(*call))
+
+
+def test_a_write_through_an_aten_slice_reaches_its_base():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    base = graph.call_function(aten.mul.Tensor, (x, 2))
+    part = graph.call_function(aten.slice.Tensor, (base, 0, 0, 1))
+    graph.call_function(aten.add_.Tensor, (part, 1))
+    graph.output(base)
+    assert base in written(graph)
 
 
 def test_keywords_write_too():

@@ -30,14 +30,19 @@ from passlab.judge.expect import Expectation
 
 
 def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
-    """Make `build` draw the same random numbers at every call; the caller's random state does not change."""
+    """Make `build` draw the same random numbers at every call; the caller's random state does not change.
 
-    @wraps(build)
+    A function that `seeded` or `graph` returned draws from this seed instead of its own.
+    """
+    unseeded = getattr(build, "unseeded", build)
+
+    @wraps(unseeded)
     def again() -> Any:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**64)  # torch takes no wider ones
-            return build()
+            return unseeded()
 
+    setattr(again, "unseeded", unseeded)  # noqa: B010  (mypy knows no attributes of functions)
     return again
 
 

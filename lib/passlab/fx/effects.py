@@ -97,7 +97,8 @@ def facts(target: Callable | str) -> Facts:
     bare = name.strip("_") if dunder else name
     if (home == "_operator" or dunder) and bare in _NAMES["writing"]:
         return Facts(writes=(0,))
-    if home in ("_operator", "math") or dunder or name in _NAMES["plain"]:
+    operator = isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)  # its schema says it all
+    if home in ("_operator", "math") or dunder or (name in _NAMES["plain"] and not operator):
         return Facts(views=bare in _NAMES["viewing"])
     draws, signature = name in _NAMES["drawing"], inspect.signature(target) if inspect.isfunction(target) else None
     overloads = _overloads(target, name)
