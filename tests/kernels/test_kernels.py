@@ -3,6 +3,9 @@ are in tests/relax."""
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -25,6 +28,43 @@ def test_triton_source_is_python():
     with pytest.raises(Unsupported, match=r"'sum_1'.*Triton"):
         program = primitives(torch.fx.symbolic_trace(lambda x: x.sum(-1)), (torch.randn(5, 7),))
         kernel_triton.source(program, ["x"], (), "group")
+
+
+def test_on_a_gpu_no_product_is_fused_into_a_sum_and_no_subnormal_number_is_lost(tmp_path, monkeypatch):
+    """Triton makes PTX without a GPU. By itself it fuses x·x - y·y, which is inf where torch has NaN."""
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    program = primitives(torch.fx.symbolic_trace(lambda x, y: (x * x - y * y).ceil()), (torch.randn(8), torch.randn(8)))
+    text = kernel_triton.source(program, ["x", "y"], (), "group")
+    group = kernel_triton.load_source(text, "group").group
+    signature = dict.fromkeys(("x", "y", "out0"), "*fp32") | {"BLOCK": "constexpr"}
+
+    def ptx(**options: bool) -> str:
+        source = ASTSource(group, signature, {"BLOCK": 128})
+        return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+
+    assert re.search(r"\bfma\.", ptx()) and ".ftz" in ptx()
+    text = ptx(**kernel_triton.AS_TORCH)
+    assert "mul." in text and not re.search(r"\bfma\.|\.ftz", text)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_kernel_is_started_as_torch_computes_unless_it_is_interpreted(monkeypatch, compiled):
+    triton = pytest.importorskip("triton")
+    calls = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *tensors, **how: calls.append((grid, tensors, how))
+
+    if compiled:
+        monkeypatch.setattr(triton, "JITFunction", Kernel)
+    monkeypatch.setattr(kernel_triton, "load_source", lambda text, name: SimpleNamespace(group=Kernel()))
+    kernel_triton.launcher("", "group", (3,), BLOCK=8)("x", "y")
+    assert calls == [((3,), ("x", "y"), {"BLOCK": 8} | (kernel_triton.AS_TORCH if compiled else {}))]
 
 
 # Errors: one sentence that names the node

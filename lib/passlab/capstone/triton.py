@@ -29,7 +29,8 @@ from passlab.capstone.interpreter import bounded, interpreting
 from passlab.judge import record
 from passlab.kernels import triton_source
 from passlab.kernels.primitives import _words, state
-from passlab.kernels.triton import BLOCK, load_source
+from passlab.kernels.triton import BLOCK
+from passlab.kernels.triton import launcher as kernel_launcher
 
 #: Characters of a kernel's text; programs on an axis of its grid; programs that the interpreter runs for a model.
 MOST_TEXT, MOST_GRID, MOST_PROGRAMS = 20_000, 2**31 - 1, 512
@@ -243,16 +244,15 @@ def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
 
     It executes the text: check it by `why_not_launched` first.
     """
-    grid = tuple(kernel.grid)
+    how = (kernel.source, kernel.name, tuple(kernel.grid))
     if device.type == "cuda":
-        start = getattr(load_source(kernel.source, kernel.name), kernel.name)[grid]
-        return lambda *tensors: start(*tensors, **kernel.meta)
+        return kernel_launcher(*how, **kernel.meta)
     with interpreting():
-        start = getattr(load_source(kernel.source, kernel.name), kernel.name)[grid]
+        start = kernel_launcher(*how, **kernel.meta)
 
     def run(*tensors: Any) -> None:
         with interpreting(), bounded(tensors), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy's, of infinities and NaN
-            start(*tensors, **kernel.meta)
+            start(*tensors)
 
     return run

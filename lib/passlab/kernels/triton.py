@@ -24,6 +24,9 @@ from passlab.kernels import code as kernel_code
 from passlab.kernels.primitives import VIEWS, Unsupported, _words, constant, name_of
 
 BLOCK = 1024
+#: How Triton compiles a kernel for a GPU, so that it computes what eager torch does. A fused multiply-add rounds once
+#: where torch rounds twice, and its product does not overflow. Some of CUDA's functions take subnormal numbers for 0.
+AS_TORCH = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
 
 _PLACES = _words("broadcast_in_dim expand transpose permute t alias detach")
 #: Primitive → its expression in Triton.
@@ -182,10 +185,21 @@ def build(
     somewhere = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
     if not somewhere or importlib.util.find_spec("triton") is None:
         raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
-    module = load_source(text, name)
-    kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
-    grid = (-(-elements // block),)
-    return lambda *tensors: kernel[grid](*tensors, BLOCK=block), text
+    elements = kernel_code.results(program)[0].meta["val"].numel()
+    return launcher(text, name, (-(-elements // block),), BLOCK=block), text
+
+
+def launcher(text: str, name: str, grid: tuple[int, ...], **meta: float) -> Callable[..., None]:
+    """Return a function that starts the kernel `name` of a source on tensors. meta: its other parameters.
+
+    The source's top level is executed. On a GPU the kernel is compiled as `AS_TORCH` says; Triton's interpreter, which
+    contracts and flushes nothing, takes no options.
+    """
+    from triton import JITFunction
+
+    kernel = getattr(load_source(text, name), name)
+    start, options = kernel[grid], AS_TORCH if isinstance(kernel, JITFunction) else {}
+    return lambda *tensors: start(*tensors, **meta, **options)
 
 
 def load_source(text: str, name: str) -> ModuleType:
