@@ -51,21 +51,21 @@ def _packages() -> tuple[bool, str]:
     for pin in map(Requirement, requires("passlab") or []):
         optional = pin.marker is not None and not pin.marker.evaluate({"extra": ""})
         try:
-            found = version(pin.name)
+            release = version(pin.name)
         except PackageNotFoundError:
             if not optional:
                 wrong.append(f"{pin.name} is missing")
             continue
         count += 1
-        if not pin.specifier.contains(found.split("+")[0]):
-            wrong.append(f"{pin.name} is {found}, not {pin.specifier}")
+        if not pin.specifier.contains(release.split("+")[0]):
+            wrong.append(f"{pin.name} is {release}, not {pin.specifier}")
     return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"all {count} have the pinned versions"
 
 
 def _tool(name: str, what_for: str, remedy: str):
     def look() -> tuple[bool, str]:
-        found = shutil.which(name)
-        return bool(found), found or f"not found ({what_for}): {remedy}"
+        path = shutil.which(name)
+        return bool(path), path or f"not found ({what_for}): {remedy}"
 
     return look
 
@@ -90,8 +90,8 @@ def _devices() -> tuple[bool, str]:
 
 
 def _grading() -> tuple[bool, str]:
-    there = importlib.util.find_spec("nbgrader") is not None
-    return there, "nbgrader is installed" if there else "nbgrader is not installed (only instructors need it)"
+    present = importlib.util.find_spec("nbgrader") is not None
+    return present, "nbgrader is installed" if present else "nbgrader is not installed (only instructors need it)"
 
 
 #: the checks of doctor: name → (needed?, function that returns whether it is in order and what it found)
@@ -117,8 +117,8 @@ def _looks() -> dict:
         try:
             looks |= point.load()()
         except Exception as error:
-            found = f"{type(error).__name__}: {str(error)[:160]}"
-            looks[point.name] = (False, lambda found=found: (False, found))
+            reason = f"{type(error).__name__}: {str(error)[:160]}"
+            looks[point.name] = (False, lambda reason=reason: (False, reason))
     return looks
 
 
@@ -129,10 +129,10 @@ def doctor() -> None:
     broken = []
     for name, (needed, look) in _looks().items():
         try:
-            good, found = look()
+            good, detail = look()
         except Exception as error:  # doctor is for broken installations: a failing import is a result too
-            good, found = False, f"{type(error).__name__}: {str(error)[:160]}"
-        table.add_row("[green]✓[/]" if good else "[red]✗[/]" if needed else "[yellow]–[/]", name, found)
+            good, detail = False, f"{type(error).__name__}: {str(error)[:160]}"
+        table.add_row("[green]✓[/]" if good else "[red]✗[/]" if needed else "[yellow]–[/]", name, detail)
         if needed and not good:
             broken.append(name)
     console.print(table)

@@ -145,7 +145,7 @@ def saturate(
     graph.rebuild()
     while not report.stop:
         report.rounds += 1
-        found, cut = [], False
+        pending, cut = [], False
         places: dict[Any, list[int]] = {}
         for number, members in graph.nodes.items():
             for label in {node[0] for node in members}:
@@ -155,9 +155,9 @@ def saturate(
                 if count == matches_each:
                     cut = True
                     break
-                found.append((rewrite, match))
+                pending.append((rewrite, match))
         unions = 0
-        for (law, back, left, right), match in found:
+        for (law, back, left, right), match in pending:
             one, other = instance(graph, left, match), instance(graph, right, match)
             union = graph.union(one, other, law.name, back)
             report.applied[law.name] += union

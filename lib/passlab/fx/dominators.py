@@ -1,4 +1,4 @@
-"""Post-dominators: where all values computed from a node come together again.
+"""Post-dominators: the first node that every path from a node to the output passes through.
 
     behind = post_dominators(gm.graph)
     behind[node]            # the first node on all paths from `node` to the output

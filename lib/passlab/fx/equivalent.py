@@ -4,17 +4,17 @@ Compared, after the same seed, on copies (neither program nor the caller's tenso
 shape, dtype, values), what was written into the inputs, into parameters and into buffers, and how far the random
 generator moved. Gradients are not compared.
 
-**Rounding is not meaning.** How far numbers may lie apart is derived in `passlab.equivalence.values`. A right rewrite
-may also reassociate: folding a batch norm into a convolution computes x·(w·s) for (x·w)·s. Three rules keep that apart
-from a wrong rewrite.
+**Rounding is not meaning.** `passlab.equivalence.values` derives how much numbers may differ. A right rewrite may also
+reassociate: folding a batch norm into a convolution computes x·(w·s) for (x·w)·s. Three rules tell that from a wrong
+rewrite.
 
 1. Edge values are fed in float64 wherever `before` runs in it. 1e30 then multiplies without overflow, so inf and NaN
    are the mathematics of the program and not an accident of float32: `x*0 -> 0` and `x/x -> 1` are caught, a fold is
    not. Float64 also lowers the tolerance to about 1e-14, so that a forgotten eps of 1e-5 is seen. Where `after` holds
-   float constants that `before` has not (a folded weight, rounded once), or the graph itself names a dtype, the unit
-   stays the program's own; so, too, where a program in bfloat16 is fed float32.
+   float constants that `before` does not (a folded weight, rounded once), or the graph itself names a dtype, the unit
+   of rounding is that of the program's own dtype, as it is where a program in bfloat16 is fed float32.
 2. inf - inf inside a sum (matmul, convolution, mean, softmax, ...) depends on its order. Where one program gives NaN
-   and the other inf, and the first node at which they part is such a sum, that decides nothing. (Fused attention skips
+   and the other inf, and the first node at which they diverge is such a sum, it decides nothing. (Fused attention skips
    rows without a finite score: there no value decides where `before` gives NaN or inf.)
 3. Before a difference in values counts, `before` is run again with its parameters, and its inputs unless they are
    edge values, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties
@@ -63,14 +63,14 @@ from passlab.fx.isolation import ProcessLostError
 from passlab.fx.nodes import op_name, why_not_ordered
 from passlab.fx.programs import Program, Run, preserve_state
 
-#: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
+#: Graphs with more nodes are slow to run: checks that cost several runs, or say little, are skipped.
 LARGE = 500
 
 
 def equivalent(before: Callable, after: Callable, inputs: Any, options: Options) -> Equivalence:
     """Search for a trial that tells two torch programs apart. All arguments are those of `passlab.equivalent`.
 
-    Raises ValueError for anything else than programs, or an unknown mode or kind of trial.
+    Raises ValueError for an argument that is not a program, and for an unknown mode or kind of trial.
     """
     if not _is_program(before):
         raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
@@ -101,7 +101,7 @@ def _is_program(value: Any) -> bool:
 
 
 def _why_not_a_graph(program: Any) -> str:
-    """Return why a GraphModule holds no graph that can run: a rewrite may leave the operands of what it erases."""
+    """Return why the graph of a GraphModule cannot run, or "": a rewrite may leave operands that it has erased."""
     return why_not_ordered(program.graph) if isinstance(program, fx.GraphModule) else ""
 
 
@@ -465,4 +465,4 @@ def _drew(b: Run, a: Run) -> str:
         how = "before and after draw different amounts of random numbers"
     else:
         how = f"{'before' if b.drew else 'after'} draws random numbers and {'after' if b.drew else 'before'} draws none"
-    return f"{how}: whatever draws next gets other ones"
+    return f"{how}: later draws give other numbers"

@@ -1,14 +1,14 @@
 """Programs that must not run in this process.
 
-A process with secrets calls `use(run)` once. From then on a returned program, which `mark` has marked, is run by `run`:
-in another process, which gets the program and its inputs and knows nothing else. `Program.run` sees to that; any other
-way to run a marked graph or module here raises `MustBeIsolatedError`.
+A process with secrets calls `use(run)` once. From then on `Program.run` passes each returned program, which `mark` has
+marked, to `run`: it runs in another process, which gets the program and its inputs and knows nothing else. Any other
+way to run a marked graph or module in this process raises `MustBeIsolatedError`.
 
-`use(run, "cuda")` also gives that process every run on the GPU, this project's own programs too, and has `equivalent`
-compare there what it would compare on the CPU.
+`use(run, "cuda")` also gives that process every run on the GPU, this project's own programs too, and `equivalent`
+compares on the GPU the programs that it would compare on the CPU.
 
-The mark lies on every node of a graph (copies of a node keep it) and on every module, so that a graph is recognized
-after edits, cuts and rebuilding. Without `use` nothing is marked, and programs run here.
+Every node of a graph (copies of a node included) and every module is marked, so that a graph is recognized after edits,
+cuts and rebuilding. Without `use` nothing is marked, and programs run in this process.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _run: Callable | None = None
 _device = "cpu"
 _call: Callable | None = None
 _open: Callable[[], Process] | None = None
-#: name → a function that may be asked about a returned program: see `confined`
+#: name → a function that may run a returned program in another process: see `confined`
 CONFINED: dict[str, Callable] = {}
-#: name → a function that a `Process` may be asked to call: see `stateful`
+#: name → a function that a `Process` may call: see `stateful`
 STATEFUL: dict[str, Callable] = {}
 _trusting = False
 
 
 class MustBeIsolatedError(BaseException):
-    """A returned program was about to run in a process with secrets. No judge is to catch it: it is a judge's bug."""
+    """A returned program was about to run in a process with secrets: a bug of the judge, which must not catch this."""
 
 
 class ProcessLostError(Exception):
@@ -43,13 +43,13 @@ class ProcessLostError(Exception):
 
 
 class Process:
-    """A process that keeps something between calls. This one stands for it where programs may run here."""
+    """A process that keeps state between calls. This class is the current process, where programs may run in it."""
 
     def __init__(self):
         self.state: dict[str, Any] = {}
 
     def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
-        """Return what a `stateful` function returns there. Raises ProcessLostError."""
+        """Call a `stateful` function in the process and return its result. Raises ProcessLostError."""
         return function(self.state, *arguments)
 
     def seconds(self) -> float:
@@ -80,10 +80,11 @@ def use(
 
 
 def confined(function: Callable[..., dict]) -> Callable[..., dict]:
-    """Declare a function that runs a program: where its first argument holds a marked graph, another process calls it.
+    """Declare a function that runs a program: if its first argument holds a marked graph, another process calls it.
 
-    That argument is a record with a field `graph`; all arguments, and the dictionary that it returns, travel. The reply
-    is a claim of a process that the program may have taken over. Raises ProcessLostError if there is none.
+    That argument is a record with a field `graph`. All arguments are sent to that process, and the dictionary that the
+    function returns is sent back. Do not trust it: the program may control the process. Raises ProcessLostError if the
+    process gives no reply.
     """
     name = name_of(function)
     CONFINED[name] = function
@@ -110,7 +111,7 @@ def name_of(function: Callable) -> str:
 
 @contextmanager
 def process_for(program: Any) -> Iterator[Process]:
-    """Provide a process for one program: a fresh one where `use` was called, which holds nothing else."""
+    """Provide a process for one program: after `use`, a fresh one with no other program; otherwise this process."""
     if _open is None:
         yield refuse() if is_marked(program) else Process()
         return
@@ -150,17 +151,17 @@ def is_marked(program: Any) -> bool:
 
 
 def device() -> str:
-    """Return where programs whose tensors are on the CPU are to be compared: "cpu", unless `use` said otherwise."""
+    """Return the device on which to compare programs whose tensors are on the CPU: "cpu", unless `use` set another."""
     return _device
 
 
 def run(*args: Any, **how: Any) -> Any:
-    """Run a marked program where it may run: see `use`."""
+    """Run a marked program in the process for such programs: see `use`."""
     return _run(*args, **how)
 
 
 def refuse(self: Any = None, *_: Any, **__: Any) -> None:
-    """Stand in for the `forward` of what may not run here. Always raises MustBeIsolatedError."""
+    """Replace the `forward` of a program that may not run in this process. Always raises MustBeIsolatedError."""
     raise MustBeIsolatedError(
         "A returned program may not run in this process. Run it with passlab.fx.programs.Program."
     )

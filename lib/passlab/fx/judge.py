@@ -61,8 +61,8 @@ def _program(part: nn.Module) -> str | None:
 def _why_not_open(before: fx.GraphModule | None, after: fx.GraphModule) -> str:
     """Return which node hides others from the laws, which look at the nodes of one graph.
 
-    A node hides others if it calls a module that holds modules, or reads a module. Allowed are the layers that the
-    program called before: the same class or, if it has programs inside, the same text.
+    A node hides others if it calls a module that holds modules, or reads a module. Layers that the program called
+    before are allowed: the same class or, if it has programs inside, the same text.
     """
     called = [attribute(before, n.target) for n in before.graph.find_nodes(op="call_module")] if before else []
     classes, programs = {type(part) for part in called}, {_program(part) for part in called}
@@ -127,7 +127,7 @@ def _why_not_one_output(graph: fx.Graph) -> str:
     if len(outputs) != 1:
         return f"A graph has exactly one output node; this one has {len(outputs)}."
     if outputs[0] is not nodes[-1]:
-        return f"Nodes come after the output node {outputs[0].name}: nothing there is ever run."
+        return f"Nodes follow the output node {outputs[0].name}: they never run."
     return ""
 
 
@@ -177,7 +177,7 @@ def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple
 
 
 def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equivalence: dict) -> Finding:
-    """Find whether the two compute the same function."""
+    """Return the finding on whether the two compute the same function."""
     inputs = case.inputs() if case.inputs else None
     result = equivalent(before, after, inputs, **equivalence)
     reason = "" if result.ok else result.reason

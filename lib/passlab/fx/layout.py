@@ -1,11 +1,11 @@
-"""Which layout each op wants for its images: the rules of the layout exercise, as data.
+"""The layout that each op needs for its images: the rules of the layout exercise, as data.
 
     wants(node)        # "NHWC" for a convolution, "any" for relu, "NCHW" for flatten
     converts(node)     # "NHWC" for x.to(memory_format=torch.channels_last), None for a node that does not convert
 
-An image is a 4-D tensor. Its layout is how it lies in memory: NCHW (contiguous) or NHWC (channels_last); its shape and
-its values are the same in both. An op that takes any layout passes it on, so all its images must share one.
-Parameters can be laid out once, ahead of time: they need no conversion while the program runs.
+An image is a 4-D tensor. Its layout is the order of its elements in memory: NCHW (contiguous) or NHWC (channels_last);
+its shape and its values are the same in both. An op that takes any layout passes it on, so all its images must share
+one. Parameters can be laid out once, ahead of time: they need no conversion while the program runs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import fx
 from passlab.fx.effects import effects
 from passlab.fx.programs import Program, preserve_state
 
-#: What an op wants of images: channels before the rows, channels last, or either.
+#: The layouts that an op may need: channels before the rows, channels last, or either.
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
 
-#: Functions, methods and (in lower case) modules. An op in no row wants NCHW.
+#: Functions, methods and (in lower case) modules. An op in no row needs NCHW.
 _WANTS = {
     NHWC: "conv2d convtranspose2d conv_transpose2d",
     ANY: "relu relu6 leaky_relu leakyrelu elu gelu silu hardswish sigmoid tanh neg abs exp sqrt clamp hardtanh "
@@ -48,7 +48,7 @@ def converts(node: fx.Node) -> str | None:
 def wants(node: fx.Node) -> str:
     """Return the layout in which a node takes its images: "NHWC", "NCHW" or "any".
 
-    A node that draws random numbers (dropout in training) wants NCHW: it draws in memory order.
+    A node that draws random numbers (dropout in training) needs NCHW: it draws in memory order.
     """
     if effects(node):
         return NCHW
@@ -68,7 +68,7 @@ def is_image(node: fx.Node) -> bool:
 
 @dataclass(frozen=True)
 class Clash:
-    """An operand in another layout than its user wants or, if that takes any, than the user's first image has."""
+    """An operand in another layout than its user needs or, if that takes any, than the user's first image has."""
 
     reader: fx.Node
     operand: fx.Node

@@ -1,4 +1,4 @@
-"""Counting what torch does: kernels launched, bytes moved by the nodes of a graph, memory alive at one time.
+"""Count the kernels that torch launches, the bytes that the nodes of a graph move, and the memory alive at one time.
 
 Reading order: which operations do work, launches, memory, bytes, cost.
 """
@@ -158,11 +158,11 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_memory(fn: Callable, *args) -> Measured:
-    """Measure the most bytes alive at one time in tensors that `fn(*args)` makes, its result included.
+    """Measure the peak number of bytes alive in tensors that `fn(*args)` allocates, its result included.
 
-    Inputs and weights that existed before do not count. On a CPU every tensor is followed from its making to its end;
-    what a kernel allocates for itself is not seen. On CUDA it is what torch's allocator says, which sees that too and
-    rounds up to 512 bytes.
+    Inputs and weights that existed before do not count. On a CPU every tensor is followed from its allocation to its
+    release; memory that a kernel allocates for itself does not count. On CUDA the number is that of torch's allocator,
+    which counts such memory and rounds up to 512 bytes.
     """
     if isinstance(fn, torch.export.ExportedProgram):
         fn, args = _exported(fn, args)
@@ -242,8 +242,7 @@ def _exported(program: torch.export.ExportedProgram, inputs: tuple) -> tuple[tor
 
 
 def _zeros(gm: torch.fx.GraphModule) -> tuple:
-    """Return zeros for the inputs of a graph, by the types noted on its placeholders; a symbol is the size it stood for
-    when the graph was captured."""
+    """Return zeros of the shapes and dtypes noted on a graph's placeholders; a symbolic size is that of the capture."""
     zeros: list[Any] = []
     for node in gm.graph.find_nodes(op="placeholder"):
         known = next((node.meta[key] for key in ("tensor_meta", "val", "example_value") if key in node.meta), None)

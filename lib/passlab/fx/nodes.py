@@ -57,7 +57,7 @@ def why_not_ordered(graph: fx.Graph) -> str:
     order: dict[fx.Node, int] = {}
     for place, node in enumerate(graph.nodes):
         if node in order:
-            return f"The node list runs in a circle at {node.name}: it was linked into the graph twice."
+            return f"The node list is circular at {node.name}: it was linked into the graph twice."
         order[node] = place
     for node in order:
         if not isinstance(node, fx.Node):

@@ -24,7 +24,7 @@ from passlab.fx import isolation
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
-#: How many runs, in this process or for it, gave a result, by device.
+#: Device → the number of runs that gave a result, in this process or on its behalf.
 RUNS: Counter[str] = Counter()
 
 
@@ -44,8 +44,8 @@ class Run:
     """The result of one run.
 
     `inputs`: the arguments after the run. `state`: parameters and buffers the run has written, path → new value.
-    `rng`: the state of the random generator afterwards; `drew`: whether it moved. `aliases`: (number of an output, what
-    it shares memory with). `trace`: of the nodes, if it was asked for.
+    `rng`: the state of the random generator afterwards; `drew`: whether it moved. `aliases`: (number of an output, the
+    name of the value that shares its memory). `trace`: of the nodes, for a traced run.
     """
 
     output: Any = None
@@ -131,15 +131,40 @@ class Program:
     ) -> Run:
         """Call the program on a copy of `args`, after seeding the random generators.
 
-        `dtype`: what float parameters and buffers are converted to. `jitter`: parameters are moved by up to this
+        `dtype`: convert float parameters and buffers to it. `jitter`: move parameters by up to this
         relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
         node by node and record their values. An exception that the program raises is kept in `error`.
         """
-        if self.isolated or (device != "cpu" and device == isolation.device()):
-            how = {"dtype": dtype, "device": device, "jitter": jitter, "training": training, "traced": traced}
-            result = isolation.run(self, args, seed, **how)
-            RUNS[device] += result.error is None
-            return result
+        how = {"dtype": dtype, "device": device, "jitter": jitter, "training": training, "traced": traced}
+        elsewhere = self.isolated or (device != "cpu" and device == isolation.device())
+        result = isolation.run(self, args, seed, **how) if elsewhere else self.run_here(args, seed, **how)
+        RUNS[device] += result.error is None
+        return result
+
+    def run_here(self, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
+        """Do what `run` does, in this process.
+
+        After a failed assertion or an index out of range a process cannot use its GPU any more. So a program whose
+        tensors are on the CPU runs there first, and on a GPU only if that succeeds.
+        """
+        tensors = [*pytree.tree_leaves(args), *(slot[-1] for slot in self.slots)]
+        if is_accelerator(device) and all(t.device.type == "cpu" for t in tensors if isinstance(t, Tensor)):
+            run = self._run_once(args, seed, device="cpu", **how)
+            if run.error is not None:
+                return run
+        return self._run_once(args, seed, device=device, **how)
+
+    def _run_once(
+        self,
+        args: tuple,
+        seed: int,
+        *,
+        dtype: torch.dtype | None,
+        device: str,
+        jitter: float,
+        training: bool | None,
+        traced: bool,
+    ) -> Run:
         if training is not None and self.module is not None:
             for m in self.module.modules():
                 m.training = training
@@ -151,7 +176,7 @@ class Program:
         try:
             seed_generators(seed)
             start = rng_state(device)
-            # What the program makes anew lies where its inputs do.
+            # New tensors are created on the inputs' device.
             with torch.no_grad(), contextlib.nullcontext() if device == "cpu" else torch.device(device):
                 call = _Tracer(self.fn, result.trace, device).run if traced else partial(_call, self.fn)
                 result.output = call(*args)
@@ -170,7 +195,6 @@ class Program:
                     if changed or touched:
                         self._copies.pop((dtype, device), None)
             self._put(t for *_, t in self.slots)
-        RUNS[device] += result.error is None
         if result.error is None:
             result.aliases = _aliases(result.output, args, [(s[0], t) for s, t in zip(self.slots, copies, strict=True)])
         return result
@@ -192,6 +216,11 @@ class Program:
             home[key] = t
         for m in self.rnns:  # they keep a second list of their weights
             m.__dict__["_flat_weights"] = [getattr(m, n, None) for n in m._flat_weights_names]
+
+
+def is_accelerator(device: str) -> bool:
+    """Return whether a device is one that a process can lose, such as a GPU."""
+    return torch.device(device).type not in ("cpu", "meta")
 
 
 def current(fn: Any, largest: float = math.inf) -> Any:

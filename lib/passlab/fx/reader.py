@@ -55,12 +55,12 @@ def from_nodes(
     listed = dict.fromkeys(fx_nodes)
     missing = dict.fromkeys(used for node in fx_nodes for used in node.all_input_nodes if used not in listed)
     ids: dict[fx.Node, str] = {}
-    taken: set[str] = set()
+    names: set[str] = set()
     for node in [*fx_nodes, *missing]:  # names are unique within a graph, not across mixed graphs
         id, number = node.name, 1
-        while id in taken:
+        while id in names:
             id, number = f"{node.name}#{number}", number + 1
-        taken.add(id)
+        names.add(id)
         ids[node] = id
     nodes = [Node(ids[node], "missing", "data", text=f"{ids[node]} is used but not in the graph") for node in missing]
     outputs: list[str] = []
@@ -308,7 +308,7 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Inference(NamedTuple):
-    """What is known of shapes: node → TensorMetadata; if it failed, at which node (None: at the inputs), and why."""
+    """The inferred shapes: node → TensorMetadata; after a failure, the node (None: the inputs) and the reason."""
 
     metadata: dict[fx.Node, Any]
     failed: fx.Node | None

@@ -244,7 +244,7 @@ def rms_norm(gm: fx.GraphModule) -> fx.GraphModule:
     """`x / √(mean(x²) + ε) · w` = `F.rms_norm(x, shape, w, ε)`, the mean over the last dimensions (arXiv 1910.07467).
 
     w may be missing; the rest as for `layer_norm`. LLaMA's form, which casts x to float32 and the quotient back, is not
-    rewritten: the op rounds in other places. Run it after `layer_norm`, since x - mean would match as an x, too.
+    rewritten: the op rounds at other points. Run it after `layer_norm`, since x - mean would match as an x, too.
     """
 
     return _rewrite(gm, _outermost_first(gm), lambda node: _norms(node, _rms_normed, F.rms_norm))

@@ -1,8 +1,8 @@
-"""Reaching Relax: TVM as it is today (apache-tvm 0.27).
+"""Load Relax: TVM as it is today (apache-tvm 0.27).
 
     from passlab.relax import relax, tvm
 
-TVM loads at the first use. It takes half of the cores unless told, when it loads, to take all.
+TVM loads at the first use, with the setting to use all cores; by default it uses half of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from passlab.tvm.reach import cores, loaded
 
 
 def reach() -> ModuleType:
-    """Return the module `tvm`, loaded. Raises Unreachable where this process holds the TVM of Relay already."""
+    """Load and return the module `tvm`. Raises Unreachable if this process already holds the TVM of Relay."""
     if loaded() == "relay":
         raise Unreachable(
             "This process uses the TVM of Relay (0.17), and one process can use only one TVM. "

@@ -28,8 +28,8 @@ def module(body: Callable, *types: Any, helper: Callable | None = None) -> Calla
     Its main has one dataflow block, made by `body(emit, *inputs)`.
 
     A type is a shape (float32), or (shape, dtype). `emit` binds an expression to a variable; with `leave=True` the
-    variable is one that the block hands out. What the body returns, an expression or a tuple, is what main returns; a
-    list is a tuple that is made outside the block, of variables that it hands out.
+    variable is an output of the block. main returns the body's result, an expression or a tuple; for a list, main
+    returns a tuple that is built outside the block, from outputs of the block.
     `helper` is the body of a second function, of the first input alone; `emit.helper(x)` calls it.
     """
 

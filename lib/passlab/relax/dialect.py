@@ -15,7 +15,7 @@ from passlab.tvm.modules import callee_name, is_primitive
 NAME = "relax"
 Function, Tuple = relax.Function, relax.Tuple
 BARE = {"pipeline": "none"}
-#: Operators whose first operand is what they call.
+#: Operators that call their first operand.
 _INDIRECT = ("relax.call_", "relax.invoke_", "relax.make_closure")
 
 
@@ -86,7 +86,7 @@ def nodes(name: str, function: Any) -> Iterator[Node]:
 
 
 def _name(call: Any) -> str | None:
-    """Return the operator's name, or that of the PrimFunc or packed function which the operator calls."""
+    """Return the name of the operator, or of the PrimFunc or packed function that it calls."""
     if isinstance(call.op, relax.ExternFunc):
         return call.op.global_symbol
     if not isinstance(call.op, tvm.ir.Op):

@@ -1,4 +1,4 @@
-"""Choose which operations of a Relax module share a kernel, and see what that costs.
+"""Choose which operations of a Relax module share a kernel, and compute the cost.
 
     module = prepare(module)                 # operators become calls of TensorIR functions
     groups = [("lv", "lv1", "lv2")]          # names of bindings; an ungrouped operation is a separate kernel
@@ -6,9 +6,9 @@
     fused = fuse(module, groups)             # each group one kernel, its loops merged
 
 TVM's `FuseOps` decides by its own rule, and `FuseTIR` then puts the loop nests of a group one after the other. Here the
-choice is yours, and the nests are merged: a kernel computes one value, its *result*, and recomputes the other members
-of its group in place, as often as they are read whole. So an operation may be in several groups, and a value that
-another kernel reads has to be the result of one.
+choice is yours, and the nests are merged: a kernel computes one value, its *result*, and recomputes the elements of the
+other members of its group wherever it reads them. So an operation may be in several groups, and a value that another
+kernel reads must be the result of a kernel.
 
 Reading order: the model of a module, what groups cost, which groups are legal, two simple policies, the rewriting,
 reading a module.
@@ -81,7 +81,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of one run. `recomputed`: the steps repeated because a value was not kept."""
+    """The cost of one run. `recomputed`: the steps repeated because a value was not stored."""
 
     kernels: int
     nbytes: int
@@ -214,7 +214,7 @@ def nothing(module: tvm.IRModule) -> list[tuple[str, ...]]:
 
 
 def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
-    """Fuse as much as possible: write only values that are returned, or that lie before a second reduction."""
+    """Fuse as much as possible: write only returned values, opaque ones, and reductions that feed another reduction."""
     whole = program(module)
     groups: dict[str, tuple[str, ...]] = {}
     todo = sorted(whole.returned, key=list(whole.ops).index)
@@ -419,7 +419,7 @@ def _nbytes(value: Any) -> int:
 
 
 class Work(NamedTuple):
-    """What a TensorIR function does in all; the fields are those of `Op`."""
+    """The total work of a TensorIR function; the fields are those of `Op`."""
 
     steps: float
     loads: float

@@ -11,7 +11,7 @@ from passlab.relax.dialect import bindings
 from passlab.tvm.measure import Allocations, Kernel, fields, nbytes
 from passlab.tvm.modules import counts, functions, is_function, is_primitive, nodes, type_of
 
-#: operators that only give the same memory another shape
+#: operators that only change the shape, in the same memory
 _FREE = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.memory.view")
 #: operators that allocate, free or keep memory, and move none
 _MEMORY = ("relax.builtin.alloc_tensor", "relax.memory.", "relax.vm.", "relax.shape_of", "relax.null_value")
@@ -69,8 +69,8 @@ def allocations(module: Any, planned: bool) -> Allocations:
 def live_ranges(module: Any) -> list[tuple[str, int, int, int]]:
     """Return (name, first step, step after the last, bytes) of each buffer that `allocations` counts without a plan.
 
-    A step is the position of a binding of `main` after lowering, and the return is the last step. A view lengthens the
-    life of its buffer. `main` has no branches.
+    A step is the position of a binding of `main` after lowering, and the return is the last step. A buffer is live
+    until the last use of its views. `main` has no branches.
     """
     main = _lowered(module, planned=False)["main"]
     owners: dict[Any, Any] = {}  # variable → the name of its buffer; of a tuple, those of its fields
@@ -105,7 +105,7 @@ def live_ranges(module: Any) -> list[tuple[str, int, int, int]]:
 
 
 def _lowered(module: Any, planned: bool) -> Any:
-    """Return a module with explicit allocations; one that has them comes back as it is."""
+    """Return a module with explicit allocations; one that has them already is returned unchanged."""
     if any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
         return module
     passes = relax.transform

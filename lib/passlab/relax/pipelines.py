@@ -238,7 +238,7 @@ class Tuned:
 
     @property
     def best(self) -> TuningTrial:
-        """Return the fastest trial. Raise ValueError if none could be measured."""
+        """Return the fastest trial. Raises ValueError if none could be measured."""
         good = [trial for trial in self.trials if not trial.error]
         if not good:
             why = f": {self.trials[0].error}" if self.trials else ""
@@ -319,9 +319,9 @@ def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> Tun
 
 
 def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Callable[[Any], float]:
-    """Return a function that measures a PrimFunc, built in another process, by its least time of several runs.
+    """Return a function that builds a PrimFunc in another process and measures the least time of several runs.
 
-    Its last parameter is the output. Raise RuntimeError if it cannot be built or run.
+    The PrimFunc's last parameter is its output. Raises RuntimeError if it cannot be built or run.
     """
     from passlab.relax import tvm
     from passlab.tvm.builds import run_module
@@ -392,22 +392,22 @@ def _metaschedule(
     _load_intrinsics()
     # In a notebook TVM would show a pandas table after each round, and clear the cell's output.
     tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
-    sent: list[Any] = []
+    modules: list[Any] = []
     seen: list[TuningTrial] = []
 
     @derived_object
     class Builder(search.builder.PyBuilder):
-        """Only numbers the candidates: `measure` also builds them, in an existing process."""
+        """Only numbers the candidates: `measure` also builds them, in a process that already runs."""
 
         def build(self, inputs: list) -> list:
-            numbers = range(len(sent), len(sent) + len(inputs))
-            sent.extend(task.mod for task in inputs)
+            numbers = range(len(modules), len(modules) + len(inputs))
+            modules.extend(task.mod for task in inputs)
             return [search.builder.BuilderResult(str(number), None) for number in numbers]
 
     @derived_object
     class Runner(search.runner.PyRunner):
         def run(self, inputs: list) -> list:
-            return [self.one(sent[int(task.artifact_path)]) for task in inputs]
+            return [self.one(modules[int(task.artifact_path)]) for task in inputs]
 
         def one(self, module: Any) -> Any:
             (function,) = module.functions.values()

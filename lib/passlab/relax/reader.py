@@ -165,7 +165,7 @@ class _Reader(Visits):
         return inputs, attributes
 
     def _is_value(self, e: Any) -> bool:
-        """Return whether a node makes this value: literal numbers, shapes and texts have no node."""
+        """Return whether a node computes this value: literal numbers, shapes and strings have no node."""
         if e.__chandle__() in self.ids:
             return True
         if isinstance(e, (relax.ShapeExpr, relax.ExternFunc, tvm.ir.GlobalVar, tvm.ir.StringImm, tvm.ir.OpaqueExpr)):

@@ -23,9 +23,9 @@ _REMEDIES = {
 
 def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     """Raise InvalidModuleError unless the module is well-formed."""
-    tell("The pass returned a module that TVM cannot even walk through")
+    tell("The pass returned a module that TVM cannot traverse")
     for name, function in functions(module).items():
-        taken = {p.name for p in function.params}
+        parameters = {p.name for p in function.params}
         called: list[Any] = []
         with contextlib.suppress(Exception):  # a part that is None: the check below reports it
             relax.analysis.post_order_visit(function, called.append)
@@ -35,7 +35,7 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
         with contextlib.suppress(tvm.error.InternalError):
             for v in relax.analysis.free_vars(function):
                 if not v.same_as(function):
-                    raise InvalidModuleError(unbound(name, v.name, taken))
+                    raise InvalidModuleError(unbound(name, v.name, parameters))
     tell("TVM crashed while it checked whether the module is well-formed")
     try:
         relax.analysis.well_formed(module)

@@ -117,7 +117,7 @@ def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
     for var, function in before.functions.items():
         same = next((f for v, f in after.functions.items() if v.name_hint == var.name_hint), None)
         if same is None:
-            return f"The function @{var.name_hint} is gone."
+            return f"The function @{var.name_hint} was removed."
         attributes = set(same.attrs.keys()) if same.attrs else set()
         missing = sorted(set(function.attrs.keys() if function.attrs else ()) - attributes)
         if missing:

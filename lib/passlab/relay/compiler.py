@@ -21,7 +21,7 @@ COMPILING = (
 
 
 class Relay(TVM):
-    """`diagnoses`: the type checker's findings: TVM's errors only say that there are some."""
+    """`diagnoses`: the findings of the type checker, which TVM's errors do not quote."""
 
     distribution = "bitblas"
     sources = ("tvm/compiler.py", "tvm/executors.py", "relay/executors.py")

@@ -14,7 +14,7 @@ from passlab.tvm.modules import callee_name, functions, is_function, is_primitiv
 NAME = "relay"
 Function, Tuple = relay.Function, relay.Tuple
 BARE = {"level": 0}
-#: Operators whose first operand is what they call.
+#: Operators that call their first operand.
 _INDIRECT = ("call_lowered", "vm.")
 
 
@@ -196,13 +196,13 @@ def expose_calls(module: Any, most: int) -> CallValues | None:
 
 def as_written(module: Any) -> Any | None:
     module = relay.transform.DefuseOps()(typed(module))
-    apart = _Apart()
-    functions = {v: apart.visit(f) if isinstance(f, relay.Function) else f for v, f in module.functions.items()}
-    return tvm.IRModule(functions, module.type_definitions) if apart.simplified else None
+    mutator = _Apart()
+    functions = {v: mutator.visit(f) if isinstance(f, relay.Function) else f for v, f in module.functions.items()}
+    return tvm.IRModule(functions, module.type_definitions) if mutator.simplified else None
 
 
 class _Apart(relay.ExprMutator):
-    """Gives the second of two equal operands a buffer of its own: a copy, which at level 0 is fused with nothing."""
+    """Copies the second of two equal operands to a buffer of its own; at level 0 the copy is not fused."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[
     """Return the groups that FuseOps makes: numbers of calls, sorted.
 
     FuseOps does not record where a call came from, so this walks the modules before and after side by side, looking
-    into the functions of the latter: the same operators stand in the same places.
+    into the functions of the latter: the operators are the same, in the same order.
     """
     with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": max_depth}):
         fused = relay.transform.FuseOps(fuse_opt_level=2)(module)

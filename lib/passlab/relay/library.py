@@ -88,7 +88,7 @@ def _load() -> ModuleType:
             del sys.modules[name]
         why = str(error).split("\n")[0]
         raise Unreachable(f"Relay cannot be loaded here ({why}). {_INSTEAD}") from error
-    finally:  # today's TVM reads the variable too, and a process started from this one may want that
+    finally:  # today's TVM reads the variable too, and a child process may load that TVM
         del os.environ["TVM_LIBRARY_PATH"]
         if inherited is not None:
             os.environ["TVM_LIBRARY_PATH"] = inherited

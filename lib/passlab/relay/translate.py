@@ -120,7 +120,7 @@ def _reduced(call: Callable) -> Callable:
     return reduce
 
 
-def _taken(node: fx.Node, x: relay.Expr) -> relay.Expr:
+def _getitem(node: fx.Node, x: relay.Expr) -> relay.Expr:
     """Return a field of a tuple, or a slice of a tensor."""
     [value, index] = node.args
     if isinstance(index, int):
@@ -170,7 +170,7 @@ _TRANSLATIONS = {
     "unsqueeze": lambda node, x: relay.expand_dims(x, _axis(node, 1)),
     "cat": lambda node, *xs: relay.concatenate(xs, _axis(node, 1)),
     "chunk": lambda node, x: relay.split(x, _axis(node, 1), _axis(node, 2)).astuple(),
-    "getitem": _taken,
+    "getitem": _getitem,
     "sum": _reduced(relay.sum),
     "mean": _reduced(relay.mean),
     "amax": _reduced(relay.max),

@@ -17,7 +17,7 @@ def check(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     called: set[str] = set()  # InferType types the calls of these by their declared results
     for name, function in functions(module).items():
         exprs: list[Any] = []
-        tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
+        tell(f"The pass returned a module whose function {name} TVM cannot traverse")
         try:
             relay.analysis.post_order_visit(function, exprs.append)
         except tvm.error.TVMError:

@@ -24,7 +24,7 @@ from passlab.tvm.reach import loaded
 __all__ = ["Packed", "packed", "run_module", "targets"]
 
 PIPELINES = (None, "none")
-#: Up to so many bytes of module and tensors LLVM takes longer to optimize the code than the code to run.
+#: Bytes of module and tensors up to which optimizing the code takes longer than running it.
 SMALL = 2**20
 
 
@@ -74,13 +74,13 @@ def run_module(
     instead, for a verdict that depends on it; see below. threads: per kernel, 0 for one per core. seconds: limit for
     everything, once TVM is loaded.
 
-    Where `timed`, `times[i]` is the CPU time that all threads of the module's process spent on the run that made
-    `outputs[i]`, as the kernel counts it: other programs do not add to it, a second core does not shorten it. Copying
-    is not part of it. Whoever passes different inputs for each run and compares all outputs leaves nothing to a kernel
-    that skips work done before. beside: modules of the same signature to compare with, built by TVM's default pipeline.
-    Each has a process of its own and runs right after each run that is timed, on the same inputs: `beside[k].times[i]`
-    and `times[i]` meet the machine in the same moment. (A neighbour on the core can make one slower than a second
-    later, to less than half.)
+    Where `timed`, `times[i]` is the CPU time that all threads of the module's process spent on the run that computed
+    `outputs[i]`, as the operating system counts it: other programs do not add to it, and a second core does not shorten
+    it. Copies are not included. Pass different inputs for each run and compare all outputs, so that a kernel gains
+    nothing from skipping repeated work. beside: modules of the same signature to compare with, built by TVM's default
+    pipeline. Each has a process of its own and runs right after each timed run, on the same inputs, so that
+    `beside[k].times[i]` and `times[i]` are measured under the same load. (Another program on the core can halve the
+    speed from one second to the next.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises ValueError for another pipeline or for `beside` without `timed`, and Unreachable where that TVM cannot be
@@ -89,7 +89,7 @@ def run_module(
     if pipeline not in PIPELINES:
         raise ValueError(f"No pipeline {pipeline!r}: pass None for TVM's default, or 'none' to legalize only.")
     if beside and not timed:
-        raise ValueError("beside=… compares times, and nothing is timed: pass timed=True, too, or leave beside out.")
+        raise ValueError("beside=… compares times, but no run is timed: also pass timed=True, or omit beside.")
     module, others = packed(module, params), [packed(other).text.encode() for other in beside]
     bound = {name: array_of(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
     batches = [[array_of(value) for value in values] for values in inputs]

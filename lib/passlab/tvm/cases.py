@@ -1,7 +1,7 @@
 """Write cases over modules of Relay and Relax: the expectations of a pass, and the case around a program.
 
 An expectation is a function (before, after) → None, or a message that says what is wrong. `passlab.relay.cases` and
-`passlab.relax.cases` offer what is here, and make the programs.
+`passlab.relax.cases` export these functions, and build the programs.
 """
 
 from __future__ import annotations

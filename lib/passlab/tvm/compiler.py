@@ -1,4 +1,4 @@
-"""What both TVMs' compilers have in common; see `passlab.building.compiler`."""
+"""The parts that the compilers of both TVMs share; see `passlab.building.compiler`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from passlab.building.arrays import dtype_of
 from passlab.building.compiler import Compiler, Executor, Failed
 from passlab.process.refusal import Refused
 
-#: What TVM says → the same in words that help a learner.
+#: TVM's message → the message for learners.
 _REMEDIES = (
     (re.compile(r"contains free variables: \[Var\((\w+).*"), r"nothing defines \1; make it a parameter, or bind it"),
     (

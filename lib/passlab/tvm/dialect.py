@@ -45,7 +45,7 @@ class Dialect(Protocol):
     Function: type
     Tuple: type
     BARE: dict[str, Any]
-    """How builds.run_module builds a module as it stands, nothing fused."""
+    """Options with which builds.run_module builds a module as it is, without fusion."""
     tvm: ModuleType
 
     def read(self, value: Any) -> Any:
@@ -76,7 +76,7 @@ class Dialect(Protocol):
         """Yield the calls of operators in a function, operands first."""
 
     def function_calls(self, function: Any) -> Iterator[Any]:
-        """Yield what each call in a function calls that is not a plain operator: a function, or the variable of one."""
+        """Yield the callees in a function that are not operators: functions, or variables that hold one."""
 
     def bindings(self, function: Any) -> Iterator[tuple[Any, Any]]:
         """Yield a function's bindings in order, as (variable, value)."""
@@ -91,7 +91,7 @@ class Dialect(Protocol):
         """Return the number of calls on the longest path through `main`."""
 
     def hides_sums(self, names: list[str]) -> bool:
-        """Return whether the names leave open if one of these operators sums numbers."""
+        """Return whether one of these operators may sum numbers although its name does not tell."""
 
     def equal_types(self, one: Any, other: Any) -> bool:
         """Return whether two types are equal up to the names of variables."""
@@ -103,19 +103,19 @@ class Dialect(Protocol):
         """Return a module that returns the value of every call; None for more than `most` calls or control flow."""
 
     def as_written(self, module: Any) -> Any | None:
-        """Return the module so that TVM, building it with BARE, simplifies no call of CANCELS or of ZEROS.
+        """Return the module in a form in which TVM, building it with BARE, simplifies no call of CANCELS or ZEROS.
 
-        None where the module has none: such a call on floats whose operands are equal, or one with a constant of 0.
+        None for a module without such a call: one on floats with equal operands, or with a constant of 0.
         """
 
 
-#: What TVM takes for a constant if both operands are equal, or if one is 0: for floats, that is wrong of NaN and inf.
+#: Operators that TVM replaces by a constant if both operands are equal, or if one is 0: wrong for NaN and inf.
 CANCELS = ("subtract", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 ZEROS = ("multiply", "divide")
 
 
 def numbered(names: dict[Any, int], *key: Any) -> int:
-    """Return the number of a value: equal keys, which hold the numbers of its operands, have the same."""
+    """Return the number of a value: equal keys, which hold the numbers of its operands, have the same number."""
     return names.setdefault(key, len(names))
 
 

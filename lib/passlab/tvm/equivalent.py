@@ -4,18 +4,18 @@
     assert result, result.reason
 
 Modules are built and run by `passlab.tvm.builds`, in another process, on every available target. A module has one
-dtype, so unlike for torch programs (`passlab.equivalence`) edge values come in that dtype: huge ones are the fourth
+dtype, so unlike for torch programs (`passlab.equivalence`) edge values have that dtype: huge ones are the fourth
 root of its largest number. inf and NaN are tried only on request, since TVM's result for them depends on the order
 of operands in `max` and on how a kernel was vectorized.
 
-TVM takes x − x and x · 0 for 0 and x == x for true, also where x is NaN or inf: two modules that both hold such a call
-would agree by its mistake. Where one does, both are compared again, built as they are written: every call in a kernel
-of its own, whose operands are different buffers. That decides, also on inf and NaN unless an operator leaves these
-open (max, relu, pooling, …). A note says so, or that it was not possible. The loops of a kernel in TIR are not looked
-into.
+TVM replaces x − x and x · 0 by 0 and x == x by true, also where x is NaN or inf: two modules that both hold such a call
+would agree because of this error. If one does, both are compared again, built as they are written: every call in a
+kernel of its own, whose operands are different buffers. This comparison decides, on inf and NaN too unless TVM does not
+define an operator's result for them (max, relu, pooling, …). A note tells that it was made, or was not possible. The
+loops of a kernel in TIR are not inspected.
 
-`passlab.building.comparison` says how rounding is told from a difference. Edge values are also set aside on which a
-call of `before` gives NaN and its result is a number: a max, min or clip of NaN is what TVM makes it.
+`passlab.building.comparison` tells rounding from a difference. Edge values for which a call inside `before` gives NaN
+but its result is a number are ignored: the result of a max, min or clip of NaN is up to TVM.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from passlab.tvm.modules import counts, functions, is_function, is_module, nodes
 #: the trials where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
 
-#: Parts of the names of operators for whose result on NaN TVM gives no promise.
+#: Parts of the names of operators whose result on NaN TVM does not define.
 _OPEN = (
     "max",
     "min",
@@ -181,7 +181,7 @@ class _Module:
 
     @cached_property
     def written(self) -> Any | None:
-        """The module so that TVM simplifies none of its calls; None where it simplifies none anyway."""
+        """The module in a form in which TVM simplifies no call; None if it simplifies no call of it anyway."""
         return None if self.module is None else current_dialect().as_written(self.module)
 
     def is_simplified(self) -> bool:
@@ -190,12 +190,12 @@ class _Module:
     def as_written(self) -> _Module:
         """Return this side, built call by call. Raises ValueError for a module of the other TVM or with kernels."""
         if self.module is None or current_dialect().hides_sums(list(counts(self.module))):
-            raise ValueError("This module is not taken apart: its kernels are built already.")
+            raise ValueError("This module cannot be split into single calls: its kernels are already built.")
         params = {} if self.packed.params is None else {"params": self.packed.params}
         return _Module(self.written or self.module, self.run | params | current_dialect().BARE)
 
     def leaves_nan_open(self) -> bool:
-        """Return whether an operator may give NaN or a number for a NaN, as TVM likes."""
+        """Return whether TVM leaves open if an operator gives NaN or a number for a NaN."""
         return self.module is None or any(part in name for name in counts(self.module) for part in _OPEN)
 
     def names(self) -> list[str]:
@@ -280,12 +280,12 @@ def _targets(*sides: _Module | _Torch) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------------- comparing
 
 _MOST_CACHED = 64
-#: what `before` gave, by the content of module and inputs: the same case is judged again and again
+#: digest of module and inputs → the outputs of `before`: the same case is judged many times
 _cache: OrderedDict[str, list[list[Tensor]]] = OrderedDict()
 
 
 class _Comparison(ModuleComparison):
-    """Adds a torch model that `after` must also agree with, and edge values that TVM may compute as it likes."""
+    """Adds a torch model that `after` must also agree with, and edge values for which TVM defines no result."""
 
     before: _Module | _Torch
     after: _Module | _Torch
@@ -329,12 +329,12 @@ class _Comparison(ModuleComparison):
             and trial.kind in ("structured", "extreme")
             and self._swallows_nan(differences[0], old.outputs, trial.args)
         ):
-            self.notes["edge values were set aside that are NaN on the way through the module before"] = None
+            self.notes["edge values for which a call inside the module before gives NaN were ignored"] = None
             return []
         return differences or list(self._from_reference(trial, new, errors))
 
     def _swallows_nan(self, difference: Difference, old: list[Tensor], inputs: tuple) -> bool:
-        """Return whether `before` gives numbers where the sides differ, and NaN in a call on the way."""
+        """Return whether `before` gives numbers where the sides differ, but NaN in one of its calls."""
         if difference.bad is None or self.before.module is None:
             return False
         if bool(old[difference.leaf][difference.bad].isnan().any()):

@@ -1,4 +1,4 @@
-"""What the executors of both TVMs use.
+"""The parts that the executors of both TVMs share.
 
 `passlab.relay.executors` and `passlab.relax.executors` offer smallest() and build(module, params, head) for the process
 that builds, and runner(module, target, pipeline, level) for this one.
@@ -35,7 +35,7 @@ def device_of(tvm: Any, target: Any) -> Any:
 
 
 def synced(device: Any, run: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """Return a function that makes this call, waits for the device, and returns what the call did."""
+    """Return a function that calls `run(*arguments)`, waits for the device, and returns the call's result."""
 
     def once() -> Any:
         result = run(*arguments)

@@ -150,7 +150,7 @@ class Builder:
         return self.const(np.abs(drawn) + 0.5 if positive else drawn)
 
     def pick(self, dtype: str = "float32", dim: int | None = None, shape: tuple | None = None) -> Value | None:
-        """Return a value of that kind: mostly a recent unused one, sometimes any (which makes fan-out)."""
+        """Return a value of this dtype, rank or shape: mostly a recent unused one, sometimes any (for fan-out)."""
         fit = [
             v
             for v in self.values
@@ -392,9 +392,9 @@ def split(b: Builder) -> None:
     cut = parts if rng.random() < 0.6 or wide < 3 else [1, wide - 1]
     whole = b.op("split", x, indices_or_sections=cut, axis=rng.choice((-1, len(x.shape) - 1)))
     fields = range(parts if cut is parts else len(cut) + 1)
-    taken = [b.keep(b.field(whole.expr, i), x.bound) for i in rng.sample(fields, rng.choice((1, len(fields))))]
-    if len(taken) > 1 and taken[0].shape == taken[1].shape:
-        b.op("add", taken[0], taken[1])
+    values = [b.keep(b.field(whole.expr, i), x.bound) for i in rng.sample(fields, rng.choice((1, len(fields))))]
+    if len(values) > 1 and values[0].shape == values[1].shape:
+        b.op("add", values[0], values[1])
 
 
 @row("tuples")

@@ -64,7 +64,7 @@ def _telling(what: str, into: str) -> Iterator[None]:
             yield
     except (KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:  # the frontends raise whatever the line that failed happens to raise
+    except Exception as error:  # the frontends raise exceptions of any type
         raise ValueError(f"{what} cannot be imported into {into}: {reason(error) or type(error).__name__}.") from error
 
 

@@ -91,7 +91,7 @@ def why_not_valid(before: Any, after: Any) -> str:
     # not by `module["main"] = after`, which already checks the function and may crash
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
     own("valid")  # imported here once, and not in every fork
-    broken = _apart(lambda tell: _check(module, tell))
+    broken = _in_fork(lambda tell: _check(module, tell))
     if broken or before is None:
         return broken
     return _signature_change(typed(before), typed(after))
@@ -129,13 +129,13 @@ HOLE = (
 )
 
 
-def unbound(where: str, name: str, taken: Iterable[str]) -> str:
-    if name in taken:
+def unbound(where: str, name: str, parameters: Iterable[str]) -> str:
+    if name in parameters:
         return (
             f"{where} reads a variable {name} that is not its parameter {name} but another object of that name: "
             "use the parameter itself."
         )
-    return f"{where} reads the variable {name}, which nothing defines: it is not a parameter and nothing binds it."
+    return f"{where} reads the variable {name}, which is never defined: it is neither a parameter nor bound."
 
 
 def last_line(error: BaseException) -> str:
@@ -146,7 +146,7 @@ def last_line(error: BaseException) -> str:
     return re.sub(r"^Check failed: \(.*?\) is false: ", "", text) or type(error).__name__
 
 
-def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str:
+def _in_fork(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str:
     """Do `work(tell)` in a fork; return its InvalidModuleError's message, the last step before a crash, or ""."""
     try:
         reading, writing = os.pipe()
@@ -193,9 +193,9 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
 def why_not_open(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None) -> str:
     """Return where `after` calls functions that `before` does not, in one sentence, or "".
 
-    Laws count the calls of operators that are written down. An operator in a function counts once, however often the
-    function is called, and one in a kernel of TIR not at all. `kernels` says of which functions the exercise asks for
-    calls; its laws look into them.
+    Laws count the calls of operators in the text of a module. An operator in a function counts once, however often the
+    function is called, and one in a kernel of TIR does not count. `kernels` tells which functions the exercise lets an
+    answer call; the exercise's laws inspect those.
     """
 
     def calls(module: Any) -> list[str]:
@@ -214,7 +214,7 @@ def why_not_open(before: Any, after: Any, kernels: Callable[[Any], bool] | None 
         return ""
     where = next((call for call in new if call not in old), new[-1])
     cure = "Give the function the attributes that the text names, or write" if kernels else "Write"
-    return f"{where}, which hides operators from the laws. {cure} what it computes where it is called."
+    return f"{where}, which hides operators from the laws. {cure} its operators in place of the call."
 
 
 def _signature_change(before: Any, after: Any) -> str:

@@ -5,8 +5,8 @@
     allocations(module), allocations(module, planned=True)
     timed({"torch": model, "TVM": runner(module)}, x)
 
-`passlab.launches`, `bytes_moved` and `cost` come here for modules. What needs a build is measured by
-`passlab.tvm.builds`, in another process; what follows from types is read off the module as it stands.
+`passlab.launches`, `bytes_moved` and `cost` call these functions for modules. `passlab.tvm.builds` counts launches, in
+another process; bytes follow from the types of the module as it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _kernels(name: str, module: Any, inputs: tuple, target: str, run: dict) -> t
 
 
 def cost(module: Any, *inputs: Any, **run: Any) -> Cost:
-    """Return the cost: operator calls in the module, `launches` of its build, `bytes_moved` by it as it stands."""
+    """Return the cost: operator calls in the module, `launches` of its build, `bytes_moved` by it as it is."""
     return Cost(counts(module).total(), int(launches(module, *inputs, **run)), int(bytes_moved(module)))
 
 
@@ -84,7 +84,7 @@ class Kernel(NamedTuple):
 
 
 def kernels_of(module: Any) -> Iterator[Kernel]:
-    """Yield the kernels of `main` of a module as it stands. Raises ValueError for a module without `main`."""
+    """Yield the kernels of `main` of a module as it is. Raises ValueError for a module without `main`."""
     module = typed(module)
     inside = functions(module)
     if "main" not in inside:
@@ -131,7 +131,7 @@ class Allocations:
 def allocations(module: Any, planned: bool = False) -> Allocations:
     """Return what `main` allocates: one buffer for each result, or fewer after TVM's static memory planning.
 
-    The kernels are those of the module as it stands (fuse it first to see the effect); inputs, weights and reshapes do
+    The kernels are those of the module as it is (fuse it first to see the effect); inputs, weights and reshapes do
     not count. Relax: legalized and lowered to explicit allocations, in this process (`StaticPlanBlockMemory` plans).
     Relay: the graph executor's plan for the module built at level 0, in another process; raises ValueError where it
     cannot be built. All branches count.

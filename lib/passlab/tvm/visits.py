@@ -1,4 +1,4 @@
-"""What the readers of Relay and Relax share: visits of expressions make nodes, see `passlab.graph.assemble.walk`."""
+"""The visitor that the readers of Relay and Relax share: see `passlab.graph.assemble.walk`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST = 100_000
 
 
 class Visits:
-    """Makes the nodes of a function. Its generators are visits: they return the id of the node that makes the value.
+    """Adds the nodes of a function. Its generators are visits: they return the id of the node that computes the value.
 
-    A subclass adds type(e), name(variable), add(e, op, kind, inputs, name, attrs), and `other`, the visit of what
-    `how` lacks.
+    A subclass adds type(e), name(variable), add(e, op, kind, inputs, name, attrs), and `other`, the visit of the
+    expressions that `how` lacks.
     """
 
     ir: str
@@ -44,7 +44,7 @@ class Visits:
         return result
 
     def visit(self, e: Any, name: str = "") -> Generator:
-        """Return the id of the node that makes the value of `e`; `name`: its variable."""
+        """Return the id of the node that computes the value of `e`; `name`: its variable."""
         key = self.key(e)
         if key not in self.ids:
             how = next((how for base, how in self.how.items() if isinstance(e, base)), type(self).other)
@@ -60,7 +60,7 @@ class Visits:
         self.ids[self.key(e)] = id
 
     def free(self, e: Any, name: str) -> Generator:
-        """Add a variable that nothing before it defines."""
+        """Add a variable that is not defined before its use."""
         return self.build.missing(self.name(e))
         yield
 

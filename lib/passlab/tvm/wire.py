@@ -1,13 +1,14 @@
 """Relay and Relax modules as data: a line with the flavour, then TVM's own JSON, tensors included.
 
 The JSON is checked here before TVM sees any of it, since TVM's loader follows the node numbers in it unchecked.
-Whatever is too large, too deep, circular or not on a list is refused. What TVM then builds is checked to be
-well-formed. Even so, `decode` belongs in a confined process that may crash: no list makes a C++ compiler safe.
+JSON that is too large, too deep, circular or has a node that is not on a list is refused. The module that TVM then
+builds is checked to be well-formed. Even so, `decode` belongs in a confined process that may crash: no list makes a C++
+compiler safe.
 
 Running a module means running its author's code, above all TIR, which can index past the end of a buffer. Modules are
 therefore built and run in an untrusted process that holds no secrets, never in the one that judges.
 
-None of these modules imports torch, which that process does without.
+These modules do not import torch, so that the process starts fast.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def carries(value: Any) -> bool:
 
 
 def encode(value: Any) -> bytes:
-    """Return a module or function as bytes. Raises Refused if it has no JSON form, or too large a one."""
+    """Return a module or function as bytes. Raises Refused if it has no JSON form, or if that is too large."""
     try:
         text = sys.modules["tvm"].ir.save_json(value)
     except Exception as error:

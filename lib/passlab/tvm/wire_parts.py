@@ -1,4 +1,4 @@
-"""What both readers of TVM's JSON use: its nodes in order, its tensors."""
+"""The parts that both readers of TVM's JSON share: its nodes in order, its tensors."""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ def _rotate(n: int, ring: list[int]) -> list[list[Move]]:
     skew = []
     for i in range(n):
         for j in range(n):
-            away = ring[(place[j] - place[i]) % n], ring[(place[i] - place[j]) % n]
-            if away[0] != j:
-                skew.append(Move("A", (i, j), ((i, away[0]),)))
-            if away[1] != i:
-                skew.append(Move("B", (i, j), ((away[1], j),)))
+            start = ring[(place[j] - place[i]) % n], ring[(place[i] - place[j]) % n]
+            if start[0] != j:
+                skew.append(Move("A", (i, j), ((i, start[0]),)))
+            if start[1] != i:
+                skew.append(Move("B", (i, j), ((start[1], j),)))
     back = {core: ring[p - 1] for p, core in enumerate(ring)}
     cores = [(i, j) for i in range(n) for j in range(n)]
     turn = [Move("A", (i, j), ((i, back[j]),)) for i, j in cores] + [

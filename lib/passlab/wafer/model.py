@@ -44,14 +44,14 @@ def cost(program: Program) -> Cost:
     landed = np.flatnonzero(program.drops)
     owner = np.repeat(np.arange(program.count), sizes)
     received = np.bincount(program.cores[landed], weights=program.words[owner[landed]]).max()
-    sent = np.bincount(program.sources, weights=program.words).max()
+    largest = np.bincount(program.sources, weights=program.words).max()
     inner = np.ones(len(program.cores), bool)
     inner[program.offsets[1:] - 1] = False
     pairs = np.stack([program.cores[inner], program.cores[np.flatnonzero(inner) + 1]], axis=1)
     depth, distance = _longest(program, hops)
     links = len(np.unique(pairs, axis=0))
     return Cost(
-        int(max(received, sent)), int((program.words * hops).sum()), links, int(distance.max()), int(depth.max())
+        int(max(received, largest)), int((program.words * hops).sum()), links, int(distance.max()), int(depth.max())
     )
 
 
