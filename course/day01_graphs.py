@@ -498,12 +498,12 @@ branches |= {
     "Relay": beside.view("relay", "branching"),
     "Relax": beside.view("relax", "Branching"),
 }
-found = {
+forms = {
     name: [ir for ir in (panel, branches.get(name)) if ir is not None]
     for name, panel in panels.items()
 }
 comparison = table(
-    {name: [view(ir) for ir in irs] for name, irs in found.items() if irs}
+    {name: [view(ir) for ir in irs] for name, irs in forms.items() if irs}
 )
 comparison
 

@@ -101,15 +101,15 @@ placeholders = [node for node in five.graph.nodes if node.op == "placeholder"]
 all_five = [node for node in five.graph.nodes if node.op == "call_function"]
 between = sum((1 + len(node.users)) * nbytes[node.name] for node in all_five[:-1])
 again = sum((len(node.users) - 1) * nbytes[node.name] for node in placeholders)
-apart, together = (
+unfused, joint = (
     int(bytes_moved(five)),
     sum(nbytes[node.name] for node in placeholders) + nbytes[all_five[-1].name],
 )
 print(
-    f"apart {apart:,}   together {together:,}   between {between:,}   "
+    f"apart {unfused:,}   together {joint:,}   between {between:,}   "
     f"read again {again:,}"
 )
-assert apart - together == between + again and apart > 5 * together
+assert unfused - joint == between + again and unfused > 5 * joint
 
 # %% [markdown]
 # ## Which bill is the large one?
@@ -192,7 +192,7 @@ fresh
 # %%
 a, b, target = torch.randn(3, 512, 512)
 product, elements = trace(lambda a, b: a @ b, a, b), large[0].numel()
-apart, together = int(bytes_moved(five, *large)), (2 * elements + 512) * 4
+unfused, joint = int(bytes_moved(five, *large)), (2 * elements + 512) * 4
 clock = timed(
     {
         "five": lambda: five_into(*buffers, *large),
@@ -201,8 +201,8 @@ clock = timed(
     repeats=4,
 )
 points = {
-    "five kernels": (5 * elements, apart, clock["five"].min),
-    "one kernel": (5 * elements, together),  # not timed yet: drawn on the roof
+    "five kernels": (5 * elements, unfused, clock["five"].min),
+    "one kernel": (5 * elements, joint),  # not timed yet: drawn on the roof
     "512 x 512 product": (
         2 * 512**3,
         int(bytes_moved(product, a, b)),
@@ -683,11 +683,11 @@ class Gemm(nn.Module):
 
 
 a, b, c = torch.randn(3, 16, 16).unbind()
-apart = trace(Gemm(), a, b, c)
-named = rewrites.gemm(trace(Gemm(), a, b, c))
-print(cost(apart, a, b, c), cost(named, a, b, c), sep="\n")
-assert equivalent(apart, named) and launches(named, a, b, c) == 1
-diff(apart, named, title="α·A·B + β·C becomes addmm")
+plain = trace(Gemm(), a, b, c)
+rewritten = rewrites.gemm(trace(Gemm(), a, b, c))
+print(cost(plain, a, b, c), cost(rewritten, a, b, c), sep="\n")
+assert equivalent(plain, rewritten) and launches(rewritten, a, b, c) == 1
+diff(plain, rewritten, title="α·A·B + β·C becomes addmm")
 
 # %% [markdown]
 # Four kernels became one, under several conditions. Of the programs below one is a GEMM. In the others the sum has

@@ -284,8 +284,8 @@ arena(puzzle, offsets, "The smallest arena for eight buffers")
 # `f` are at the two ends, and the bytes that they free for `h` are in two pieces.
 
 # %% [markdown]
-# On large instances a proof can take long, and at its time limit a solver may have nothing. So both are in use: a search
-# that always has an answer, and a solver for when it counts.
+# On large instances a proof can take long, and a solver may have found nothing when its time is up. So both are in use:
+# a search that always has an answer, and a solver where an optimum is worth the time.
 #
 # ## The plan runs
 #
@@ -486,8 +486,8 @@ over_time(
 #
 # ## Rematerialisation
 #
-# Training keeps the results that the backward pass reads. Here are eight steps forward, cheap and dear ones in turn (as
-# ReLU and convolution), and eight back; step `b3` reads `f3`:
+# Training keeps the results that the backward pass reads. Here are eight steps forward, cheap and expensive ones in turn
+# (like ReLU and convolution), and eight back; step `b3` reads `f3`:
 
 # %%
 from passlab.memory.remat import greedy, optimum
@@ -519,7 +519,7 @@ over_time(curves, {"budget": budget}, title="The same training step under a budg
 
 # %% [markdown]
 # `optimum` is Checkmate's integer program (2020): for each stage and each result, is it kept, is it computed again? A
-# solver answers exactly for two dozen tasks or so. For more, a greedy rule has to do: drop the result that frees the
+# solver answers exactly for two dozen tasks or so. For more, use a greedy rule: drop the result that frees the
 # most bytes for the longest time per unit of work (as DTR does while the program runs, 2021). The cost of each budget:
 
 # %%
@@ -693,7 +693,7 @@ walk("ji")
 # %% [markdown]
 # By rows, each line is loaded once and used eight times. By columns, it is evicted before its second use.
 #
-# Now a product of matrices in three orders. The cache has 4 KiB, so that small matrices are large for it. `cachegrind`,
+# Now a product of matrices in three orders. The cache has 4 KiB, too few even for small matrices. `cachegrind`,
 # a tool of Valgrind, runs the compiled loops on a model of the same cache and counts. If our model of a cache is right,
 # the two agree:
 
@@ -736,8 +736,8 @@ if not cachegrind.missing():
         )
 
 # %% [markdown]
-# With `j` innermost, `B` and `C` are read along their lines. With `k` innermost, each turn is in another line of `B`, and
-# with `i` innermost in another line of `A` and of `C`. Misses and times tend to rank the orders alike, but they are not
+# With `j` innermost, `B` and `C` are read along their lines. With `k` innermost, each iteration reads another line of
+# `B`, and with `i` innermost another line of `A` and of `C`. Misses and times tend to rank the orders alike, but are not
 # proportional: a processor prefetches lines if it detects a pattern, a second cache is faster than memory, and with `k`
 # innermost each addition has to wait for the one before.
 

@@ -331,29 +331,25 @@ print(run_module(block, [(batch,)], disabled=["SimplifyInference"]).error)
 
 # %%
 off = ["SimplifyInference", "AlterOpLayout"]
-kept = run_module(block, [(batch,)], disabled=off, repeats=30)
-gone = run_module(scaled, [(batch,)], disabled=off, repeats=30)
-print("kept:", *kept.kernels, sep="\n  ")
-print("gone:", *gone.kernels, sep="\n  ")
-assert len(gone.kernels) < len(kept.kernels)
+left = run_module(block, [(batch,)], disabled=off, repeats=30)
+right = run_module(scaled, [(batch,)], disabled=off, repeats=30)
+print("left:", *left.kernels, sep="\n  ")
+print("right:", *right.kernels, sep="\n  ")
+assert len(right.kernels) < len(left.kernels)
 
 # %%
 moved = {
-    "kept": bytes_moved(run(block, "FuseOps")),
-    "gone": bytes_moved(run(scaled, "FuseOps")),
+    "as imported": bytes_moved(run(block, "FuseOps")),
+    "scales folded": bytes_moved(run(scaled, "FuseOps")),
 }
 print(
-    f"kernels {len(kept.kernels)} → {len(gone.kernels)},  "
-    f"bytes {moved['kept']} → {moved['gone']}"
+    f"kernels {len(left.kernels)} → {len(right.kernels)},  "
+    f"bytes {moved['as imported']} → {moved['scales folded']}"
 )
-fastest = {"kept": min(kept.times), "gone": min(gone.times)}
-print(
-    "fastest run here: "
-    f"{fastest['kept'] * 1e6:.0f} µs → {fastest['gone'] * 1e6:.0f} µs,",
-    end=" ",
-)
-print(f"{fastest['kept'] / fastest['gone']:.2f} times")
-assert moved["gone"] < moved["kept"]
+slow, fast = min(left.times), min(right.times)
+print(f"fastest run here: {slow * 1e6:.0f} µs → {fast * 1e6:.0f} µs,", end=" ")
+print(f"{slow / fast:.2f} times")
+assert moved["scales folded"] < moved["as imported"]
 chart("Bytes that one run moves", moved, "bytes")
 
 # %% [markdown]
@@ -757,8 +753,8 @@ assert {type(op).__name__ for op in called} == {"Op", "Var"}
 # %%
 lifted = relay.transform.LambdaLift()(closure)
 for name, function in lifted.functions.items():
-    taken = [param.name_hint for param in function.params]
-    print(f"{name.name_hint[:11]:<12} of {taken} returns {function.ret_type}")
+    inputs = [param.name_hint for param in function.params]
+    print(f"{name.name_hint[:11]:<12} of {inputs} returns {function.ret_type}")
 assert len(lifted.functions) == len(closure.functions) == 2
 
 tower = module(relay.exp(relay.tanh(x4)))

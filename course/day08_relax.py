@@ -229,7 +229,7 @@ assert counts(applied(Clip, head))["relax.clip"] == 1
 
 # %% [markdown]
 # The first does nothing, and says nothing: the method that is called has an underscore at its end. Two more things to
-# know. An operand is a variable, never a call: `self.lookup_binding(variable)` gives the call that made it. And
+# know. An operand is a variable, never a call: `self.lookup_binding(variable)` returns the call it is bound to. And
 # `call.op` need not be an operator: a module may call its own functions, by a `GlobalVar`, which has no `.name`.
 
 # %%
@@ -238,8 +238,8 @@ diff(head, applied(Clip, head), title="One call replaced")
 # %% [markdown]
 # ## Fusing by pattern
 #
-# `FuseOpsByPattern` finds calls by a pattern and puts them into a function of their own. A convolution whose value two
-# others read shows why a pattern is not enough:
+# `FuseOpsByPattern` finds calls by a pattern and moves them into a function. A convolution whose value has two readers
+# shows why a pattern is not enough:
 
 # %%
 is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
@@ -282,8 +282,8 @@ print(composite.attrs["Composite"], "returns", composite.ret_ty)
 assert isinstance(composite.ret_ty, relax.TupleType)
 
 # %% [markdown]
-# It fuses all the same, and the function returns a tuple. A fourth element of the pattern, a **check**, can say no. It
-# is told who reads what:
+# The two are fused all the same, and the function returns a tuple. A fourth element of the pattern, a **check**, can
+# forbid that. It gets the readers of every variable:
 
 
 # %%
@@ -395,8 +395,9 @@ assert [len(group) for group in shown] == [1, 2] and shown[1][-1] == "sum"
 # %% [markdown]
 # ## What `tvm.compile` does not do
 #
-# None of the above happens by itself: on a CPU `tvm.compile(module, "llvm")` makes kernels of operators, one by one. A
-# pipeline has to be named. What runs can be counted: the virtual machine calls an instrument before and after each.
+# None of the above happens by itself: on a CPU `tvm.compile(module, "llvm")` makes kernels of operators, one by one. You
+# have to name a pipeline. To count the kernels of a run, use an instrument: the virtual machine calls it before and
+# after each.
 
 
 # %%
@@ -425,8 +426,8 @@ print(
 assert len(plain) > len(default) >= len(decomposed) == 2
 
 # %% [markdown]
-# A trap of the same kind is the optimization level. At level 0 `FuseOps` fuses nothing, and asking for it by name with
-# `required_pass` does not bring it back:
+# A trap of the same kind is the optimization level. At level 0 `FuseOps` fuses nothing, and naming it in
+# `required_pass` does not help:
 
 # %%
 sizes = {}
@@ -471,9 +472,9 @@ assert largest_error(relax_module(normal, image)) < 1e-5
 
 # %% [markdown]
 # The model is in eval mode, and the importer writes a batch norm for training, which uses the statistics of the batch.
-# Nothing complains. `DecomposeOpsForInference` takes every batch norm for one of inference, and so repairs it.
+# There is no warning. `DecomposeOpsForInference` treats every batch norm as one of inference, and so repairs it.
 #
-# One more silent one. `ConvertLayout` wants the full name of an operator; a name that it does not know is ignored:
+# Another silent trap: `ConvertLayout` needs the full name of an operator, and ignores a name that it does not know:
 
 # %%
 conv = relax_module(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), image)
@@ -504,7 +505,7 @@ def squashed(bind, x, weight):
 dense = prepare(module(squashed, (128, 128), (128, 128)))
 source = program(dense)
 chosen = [("lv", "lv1"), ("lv2", "lv3", "lv4", "gv")]
-taken = {}
+times = {}
 for name, choice in (
     ("nothing", nothing(dense)),
     ("everything", everything(dense)),
@@ -513,12 +514,12 @@ for name, choice in (
     built = builds.run_module(
         fuse(dense, choice), random_inputs(dense)[:1], pipeline="none", repeats=20
     )
-    taken[name] = min(built.times)
-    print(f"{name:<11} {taken[name] * 1e3:7.2f} ms   priced {price(source, choice)}")
+    times[name] = min(built.times)
+    print(f"{name:<11} {times[name] * 1e3:7.2f} ms   priced {price(source, choice)}")
 assert price(source, chosen).microseconds < min(
     price(source, c).microseconds for c in ([], everything(dense))
 )
-assert taken["everything"] > 3 * taken["nothing"]
+assert times["everything"] > 3 * times["nothing"]
 
 # %% [markdown]
 # Fusing everything computes every tanh 128 times. That cost comes from a model of kernels, bytes and steps; in the
@@ -564,8 +565,8 @@ assert (
 # %% [markdown]
 # ## Memory is planned
 #
-# Every call of a kernel wants a buffer for its result. `StaticPlanBlockMemory` looks at which are alive at the same
-# time (day 5) and lets the others share. ResNet-18:
+# Every call of a kernel needs a buffer for its result. `StaticPlanBlockMemory` finds the buffers that are live at the
+# same time (day 5), and lets others share memory. ResNet-18:
 
 # %%
 resnet = models.ZOO["resnet18"]
@@ -666,7 +667,7 @@ schedule.unroll(i_in)
 attempt("cache, tile, unroll", schedule)
 
 # %% [markdown]
-# **Parallel.** Rows of tiles are independent of each other. Last, setting the sum to zero leaves the loop over `k`
+# **Parallel.** Rows of tiles are independent of each other. Last, setting the sum to zero moves out of the loop over `k`
 # (after that, a schedule cannot see any more that it is a sum: `parallel` would be refused).
 
 # %%
@@ -816,7 +817,7 @@ with gpu:
         [*steps, dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())]
     )(cheap)
     library = tvm.compile(bound, gpu).mod
-while library.kind != "cuda":  # the device's code lies inside the host's
+while library.kind != "cuda":  # the device's code is inside the host's
     (library,) = library.imports
 source = library.inspect_source("cuda")
 print(source[source.rindex('extern "C"') :])
@@ -833,7 +834,7 @@ assert source.count("__global__") == 2
 # - Lowering is LegalizeOps → AnnotateTIROpPattern → FuseOps → FuseTIR, and you may stop, look and step in anywhere.
 # - Traps are silent: `visit_call` without its underscore, layout keys without their prefix, a batch norm in training,
 #   a compiler that fuses nothing unless it is told to, level 0.
-# - Patterns say what calls look like; who reads a value and whether it leaves is for a check to say.
+# - A pattern describes calls; a check decides by the readers of their values.
 # - Merged loops trade memory traffic for recomputation. Only a cost model, and then a clock, tells which weighs more.
 # - A schedule changes the order of work, and of a result the last bits at most; search, prune by a model, measure.
 #

@@ -418,7 +418,7 @@ draw(rung["loops"])
 
 # %% [markdown]
 # **Rung 7, jumps.** Loops become blocks, and jumps that pass arguments: the control-flow graph of day 6. From here to
-# LLVM is a translation word by word. All rungs compute the same, whoever compiles them:
+# LLVM is a translation word by word. All rungs compute the same, whichever tool compiles them:
 
 # %%
 rung["jumps"] = mlir.pipeline(rung["loops"], "convert-scf-to-cf")
@@ -938,9 +938,9 @@ def parallel_dimensions(op):
     dims = ", ".join(f"d{dim}" for dim in range(map.num_dims))
     element = ", ".join(str(result) for result in map.results)
     writes = isl.Map(f"{{ [{dims}] -> [{element}] }}")
-    apart = writes.apply_range(writes.reverse()).deltas()
+    deltas = writes.apply_range(writes.reverse()).deltas()
     return [
-        apart.is_subset(isl.Set(f"{{ [{dims}] : d{dim} = 0 }}"))
+        deltas.is_subset(isl.Set(f"{{ [{dims}] : d{dim} = 0 }}"))
         for dim in range(map.num_dims)
     ]
 

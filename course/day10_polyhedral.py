@@ -483,7 +483,7 @@ assert len(deltas) == 3
 # %% [markdown]
 # The **coefficients** of a map. One that gives each point a single value is a `PwMultiAff`: for each dimension a list
 # of pieces, a part of the domain and an affine expression. `get_coefficient_val` is the number before a variable of the
-# domain (`in_`), `get_div` what stands inside a floor:
+# domain (`in_`), `get_div` the expression inside a floor:
 
 # %%
 example = isl.PwMultiAff.from_map(
@@ -638,8 +638,8 @@ race
 # %%
 conv = PROGRAMS["conv2d"]
 print(conv.source, conv.schedule, sep="\n")
-apart = distribute(conv.schedule, 2, 2)  # [nest, y, x, r, s]
-across = interchange(interchange(apart, 2, 4), 2, 3)  # [nest, y, r, s, x]
+nests = distribute(conv.schedule, 2, 2)  # [nest, y, x, r, s]
+across = interchange(interchange(nests, 2, 4), 2, 3)  # [nest, y, r, s, x]
 print(across)
 assert legal(conv, across)
 gains = {}

@@ -54,7 +54,7 @@ from passlab.wafer.pictures import (
 # %% [markdown]
 # ## The machine
 #
-# Two wafers that were built, with what is published about them, and what we had to derive or assume:
+# Two wafers that were built, with the published figures, and those that we had to derive or assume:
 
 # %%
 for wafer in WAFERS.values():
@@ -234,8 +234,8 @@ for words in (1, 16, 64, 256, 4096):
     )
 
 # %% [markdown]
-# The law of the five numbers is more general, and coarser. Where it parts from the machine, something overlaps that it
-# adds up, or the other way round:
+# The law of the five numbers is more general, and coarser. Where it differs from the machine, something overlaps that
+# it adds up, or the other way round:
 
 # %%
 for name, cores, words in [
@@ -351,8 +351,8 @@ for o in work[:6]:
     )
 
 # %% [markdown]
-# An operation keeps its weights. Activations it does not keep: tokens, or rows of an image, stream through, and only a
-# **window** of them is there at a time. Attention is different: all keys and values have to be there (`resident`).
+# An operation keeps its weights, but not its activations: tokens, or rows of an image, stream through, and cores hold
+# only a **window** of them at a time. Attention is different: it needs all keys and values (`resident`).
 #
 # A large operation is **cut** into p × q blocks, like a matrix, a block on each core. The input goes down the columns,
 # partial sums go along the rows. A block of column j needs the window's share of that column, one of row i the result's
@@ -400,7 +400,8 @@ chart("cycles of the slowest piece, for one example", busy)
 #
 # The cost of a mapping: each word takes hops, and each link carries a word a cycle. `traffic` is words × hops; `load`
 # finds the busiest core, ramp and link. Row by row is the obvious way to fill a grid. Greedy puts each piece on the
-# free core that is nearest to what it talks to. Annealing exchanges pieces, at first also for the worse.
+# free core that is nearest to the pieces it exchanges words with. Annealing exchanges pieces, at first also for the
+# worse.
 
 # %%
 from passlab.wafer.placing import greedy, row_major, search
@@ -415,8 +416,8 @@ assert far["row by row"] > 1.5 * far["greedy"] > 1.5 * 1.2 * far["search"]
 draw_placements(pieces, plans, grid, "A GPT block on 16 × 16 cores")
 
 # %% [markdown]
-# In the picture the search has made compact shapes of the stages, with those that talk side by side. What cores and
-# links do for one example, row by row and after the search:
+# In the picture the search has given the stages compact shapes, and stages that exchange words are neighbours. The work
+# of cores and links for one example, row by row and after the search:
 
 # %%
 for name, cores in plans.items():
@@ -446,8 +447,8 @@ assert cycles["mobilenetv2", "row by row"] > 1.5 * cycles["mobilenetv2", "greedy
 assert cycles["resnet18", "row by row"] == cycles["resnet18", "greedy"]
 
 # %% [markdown]
-# Simulate the messages of one example, with computing left out: the time that the network alone takes. The closed form
-# asks for the busiest link in the steady state, the simulator how long one example is under way. They part, because a
+# Simulate the messages of one example without computing: the time that the network alone takes. The closed form gives
+# the busiest link in the steady state, the simulator the time of one example from start to end. They differ, because a
 # stage's words wait for those of the stage before:
 
 # %%
@@ -516,12 +517,12 @@ gelu = [
 ]
 one = fused(work, gelu)
 print(len(gelu), "operations become one:", ", ".join(gelu))
-sent = {
+words = {
     name: sum(read.words for o in some for read in o.reads)
     for name, some in {"as traced": work, "GELU fused": one}.items()
 }
-assert sent["as traced"] > 2 * sent["GELU fused"]
-chart("words from operation to operation", sent)
+assert words["as traced"] > 2 * words["GELU fused"]
+chart("words from operation to operation", words)
 
 # %% [markdown]
 # | | on one chip | on a wafer |
@@ -532,8 +533,8 @@ chart("words from operation to operation", sent)
 # | memory | reuse one arena, plan its peak | everything stays where it is: does it fit in 48 KB? |
 # | the limit | bandwidth to memory | the busiest link, the slowest stage, the distance |
 #
-# And the search itself? Annealing has to be given time: with few evaluations it cools too fast and finds nothing better
-# than its start. What can be had with a given budget is exercise 6.
+# And the search itself? Annealing needs time: with few evaluations it cools too fast and finds nothing better than its
+# start. Exercise 6 is about a search with a given budget.
 
 # %%
 totals = {"greedy": far["greedy"]} | {
@@ -548,7 +549,7 @@ chart("words × hops", totals)
 # %% [markdown]
 # ## Products of matrices on a mesh · stretch
 #
-# Core (i, j) holds the blocks A[i, j] and B[i, j], and wants C[i, j]. In step k it needs A[i, k] and B[k, j]. SUMMA
+# Core (i, j) holds the blocks A[i, j] and B[i, j], and computes C[i, j]. In step k it needs A[i, k] and B[k, j]. SUMMA
 # broadcasts them. Cannon skews the blocks once, then shifts A to the left and B up, one core a step; the block that
 # leaves at one end comes in at the other, a long way. A ring can be folded so that neighbours are at most two links
 # apart, 0 2 4 5 3 1, and then no block goes far (WaferLLM's MeshGEMM). All three give A @ B; cycles differ:
@@ -583,11 +584,11 @@ square6 = Machine(6, 6)
 def play_step(name, number=2):
     """Play the messages of A in one step of an algorithm."""
     moves = [move for move in ALGORITHMS[name](6)[number] if move.matrix == "A"]
-    sent = [
+    messages = [
         Message(square6.route(m.source, m.targets[-1]), 4, drops=m.targets)
         for m in moves
     ]
-    run = simulate(program(square6, sent))
+    run = simulate(program(square6, messages))
     return play(run, title=f"{name}, step {number}: {run.cycles} cycles")
 
 

@@ -298,17 +298,17 @@ print("flags        ", counted(flagged, *[(T(3), f) for f in (True, False, True)
 # In the second line, 0 and 1 are symbols like any number: only *sizes* are special. Numbers of type `float` have versions
 # of their own. In the third, all sizes are symbols, since the number of dimensions has varied.
 #
-# An argument that the function does not read has no guard. And there is a limit: of each function eight versions are
-# kept, and what none of them serves runs as Python.
+# An argument that the function does not read has no guard. And there is a limit: torch keeps eight versions of each
+# function, and runs a call as Python if none of them fits.
 
 
 # %%
-def told(x, word):
+def looks_up(x, word):
     return x + 1 if word in "abc" else x - 1
 
 
 print("unread  ", counted(lambda x, k: x + 1, (T(3), 2), (T(3), 3), (T(3), "text")))
-print("limit   ", counted(told, *[(T(3), word) for word in "abcdefghija"]))
+print("limit   ", counted(looks_up, *[(T(3), word) for word in "abcdefghija"]))
 
 # %% [markdown]
 # `dynamic=True` makes symbols of all sizes at the first call, `dynamic=False` never. With symbols, a graph computes with
@@ -327,8 +327,8 @@ print(program.graphs[0].code.strip())
 # ## Functionalisation
 #
 # The next step gets Dynamo's graph, which may still write in place, and makes a **functional** one. Each write becomes a
-# new value, and whoever reads the memory later reads that value. If what was written is a view, its base is made again
-# (`select_scatter`: the base with a row exchanged), and other views are taken from the new base.
+# new value, which later reads of the memory get. If a view is written, its base is computed again (`select_scatter`: the
+# base with a row exchanged), and other views are taken from the new base.
 
 
 # %%
@@ -350,10 +350,10 @@ print(low.forward.code.strip())
 # graph, then the copy, and no caller can tell:
 
 # %%
-mine, theirs = x.clone(), x.clone()
-new, total = low.forward(mine)
-mine.copy_(new)
-assert torch.equal(total, written(theirs)) and torch.equal(mine, theirs)
+a, b = x.clone(), x.clone()
+new, total = low.forward(a)
+a.copy_(new)
+assert torch.equal(total, written(b)) and torch.equal(a, b)
 draw(low.forward, title="The writes as values")
 
 # %% [markdown]
@@ -424,7 +424,7 @@ print("maximum first    ", shifted.exp().sum(1).log() + x.amax(1))
 
 
 # %%
-def mine(gm, inputs):
+def print_calls(gm, inputs):
     gm.graph.eliminate_dead_code()
     gm.recompile()
     names = [node.name for node in gm.graph.nodes if node.op[:4] == "call"]
@@ -438,7 +438,7 @@ def wasteful(x):
 
 
 torch.compiler.reset()
-print(torch.compile(wasteful, backend=mine)(torch.ones(2)))
+print(torch.compile(wasteful, backend=print_calls)(torch.ones(2)))
 
 # %% [markdown]
 # The dead operation is gone. But such a pass would also remove writes (see below), and there is no backward graph yet. It
@@ -596,7 +596,7 @@ for function in (once_read, twice_read):
     print(*[node.name for node in gm.graph.nodes if node.op[:4] == "call"])
 
 # %% [markdown]
-# An inner operation that others read, too, is no match: day 2's question of the second reader, answered by the library.
+# An inner operation with other readers does not match: day 2's question of the second reader, answered by the library.
 #
 # Then it makes loops. On a CPU they are C++, for which a compiler and Python's headers must be installed; the next cell
 # says so if they are not. One fused loop, read:

@@ -118,8 +118,8 @@ for op in (
 ):
     print(f"{op.name().removeprefix('aten::'):<14}{RULES[op].law}")
 print(f"… {len(RULES)} operations")
-(found,) = RULES[aten.tanh.default].apply(g, out, v)
-assert torch.equal(found, g * (1 - out * out))
+(gradient,) = RULES[aten.tanh.default].apply(g, out, v)
+assert torch.equal(gradient, g * (1 - out * out))
 
 # %% [markdown]
 # The table also tells what a rule *reads*: that of `exp` the result, that of `sin` the operand, that of `mul` both
@@ -216,8 +216,8 @@ print(RULES[aten.split.Tensor].apply(parts, pieces, torch.arange(6.0), 2))
 # %% [markdown]
 # ## Shapes, types, integers
 #
-# A broadcast copies, so its dual sums: a gradient comes back in the shape of the *result*, and the operand wants its
-# own. The same holds for types, where operands were converted. One function at the end of every rule does both:
+# A broadcast copies, so its dual sums: a gradient arrives in the shape of the *result*, and must have that of the
+# operand. The same holds for types, where operands were converted. One function at the end of every rule does both:
 
 # %%
 bias = torch.randn(3, 1, dtype=torch.float32)
@@ -451,9 +451,9 @@ for name in ("mlp", "attention", "gpt"):
     network, inputs = models.ZOO[name].build(), models.ZOO[name].inputs()
     every = lower(network, *inputs, gradients=True, partition=save_all)
     torchs = lower(network, *inputs, gradients=True, partition=min_cut)
-    mine = sum(bytes_of(node) for node in saved_values(every.joint, every.outputs))
-    print(f"{name:<12}{every.saved_bytes:12,}{torchs.saved_bytes:12,}{mine:12,}")
-    assert mine <= torchs.saved_bytes <= every.saved_bytes
+    least = sum(bytes_of(node) for node in saved_values(every.joint, every.outputs))
+    print(f"{name:<12}{every.saved_bytes:12,}{torchs.saved_bytes:12,}{least:12,}")
+    assert least <= torchs.saved_bytes <= every.saved_bytes
 
 # %% [markdown]
 # Torch saves more than the minimum at times, on purpose: it also weighs time, and forbids to compute some values once
@@ -571,10 +571,10 @@ class Checkpointed(Deep):
         return x.square().mean()
 
 
-def kept(module):
+def saved_bytes(module):
     """Return the bytes that autograd saves, without parameters, each memory once."""
     seen = {}
-    mine = {p.untyped_storage()._cdata for p in module.parameters()}
+    parameters = {p.untyped_storage()._cdata for p in module.parameters()}
 
     def save(tensor):
         storage = tensor.untyped_storage()
@@ -584,18 +584,18 @@ def kept(module):
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         module(batch)
     return sum(
-        t.untyped_storage().nbytes() for key, t in seen.items() if key not in mine
+        t.untyped_storage().nbytes() for key, t in seen.items() if key not in parameters
     )
 
 
 for module in (Deep(), Checkpointed()):
-    print(f"{type(module).__name__:<14}{size(kept(module))}")
+    print(f"{type(module).__name__:<14}{size(saved_bytes(module))}")
 
 # %% [markdown]
-# It is the same decision as before: a set of values to save, with other things forbidden. A compiler can make it,
-# given a budget: at most so many bytes, and then the least work. That is no longer a minimum cut, but an integer
-# program; it has the variables *saved* and *computed once more* for each value, and the constraint that a value can be
-# computed only if each of its operands is there in one of the two ways.
+# It is the same decision as before: a set of values to save, under other conditions. A compiler can make it, given a
+# budget of bytes: find the least work within the budget. That is no longer a minimum cut, but an integer program; it has
+# the variables *saved* and *computed once more* for each value, and the constraint that a value can be computed only if
+# each of its operands is available in one of the two ways.
 
 # %%
 from passlab.drawing.usage import tradeoff

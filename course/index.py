@@ -109,8 +109,8 @@ equivalent(before, after)
 # %% [markdown]
 # ## How an exercise answers you
 #
-# Under every function that you write stands one line, `check("day03.cse", cse)`. It gives up to five verdicts, each
-# worth points:
+# Below every function that you write is one line, `check("day03.cse", cse)`. It gives up to five verdicts, each worth
+# points:
 #
 # | verdict | the question it answers |
 # |---|---|

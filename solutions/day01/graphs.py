@@ -649,7 +649,7 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
     """
     ### BEGIN SOLUTION
     tree = ast.parse(source)
-    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     last: dict[str, str] = {}
 
     class Read(ast.NodeTransformer):
@@ -659,9 +659,9 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
     class Write(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.Name:
             number = 1
-            while (new := f"{node.id}_{number}") in taken:
+            while (new := f"{node.id}_{number}") in names:
                 number += 1
-            taken.add(new)
+            names.add(new)
             last[node.id] = new
             return ast.Name(new, ast.Store())
 

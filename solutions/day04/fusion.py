@@ -1045,14 +1045,14 @@ def cost(
               one launch.
     """
     ### BEGIN SOLUTION
-    apart = [[node] for node in gm.graph.nodes if node.op == "call_function"]
+    singles = [[node] for node in gm.graph.nodes if node.op == "call_function"]
     grouped = {name for group in groups for name in group}
     fused = [
         [node for node in gm.graph.nodes if node.name in group] for group in groups
     ]
-    fused += [[node] for [node] in apart if node.name not in grouped]
+    fused += [[node] for [node] in singles if node.name not in grouped]
     return sum(price(kernel, machine) for kernel in fused) < sum(
-        price(kernel, machine) for kernel in apart
+        price(kernel, machine) for kernel in singles
     )
 
 
@@ -1208,10 +1208,10 @@ def measure(
     nodes = {node.name: node for node in gm.graph.nodes}
     grouped = {name for group in groups for name in group}
     calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    apart = [[node] for node in calls]
+    singles = [[node] for node in calls]
     together = [[nodes[name] for name in group] for group in groups]
     together += [[node] for node in calls if node.name not in grouped]
-    return {"before": row(apart, machine), "after": row(together, machine)}
+    return {"before": row(singles, machine), "after": row(together, machine)}
 
 
 def row(kernels, machine):

@@ -585,7 +585,7 @@ def layout(
         convert = 2 * nbytes / bandwidth + overhead
         pairs = product(operations[a], operations[b])
         tables.append(((a, b), {(x, y): convert if x != y else 0.0 for x, y in pairs}))
-    left, taken = set(operations), []
+    left, order = set(operations), []
 
     def around(name: str) -> set[str]:
         return {other for scope, _ in tables if name in scope for other in scope} - {
@@ -608,12 +608,11 @@ def layout(
             best[layouts] = min(total, key=total.get)
             costs[layouts] = total[best[layouts]]
         tables = [t for t in tables if name not in t[0]] + [(scope, costs)]
-        taken.append((name, scope, best))
+        order.append((name, scope, best))
         left.remove(name)
     choice: dict[str, str] = {}
-    for name, scope, best in reversed(
-        taken
-    ):  # the neighbours were taken out later, so they are chosen by now
+    # The neighbours of an operation were removed after it, so they have a layout by now.
+    for name, scope, best in reversed(order):
         choice[name] = best[tuple(choice[other] for other in scope)]
     return choice
     ### END SOLUTION

@@ -59,11 +59,11 @@ def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]
     In:  a module, and names of passes in `relay.transform` that need no arguments, as
          "FoldConstant".
     Out: one dictionary for each pass and one more for the start: {"nn.conv2d": 20,
-         "add": 8, …}. Each pass gets what the one before it left, and runs whatever its
-         level: 4 is the highest.
-    Counted: every call of an operator in every function of the module, also in
-         functions inside of functions, once however often its value is read. A call of
-         a function is not a call of an operator, and neither is a constant, a tuple or
+         "add": 8, …}. Each pass gets the result of the one before it, and runs
+         whatever its level: 4 is the highest.
+    Counted: every call of an operator in every function of the module, functions inside
+         functions included; once, however often its value is read. A call of a
+         function is not a call of an operator, and neither is a constant, a tuple or
          a projection.
     Time: 10 s of computing for each test case.
 
@@ -146,13 +146,13 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
                  nn.relu(nn.conv2d(%data, %weight, …)) }
 
          with all settings of the convolution. Every other relu has become clip(x,
-         a_min=0, a_max=m), where m is `tvm.tir.max_value(dtype).value` (so inf is cut
-         off, which this chip does not have). All else is as it was: main keeps its
-         attributes, and takes and gives what it took and gave.
-    Read: by a call (of an operator or of a function), by a tuple, by main itself that
+         a_min=0, a_max=m), where m is `tvm.tir.max_value(dtype).value` (this chip has
+         no inf, so inf is clipped, too). Everything else is unchanged: main keeps its
+         attributes, its parameters and its result.
+    Read: by a call (of an operator or of a function), by a tuple, or by main, which
          returns it.
-    Stays: functions that are Primitive already (not Primitive=0) are instructions; what
-         is inside belongs to them.
+    Stays: functions that are Primitive already (not Primitive=0) are instructions, with
+         all their operators.
 
     Example:  c = conv2d(x, w);  return (relu(c), relu(x))
     becomes   f = fn (data, weight, Composite=…) {…}
@@ -247,14 +247,13 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
 
     In:  a module with one function, main, with types, without let, if and inner
          functions.
-    Out: no first result of a batch norm is read from it any more. In its place are
-         one multiply and one add on tensors of the size of x, which all its projections
-         share; all other arithmetic is on vectors with one number for each channel.
+    Out: the first result of a batch norm is never read. One multiply and one add on
+         tensors of the size of x compute it instead, once for all projections; all
+         other arithmetic is on vectors with one number for each channel.
     Settings: `axis` says which dimension of x the channels are (-1: the last);
          `epsilon`; without `scale`, γ counts as 1, without `center`, β counts as 0.
-    Stays: a batch norm of which another result is read, or the whole tuple, is still
-         there for that; so is every other operator, layer norms and dropouts included.
-         main keeps its attributes.
+    Stays: a batch norm, if another of its results or its whole tuple is read; every
+         other operator, layer norms and dropouts included; the attributes of main.
 
     Example:  y = batch_norm(x, γ, β, μ, v);  return y.0
               becomes   s = γ * (1 / sqrt(v + ε));
@@ -268,7 +267,7 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
 class Unpack(relay.ExprMutator):
     def __init__(self):
         super().__init__()
-        self.unpacked = {}  # batch norm -> what replaces its first result
+        self.unpacked = {}  # batch norm -> the replacement of its first result
 
     def visit_tuple_getitem(self, item):
         norm = item.tuple_value
@@ -312,14 +311,14 @@ check("day07.batchnorm", simplify_batch_norm)
 # %%
 with suppress(Exception):
     before = relay_module(block.build(), *block.inputs())
-    mine, theirs = (
+    result, reference = (
         simplify_batch_norm(before),
         relay.transform.SimplifyInference()(before),
     )
-    display(diff(before, mine, title="Batch norms unpacked"))
+    display(diff(before, result, title="Batch norms unpacked"))
     print(
         "the same as SimplifyInference, node by node: "
-        f"{tvm.ir.structural_equal(mine, theirs)}"
+        f"{tvm.ir.structural_equal(result, reference)}"
     )
 
 # %% [markdown]
@@ -363,13 +362,13 @@ with suppress(Exception):
 
 # %%
 def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
-    """The groups of calls that FuseOps would make of main, each one kernel.
+    """The groups of calls, each one kernel, into which FuseOps would divide main.
 
-    In:  a module with one function, main, with types and nothing fused; the most nodes
-         a group may have.
+    In:  a module with one function, main, with types and nothing fused; the largest
+         number of nodes that a group may have.
     Out: a list of groups. A group is a list of numbers of calls; the calls of main are
          numbered 0, 1, 2, … in the order of `relay.analysis.post_order_visit`. Each
-         call is in one group; the order, of groups and in them, is free.
+         call is in one group; groups, and the calls in a group, may be in any order.
     The core: the result of each call is read once, there are no tuples, and max_depth
          is never reached. Then the post-dominator of a call is its reader, nothing but
          the call itself is between, the path pattern is that of the edge, and phase 3
@@ -381,7 +380,7 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     Example:  sum(relu(x)) gives [[0, 1]], relu(sum(x)) gives [[0], [1]].
     """
     ### BEGIN SOLUTION
-    nodes = []  # operators among them, which no edge touches
+    nodes = []  # with operators, which have no edges
     relay.analysis.post_order_visit(mod["main"].body, nodes.append)
     number = {e: i for i, e in enumerate(nodes)}
     own = [pattern(e) for e in nodes]
@@ -440,10 +439,10 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
                 for n in whole:
                     group[n] = whole
     calls = [number[e] for e in nodes if isinstance(e, relay.Call)]
-    found = {}
+    groups = {}
     for at, i in enumerate(calls):
-        found.setdefault(max(group[i]), []).append(at)
-    return list(found.values())
+        groups.setdefault(max(group[i]), []).append(at)
+    return list(groups.values())
 
 
 ELEMWISE, BROADCAST, INJECTIVE, REDUCE, OUT_FUSABLE, TUPLE, OPAQUE = 0, 1, 2, 3, 4, 7, 8
@@ -542,7 +541,7 @@ with suppress(Exception):
 # ## 5 · A pass instrument · stretch
 #
 # Which passes run when TVM builds a module? Documentation and tutorials disagree. TVM calls a pass instrument before
-# and after every pass, so it can record each run, and the change in the size of the module.
+# and after every pass, so the instrument can record each run and how it changes the size of the module.
 
 
 # %%
@@ -558,11 +557,11 @@ class PassLog:
         before   how many calls the module has when the pass begins
         after    how many it has when the pass ends; None if it never does (it raised an
                  error)
-        seconds  how long the run took by the clock, waits included, with what is nested
-                 in it; None if it never ends
+        seconds  the wall-clock time of the run, waits and nested runs included; None if
+                 it never ends
     Calls are the relay.Call nodes in all Relay functions of the module, each counted
-    once, however often it is read. The build must not notice the log: every pass runs
-    that would run without it, and the module stays as it is.
+    once, however often it is read. The log must not affect the build: every pass that
+    would run without it runs, and the module is not changed.
     When a new PassContext is entered the log starts again, even if a pass failed in the
     previous one.
 
@@ -661,10 +660,10 @@ def levels(mod, disabled=()):
 
     In:  a module, and names of passes that are switched off (`disabled_pass` of a
          PassContext).
-    Out: {name of a pass: [the levels, of 0 to 4, at which it runs while
-         relay.optimize(mod, target="llvm") works]}, the levels rising, nested runs
-         counted like all others. A pass that runs at no level is not in the table. No
-         level fails on the modules of this exercise.
+    Out: {name of a pass: [the levels, from 0 to 4, at which it runs during
+         relay.optimize(mod, target="llvm")]}, the levels in ascending order, nested
+         runs included. A pass that runs at no level is not in the table. No level
+         fails on the modules of this exercise.
 
     Example:  levels(mod)["FastMath"] is [4]
     """
@@ -702,7 +701,7 @@ with suppress(Exception):
 # ## 7 · Common subexpressions, as a function pass · stretch
 #
 # Day 3's pass on a typed graph. It has no names and no order: an expression that is read twice is one object with two
-# readers, and an `ExprMutator` visits it once. Look for two objects that compute the same. TVM's own
+# readers, and an `ExprMutator` visits it once. Look for different objects that compute the same value. TVM's own
 # `EliminateCommonSubexpr` leaves some of them.
 
 
@@ -713,15 +712,14 @@ def cse(func, mod, ctx):
 
     In:  a function without let, if and inner functions, the module it is in, and the
          PassContext.
-    Out: the function, where of all calls with the same operator, operands and settings
-         there is one, read by all. Tuples of the same fields are the same, and so are
-         fields of the same tuple. Constants are the same if type, shape and every bit
-         are. What has operands that became the same is the same, too.
-    Not merged: calls that differ in a setting (softmax along another axis), and calls
-         of operators with effects
-         (`op.get_attr("TOpIsStateful")`: each nn.dropout draws its own mask); nor calls
-         of the module's functions, in which anything may happen. x + y and y + x may be
-         merged.
+    Out: the function, in which calls with the same operator, operands and settings are
+         one call with all their readers. Tuples of the same fields are the same, and so
+         are fields of the same tuple. Constants are the same if their types, shapes and
+         bits are. When operands have become the same, so have their readers.
+    Not merged: calls that differ in a setting (softmax along another axis); calls of
+         operators with effects (`op.get_attr("TOpIsStateful")`: each nn.dropout draws
+         its own mask); calls of the module's functions, which may do anything.
+         x + y and y + x may be merged.
     The signature and the attributes of the function stay.
     Not to be called: tvm.relay.transform.EliminateCommonSubexpr, tvm.relay.optimize,
          tvm.relay.build, tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
@@ -809,17 +807,18 @@ with suppress(Exception):
 # %%
 @relay.transform.function_pass(opt_level=1)
 def dce(func, mod, ctx):
-    """Remove unused values without effects; then perhaps their operands can go, too.
+    """Remove unused values without effects, and operands that become unused with them.
 
     In:  a function, the module it is in, and the PassContext.
-    Out: no variable that let binds is unused, and no tuple is made only to take some of
-         its fields, whether bound by let (t.0 reads nothing but the first field of t),
-         also under a second name (let u = t; let v = t.1), or not.
-    Stays: what is read; the parameters of the function, read or not (they are its
-         signature), and its attributes; an unused value that contains a call of an
+    Out: every variable that let binds is read, and no tuple is built only to read some
+         of its fields, whether let binds it, even under a second name (let u = t;
+         let v = t.1), or not: t.0 reads nothing but the first field of t.
+    Stays: values that are read; the parameters of the function, read or not (they are
+         its signature), and its attributes; an unused value that contains a call of an
          operator with effects (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a
          call of something other than an operator, however deep inside (in a branch, in
-         the value of a let). A function with effects that is never called may go.
+         the value of a let). A function with effects that is never called may be
+         removed.
 
     Example:  let %t = (relu(%x), tanh(%x));  let %a = exp(%t.1);  %t.0        becomes
               relu(%x)
@@ -847,9 +846,9 @@ class Pruning(relay.ExprMutator):
 
     def visit_tuple_getitem(self, field):
         whole = self.visit(field.tuple_value)
-        made = self.tuples.get(whole, whole)
-        if isinstance(made, relay.Tuple) and not any(map(has_effects, made.fields)):
-            return made.fields[field.index]
+        known = self.tuples.get(whole, whole)
+        if isinstance(known, relay.Tuple) and not any(map(has_effects, known.fields)):
+            return known.fields[field.index]
         return relay.TupleGetItem(whole, field.index)
 
 
@@ -911,9 +910,9 @@ def dense_gelu(mod):
          without Primitive it cannot build it). The function holds the whole formula,
          constants included.
     Spared: other constants; GELU by tanh; x * phi(y) with x not y; a b that is not one
-         number for each unit of the dense
-         (shape (units,), along the last axis); and what has a reader outside of the
-         formula somewhere in its middle: the value would have to be computed twice.
+         number for each unit of the dense (shape (units,), along the last axis); and a
+         formula with an inner value that is also read elsewhere: that value would have
+         to be computed twice.
 
     Example:  the seven calls of torch's nn.Linear and nn.GELU become one call of
               fn (x, w, b, Composite="dense_gelu", Primitive=1) { … }
@@ -939,7 +938,7 @@ def number(value):
 
 
 def bias_fits(whole):
-    """Does what was matched add one number for each unit of its dense?"""
+    """Does the match add one number for each unit of its dense?"""
     todo = [whole]
     for expr in todo:  # the sum is nearer to the top than anything x or b may hold
         if not isinstance(expr, relay.Call):
@@ -993,23 +992,22 @@ def fold_and_time(mod, x):
     """Build a network with its batch norms and with them folded, and time both.
 
     In:  a module with one input and all parameters bound, and a value for the input.
-    Out: {"plain": side, "folded": side, "ratio": times by which the folded one is
-         faster}, where each side is
+    Out: {"plain": side, "folded": side, "ratio": how many times as fast the folded one
+         is}, where each side is
              {"module": the module that is built, "level": 3,
               "disabled": names of the disabled passes, "seconds": of at least 5 runs}
          and the ratio is median(seconds of plain) / median(seconds of folded).
-    plain:   the module as given, built so that every batch norm is still there, as a
-             kernel, when it runs.
-    folded:  no batch norm is left in the module, and its scales are in the weights, as
-             far as TVM's own passes move them there: SimplifyInference, FoldConstant,
+    plain:   the module as given, built so that every batch norm runs as a kernel.
+    folded:  no batch norm is left in the module, and their scales are in the weights,
+             as far as TVM's own passes move them: SimplifyInference, FoldConstant,
              FoldScaleAxis, FoldConstant, at level 3.
     The two are built in the same way: same level, same passes off. The seconds are
     those of runs on x, of a `graph_executor.GraphModule` (`run` or `benchmark`) of the
     build by `relay.build` of that side's module.
     Time: 10 s of computing for each test case.
 
-    Example:  found = fold_and_time(mod, x);  found["plain"]["module"] is mod,
-              and found["ratio"] is above 1 if it pays
+    Example:  result = fold_and_time(mod, x);  result["plain"]["module"] is mod,
+              and result["ratio"] is above 1 if folding pays
     """
     ### BEGIN SOLUTION
     passes = relay.transform
@@ -1056,10 +1054,10 @@ check("day07.fold-and-time", fold_and_time)
 # %%
 with suppress(Exception):
     image = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype("float32")
-    found = fold_and_time(small, image)
-    print(f"you measured {found['ratio']:.2f}x")
+    result = fold_and_time(small, image)
+    print(f"you measured {result['ratio']:.2f}x")
     for name in ("plain", "folded"):
-        side = found[name]
+        side = result[name]
         run = builds.run_module(
             side["module"], [(image,)], level=3, disabled=side["disabled"], repeats=50
         )

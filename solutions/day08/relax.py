@@ -70,13 +70,12 @@ def port(module: tvm.IRModule) -> tvm.IRModule:
     In:  a module of high-level operators (relax.nn.conv2d, …); it may have functions
          besides main, and a function may have several blocks. Some functions may have
          the attribute Primitive already.
-    Out: in each of the others, where the value of a conv2d is used by one relu, once,
-         and by nothing else, the two calls are in a function of the module with the
-         attribute Primitive, which is called with the two operands of the convolution;
-         the convolution itself is gone. Every other relu is
-         `relax.op.clip(x, 0, float("inf"))`.
-    Stays: a conv2d whose value others read, or that leaves its dataflow block (is not a
-         DataflowVar); all attributes of the convolution (strides, padding, groups,
+    Out: in every other function, if the value of a conv2d is used once, by a relu, the
+         two calls are in a function of the module with the attribute Primitive, which
+         is called with the two operands of the convolution; the convolution itself is
+         removed. Every other relu is `relax.op.clip(x, 0, float("inf"))`.
+    Stays: a conv2d whose value has other readers, or leaves its dataflow block (is not
+         a DataflowVar); all attributes of the convolution (strides, padding, groups,
          layouts, out_dtype, …); a function that was Primitive before, with its relus.
 
     Example:  lv = conv2d(x, w);  lv1 = relu(lv);   lv2 = add(lv1, x);  gv = relu(lv2)
@@ -211,10 +210,10 @@ def pattern(module: tvm.IRModule) -> tvm.IRModule:
     """relu(conv2d(x, w) + b) and gelu(matmul(x, w) + b) = one composite function each.
 
     In:  a module of high-level operators.
-    Out: `relax.transform.FuseOpsByPattern` has made a function of each such triple,
-         with the attribute Composite
-         "passlab.conv2d_bias_relu" or "passlab.dense_bias_gelu"; b may be the left or
-         the right operand of add. Constants stay operands.
+    Out: `relax.transform.FuseOpsByPattern` has moved each such triple into a function
+         with the attribute Composite, "passlab.conv2d_bias_relu" or
+         "passlab.dense_bias_gelu"; b may be the left or the right operand of add.
+         Constants stay operands.
     Only if all of this holds:
 
         the values in between  have no other users, and do not leave their dataflow
@@ -357,16 +356,16 @@ print(illegal(example, [("lv", "gv")]))
 
 # %%
 def policy(module: tvm.IRModule) -> list[tuple[str, ...]]:
-    """Choose the groups that cost little.
+    """Choose groups of low cost.
 
     In:  a prepared module: one dataflow block in main, of calls of TensorIR functions
          (there can be thirty).
     Out: groups of names of operations; an operation in no group is a kernel by itself.
-         They are legal, and the module fused in this way computes what it did. They
-         cost less than fusing nothing and less than fusing everything where that can be
-         beaten, and at most 5 % more than the cheapest groups that are known. Beyond
-         what those recompute, they recompute at most 5 % of the steps that a kernel for
-         each operation would take.
+         The groups are legal, and the module fused by them computes the same. They cost
+         less than fusing nothing and less than fusing everything, where that can be
+         beaten, and at most 5 % more than the cheapest groups that are known. They
+         recompute at most as many steps as those, plus 5 % of the steps that a kernel
+         for each operation would take.
 
     Example:  for the module above [("lv1", "gv")]; for x → multiply → add → relu one
               group of all three.
@@ -374,7 +373,7 @@ def policy(module: tvm.IRModule) -> list[tuple[str, ...]]:
     ### BEGIN SOLUTION
     source = program(module)
     names, cost = set(source.ops), math.inf
-    while True:  # keep one value more or less, whichever saves most, as long as it does
+    while True:  # store one more value or one fewer, whichever saves most, if any does
         tries = [names ^ {name} for name in source.ops if name not in source.returned]
         costs = [cost_of(source, around(source, trial)) for trial in tries]
         if not costs or min(costs) >= cost:
@@ -388,7 +387,7 @@ def cost_of(source, groups):
 
 
 def around(source, names):
-    """Return a group for each kept value: it, and all it needs that is not kept."""
+    """Return a group for each stored value: it, and all it needs that is not stored."""
     groups = []
     for result in names:
         group = [result]
@@ -440,8 +439,8 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
 
     In:  sizes. A is n × k, B is k × m, C is n × m, all float32.
     Out: a module with one PrimFunc of the parameters A, B, C in this order
-         (`schedule.mod`). It is right for all sizes, odd ones and 1 among them, and
-         calls nothing from outside. For sizes around 300 that are multiples of 64 it
+         (`schedule.mod`). It is right for all sizes, odd ones and 1 included, and
+         calls no external code. For sizes around 300 that are multiples of 64 it
          is, on one thread, at least 8 times as fast as the naive nest. It is also 1.4
          times as fast as its loops in the order i, r, j; or it keeps the sums in
          registers, and loads or stores at most half a number for each product. No
@@ -488,9 +487,9 @@ check("day08.schedule", schedule_matmul)
 # ## 5 · A tuner that learns · core and stretch
 #
 # There are 360 schedules of one matmul in the list, and time to measure 26. MetaSchedule's answer is a cost
-# model: learn from what was measured, and measure next what looks fast. The machines of this exercise are simulated
-# (their best tile, their dislikes and some noise are drawn), so that no verdict depends on what else runs on yours. A
-# candidate, and what some of them take on the first machine:
+# model: learn from the measurements, and measure next what looks fast. The machines of this exercise are simulated
+# (their best tile, their dislikes and some noise are drawn), so that no verdict depends on the load of yours. A
+# candidate, and the times of some on the first machine:
 
 # %%
 candidates, histories, k = exercises.find("day08.tuner").cases()[0].build()
@@ -504,15 +503,15 @@ def choose(
 ) -> list[int]:
     """The k candidates to measure next.
 
-    In:  all candidates, as dictionaries of numbers and words; what was measured, as
-         (index, seconds), drawn at random; k.
+    In:  all candidates, as dictionaries of numbers and words; the measurements, as
+         (index, seconds), of candidates drawn at random; k.
     Out: k different indices that were not measured. Twenty random starts are tried on
-         each machine; the best of measured and chosen counts, on average: it closes at
-         least half of the gap between random search with as many measurements and the
-         best candidate, and is within 20 % of the best candidate.
+         each machine. On average, the best candidate among those measured and chosen
+         closes at least half of the gap between random search with as many
+         measurements and the best of all, and is within 20 % of the best of all.
 
     Machines differ: on one the best tile is 8 × 32, on another the vectors are short.
-         Only the history knows.
+         Only the measurements tell.
     The core: machines on which each doubling of the rows multiplies the time by one
          factor, each doubling of the columns by another, and each word has a factor of
          its own, up to a few percent. So the best tile has the fewest or the most rows
@@ -560,7 +559,7 @@ def optimize(module: tvm.IRModule) -> tvm.IRModule:
     Out: a module whose main calls kernels (call_tir), fused and scheduled for this
          machine's CPU; only lowering is left to do. It computes what the torch model
          does. It has fewer kernels than after TVM's default pipeline where batch norms
-         can be fused, and more nowhere; and on one thread it runs at least 4 times as
+         can be fused, and never more; and on one thread it runs at least 4 times as
          fast, both built for `host()` in the same run.
     Time: 60 s of computing for each test case.
 

@@ -91,10 +91,11 @@ def nest(module: ModuleOp) -> str:
 
     In:  a module of one function with one `linalg.generic` on numbers and tensors of
          known shapes.
-    Out: the text of its loops. An iteration reads what the body uses, does each of its
-         operations once, and then writes the outs, in any order. What has no effect may
-         be missing: an operation whose result is not used, an out that keeps its value.
-    Stays: what the body does not use is not read.
+    Out: the text of its loops. An iteration reads what the body uses, computes each of
+         its operations once, and then writes the outs, in any order. You may leave out
+         what has no effect: an operation whose result is not used, an out that keeps
+         its value.
+    Stays: operands that the body does not use are not read.
     Time: 2 s of computing for each test case.
 
     Example:  a copy of a vector of 5 gives
@@ -125,10 +126,9 @@ def nest(module: ModuleOp) -> str:
         loop = "prange" if kind.data.value == "parallel" else "range"
         lines.append(f"{'    ' * d}for d{d} in {loop}({sizes[d]}):")
     inside, values = "    " * len(lines), {}
+    # All reads come before the first write: a body may exchange two outs.
     for place, argument in zip(places, op.body.block.args, strict=True):
-        if (
-            argument.uses
-        ):  # All is read before anything is written: a body may exchange two outs.
+        if argument.uses:
             values[argument] = f"a{argument.index}"
             lines.append(f"{inside}{values[argument]} = {place}")
     *body, result = op.body.block.ops
@@ -188,12 +188,12 @@ except Endless as error:
     print(error)
 
 # %% [markdown]
-# Given are `number(value)`, of a constant (else None); `constant(number, type)`, which wraps an integer; `flags(op)`;
+# You may use `number(value)`, of a constant (else None); `constant(number, type)`, which wraps an integer; `flags(op)`;
 # and `again(op, lhs, rhs, flags)`, an operation of the same kind. An operation that replaces one (exchanged, doubled)
 # has the flags of the old one, since later laws need them, and no others. One that replaces two has the flags that
 # both have; but `nsw` and `nuw` promise that one particular sum does not overflow, and the new sum is a different one.
-# So these two go when operations merge, and may go elsewhere. A law applies whether or not other operations read the
-# inner value: the inner operation stays for them.
+# So these two must be dropped when operations merge, and may be dropped elsewhere. A law applies whether or not other
+# operations read the inner value: the inner operation stays for them.
 
 
 # %%
@@ -201,9 +201,9 @@ def patterns() -> list[RewritePattern]:
     """Patterns for the laws of the table.
 
     Types: index, i8 and wider, f16, f32, f64. An x may be a constant.
-    Out: instances of RewritePattern, which end on each module. Where both (x ∘ c) ∘ d
-         and x · 2 match, few operations are left: (x · 3) · 2 = x · 6.
-    Stays: what a law does not allow.
+    Out: instances of RewritePattern, whose rewriting ends on every module. Where both
+         (x ∘ c) ∘ d and x · 2 match, few operations are left: (x · 3) · 2 = x · 6.
+    Stays: whatever no law of the table rewrites.
 
     Example:  0 + x = x + 0 = x, by two rewrites
     """
@@ -260,8 +260,8 @@ class Merge(RewritePattern):
         ):
             return
         inner = op.lhs.owner
-        # c ∘ d may overflow where the two steps do not, so promises about overflow end
-        # here.
+        # c ∘ d may overflow where the two steps do not, so promises about overflow are
+        # dropped.
         c, d, both = (
             number(inner.rhs),
             number(op.rhs),
@@ -309,9 +309,9 @@ check("day09.patterns", patterns)
 # | nothing else reads the result | it is read by another operation, or returned |
 # | | a dimension of the consumer would not index a side of an operand alone afterwards (`d0 + d1` does not count) |
 #
-# The last rule is there since the size of such a dimension would be unknown: MLIR refuses the result. Two inputs that
-# are the same value through the same map may be one, with one argument. That also counts for "nothing
-# else": after relu(y) is fused into y + relu(y), y is read once.
+# The reason for the last rule: the size of such a dimension would be unknown, and MLIR refuses the result. Two inputs
+# that are the same value through the same map may become one, with one argument. This matters for "nothing else", too:
+# after relu(y) is fused into y + relu(y), y is read once.
 
 
 # %%
@@ -322,13 +322,13 @@ def fusion(module: ModuleOp) -> ModuleOp:
          linalg.index.
     Out: the module, with as many linalg.generics as MLIR's linalg-fuse-elementwise-ops
          leaves.
-    Stays: what the table leaves. Nothing is computed in two places.
+    Stays: pairs in the right column of the table. No value is computed in two places.
     Not to be called: passlab.mlir.modules.pipeline, passlab.mlir.modules.passes.
 
-    The core: all maps are the identity, nothing is summed up or begins with an output
-         that is read, and no operation reads a value of another one twice, before or
-         after. So a fused operation has the loops of its consumer, and all maps are
-         like its own: what decides is who reads a value.
+    The core: all maps are the identity, there are no sums and no outs that are read,
+         and no operation reads a value of another one twice, before or after. So a
+         fused operation has the loops of its consumer, all maps stay as they are, and
+         only the readers of a value decide.
 
     Example:  b(i, j) = exp(a(j, i)) after a(i, j) = x(i, j) + y(i) is
               b(i, j) = exp(x(j, i) + y(j)).
@@ -359,7 +359,7 @@ def fusible(op):
                 and len(out.data.results) == out.data.num_dims
             ):
                 # Loops get their bounds from the maps: each must still be an index by
-                # itself in one that is left.
+                # itself in one that remains.
                 left = [
                     *maps[:which],
                     *maps[which + 1 :],
@@ -443,9 +443,9 @@ check("day09.fusion", fusion)
 # %% [markdown]
 # ## 4 · A pipeline, and what each step did
 #
-# A lowering consists of passes, and their order matters: `convert-linalg-to-loops` does nothing on tensors and does not
-# say so; what is fused after bufferization is not fused. Given a few passes of MLIR, find the shortest order that gets
-# a module where a goal wants it, and tell what each step changed.
+# A lowering consists of passes, and their order matters: `convert-linalg-to-loops` does nothing on tensors, and does
+# not say so; fusion after bufferization fuses nothing. Given a few passes of MLIR, find the shortest pipeline that
+# brings a module to a goal, and tell what each step changed.
 #
 # A goal says how many operations of a kind may be left: `{"linalg": 0, "scf.for": 2}` allows no operation of the
 # dialect linalg, and at most two loops. A pass may occur twice, and it may fail, with an `MLIRError`.
@@ -457,39 +457,33 @@ def pipeline(
 ) -> list[tuple[str, dict[str, int]]] | None:
     """The shortest pipeline to a goal.
 
-    In:  a module; the passes to choose from, as `mlir.pipeline(module, name)` runs
-         them: it returns a new module; and a goal: dialect, or name of an operation →
-         how many there may be in the end, in all regions.
-    Out: the steps in order: the pass, and by how much it changed the number of
-         operations of each name, without those that did not change. None if no order
-         reaches the goal.
+    In:  a module; names of passes, which `mlir.pipeline(module, name)` runs: it returns
+         a new module; and a goal: dialect, or name of an operation → how many there may
+         be in the end, in all regions.
+    Out: the steps in order: the name of the pass, and by how much it changed the number
+         of operations of each name, without those whose number is the same. None if no
+         order reaches the goal.
 
     Example:  [("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield":
               -1, "tensor.empty": -1})]
     """
     ### BEGIN SOLUTION
     waiting, seen = [(module, [])], {mlir.text(module)}
-    for (
-        here,
-        steps,
-    ) in (
-        waiting
-    ):  # it grows while it is read: breadth first, so the first hit is a shortest one
-        names_here = Counter(op.name for op in here.walk())
-        dialects = Counter(op.name.split(".")[0] for op in here.walk())
-        if all(
-            names_here[kind] + dialects[kind] <= most for kind, most in goal.items()
-        ):
+    # The list grows while it is read: breadth first, so the first hit is a shortest one.
+    for state, steps in waiting:
+        ops = Counter(op.name for op in state.walk())
+        dialects = Counter(op.name.split(".")[0] for op in state.walk())
+        if all(ops[kind] + dialects[kind] <= most for kind, most in goal.items()):
             return steps
         for name in names:
             try:
-                after = mlir.pipeline(here, name)
+                after = mlir.pipeline(state, name)
             except mlir.MLIRError:
                 continue
             if mlir.text(after) not in seen:
                 seen.add(mlir.text(after))
                 change = Counter(op.name for op in after.walk())
-                change.subtract(names_here)
+                change.subtract(ops)
                 waiting.append(
                     (after, [*steps, (name, {op: n for op, n in change.items() if n})])
                 )
@@ -504,12 +498,12 @@ check("day09.pipeline", pipeline)
 # %% [markdown]
 # ## 5 · Slots for buffers · stretch
 #
-# After bufferization a program allocates much: a buffer for each result. Give the buffers slots, so that two buffers
-# share one wherever it is safe. A slot is as large as the largest buffer in it. This is what register allocation is to
-# variables; the difference is in what counts as a use.
+# After bufferization a program allocates a buffer for each result. Give the buffers slots, so that two buffers share
+# one wherever it is safe. A slot is as large as the largest buffer in it. This is register allocation, for buffers; the
+# difference is in what counts as a use.
 #
 # A buffer is **touched** by every operation that has it, or another name of it, among its operands. `memref.alloc`
-# touches nothing yet, wherever it is, and these only make names:
+# touches nothing yet, wherever it is, and these operations only create names:
 #
 # | operation | its result may be |
 # |---|---|
@@ -519,8 +513,8 @@ check("day09.pipeline", pipeline)
 #
 # A buffer is live from the first operation that touches it to the last one, both included. Then there are loops: if an
 # operation in an `scf.for` touches a buffer that was allocated outside of it, the whole loop counts as touching it,
-# since the next turn may read what this one left. A buffer that is allocated in a loop is a new one in each turn. What
-# `func.return` returns, it touches.
+# since the next turn may read what this one wrote. A buffer that is allocated in a loop is a new one in each turn.
+# `func.return` touches the buffers that it returns.
 #
 # Two buffers that are live at the same operation get different slots. Use as few slots as that allows, and at most 1.1
 # times the bytes of this rule, buffer by buffer in the order in which they are first touched: of the free slots the
@@ -563,8 +557,8 @@ def reuse(module: ModuleOp) -> dict[str, int]:
             one for operand in op.operands for one in may_be.get(operand, ())
         }:
             at = op
-            # In a loop that runs several times, a use anywhere is a use from its begin
-            # to its end.
+            # In a loop that runs several times, a use anywhere is a use from the first
+            # operation to the last.
             while at.parent_block() is not buffer.parent_block():
                 at = at.parent_op()
             first, last = number[at], max(number[inner] for inner in at.walk())
@@ -605,9 +599,8 @@ def names(module):
                     *zip(value, after, strict=True),
                 ]
     before = None
-    while before != (
-        before := sum(map(len, aliases.values()))
-    ):  # around a loop, names take several rounds
+    # Names need several rounds to pass through a loop.
+    while before != (before := sum(map(len, aliases.values()))):
         for value, other in pairs:
             aliases[value] = aliases.get(value, set()) | aliases.get(other, set())
     return aliases
@@ -621,20 +614,21 @@ check("day09.reuse", reuse)
 # %% [markdown]
 # ## 6 · From linalg to loops · stretch
 #
-# A structured operation says what happens in a turn (its body), for which turns (its dimensions), and where the
-# operands of a turn are (its maps). It does not say how to get through the turns. Write the loops: on memrefs, one
-# `scf.for` for each dimension, the first outermost, since a later turn may overwrite an earlier one.
+# A structured operation says what one iteration computes (its body), which iterations there are (its dimensions), and
+# where the operands of an iteration are (its maps). It does not say how to run through the iterations. Write the loops:
+# on memrefs, one `scf.for` for each dimension, the first outermost, since a later iteration may overwrite the result of
+# an earlier one.
 #
 # | in the operation | in the innermost loop |
 # |---|---|
-# | an argument of the body that is used, and whose operand is a memref | a `memref.load`, at the operand's map of the turn |
+# | an argument of the body that is used, and whose operand is a memref | a `memref.load`, at the index that the operand's map gives |
 # | an argument whose operand is a number | the number |
 # | `linalg.index` | the loop's variable |
-# | another operation of the body | a copy of it, with what is in it and its attributes |
-# | what `linalg.yield` yields | a `memref.store` into the outputs, at their maps |
+# | another operation of the body | a copy of it, with its regions and attributes |
+# | a value that `linalg.yield` yields | a `memref.store` into its output, at the index that the output's map gives |
 #
-# So a reduction needs no rule of its own: each turn loads the output, adds to it, and stores it again. Nothing is set
-# to zero first: where that is needed, the program has a `linalg.fill`. All loads come before the first store. A
+# So a reduction needs no rule of its own: each iteration loads the output, adds to it, and stores it again. Nothing is
+# set to zero first: where that is needed, the program has a `linalg.fill`. All loads come before the first store. A
 # dimension runs from 0 to the size of any operand whose map has it as a result by itself, like `d1` in
 # `(d0, d1) -> (d0 + d1, d1)`; there always is one. A size may be 0, or unknown: then it is negative in the type's
 # `get_shape()`, and `memref.dim` returns it.
@@ -651,10 +645,10 @@ def loops(module: ModuleOp) -> ModuleOp:
     In:  a module with functions on memrefs; linalg's operations may be in loops and
          branches. Maps are built from dimensions and numbers, negative ones too, with
          +, *, floordiv and mod; `affine.apply` computes such a map.
-    Out: the module, which you may change. No operation of linalg remains, everything
-         else stays as it is, unused operations and attributes included, and nothing is
-         wasted: no new buffer, at most one loop for each dimension, one load for each
-         argument that is used, one store for each output.
+    Out: the module, which you may change. No operation of linalg remains; everything
+         else is unchanged, unused operations and attributes included. There is no new
+         buffer, and at most one loop for each dimension, one load for each argument
+         that is used, and one store for each output.
     Not to be called: passlab.mlir.pipeline, passlab.mlir.passes,
     xdsl.transforms.convert_linalg_to_loops.ConvertLinalgToLoopsPass.apply,
     xdsl.transforms.loop_nest_lowering_utils.rewrite_linalg_structured_to_loops.
@@ -680,8 +674,7 @@ def loops(module: ModuleOp) -> ModuleOp:
             build = Builder(InsertPoint.before(body.last_op))
             turn.append(body.args[0])
 
-        # Everything is read before anything is written, as in the body that this
-        # replaces.
+        # All loads come before the first store, as in the body that this replaces.
         means = {}
         for argument, operand, map in zip(
             op.body.block.args, op.operands, maps, strict=True
@@ -714,7 +707,7 @@ def loops(module: ModuleOp) -> ModuleOp:
 
 
 def size(build, op, maps, dim):
-    """Return the number of turns of a dimension, as a value."""
+    """Return the number of iterations of a dimension, as a value."""
     for operand, map in zip(op.operands, maps, strict=True):
         for place, result in enumerate(map.results):
             if result == AffineDimExpr(dim):
@@ -732,7 +725,7 @@ def size(build, op, maps, dim):
 
 
 def at(build, map, turn):
-    """Return the results of a map in a turn, as values."""
+    """Return the results of a map in an iteration, as values."""
     indices = []
     for result in map.results:
         if isinstance(result, AffineDimExpr):
@@ -759,12 +752,12 @@ check("day09.loops", loops)
 # | `nn.leaky_relu` | x: any shape; `slope`: a float | as x: x where x > 0, else slope · x | 0 ≤ slope ≤ 1 |
 # | `nn.sum` | x: any shape; `axis`: an integer | x's shape without that dimension: the sums along it | 0 ≤ axis < dimensions of x |
 #
-# Define the dialect: a class for each operation, with a verifier, and lower it to linalg on tensors. What you return is
-# either the lowered module, or one sentence (a str, at most 400 characters) that says why the text is not valid: the
-# message of your verifier. It mentions the operation and the numbers at odds, and no sizes of operands that are right:
-# two sizes that should be equal; the number of dimensions of an operand, if that is wrong; a slope or an axis that is
-# out of range; an element type, as `f64`. Sizes are compared one by one: 2 × 6 is not 3 × 4. If the text names an
-# operation that nn does not have, or gives one the wrong operands or properties, xDSL's own message will do.
+# Define the dialect: a class for each operation, with a verifier, and lower it to linalg on tensors. Return either the
+# lowered module, or one sentence (a str, at most 400 characters) that says why the text is not valid: the message of
+# your verifier. It mentions the operation and the numbers that do not fit, and no sizes that are right: two sizes that
+# should be equal; the number of dimensions of an operand, if that is wrong; a slope or an axis that is out of range; an
+# element type, such as `f64`. Sizes are compared one by one: 2 × 6 is not 3 × 4. If the text names an operation that nn
+# does not have, or gives one the wrong operands or properties, xDSL's own message is enough.
 #
 # The formula holds for infinities and NaN as well: with a slope of 0, x = ∞ gives ∞, and x = −∞ gives 0 · −∞, which is
 # NaN.
@@ -776,7 +769,8 @@ def dialect(text: str) -> ModuleOp | str:
 
     In:  text that every MLIR parser reads: a function @main of operations of nn, in
          generic syntax.
-    Out: a module without operations of nn: func, linalg, arith, tensor. Or a sentence.
+    Out: a module of func, linalg, arith and tensor, without operations of nn; or a
+         sentence.
 
     Example:  dialect('''func.func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
                 %y = "nn.sum"(%x) <{axis = 7 : i64}>

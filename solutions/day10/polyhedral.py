@@ -41,7 +41,7 @@ progress("day10")
 # %% [markdown]
 # ## 1 · Domains and accesses
 #
-# A loop nest comes as plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
+# A loop nest is plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
 # write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two things differ: `==`
 # is written `=`, and `//` and `%` bind more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The nests
 # of this exercise have no `//`, and `%` after a name only. `s[]` is a single cell, not part of an array.)
@@ -91,7 +91,7 @@ print(isl.UnionMap("{ S[i] -> A[i] }").intersect_domain(both))
 
 # %%
 def domains(nest: dict) -> dict:
-    """What runs, what it touches, and in which order, for a loop nest.
+    """The instances of a loop nest, the cells that they access, and their order.
 
     In:  parameters, and a body: a list of
          {"loop": name, "range": (start, stop, step), "body": […]}, as Python's range;
@@ -101,11 +101,11 @@ def domains(nest: dict) -> dict:
     Out: a dictionary of
          "domain": isl.UnionSet of all instances; each is called as its statement, with
              the iterators around it from the outermost to the innermost,
-         "reads", "writes": isl.UnionMap from instances to cells (what they say outside
-             the domain does not matter),
+         "reads", "writes": isl.UnionMap from instances to cells (pairs outside the
+             domain do not matter),
          "schedule": isl.UnionMap from instances to times, all of one length, so that
              instances run in the order of their times. Any numbers in the right order
-             will do.
+             are right.
     Not to be called: passlab.polyhedral.parse.parse.
 
     Example:  for the nest above, "domain" is [N] -> { S[i] : 0 <= i < N and i % 2 = 0;
@@ -157,7 +157,7 @@ def statements(body, iterators, conditions, time):
                 f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"
             )
             steps = f"({i} - ({start})) % {abs(step)} = 0"
-            # Times rise, also in a loop that counts down.
+            # Times increase even in a loop that counts down.
             turn = i if step > 0 else f"-{i}"
             yield from statements(
                 item["body"],
@@ -200,16 +200,16 @@ def dependences(
     """Find which instance must wait for which.
 
     In:  the instances that run; the cells they read and write; their times, no two the
-         same. Accesses and schedule may say more than the domain: what is not in the
-         domain does not run.
+         same. Accesses and schedule may contain instances outside the domain, which do
+         not run.
     Out: a dictionary of relations from source to target; the source has the smaller
          time.
          "flow":   the source writes a cell that the target reads,
          "anti":   the source reads a cell that the target writes,
          "output": both write the cell; all such pairs, whatever happens in between;
-         "values": the pairs of flow where the target reads what the source wrote: some
-             cell that the one writes and the other reads is written by no instance
-             between them.
+         "values": the pairs of flow where the target reads what the source wrote: for
+             some cell that the source writes and the target reads, no instance between
+             them writes the cell.
          An instance reads before it writes, and does not depend on itself.
     Not to be called: passlab.polyhedral.dependences.dependences,
          passlab.polyhedral.dependences._values.
@@ -280,10 +280,10 @@ print(isl.UnionMap("[N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }").sample())
 def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap | None:
     """None if the schedule is legal, else one pair, source → target, that it breaks.
 
-    It runs the two in a wrong order or at once.
+    A pair is broken if the source does not run before the target.
 
-    In:  what depends on what, for all values of the parameters; a time for every
-         instance, all of one length.
+    In:  the dependences, for all values of the parameters; a time for every instance,
+         all of one length.
     Out: None, or a relation with one element, numbers for the parameters included.
     Not to be called: passlab.polyhedral.dependences.violated,
          passlab.polyhedral.dependences.legal.
@@ -294,7 +294,7 @@ def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap 
               For { S[i, j] -> [i, j] } it is None.
     """
     ### BEGIN SOLUTION
-    # A dependence is kept if its source comes strictly first: what is left is broken.
+    # A dependence holds if its source comes strictly first: the others are broken.
     violated = dependences.subtract(schedule.lex_lt_union_map(schedule))
     return None if violated.is_empty() else violated.sample()
     ### END SOLUTION
@@ -346,12 +346,12 @@ except Exception:
 def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
     """A schedule in whose dimensions a stencil can be tiled.
 
-    In:  the instances of one statement S, and what depends on what: always at the same
+    In:  the instances of one statement S, and their dependences: always at the same
          distances, of which the first number that is not 0 is positive. There are two
          to four loops.
     Out: a schedule with as many numbers as there are loops, which gives each instance
-         its own time, is legal, and goes back in none of its dimensions for any
-         dependence. Its reaches add up to no more than those of the best skewing:
+         its own time and is legal, and in whose dimensions no dependence goes
+         backwards. Its reaches add up to no more than those of the best skewing:
          number k of its times is iterator k plus whole multiples, which may be
          negative, of those outside.
     Not to be called: islpy.ScheduleConstraints.compute_schedule,
@@ -463,8 +463,8 @@ except Exception:
 # %% [markdown]
 # ## 5 · From a schedule to a loop nest · stretch
 #
-# isl turns a schedule into a tree of loops, `isl.AstNode`, whose leaves run statements. Its bounds are exact, also
-# where tiles do not divide, and that is why they look as they do:
+# isl turns a schedule into a tree of loops, `isl.AstNode`, whose leaves run statements. Its bounds are exact, even
+# where tiles do not divide the size, and that makes them long:
 
 # %%
 triangle = polyhedral.parse(
@@ -480,7 +480,7 @@ tree = polyhedral.ast(
 print(tree.to_C_str())
 
 # %% [markdown]
-# What is left is to walk isl's tree and to build TVM's loops, so that they can be compiled.
+# It remains to walk isl's tree and to build TVM's loops, so that they can be compiled.
 
 
 # %%
@@ -494,15 +494,14 @@ def generate(
          makes the TensorIR that runs the statement S[v0, v1, …]: values are expressions
          of TensorIR, one for each of its variables. An if_ may have an else.
          `a ? b : c` is a select.
-         Of isl's divisions fdiv_q alone rounds down; in pdiv_q and pdiv_r nothing is
-         negative, div leaves nothing over, and zdiv_r is only compared with 0: for
-         those every way to round will do.
+         Of isl's divisions only fdiv_q must round down; in pdiv_q and pdiv_r nothing is
+         negative, div has no remainder, and zdiv_r is only compared with 0: for these,
+         every way to round is right.
     Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement`
          made) that runs the same iterations in the same order.
          All loops are serial, begin at 0 and have no step: TVM 0.27 is wrong about
          nested loops that have one, or begin elsewhere.
-    Stays: the order, and how often: no iteration runs twice, and none outside of the
-         domain.
+    Stays: the order; no iteration runs twice, and none outside the domain.
     Not to be called: passlab.polyhedral.tensor_ir._Builder.statement.
 
     Example:  for (int t0 = 0; t0 <= 6; t0 += 2) S(t0, 1);   becomes
@@ -598,7 +597,7 @@ check("day10.generate", generate)
 
 
 # %% [markdown]
-# Your loops for a rectangle in tiles that do not divide, as TVM shows them:
+# Your loops for a rectangle whose tiles do not divide it, as TVM shows them:
 
 # %%
 try:
@@ -610,10 +609,10 @@ except Exception:
 # %% [markdown]
 # ## 6 · A schedule that is fast · stretch
 #
-# Now the clock decides, and what you mark. Two products of matrices, of which the second, A·Aᵀ of a matrix that is
-# stored transposed, has only a triangle to compute, and stores it by columns. The judge makes the loops of your
-# schedule with `polyhedral.prim_func(program, schedule, sizes, **marks)`, marks the loops that you name, and compiles
-# them for this machine. Marks are dimensions of the times, counted from 0.
+# Now the clock decides, and your marks. There are two products of matrices; the second, A·Aᵀ of a matrix that is stored
+# transposed, computes only a triangle, and stores it by columns. The judge builds the loops of your schedule with
+# `polyhedral.prim_func(program, schedule, sizes, **marks)`, marks the loops that you name, and compiles them for this
+# machine. Marks are dimensions of the times, counted from 0.
 
 # %%
 for source in SOURCES.values():
@@ -638,9 +637,9 @@ def fast(
            off, the latter need not be.
          - From one turn of the vector to the next, each subscript stays, or the last
            one grows by 1: C[3, 8], C[3, 9], …
-    Stays: what is computed. Every iteration has one time, no two have the same, and
-         each runs after those that it waits for; in a loop that is parallel or a
-         vector, no turn waits for another. All sizes are asked, odd ones too.
+    Stays: the result, for all sizes, odd ones too. Every iteration has one time, no two
+         have the same, and each runs after those that it depends on; in a loop that is
+         parallel or a vector, no turn depends on another.
     Time: 10 s of computing for each test case.
 
     Example:  ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }",
@@ -720,9 +719,9 @@ def primitives(
          elsewhere, have different sizes, as in [floor(2i/5), j, i], or cut through
          tiles, as in [floor(i/4), floor(i/6), j, i], or a remainder is taken, as in
          [i mod 4, floor(i/4), j].
-         Some of the others have an order that splits and reorders give all the same:
-         that of the remainders, or that of [floor(i/4), floor(i/6), i, j], which is
-         [i, j]. For those, such loops are as right as None.
+         Splits and reorders can still give the order of some of the others: that of
+         the remainders, or that of [floor(i/4), floor(i/6), i, j], which is [i, j].
+         For those, such loops are as right as None.
     Not to be called: passlab.polyhedral.tensor_ir.prim_func,
          passlab.polyhedral.tensor_ir._Builder.statement.
 

@@ -49,8 +49,7 @@ progress("day11")
 # %% [markdown]
 # ## 1 · Five numbers
 #
-# What messages cost on the wafer follows from five numbers. They do not depend on the order in which the messages are
-# listed:
+# The cost of messages on the wafer follows from five numbers. They do not depend on the order of the messages:
 #
 # - `contention`: the most words that one core sends, or receives, all its messages together;
 # - `energy`: words times links, summed over the messages; a multicast's words cross each link once;
@@ -64,7 +63,7 @@ progress("day11")
 
 # %%
 def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
-    """What messages cost, by name.
+    """The cost of messages, by name.
 
     The names are contention, energy, links, distance, depth and cycles.
 
@@ -90,7 +89,7 @@ def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
 
     @functools.cache
     def before(number: int) -> tuple[int, int]:
-        """The longest way up to a message's source, and the depth of the message."""
+        """The longest way to a message's source, and the depth of the message."""
         message, way, depth = messages[number], 0, 0
         for parent in (*message.waits, *message.streams):
             so_far, deep = before(parent)
@@ -99,17 +98,15 @@ def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
         return way, depth + 1
 
     everything = range(len(messages))
-    found = {
+    c = {
         "contention": max(words.values()),
         "energy": energy,
         "links": len(used),
         "distance": max(before(i)[0] + len(messages[i].route) - 1 for i in everything),
         "depth": max(before(i)[1] for i in everything),
     }
-    flow = found["energy"] / found["links"] + found["distance"]
-    return found | {
-        "cycles": max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]
-    }
+    flow = c["energy"] / c["links"] + c["distance"]
+    return c | {"cycles": max(c["contention"], flow) + (2 * ramp + 1) * c["depth"]}
     ### END SOLUTION
 
 
@@ -121,14 +118,14 @@ check("day11.cost", five_numbers)
 #
 # Every operation of a network needs cores that hold its weights, the window of its operands on which it works, and
 # its part of the result. An operation gets a rectangle of p × q cores (p rows, q columns), and is cut like a matrix: a
-# core in column j keeps the window's share of its column, a core in row i the result's share of its row. So each of
+# core in column j stores that column's share of the window, a core in row i that row's share of the result. So each of
 # the p · q cores holds
 #
 # `ceil(weights / (p · q)) + ceil(window / q) + ceil(result / p)` bytes.
 #
 # Find a rectangle for each operation so that no core holds more than its memory. Rectangles may overlap: then a core
 # holds parts of several operations. An operation that fits on one core by itself stays whole: its rectangle is 1 × 1.
-# On some grids every operation can have cores of its own; on others cores must be shared.
+# On some grids every operation can have cores of its own; on others, operations must share cores.
 
 # %%
 OPERATIONS = [
@@ -158,7 +155,7 @@ def place(
     """
 
     ### BEGIN SOLUTION
-    def held(operation, p, q):
+    def load(operation, p, q):
         parts = (
             (operation["weights"], p * q),
             (operation["window"], q),
@@ -171,18 +168,18 @@ def place(
 
     free, places = dict.fromkeys(cores(0, 0, rows, columns), memory), {}
     shapes = sorted(cores(1, 1, rows, columns), key=math.prod)  # the fewest cores first
-    for operation in sorted(operations, key=lambda o: -held(o, 1, 1)):
+    for operation in sorted(operations, key=lambda o: -load(o, 1, 1)):
         options = (
             (r, c, p, q)
             for (p, q), (r, c) in itertools.product(shapes, cores(0, 0, rows, columns))
             if all(
-                free.get(core, -1) >= held(operation, p, q)
+                free.get(core, -1) >= load(operation, p, q)
                 for core in cores(r, c, p, q)
             )
         )
         place = places[operation["name"]] = next(options)
         for core in cores(*place):
-            free[core] -= held(operation, *place[2:])
+            free[core] -= load(operation, *place[2:])
     return places
     ### END SOLUTION
 
@@ -193,15 +190,14 @@ check("day11.place", place)
 # %% [markdown]
 # ## 3 · Placing stages near their neighbours
 #
-# Now the pieces are known, one for a core, and so are the words that they send each other. Only the cores are free to
-# choose. A word that goes from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the
-# traffic. Place the tasks so that the traffic is small.
+# Now the tasks are given, one for each core, and the words that they send each other. Choose the cores. A word that goes
+# from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the traffic. Place the tasks
+# so that the traffic is small.
 #
-# Placed row by row, the tasks should have at least 1.4 times your traffic: on average (the geometric mean) over four
-# networks of the zoo. Tasks may be numbered at random; row by row then still means the order of the graph.
-# A few small cases have a limit of words × hops of their own, well above the least; the check names it.
-#
-# Row by row is how the lesson fills a grid: piece after piece, in the order of the graph, a new row when one is full.
+# Placed row by row, the tasks must have at least 1.4 times your traffic, on average (the geometric mean) over four
+# networks of the zoo. Row by row is how the lesson fills a grid: task after task, in the order of the graph, a new row
+# when one is full. Tasks may be numbered at random; the order of the graph then still counts. A few small cases have a
+# limit of words × hops of their own, well above the minimum; the check names it.
 
 
 # %%
@@ -255,13 +251,13 @@ check("day11.near", near)
 # %% [markdown]
 # ## 4 · The right tree
 #
-# Each of P cores on a line has B words; their sum is wanted at core 0. A reduce is a tree: core i sends the sum of its
-# subtree to core `parents[i]`, which is between it and core 0. A core receives from its children one after the other,
-# the nearest first, and passes the last one's words on as they come. A word is processed by a core i links away
-# i + 2 · T_R + 1 cycles after it was ready, T_R = 2. `reduce_messages(parents, words)` makes messages of a tree.
+# Each of P cores on a line has B words; core 0 needs their sum. A reduce is a tree: core i sends the sum of its subtree
+# to core `parents[i]`, which is core 0 or between i and core 0. A core receives from its children one after the other,
+# the nearest first, and passes the last one's words on as they arrive. A core that is i links away processes a word
+# i + 2 · T_R + 1 cycles after it was ready, T_R = 2. `reduce_messages(parents, words)` returns the messages of a tree.
 #
-# No tree is best for all P and B. The judge simulates yours; it may take a tenth more than `bound(P, B)`, the least that
-# the law of the lesson allows for any tree. For one word a core, the law overestimates, and so does the bound. A tree
+# No tree is best for all P and B. The judge simulates yours; it may take a tenth more than `bound(P, B)`, the minimum
+# over all trees by the law of the lesson. For one word per core, the law overestimates, and so does the bound. A tree
 # within that tenth exists for each P and B, except for 3 cores with 5 or 6 words each, which no case has. Cases with
 # fewer words than cores decide whether your answer is complete, the others whether it is efficient.
 
@@ -271,8 +267,8 @@ def reduce_tree(cores: int, words: int) -> list[int]:
     """A tree that sums on a line within a tenth of the bound.
 
     In:  the number of cores, from 2 to 64, and the words of each.
-    Out: a list with parents[i], the core that core i sends to, smaller than i;
-         parents[0] is -1.
+    Out: the list of parents: parents[i] is the core that core i sends to, smaller than
+         i; parents[0] is -1.
     Not to be called: passlab.wafer.collectives.star, passlab.wafer.collectives.chain,
          passlab.wafer.collectives.tree, passlab.wafer.collectives.two_phase.
 
@@ -304,17 +300,18 @@ check("day11.reduce", reduce_tree)
 # %% [markdown]
 # ## 5 · A matrix product with short paths · stretch
 #
-# On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and wants C[i, j], the sum of A[i, k] B[k, j] over all k.
-# Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies its block of A by
-# its block of B. The product must be a part of its C, and a new one each time; after the last step, each core has had
-# all n. A message goes to another core; a block that stays needs none. What is best depends on the memory of a core:
+# On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and computes C[i, j], the sum of A[i, k] B[k, j] over all
+# k. Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies its block of A by
+# its block of B. The product must be a term of its C, a new one in each step; after the last step, each core has had all
+# n terms. A message goes to another core; a block that stays needs none. The best steps depend on the memory of a core:
 #
-# - *Without room* for a second block of a matrix, a block that is sent is handed over to one core, and blocks *shift*. In
-#   the first step they may go any distance. After that, no block may go over more than two links: as the machine grows,
-#   a way from one end of a row to the other grows with it.
-# - *With room*, a block stays where it is, and a message leaves a copy, for this step only, with cores that it passes: a
-#   *broadcast*, as `("A", (1, 2), [(1, 1), (1, 0)])`, to cores one after another in a row or column. In all steps
-#   together, no block may go over more than n - 1 links, which are enough to get to all cores of its row or column.
+# - *Without room* for a second block of a matrix, a core that sends a block to another core no longer has it: blocks
+#   *shift*. In the first step they may go any distance. After that, no block may go over more than two links: a way from
+#   one end of a row to the other grows with the machine.
+# - *With room*, a core keeps the block that it sends, and a message leaves a copy, for this step only, on cores that it
+#   passes: a *broadcast*, such as `("A", (1, 2), [(1, 1), (1, 0)])`, to cores one after another in a row or column. In
+#   all steps together, no block may go over more than n - 1 links, which are enough to reach all cores of its row or
+#   column.
 
 
 # %%
@@ -368,9 +365,9 @@ check("day11.matmul", mesh_product)
 # %% [markdown]
 # ## 6 · A search with a budget · stretch
 #
-# A compiler often cannot compute what a change does: it has to compile, simulate or measure, and that takes time. So a
-# search has a budget of evaluations. Here a `Board` plays the machine. It begins with the greedy placement and tells
-# you, for one evaluation each, by how much the traffic would change if two cores exchanged their tasks.
+# A compiler often cannot predict the effect of a change: it has to compile, simulate or measure, and that takes time. So
+# a search has a budget of evaluations. Here a `Board` stands for the machine. It begins with the greedy placement and
+# tells you, for one evaluation each, by how much the traffic would change if two cores exchanged their tasks.
 #
 # | on the board | |
 # |---|---|
@@ -380,20 +377,20 @@ check("day11.matmul", mesh_product)
 # | `board.swap(a, b)` | exchanges them; costs nothing |
 # | `board.cores()` | the current core of each task |
 #
-# A core may be free. When no evaluation is left, `change` raises an error. The board counts only to help
-# you: the grader looks at the placement and the time. All points can be had within the budget.
+# A core may be free. When no evaluation is left, `change` raises an error. The board counts only to help you: the grader
+# looks at the placement and the time. The budget is enough for all points.
 #
 # A case is three boards: a GPT block, an MLP and a residual block, cut for a small grid. On average (the geometric mean
-# of the three), the greedy placement should have 1.05 times the traffic of yours or more, for all points 1.27 times.
+# of the three), the greedy placement must have at least 1.05 times the traffic of yours, and 1.27 times for all points.
 
 
 # %%
 def search(board: Board, rng: random.Random) -> list[tuple[int, int]]:
     """A placement with little traffic, found within the budget.
 
-    In:  board: a `Board`, as above; rng: random numbers, so that each run is the same.
-    Out: [(row, column), ...], the core of each task, as board.cores() returns them at
-         the time that you choose.
+    In:  board: a `Board`, as above; rng: random numbers, the same in each run.
+    Out: [(row, column), ...], the core of each task, as board.cores() returns them,
+         after any of your swaps.
     Time: 20 s of computing for each test case.
     Not to be called: passlab.wafer.placing.greedy, passlab.wafer.placing.search.
 
@@ -433,8 +430,8 @@ check("day11.search", search)
 # takes, one after the other,
 #
 # - work: `stencil.work` cycles for each point of a core;
-# - halo: a core's four sides, b · depth words each, leave through its one gate, so they cost what one message of all
-#   these words to a neighbour costs: B + P + 2 · T_R with P = 2;
+# - halo: a core's four sides, b · depth words each, leave through its only gate, so they cost as much as one message of
+#   all these words to a neighbour: B + P + 2 · T_R with P = 2;
 # - sums: `stencil.sums` all-reduces of one word. Each goes to the middle of every row, then to the middle of that column,
 #   and all the way back. Half a row, with its middle, has h = p // 2 + 1 cores. To the middle, a star takes
 #   h + 2 · T_R + 1 cycles, and one more for the other half's sum; back, a broadcast takes 1 + h + 2 · T_R. A column
@@ -457,8 +454,8 @@ def scaling(
     Out: "strong" and "weak": side → cycles of an iteration. "fastest": the side whose
          strong scaling takes the fewest cycles, the smaller one of equals. "strong
          bend" and "weak bend": (side, "halo" or "sums"), the first side whose
-         efficiency is below one half, and what takes more cycles there, halo if equal;
-         None if there is no such side.
+         efficiency is below one half, and which of the two takes more cycles there,
+         halo if equal; None if there is no such side.
     Not to be called: passlab.wafer.scaling.parts, passlab.wafer.scaling.strong,
          passlab.wafer.scaling.weak, passlab.wafer.scaling.efficiency,
          passlab.wafer.scaling.bend.

@@ -21,7 +21,7 @@
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses other models, newly drawn each time. `hint("day12.compiler")` opens a hint,
 # three for each question. For each test case an answer has five seconds of computing time, unless its text says
-# otherwise. What you wrote on earlier days you may copy here.
+# otherwise. You may copy your answers of earlier days.
 
 # %%
 from itertools import product
@@ -45,26 +45,26 @@ progress("day12")
 # %% [markdown]
 # ## 1 · A compiler of your own
 #
-# A compiler takes a traced model with example inputs and hands over data, from which the grader builds the program:
-# `Compiled(graph, groups=…)`. The graph may be any that computes the same function of the same inputs. Each group, a list
-# of names of its nodes, becomes one kernel; every other node remains a call of torch.
+# A compiler takes a traced model with example inputs and returns data, from which the grader builds the program:
+# `Compiled(graph, groups=…)`. The graph may be any graph that computes the same function of the same inputs. Each group,
+# a list of names of its nodes, becomes one kernel; every other node remains a call of torch.
 #
 # Save launches and bytes: at least two thirds of what the course's compiler saves, on models that you have not seen.
-# Nothing counts on a model whose result is another. Launches decide whether your answer is complete, bytes whether it is
-# efficient.
+# A model whose result differs earns nothing. Launches decide whether your answer is complete, bytes whether it
+# is efficient.
 #
-# - A group is legal if `why_not = groupable(graph, inputs)` says so: `why_not([["conv", "relu"], ["mul", "add"]])` returns
-#   None, or a sentence. There are two kinds. A convolution or linear layer, then one sum, then one activation: a call of
-#   oneDNN. Element-wise operations, reductions and views: a kernel by TVM.
-# - `counts(compiled, inputs)` counts what the grader counts. A view in the graph is free; at the end of a group it is a
+# - `why_not = groupable(graph, inputs)` tells which groups are legal: `why_not([["conv", "relu"], ["mul", "add"]])`
+#   returns None, or a sentence. There are two kinds. A convolution or linear layer, then one sum, then one activation: a
+#   call of oneDNN. Element-wise operations, reductions and views: a kernel by TVM.
+# - `counts(compiled, inputs)` counts as the grader does. A view in the graph is free; at the end of a group it is a
 #   copy.
-# - Leave alone what draws random numbers, and what is written (`effects`, `written`). Two equal reads of memory that
-#   is written between them are two values, too.
+# - Do not change operations that draw random numbers, nor values that are written (`effects`, `written`). Two equal
+#   reads of memory that is written between them are two values.
 # - Constants are the same only if their types and signs are: 1, 1.0 and True are three constants, 0.0 and -0.0 two.
 # - Each layer has a mode of its own, whatever the mode of the model: a batch norm in training stays.
 # - You may change the graph that you get, or copy it first.
-# - Memory is limited: weights may grow by a tenth and 4 KiB, and the arena may exceed that of the model as it is, in the
-#   order of its graph, by as much. The arena's limit holds in question 3, too.
+# - Memory is limited: weights may grow by a tenth and 4 KiB, and the arena may exceed by as much that of the unchanged
+#   model, in the order of its graph. The arena's limit holds in question 3, too.
 
 
 # %%
@@ -160,10 +160,10 @@ check("day12.compiler", compile_model)
 # %% [markdown]
 # ## 2 · Order and places
 #
-# Everything of day 5 in one function: the order of a compiled model's steps, and the places of their results in one
-# arena. `grouped(graph, groups, inputs)` is the graph with one node for each group; the plan is for that one. Writes,
-# and draws of random numbers, keep the order that they have there. Keep the arena within 5 % of the reference's. You
-# may call all of `passlab.memory`.
+# All of day 5 in one function: the order of a compiled model's steps, and the offsets of their results in one arena.
+# `grouped(graph, groups, inputs)` is the graph with one node for each group; plan for that graph. Writes, and draws of
+# random numbers, keep the order that they have in it. Keep the arena within 5 % of the reference's. You may call all of
+# `passlab.memory`.
 
 
 # %%
@@ -215,20 +215,20 @@ check("day12.plan", plan_model)
 # %% [markdown]
 # ## 3 · Faster · stretch
 #
-# Now the clock counts: the grader builds your program, runs it and the model as it is by turns, and compares CPU time.
+# Now the clock counts: the grader builds your program, runs it and the unchanged model in turns, and compares CPU time.
 # A chain of element-wise operations over a large tensor may take at most half of eager's time (this decides whether your
-# answer is complete), a convolutional model 95 % (whether it is efficient). As in question 1, nothing counts on a model whose result is another, and draws and writes are left alone.
-# Besides graph and groups, `Compiled` takes:
+# answer is complete), a convolutional model 95 % (whether it is efficient). As in question 1, a model whose result
+# differs earns nothing, and draws and writes must not change. Besides graph and groups, `Compiled` takes:
 #
 # - `schedules`, a dictionary from a group's first node to the knobs of its loops, such as `{"mul": {"tile": 1024}}`
 #   (`passlab.kernels.schedule.KNOBS` lists them). A knob can make loops slower, too: measure.
 # - `plan`, for `grouped(graph, groups, inputs, layouts)`.
 # - `layouts`, a dictionary from a value, or the path of a parameter such as `"conv.weight"`, to the order of its dimensions
-#   in memory, each once: `[0, 2, 3, 1]` is channels last. To convert a value is a launch, and needs memory.
+#   in memory, each once: `[0, 2, 3, 1]` is channels last. Converting a value is a launch, and needs memory.
 # - `kernels`, a dictionary from a group's first node to `Triton(source, name, arguments, grid, meta)`
 #   (`help(passlab.capstone.Triton)`), for groups without a schedule. The text may hold functions with `@triton.jit` and
-#   nothing else, and must compute what the group does, on NaN, too. On a CPU it is only compared, by Triton's
-#   interpreter, and the group runs as without a kernel: it wins no time there.
+#   nothing else, and must compute what the group does, NaN included. On a CPU it is only compared, by Triton's
+#   interpreter, and the group runs as without a kernel: it saves no time there.
 
 
 # %%
@@ -237,8 +237,8 @@ def faster(gm: fx.GraphModule, inputs: tuple) -> Compiled:
 
     In:  a traced model in eval mode with shapes on its nodes, and example inputs for
          it.
-    Out: Compiled(graph, groups, schedules, plan, kernels, layouts); what is left out
-         gets defaults.
+    Out: Compiled(graph, groups, schedules, plan, kernels, layouts); arguments that are
+         left out have defaults.
     Time: 30 s of computing for each test case.
     Not to be called: passlab.capstone.reference.compile,
         passlab.capstone.reference.library_groups,

@@ -59,8 +59,8 @@ progress("day13")
 #
 # Dynamo computes with the numbers that it knows: those in the source, the argument `k`, a loop's counter, and what
 # follows from them by the functions in `NUMBERS`. So it sees only one side of an `if` on such a number, and no break.
-# Numbers that come from tensors, clocks or shapes your answer does not know; what their conditions are, and those of
-# tensors, is in `taken`, by line. An `if` on such a number is no break either.
+# Your answer does not know numbers that come from tensors, clocks or shapes; `taken` has the outcomes of conditions on
+# them, and on tensors, by line. An `if` on such a number is not a break either.
 #
 # Loops are unrolled, turn by turn: no break. But if capture would stop *inside* a loop, in whichever turn, that is not a
 # break: Dynamo gives up what it has captured since the last break (or the beginning), and the function is Python from
@@ -126,7 +126,7 @@ def breaks(
     """
     ### BEGIN SOLUTION
     values = dict(arguments)  # "tensor", a number that is known, or None for another
-    found, graphs, operations = [], 0, 0
+    pairs, graphs, operations = [], 0, 0
 
     def walk(body, looped):
         """Whether capture goes on after these statements."""
@@ -139,7 +139,7 @@ def breaks(
             if reason and looped:
                 return False
             if reason:
-                found.append((line.line, reason))
+                pairs.append((line.line, reason))
                 graphs, operations = graphs + (operations > 0), 0
             if line.op == "if":
                 known = operands[0] not in ("tensor", None)
@@ -163,7 +163,7 @@ def breaks(
         return True
 
     to_the_end = walk(body, False)
-    return found, graphs + (to_the_end and operations > 0)
+    return pairs, graphs + (to_the_end and operations > 0)
     ### END SOLUTION
 
 
@@ -175,13 +175,13 @@ check("day13.breaks", breaks)
 
 
 # %%
-def mine(x, k):
+def sample(x, k):
     y = x.relu()
     print(end="")
     return y * k
 
 
-program = capture(mine, torch.ones(3, 4), 2)
+program = capture(sample, torch.ones(3, 4), 2)
 print(program, *program.breaks, sep="\n")
 draw(program)
 
@@ -326,9 +326,9 @@ def into_kernels(gm: fx.GraphModule) -> fx.GraphModule:
         between = any(place[node] < at < place[last] for at in writes)
         return not (reads and between)
 
-    taken = set()
+    members = set()
     for last in reversed(nodes):
-        if last in taken or not elementwise(last):
+        if last in members or not elementwise(last):
             continue
         group = {last}
         # All readers of a node come after it: going back, they are decided before it.
@@ -336,7 +336,7 @@ def into_kernels(gm: fx.GraphModule) -> fx.GraphModule:
             inside = elementwise(node) and node.users and set(node.users) <= group
             if inside and may_move(node, last):
                 group.add(node)
-        taken |= group
+        members |= group
         kernel(gm, group)
     gm.recompile()
     return gm
@@ -540,8 +540,8 @@ def hypot(x, y):
 def var(x, dims, correction=1, keepdim=False):
     shape = x.node.meta["tensor_meta"].shape
     number = math.prod(shape[dim] for dim in dims)
-    away = x - torch.sum(x, dims, True) / number
-    return torch.sum(away * away, dims, keepdim) / (number - correction)
+    deviation = x - torch.sum(x, dims, True) / number
+    return torch.sum(deviation * deviation, dims, keepdim) / (number - correction)
 
 
 INF = math.inf

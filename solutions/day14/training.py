@@ -421,17 +421,17 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
     # what to keep, and what to compute once more
     model = cp_model.CpModel()
     places = {node: memory(node) for node in nodes if node in forward}
-    kept = {place: model.new_bool_var("") for place in set(places.values()) - {None}}
+    keeps = {place: model.new_bool_var("") for place in set(places.values()) - {None}}
     again = {node: model.new_bool_var("") for node in places}
-    there = {node: again[node] + kept.get(places[node], 0) for node in places}
+    available = {node: again[node] + keeps.get(places[node], 0) for node in places}
     for node in places:
         if node in read:
-            model.add(there[node] >= 1)
+            model.add(available[node] >= 1)
         if node.op == "placeholder" or is_random(node):
             model.add(again[node] == 0)
         for operand in node.all_input_nodes:
-            model.add(there[operand] >= again[node])
-    model.add(sum(keep * place[1] for place, keep in kept.items()) <= budget)
+            model.add(available[operand] >= again[node])
+    model.add(sum(keep * place[1] for place, keep in keeps.items()) <= budget)
     model.minimize(sum(again[node] * work_of(node) for node in places))
     solver = cp_model.CpSolver()
     solver.solve(model)
@@ -440,7 +440,7 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
     result, old, new = fx.Graph(), {}, {}
 
     def behind(node):
-        if node not in forward or solver.value(kept.get(places[node], 0)):
+        if node not in forward or solver.value(keeps.get(places[node], 0)):
             return old[node]
         if node not in new:
             new[node] = result.node_copy(node, behind)
@@ -672,9 +672,9 @@ def forward_mode(gm: fx.GraphModule) -> fx.GraphModule:
             whole = isinstance(out, Tensor) and not out.is_floating_point()
             if node.op != "call_function" or whole:
                 continue
-            given = fx.node.map_arg(node.args, values.__getitem__)
+            operands = fx.node.map_arg(node.args, values.__getitem__)
             moved = []
-            for argument, value in zip(node.args, given, strict=True):
+            for argument, value in zip(node.args, operands, strict=True):
                 change = None
                 if isinstance(argument, fx.Node):
                     change = changes.get(argument)
@@ -686,7 +686,7 @@ def forward_mode(gm: fx.GraphModule) -> fx.GraphModule:
                         for part, v in zip(argument, value, strict=True)
                     ]
                 moved.append(change)
-            change = derivative(node, out, given, moved)
+            change = derivative(node, out, operands, moved)
             if change is not None:
                 changes[node] = change
         derivatives = []

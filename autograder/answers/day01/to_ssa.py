@@ -110,8 +110,8 @@ def _rename(source, fresh):
 
 def _counter(source):
     """Return a function that gives names not in the program: v1, v2, …"""
-    taken = _names(ast.parse(source))
-    free = (f"v{n}" for n in itertools.count(1) if f"v{n}" not in taken)
+    names = _names(ast.parse(source))
+    free = (f"v{n}" for n in itertools.count(1) if f"v{n}" not in names)
     return lambda name: next(free)
 
 
@@ -122,11 +122,11 @@ def one_row(source):
 
 @right("works on tokens; tuples are taken apart into single assignments, all of which read the old names")
 def by_tokens(source):
-    taken, last, lines, count = _names(ast.parse(source)), {}, [], itertools.count(1)
+    names, last, lines, count = _names(ast.parse(source)), {}, [], itertools.count(1)
 
     def fresh(name):
-        new = next(n for n in (f"{name}{'_' * i}{next(count)}" for i in itertools.count(2)) if n not in taken)
-        taken.add(new)
+        new = next(n for n in (f"{name}{'_' * i}{next(count)}" for i in itertools.count(2)) if n not in names)
+        names.add(new)
         return new
 
     def read(text):
@@ -232,7 +232,7 @@ names_taken = edited(
 first_keeps_name = edited(
     "did",
     "the first assignment keeps the old name, even where a value of that name comes in",
-    ("taken.add(new)", "new = new if node.id in last else node.id\ntaken.add(new)"),
+    ("names.add(new)", "new = new if node.id in last else node.id\nnames.add(new)"),
 )
 text_only = edited(
     "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')

@@ -259,16 +259,16 @@ def merging(gm):
 
 
 def _grown(gm, fits):
-    groups, taken = [], set()
+    groups, members = [], set()
     for end in reversed(gm.graph.nodes):
-        if end not in fits or end in taken:
+        if end not in fits or end in members:
             continue
         group, grown = {end}, True
         while grown:
             below = {a for n in group for a in n.all_input_nodes} - group
             grown = {a for a in below if a in fits and a.users and set(a.users) <= group}
             group |= grown
-        taken |= group
+        members |= group
         groups.append(tuple(n.name for n in gm.graph.nodes if n in group))
     return groups
 

@@ -40,9 +40,9 @@ def doubled(rungs: int, n: int) -> Situation:
             x = torch.relu(x) + x
         return x
 
-    apart = element_wise(rungs, n) + (Kernel(12 * n, n),) * rungs
+    singles = element_wise(rungs, n) + (Kernel(12 * n, n),) * rungs
     fused = (Kernel(8 * n, 2 * (2**rungs - 1) * n, alive=2, elements=n),)
-    return Situation(f"a ladder of {rungs} rungs", function, ((n,),), (), apart, fused)
+    return Situation(f"a ladder of {rungs} rungs", function, ((n,),), (), singles, fused)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -76,8 +76,8 @@ def hidden(seed: int) -> list[Case]:
 
 EQUIVALENT = {
     (
-        "... < sum(... for kernel in apart)",
-        "... <= sum(... for kernel in apart)",
+        "... < sum(... for kernel in singles)",
+        "... <= sum(... for kernel in singles)",
     ): "you are asked only where one side takes at least 1.3 times as long",
     ("4 * elements(node)", "5 * elements(node)"): "you are asked only where one side takes at least 1.3 times as long",
     ("2 * max(0, ...)", "3 * max(0, ...)"): "you are asked only where one side takes at least 1.3 times as long",
@@ -151,8 +151,8 @@ def _seconds(kernel, machine, combine=max):
 
 
 def _choose(gm, groups, machine, price=_seconds, **terms):
-    apart, fused = _kernels(gm, groups)
-    return bool(sum(price(k, machine, **terms) for k in fused) < sum(price(k, machine, **terms) for k in apart))
+    singles, fused = _kernels(gm, groups)
+    return bool(sum(price(k, machine, **terms) for k in fused) < sum(price(k, machine, **terms) for k in singles))
 
 
 @plain("computes each element of a group once, and never runs out of registers")
@@ -177,10 +177,10 @@ def in_turn(gm, groups, machine):
 
 @right("sets what is computed again against what is not started and not moved")
 def balance(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    again = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in apart)
-    saved = (len(apart) - len(fused)) * machine["launch"]
-    saved += (sum(map(_moved, apart)) - sum(map(_moved, fused))) / machine["bandwidth"]
+    singles, fused = _kernels(gm, groups)
+    again = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in singles)
+    saved = (len(singles) - len(fused)) * machine["launch"]
+    saved += (sum(map(_moved, singles)) - sum(map(_moved, fused))) / machine["bandwidth"]
     return saved > again * machine["step"]
 
 
@@ -236,7 +236,7 @@ def once(gm, groups, machine):
 
 
 groups_only = edited(
-    "spared", "forgets operations in no group", ("[[node] for [node] in apart if node.name not in grouped]", "[]")
+    "spared", "forgets operations in no group", ("[[node] for [node] in singles if node.name not in grouped]", "[]")
 )
 
 
@@ -248,5 +248,5 @@ def nothing_again(gm, groups, machine):
 
 @wrong("valid", "returns the seconds that fusing saves")
 def seconds_saved(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    return sum(_seconds(k, machine) for k in apart) - sum(_seconds(k, machine) for k in fused)
+    singles, fused = _kernels(gm, groups)
+    return sum(_seconds(k, machine) for k in singles) - sum(_seconds(k, machine) for k in fused)

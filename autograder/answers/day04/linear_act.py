@@ -273,9 +273,9 @@ def hidden(seed: int) -> list[Case]:
         counts = Counter(name for name, _ in (*(ENDS[i % len(ENDS)] for i in range(len(PRODUCTS))), *ENDS) if name)
 
         def body(m: Any, x: fx.Proxy) -> tuple:
-            apart = (SUMS[i % len(SUMS)](product(x, m.w), m.b) for i, product in enumerate(PRODUCTS))
+            layers = (SUMS[i % len(SUMS)](product(x, m.w), m.b) for i, product in enumerate(PRODUCTS))
             WHOLE_CASE = (WHOLE[i % len(WHOLE)](m, x, m.w, m.b) for i in range(len(ends)))
-            return *(ends[i % len(ends)](y) for i, y in enumerate(apart)), *(
+            return *(ends[i % len(ends)](y) for i, y in enumerate(layers)), *(
                 end(y) for end, y in zip(ends, WHOLE_CASE, strict=True)
             )
 

@@ -13,7 +13,7 @@ from passlab.judge import Case
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    base, away = 128 * rng.randint(1, 50), rng.randint(1, 31)
+    base, shift = 128 * rng.randint(1, 50), rng.randint(1, 31)
     stride = 4 * rng.randint(3, 40)
     lanes = list(range(32))
     rng.shuffle(lanes)
@@ -24,7 +24,7 @@ def hidden(seed: int) -> list[Case]:
         "one lane, across the edge of a line": ([None] * 7 + [base - 1] + [None] * 24, 2),
         "one lane, up to the edge of a sector": ([base + 16] + [None] * 31, 16),
         "neighbours of 16 bytes": ([base + 16 * lane for lane in range(32)], 16),
-        "neighbours, not aligned": ([base + away + 4 * lane for lane in range(32)], 4),
+        "neighbours, not aligned": ([base + shift + 4 * lane for lane in range(32)], 4),
         "bytes": ([base + lane for lane in range(32)], 1),
         "a stride": ([base + stride * lane for lane in range(32)], 4),
         "backwards": ([base + 4 * (31 - lane) for lane in range(32)], 4),
@@ -32,7 +32,7 @@ def hidden(seed: int) -> list[Case]:
         "two addresses": ([base + 4096 * (lane % 2) for lane in range(32)], 8),
         "far apart": ([base, base + 2**40, *([None] * 30)], 4),
         "far out": ([2**40 + base + 96 * lane for lane in range(32)], 4),
-        "elements of 12 bytes": ([base + away + 12 * lane for lane in range(32)], 12),
+        "elements of 12 bytes": ([base + shift + 12 * lane for lane in range(32)], 12),
         "a sector of each line": ([base + 128 * lane + 96 for lane in range(32)], 8),
         "anywhere": ([rng.randrange(2**16) for _ in range(32)], rng.choice([1, 2, 4, 8, 16])),
         "anywhere, with a mask": (some, 8),

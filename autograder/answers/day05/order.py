@@ -29,8 +29,8 @@ def hidden(seed: int) -> list[Case]:
     deep = [Task("d0", (), rng.randint(1, 9))]
     deep += [Task(f"d{i}", (f"d{i - 1}",), rng.randint(1, 9), rng.randint(0, 9)) for i in range(1, 60)]
     several = tree(rng, 30)[:-1]  # without the last task, all that it read is output
-    apart = [Task("wide", (), 20), Task("thin", ("wide",), 1), Task("out", ("thin",), rng.randint(7, 9))]
-    apart += [Task("high", (), 18), Task("low", ("high",), 1), Task("result", ("low",), rng.randint(6, 8))]
+    valleys = [Task("wide", (), 20), Task("thin", ("wide",), 1), Task("out", ("thin",), rng.randint(7, 9))]
+    valleys += [Task("high", (), 18), Task("low", ("high",), 1), Task("result", ("low",), rng.randint(6, 8))]
 
     def resized() -> list[Task]:
         return [replace(task, size=rng.randint(1, 20)) for task in turns[0]]
@@ -51,7 +51,7 @@ def hidden(seed: int) -> list[Case]:
         tree_case("a large tree", tree(rng, 60)),
         tree_case("a bushy tree", tree(rng, 50, 8)),
         tree_case("several outputs", several),
-        tree_case("two outputs take turns", apart),
+        tree_case("two outputs take turns", valleys),
         tree_case("listed in any order", mixed(tree(rng, 30))),
         tree_case("scratch memory decides", scratch),
         tree_case("a result is read twice", squared),

@@ -243,16 +243,16 @@ class _Classes:
 
     def plain(self):
         """The classes as sets of variables, and what is computed from them: equal whatever the numbers are."""
-        held = {}
+        values = {}
         for name, number in self.of.items():
-            held.setdefault(number, set()).add(name)
-        held = {number: frozenset(names) for number, names in held.items()}
-        labels = {number: str(sorted(names)) for number, names in held.items()}
+            values.setdefault(number, set()).add(name)
+        values = {number: frozenset(names) for number, names in values.items()}
+        labels = {number: str(sorted(names)) for number, names in values.items()}
         rows = set()
         for (op, args), n in self.table.items():
             words = [labels.get(a, a) for a in args]
             rows.add((op, *(sorted(words) if op in COMMUTATIVE else words), labels[n]))
-        return frozenset(held.values()), frozenset(rows)
+        return frozenset(values.values()), frozenset(rows)
 
     def number(self, line, fresh):
         if line.op == "copy":
@@ -263,11 +263,11 @@ class _Classes:
         return self.table.setdefault((line.op, tuple(sorted(args) if line.op in COMMUTATIVE else args)), fresh())
 
     def cleared(self):
-        held = set(self.of.values())
+        values = set(self.of.values())
         self.table = {
             (op, args): n
             for (op, args), n in self.table.items()
-            if n in held and all(a in held or isinstance(a, str) for a in args)
+            if n in values and all(a in values or isinstance(a, str) for a in args)
         }
         return self
 

@@ -230,7 +230,7 @@ def reasons(gm, ranges):
 
 @right("in plain Python: a list of everything that is held, one number after the other")
 def plain(gm, ranges):
-    def held(node):
+    def bounds(node):
         for other in [node, *node.all_input_nodes]:
             yield from ranges[other.name]
         operand = node.all_input_nodes[0]
@@ -246,7 +246,7 @@ def plain(gm, ranges):
                 yield sum(abs(w) * most for w in row) + abs(b)
 
     calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    return {node.name for node in calls if all(-60_000 <= number <= 60_000 for number in held(node))}
+    return {node.name for node in calls if all(-60_000 <= number <= 60_000 for number in bounds(node))}
 
 
 @wrong("same", "float16 is wide enough for everything")
@@ -261,12 +261,12 @@ def nothing_in_half(gm, ranges):
 
 @wrong("did", "once a node has to stay in float32, so does all that reads it")
 def never_back(gm, ranges):
-    safe, kept = plain(gm, ranges), set()
+    safe, nodes = plain(gm, ranges), set()
     for node in gm.graph.nodes:
         before = [other.name for other in node.all_input_nodes if other.op.startswith("call_")]
-        if node.name in safe and all(name in kept for name in before):
-            kept.add(node.name)
-    return kept
+        if node.name in safe and all(name in nodes for name in before):
+            nodes.add(node.name)
+    return nodes
 
 
 @wrong("valid", "names inputs and constants, too")

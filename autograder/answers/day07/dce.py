@@ -117,7 +117,7 @@ def in_closure(x: relay.Var) -> relay.Expr:
 @prunes("inside a function that is called where it stands", program(..., (2, 4)), *BOTH)
 def in_literal(x: relay.Var) -> relay.Expr:
     z = relay.var("z", shape=(2, 4))
-    inner = let(relay.exp(z), lambda kept: let(relay.tanh(kept), lambda _: relay.nn.relu(kept)))
+    inner = let(relay.exp(z), lambda value: let(relay.tanh(value), lambda _: relay.nn.relu(value)))
     return relay.Function([z], inner)(x)
 
 

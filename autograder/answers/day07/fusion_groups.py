@@ -332,12 +332,12 @@ class _Partition:
                 self.kind[target] = 4
 
     def groups(self):
-        found, number = {}, 0
+        by_root, number = {}, 0
         for i, e in enumerate(self.nodes):
             if isinstance(e, relay.Call):
-                found.setdefault(self.root(i), []).append(number)
+                by_root.setdefault(self.root(i), []).append(number)
                 number += 1
-        return list(found.values())
+        return list(by_root.values())
 
 
 @right("a union-find, and whole chains of post-dominators that are intersected")
@@ -430,5 +430,5 @@ numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or a
 no_singles = edited(
     "valid",
     "lists only kernels of several calls",
-    ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
+    ("list(groups.values())", "[g for g in groups.values() if len(g) > 1]"),
 )

@@ -50,8 +50,8 @@ SQUARE_CASE, BIAS = (1, 4, 4, 4), (4, 1, 1)
 def other_layouts(e: Any, x: Any, y: Any, w: Any) -> Any:
     hows = [{"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}]
     hows += [{"data_layout": "NHWC"}, {"out_layout": "NHWC"}, {"data_layout": "NHWC", "out_layout": "NCHW"}]
-    made = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
-    return tuple(made)
+    layers = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
+    return tuple(layers)
 
 
 @case("the sum leaves the block", module(..., IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False)

@@ -260,8 +260,8 @@ def _function(conv):
     builder = relax.BlockBuilder()
     with builder.function("f", operands, attrs={"Primitive": True}, private=True):
         with builder.dataflow():
-            made = builder.emit(tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args))
-            result = builder.emit_output(relax.op.nn.relu(made))
+            call = builder.emit(tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args))
+            result = builder.emit_output(relax.op.nn.relu(call))
         builder.emit_func_output(result)
     return builder.get()["f"]
 

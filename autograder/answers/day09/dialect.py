@@ -239,9 +239,9 @@ def by_text(text):
         if op.name == "func.return":
             lines.append(f"func.return {names[op.operands[0]]} : {op.operands[0].type}")
             continue
-        told = _check_by_table(_Named(op))
-        if told:
-            return told
+        sentence = _check_by_table(_Named(op))
+        if sentence:
+            return sentence
         name, kind = op.attributes["op_name__"].data, op.results[0].type
         rank = len(op.operands[0].type.get_shape())
         given = [names[one] for one in op.operands]

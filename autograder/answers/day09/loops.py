@@ -63,7 +63,7 @@ def hidden(seed: int) -> list[Case]:
     two, three = "%l: f32, %o: f32", "%l: f32, %r: f32, %o: f32"
     first = rng.sample([0, 1, 2], 3)
     shape = [m, n, k]
-    kept = ("valid", "same", "spared", "cost")  # there is nothing to do
+    verdicts = ("valid", "same", "spared", "cost")  # there is nothing to do
     permuted = ", ".join(f"d{d}" for d in first)
     return [
         one("a product of transposes", 3, [1], ["d1, d0", "d2, d1", "d2, d0"], PRODUCT, three,
@@ -169,10 +169,10 @@ def hidden(seed: int) -> list[Case]:
             f"linalg.fill ins(%c : f32) outs(%t : {memref(m)})\n"
             f"linalg.copy ins(%t : {memref(m)}) outs(%a : {memref(m)})\nmemref.dealloc %t : {memref(m)}",
             [(m,)], lambda a: (np.full(m, np.float32(factor)),)),
-        loops_case("no linalg", buffers((m,)), "", [(m,)], lambda a: (a,), *kept),
+        loops_case("no linalg", buffers((m,)), "", [(m,)], lambda a: (a,), *verdicts),
         loops_case(
             "a copy that is not linalg's", buffers((m,), (m,)),
-            f'"memref.copy"(%a, %b) : ({memref(m)}, {memref(m)}) -> ()', [(m,), (m,)], lambda a, b: (a, a), *kept),
+            f'"memref.copy"(%a, %b) : ({memref(m)}, {memref(m)}) -> ()', [(m,), (m,)], lambda a, b: (a, a), *verdicts),
         loops_case(
             "two functions", buffers((m,), (m,)),
             f"func.call @other(%a, %b) : ({memref(m)}, {memref(m)}) -> ()\n"

@@ -181,7 +181,7 @@ def deeper(module, names, goal):
 depth_first = edited(
     "cost",
     "takes the module that was found last: a way, but not a shortest one",
-    ("for here, steps in waiting: ...", "while waiting:\n    here, steps = waiting.pop()\n    ..."),
+    ("for state, steps in waiting: ...", "while waiting:\n    state, steps = waiting.pop()\n    ..."),
 )
 zeros = edited(
     "same",
@@ -191,11 +191,9 @@ zeros = edited(
 since_start = edited(
     "same",
     "tells what changed since the beginning",
-    ("change.subtract(names_here)", "change.subtract(Counter(op.name for op in module.walk()))"),
+    ("change.subtract(ops)", "change.subtract(Counter(op.name for op in module.walk()))"),
 )
-no_dialects = edited(
-    "did", "reads a goal as names of operations only", ("names_here[kind] + dialects[kind]", "names_here[kind]")
-)
+no_dialects = edited("did", "reads a goal as names of operations only", ("ops[kind] + dialects[kind]", "ops[kind]"))
 exactly = edited("did", "wants exactly as many as the goal allows", ("... <= most", "... == most"))
 once = edited(
     "did",

@@ -28,7 +28,7 @@ def hidden(seed: int) -> list[Case]:
     guarded = when(f"i % {cut} == 0 or i > {stride}", statement("S", "A[i]"), below)
     deepest = statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
     deep = loop("j", "i + 1", "N", loop("k", "max(i, j - 3)", f"min(N, j + {cut})", deepest))
-    made = {
+    parts = {
         "two loops over the same name": nest(
             "N",
             loop("i", "0", "N", statement("S", "A[i]", "B[i]")),
@@ -44,7 +44,7 @@ def hidden(seed: int) -> list[Case]:
             statement("Last", "r[]", "s[]", "B[0]"),
         ),
     }
-    made |= {
+    parts |= {
         "below zero": nest(
             "N",
             loop(
@@ -58,7 +58,7 @@ def hidden(seed: int) -> list[Case]:
         ),
         "from one below zero down": nest("", loop("i", "-1", "-20", statement("S", "A[i]", "A[i + 1]"), step=-cut)),
     }
-    made["several writes, and four statements in a row"] = nest(
+    parts["several writes, and four statements in a row"] = nest(
         "N",
         loop(
             "i",
@@ -70,9 +70,9 @@ def hidden(seed: int) -> list[Case]:
             statement("Last", "C[i]", "D[i]"),
         ),
     )
-    made |= {f"drawn, number {i + 1}": drawn(rng) for i in range(4)}
+    parts |= {f"drawn, number {i + 1}": drawn(rng) for i in range(4)}
     answer = reference("day10.domains")
-    return [domains_case(name, one, **as_text(answer(one))) for name, one in made.items()]
+    return [domains_case(name, one, **as_text(answer(one))) for name, one in parts.items()]
 
 
 def drawn(rng: random.Random) -> Nest:
@@ -173,9 +173,9 @@ def _walk(nest, bounds=bounds, turn=lambda i, start, step: i if step > 0 else f"
 def _texts(nest, **options):
     """Return the four parts as text."""
     pieces = {"domain": [], "reads": [], "writes": [], "schedule": []}
-    found = list(_walk(nest, **options))
-    length = max(len(time) for *_, time in found)
-    for item, iterators, conditions, time in found:
+    statements = list(_walk(nest, **options))
+    length = max(len(time) for *_, time in statements)
+    for item, iterators, conditions, time in statements:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
         time = time + ["0"] * (length - len(time))
         pieces["domain"].append(f"{instance} : {' and '.join(conditions) or 'true'}")

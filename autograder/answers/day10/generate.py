@@ -37,7 +37,7 @@ def hidden(seed: int) -> list[Case]:
     a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
     tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
     both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
-    apart = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
+    schedule = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
     remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
     once = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
     tile = f"floor(i/{b})"
@@ -50,7 +50,7 @@ def hidden(seed: int) -> list[Case]:
         generate_case("a triangle, stretched", TRIANGLE, f"{{ S[i, j] -> [{c}i + j, j] }}", N=n),
         generate_case("a lattice, by remainders", EVERY_FIFTH, remainders, run=False, N=n, M=m),
         generate_case("a triangular solve in tiles", SOLVE, solve, N=n),
-        generate_case("two statements far apart", TWO_LOOPS, apart, N=n),
+        generate_case("two statements far apart", TWO_LOOPS, schedule, N=n),
         generate_case("one iteration", STENCIL, once, run=False, T=1, N=3),
         generate_case("one branch or the other", EITHER, "{ S[i] -> [-i]; T[i] -> [-i] }", N=20 + n),
         generate_case("a branch in a branch", FIFTHS, fifths, N=20),
@@ -134,7 +134,7 @@ class Walk:
             stop = stop + 1
         return self.made(name, first, stop, step, node.for_get_body(), values)
 
-    def made(self, name, first, stop, step, body, values):
+    def serial_loop(self, name, first, stop, step, body, values):
         turn = tir.Var(name, "int32")
         inside = self.of(body, {**values, name: first + turn * step})
         return tir.For(turn, 0, (stop - first + step - 1) // step, tir.ForKind.SERIAL, inside)
@@ -160,7 +160,7 @@ class Walk:
 @right("loops turn often enough for these sizes, and isl's condition stands around their bodies")
 def with_conditions(node, statement):
     class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
+        def serial_loop(self, name, first, stop, step, body, values):
             turn = tir.Var(name, "int32")
             now = first + turn * step
             inside = tir.IfThenElse(now < stop, self.of(body, {**values, name: now}), None)

@@ -30,7 +30,7 @@ def hidden(seed: int) -> list[Case]:
     shifts = f"[N] -> {{ S[i] -> T[i - {far}] : {far} <= i < N }}"
     turns = "[N] -> { S[i] -> T[i] : 0 <= i < N; T[i] -> S[i + 1] : 0 <= i < N - 1 }"
     i, j, time = f"floor(i/{size})", f"floor(j/{size})", f"floor(t/{size})"
-    made = [
+    variants = [
         ("seidel-1d: i backwards", seidel, "{ S[t, i] -> [t, -i] }"),
         ("seidel-1d: a wavefront alone", seidel, "{ S[t, i] -> [2t + i] }"),
         ("seidel-1d: too steep a wavefront", seidel, "{ S[t, i] -> [t + i] }"),
@@ -54,10 +54,10 @@ def hidden(seed: int) -> list[Case]:
         nest = drawn(rng, 2)
         rows = [rng.choice(("t", "i", "-i", "t + i", "2t + i", "t - i", "i + 3t")) for _ in range(2)]
         tiled = [f"floor(({row})/{size})" for row in rows] if rng.random() < 0.5 else []
-        made.append(
+        variants.append(
             (f"drawn, number {number}", nest.dependences, f"{{ S[t, i] -> [{', '.join([*tiled, *rows, 't', 'i'])}] }}")
         )
-    return [_legality_case(*one) for one in made]
+    return [_legality_case(*one) for one in variants]
 
 
 def _legality_case(name: str, dependences: str, schedule: str) -> Case:

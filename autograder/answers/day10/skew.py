@@ -25,7 +25,7 @@ from passlab.judge import Case
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     around = [point for k in range(3) for point in ((0,) * k + (x,) + (0,) * (2 - k) for x in (-1, 1))]
-    made = {
+    parts = {
         "two steps back": stencil("t i", (1, 0), (2, -3), (1, 1)),
         "heat-2d of two radii": stencil("t i j", *flow_of((0, 0), (-2, 0), (2, 0), (0, 1), (0, -1))),
         "wind from the right": stencil("t i j", *flow_of((0, 0), (1, 0), (0, -1))),
@@ -40,10 +40,10 @@ def hidden(seed: int) -> list[Case]:
         "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
     }
     far = rng.randint(5, 9)
-    made["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
-    made["a strong drift"] = stencil("t i", (1, far), (1, far + 1))
-    made |= {f"drawn, number {i + 1}": drawn(rng, 2 + i % 2) for i in range(4)}
-    return [skew_case(name, nest, least(nest.vectors)) for name, nest in made.items()]
+    parts["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
+    parts["a strong drift"] = stencil("t i", (1, far), (1, far + 1))
+    parts |= {f"drawn, number {i + 1}": drawn(rng, 2 + i % 2) for i in range(4)}
+    return [skew_case(name, nest, least(nest.vectors)) for name, nest in parts.items()]
 
 
 def _mirrored(nest: Stencil) -> Stencil:
@@ -68,9 +68,9 @@ def least(vectors: Sequence[Vector]) -> int:
 
 def _vectors(dependences):
     points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
-    depth, found = points.dim(isl.dim_type.set), []
-    points.foreach_point(found.append)
-    return [tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(depth)) for point in found]
+    depth, vectors = points.dim(isl.dim_type.set), []
+    points.foreach_point(vectors.append)
+    return [tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(depth)) for point in vectors]
 
 
 def _schedule(rows):
@@ -167,8 +167,8 @@ never_back = edited(
 
 @wrong("valid", "asks isl's scheduler, which does what the exercise is about")
 def isls(domain, dependences):
-    wanted = isl.ScheduleConstraints.on_domain(domain).set_validity(dependences).set_proximity(dependences)
-    return wanted.compute_schedule().get_map()
+    constraints = isl.ScheduleConstraints.on_domain(domain).set_validity(dependences).set_proximity(dependences)
+    return constraints.compute_schedule().get_map()
 
 
 @wrong("did", "skews the time by the space: t + i, i")

@@ -61,7 +61,7 @@ EQUIVALENT = {
 
 def grains(schedule):
     """Return the (variable, n) in the order of their loops, for floor(variable/n), or None if there is more to it."""
-    times, found, finest = isl.PwMultiAff.from_map(schedule), [], {}
+    times, grain, finest = isl.PwMultiAff.from_map(schedule), [], {}
     for dim in range(schedule.dim(isl.dim_type.out)):
         [(_, whole)] = times.get_pw_aff(dim).get_pieces()
         plain, size = whole, 1
@@ -84,9 +84,9 @@ def grains(schedule):
             continue
         if have and have % size:
             return None
-        found.append((variable, size))
+        grain.append((variable, size))
         finest[variable] = size
-    return found
+    return grain
 
 
 def scheduled(function, order, factors):
@@ -98,18 +98,18 @@ def scheduled(function, order, factors):
     return schedule
 
 
-def plan(found, variables):
+def plan(grain, variables):
     """Return the order, and the factors for split, from grains."""
-    sizes = [[size for variable, size in found if variable == at] for at in range(variables)]
+    sizes = [[size for variable, size in grain if variable == at] for at in range(variables)]
     factors = [[None, *(outer // inner for outer, inner in pairwise(one))] for one in sizes]
-    order = [(variable, sum(one == variable for one, _ in found[:at])) for at, (variable, _) in enumerate(found)]
+    order = [(variable, sum(one == variable for one, _ in grain[:at])) for at, (variable, _) in enumerate(grain)]
     return order, factors
 
 
 @right("reads the dimensions from isl's text, with a regular expression")
 def by_text(function, schedule):
     variables, times = re.fullmatch(r"\{ \w+\[(.*?)\] -> \[(.*)\] \}", str(isl.PwMultiAff.from_map(schedule))).groups()
-    names, found = variables.split(", "), []
+    names, pairs = variables.split(", "), []
     for time in re.split(r",(?![^(]*\))", times):
         if re.fullmatch(r"-?\d+", time.strip().strip("()")):
             continue
@@ -117,39 +117,39 @@ def by_text(function, schedule):
         if not read:
             return None
         variable, size = names.index(read[1] or read[3]), int(read[2] or 1)
-        have = [grain for one, grain in found if one == variable]
+        have = [grain for one, grain in pairs if one == variable]
         if have and size % have[-1] == 0:
             continue
         if have and have[-1] % size:
             return None
-        found.append((variable, size))
-    return scheduled(function, *plan(found, len(names))).mod["main"]
+        pairs.append((variable, size))
+    return scheduled(function, *plan(pairs, len(names))).mod["main"]
 
 
 @right("splits one loop after the other as the grains come, always the innermost part in two")
 def one_by_one(function, schedule):
-    found = grains(schedule)
-    if found is None:
+    grain = grains(schedule)
+    if grain is None:
         return None
-    mine = tvm.s_tir.Schedule(function)
-    rest = dict(enumerate(mine.get_loops(mine.get_sblock("S"))))
+    sch = tvm.s_tir.Schedule(function)
+    rest = dict(enumerate(sch.get_loops(sch.get_sblock("S"))))
     order = []
-    for variable, size in found:
+    for variable, size in grain:
         if size > 1:
-            outer, rest[variable] = mine.split(rest[variable], [None, size])
+            outer, rest[variable] = sch.split(rest[variable], [None, size])
             order.append(outer)
         else:
             order.append(rest[variable])
-    mine.reorder(*order)
-    return mine.mod
+    sch.reorder(*order)
+    return sch.mod
 
 
 @wrong("did", "floor(i/4) says that there are four tiles")
 def number_of_tiles(function, schedule):
-    found = grains(schedule)
-    if found is None:
+    grain = grains(schedule)
+    if grain is None:
         return None
-    order, factors = plan(found, len(set(variable for variable, _ in found)))
+    order, factors = plan(grain, len(set(variable for variable, _ in grain)))
     return scheduled(function, order, [f if len(f) < 2 else [f[1], None, *f[2:]] for f in factors]).mod
 
 
@@ -215,8 +215,8 @@ common_factor = edited(
 @wrong("did", "leaves the work to the generator of the lesson")
 def generated(function, schedule):
     source = PRODUCT if schedule.dim(isl.dim_type.in_) == 3 else TRANSPOSE
-    mine = tvm.s_tir.Schedule(function)
-    extents = [int(mine.get(loop).extent) for loop in mine.get_loops(mine.get_sblock("S"))]
+    sch = tvm.s_tir.Schedule(function)
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops(sch.get_sblock("S"))]
     sizes = dict(zip("NMK", extents, strict=False))
     return polyhedral.prim_func(polyhedral.parse(source), str(schedule), sizes)
 

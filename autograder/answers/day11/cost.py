@@ -123,10 +123,10 @@ def walked(messages, ramp):
     for i, m in enumerate(messages):
         if not m.waits and not m.streams:
             go(i, 0, 1)
-    found = {"contention": max(*sends.values(), *gets.values()), "energy": sum(links.values()), "links": len(links)}
-    found |= {"distance": best[0], "depth": best[1]}
-    found["cycles"] = (2 * ramp + 1) * best[1] + max(found["contention"], found["energy"] / len(links) + best[0])
-    return found
+    c = {"contention": max(*sends.values(), *gets.values()), "energy": sum(links.values()), "links": len(links)}
+    c |= {"distance": best[0], "depth": best[1]}
+    c["cycles"] = (2 * ramp + 1) * best[1] + max(c["contention"], c["energy"] / len(links) + best[0])
+    return c
 
 
 together = edited(
@@ -180,4 +180,4 @@ sums_up = edited(
     "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")
 )
 one_ramp = edited("cost", "a message passes one ramp", ("(2 * ramp + 1)", "(ramp + 1)"))
-no_max = edited("cost", "adds contention and flow", ('max(found["contention"], flow)', '(found["contention"] + flow)'))
+no_max = edited("cost", "adds contention and flow", ('max(c["contention"], flow)', '(c["contention"] + flow)'))

@@ -61,10 +61,10 @@ def _one_by_one(words, count, rows, columns, order, first=lambda core: core):
     talks, place = _talks(words, count), {}
     free = [(r, c) for r in range(rows) for c in range(columns)]
     for task in order(talks):
-        there = [(place[other], number) for other, number in talks[task].items() if other in place]
+        tasks = [(place[other], number) for other, number in talks[task].items() if other in place]
 
-        def far(core, there=there):
-            return sum(n * (abs(core[0] - x) + abs(core[1] - y)) for (x, y), n in there), first(core)
+        def far(core, tasks=tasks):
+            return sum(n * (abs(core[0] - x) + abs(core[1] - y)) for (x, y), n in tasks), first(core)
 
         place[task] = min(free, key=far)
         free.remove(place[task])
@@ -91,7 +91,7 @@ def _traffic(talks, place):
 
 
 def _annealed(talks, place, rows, columns, rng, steps):
-    there = {core: task for task, core in enumerate(place)}
+    tasks = {core: task for task, core in enumerate(place)}
     cores = [(r, c) for r in range(rows) for c in range(columns)]
 
     def far(task, core, skip):
@@ -102,17 +102,17 @@ def _annealed(talks, place, rows, columns, rng, steps):
     heat = max(1.0, _traffic(talks, place) / (2 * len(place)))
     for step in range(steps):
         a, b = rng.choice(cores), rng.choice(cores)
-        one, two = there.get(a), there.get(b)
+        one, two = tasks.get(a), tasks.get(b)
         change = sum(
             far(task, to, other) - far(task, start, other)
             for task, other, start, to in ((one, two, a, b), (two, one, b, a))
             if task is not None
         )
         if change < 0 or rng.random() < math.exp(-change / (heat * 0.002 ** (step / steps))):
-            there.pop(a, None), there.pop(b, None)
+            tasks.pop(a, None), tasks.pop(b, None)
             for task, core in ((one, b), (two, a)):
                 if task is not None:
-                    there[core] = task
+                    tasks[core] = task
                     place[task] = core
     return place
 
@@ -134,7 +134,7 @@ def several(words, count, rows, columns):
         for s in starts
     ]
     best = min(plans, key=lambda plan: _traffic(talks, plan))
-    there, place = {core: task for task, core in enumerate(best)}, list(best)
+    tasks, place = {core: task for task, core in enumerate(best)}, list(best)
 
     def far(task, core):
         return sum(n * (abs(core[0] - place[o][0]) + abs(core[1] - place[o][1])) for o, n in talks[task].items())
@@ -145,18 +145,18 @@ def several(words, count, rows, columns):
             for core in [(r + i, c + j) for i in (-2, -1, 0, 1, 2) for j in (-2, -1, 0, 1, 2)]:
                 if not (0 <= core[0] < rows and 0 <= core[1] < columns) or core == place[task]:
                     continue
-                other, here = there.get(core), place[task]
-                before = far(task, here) + (far(other, core) if other is not None else 0)
+                other, home = tasks.get(core), place[task]
+                before = far(task, home) + (far(other, core) if other is not None else 0)
                 place[task] = core
                 if other is not None:
-                    place[other] = here
-                if far(task, core) + (far(other, here) if other is not None else 0) < before:
-                    there[core] = task
-                    there.pop(here)
+                    place[other] = home
+                if far(task, core) + (far(other, home) if other is not None else 0) < before:
+                    tasks[core] = task
+                    tasks.pop(home)
                     if other is not None:
-                        there[here] = other
+                        tasks[home] = other
                 else:
-                    place[task] = here
+                    place[task] = home
                     if other is not None:
                         place[other] = core
     return tuple(place)

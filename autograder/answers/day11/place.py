@@ -64,8 +64,8 @@ def hidden(seed: int) -> list[Case]:
 
 
 EQUIVALENT = {
-    ("held(o, 1, 1)", "held(o, 1, 2)"): "another measure of how large an operation is",
-    ("held(o, 1, 1)", "held(o, 2, 1)"): "another measure of how large an operation is",
+    ("load(o, 1, 1)", "load(o, 1, 2)"): "another measure of how large an operation is",
+    ("load(o, 1, 1)", "load(o, 2, 1)"): "another measure of how large an operation is",
     ("free.get(core, -1)", "free.get(core, -2)"): "a shape of several cores holds something on each of them",
     ("free.get(core, -1)", "free.get(core, (1))"): "a shape of several cores holds something on each of them",
 }
@@ -74,28 +74,28 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _held(o, p, q):
+def _load(o, p, q):
     return -(-o["weights"] // (p * q)) - (-o["window"] // q) - (-o["result"] // p)
 
 
-def _shapes(o, rows, columns, memory, held=_held):
+def _shapes(o, rows, columns, memory, load=_load):
     return sorted(
-        ((p, q) for p in range(1, rows + 1) for q in range(1, columns + 1) if held(o, p, q) <= memory),
+        ((p, q) for p in range(1, rows + 1) for q in range(1, columns + 1) if load(o, p, q) <= memory),
         key=lambda shape: (shape[0] * shape[1], abs(shape[0] - shape[1])),
     )
 
 
-def _first_fit(operations, rows, columns, memory, held=_held, share=True, order=None):
+def _first_fit(operations, rows, columns, memory, load=_load, share=True, order=None):
     """Each operation in turn at the first place where its smallest possible shape fits."""
     free, places = [[memory] * columns for _ in range(rows)], {}
-    options = {o["name"]: _shapes(o, rows, columns, memory, held) for o in operations}
-    turn = order or (lambda o: (-math.prod(options[o["name"]][0]), -held(o, 1, 1)))
+    options = {o["name"]: _shapes(o, rows, columns, memory, load) for o in operations}
+    turn = order or (lambda o: (-math.prod(options[o["name"]][0]), -load(o, 1, 1)))
     for o in sorted(operations, key=turn):
-        shapes = [(1, 1)] if held(o, 1, 1) <= memory else options[o["name"]]
+        shapes = [(1, 1)] if load(o, 1, 1) <= memory else options[o["name"]]
         for p, q in shapes:
-            size = held(o, p, q)
+            size = load(o, p, q)
             corners = [(r, c) for r in range(rows - p + 1) for c in range(columns - q + 1)]
-            there = [
+            pairs = [
                 (r, c)
                 for r, c in corners
                 if all(
@@ -104,8 +104,8 @@ def _first_fit(operations, rows, columns, memory, held=_held, share=True, order=
                     for j in range(q)
                 )
             ]
-            if there:
-                r, c = places[o["name"]] = there[0]
+            if pairs:
+                r, c = places[o["name"]] = pairs[0]
                 places[o["name"]] = (r, c, p, q)
                 for i in range(p):
                     for j in range(q):
@@ -128,13 +128,13 @@ def several_orders(operations, rows, columns, memory):
     rng, best = random.Random(0), None
     for _ in range(30):
         noise = {o["name"]: rng.uniform(0.9, 1.1) for o in operations}
-        plan = _first_fit(operations, rows, columns, memory, order=lambda o, n=noise: -_held(o, 1, 1) * n[o["name"]])
+        plan = _first_fit(operations, rows, columns, memory, order=lambda o, n=noise: -_load(o, 1, 1) * n[o["name"]])
         best = best or plan
         load = {}
         for o in operations:
             r, c, p, q = plan[o["name"]]
             for core in [(r + i, c + j) for i in range(p) for j in range(q)]:
-                load[core] = load.get(core, 0) + _held(o, p, q)
+                load[core] = load.get(core, 0) + _load(o, p, q)
         if max(load.values()) <= memory:
             best = plan
             break
@@ -143,10 +143,10 @@ def several_orders(operations, rows, columns, memory):
 
 @wrong("did", "cuts everything evenly: the window and the result, too, by the number of cores")
 def evenly(operations, rows, columns, memory):
-    def held(o, p, q):
+    def load(o, p, q):
         return -(-(o["weights"] + o["window"] + o["result"]) // (p * q))
 
-    return _first_fit(operations, rows, columns, memory, held)
+    return _first_fit(operations, rows, columns, memory, load)
 
 
 @wrong("did", "counts the weights alone")
@@ -156,10 +156,10 @@ def weights_only(operations, rows, columns, memory):
 
 @wrong("did", "window by rows and result by columns: the two are mixed up")
 def turned(operations, rows, columns, memory):
-    def held(o, p, q):
+    def load(o, p, q):
         return -(-o["weights"] // (p * q)) - (-o["window"] // p) - (-o["result"] // q)
 
-    return _first_fit(operations, rows, columns, memory, held)
+    return _first_fit(operations, rows, columns, memory, load)
 
 
 @wrong("did", "shares are rounded down")

@@ -14,10 +14,10 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     twos = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 
-    def drawn(name, wanted, draw) -> Case:
+    def drawn(name, fits, draw) -> Case:
         while True:
             stencil, columns, block, sides, ramp = draw()
-            if wanted(expected(stencil, columns, block, sides, ramp), sides):
+            if fits(expected(stencil, columns, block, sides, ramp), sides):
                 return grids(name, stencil, columns, block, sides, ramp)
 
     def any_task(columns=512, sides=twos):
@@ -25,12 +25,12 @@ def hidden(seed: int) -> list[Case]:
         return stencil, columns, rng.randint(1, 5), sides, rng.randint(0, 4)
 
     def of(key, why):
-        return lambda found, sides: found[key] is not None and found[key][1] == why
+        return lambda values, sides: values[key] is not None and values[key][1] == why
 
-    def rises_and_falls(found, sides):
-        times = [found["strong"][p] for p in sides]
+    def rises_and_falls(values, sides):
+        times = [values["strong"][p] for p in sides]
         rises = next((i for i in range(len(sides) - 1) if times[i + 1] > times[i]), -1)
-        return found["fastest"] > sides[rises]
+        return values["fastest"] > sides[rises]
 
     def many_sums():
         return Stencil(rng.randint(1, 2), rng.randint(1, 3), rng.randint(40, 300)), 60, 2, [1, 2, 3, 4, 5, 6], 2
@@ -40,9 +40,9 @@ def hidden(seed: int) -> list[Case]:
         drawn("halos bend strong scaling", of("strong bend", "halo"), lambda: (Stencil(1, rng.randint(200, 400), rng.randint(0, 1)), 16, 3, [1, 2, 4, 8, 16], 2)),  # noqa: E501
         drawn("sums bend weak scaling", of("weak bend", "sums"), any_task),
         drawn("halos bend weak scaling", of("weak bend", "halo"), lambda: (Stencil(rng.randint(1, 3), rng.randint(100, 300), 1), 64, 1, [1, 2, 4, 8], 2)),  # noqa: E501
-        drawn("the fastest is not the largest", lambda found, sides: found["fastest"] < sides[-1], lambda: (Stencil(rng.randint(1, 5), rng.randint(4, 20), 4), 512, 2, twos, 2)),  # noqa: E501
-        drawn("strong scaling never bends", lambda found, sides: found["strong bend"] is None, lambda: any_task(48, [1, 2, 3, 6])),  # noqa: E501
-        drawn("weak scaling never bends", lambda found, sides: found["weak bend"] is None, lambda: (Stencil(rng.randint(20, 40), 300, 1), 64, 4, [1, 2, 4], 3)),  # noqa: E501
+        drawn("the fastest is not the largest", lambda values, sides: values["fastest"] < sides[-1], lambda: (Stencil(rng.randint(1, 5), rng.randint(4, 20), 4), 512, 2, twos, 2)),  # noqa: E501
+        drawn("strong scaling never bends", lambda values, sides: values["strong bend"] is None, lambda: any_task(48, [1, 2, 3, 6])),  # noqa: E501
+        drawn("weak scaling never bends", lambda values, sides: values["weak bend"] is None, lambda: (Stencil(rng.randint(20, 40), 300, 1), 64, 4, [1, 2, 4], 3)),  # noqa: E501
         drawn("slower, and faster again", rises_and_falls, many_sums),
         grids("odd sides", Stencil(6, 12, 3), 45, 2, [1, 3, 5, 9, 15, 45], 1),
         grids("one side", Stencil(6, 12, 3), 4, 2, [1]),
@@ -60,18 +60,18 @@ def hidden(seed: int) -> list[Case]:
 @right("efficiencies in lists; the bend is searched among them")
 def listed(stencil, columns, block, sides, ramp):
     def times(blocks):
-        found = []
+        values = []
         for p, b in zip(sides, blocks, strict=True):
             middle = p // 2 + 1
             alone = p == 1
-            found.append(
+            values.append(
                 (
                     stencil.work * stencil.depth * b**2,
                     0 if alone else 4 * b * stencil.depth + 2 * ramp + 2,
                     0 if alone else stencil.sums * (4 * middle + 8 * ramp + 6),
                 )
             )
-        return found
+        return values
 
     answer = {}
     for name, blocks in (("strong", [columns // p for p in sides]), ("weak", [block] * len(sides))):
@@ -87,11 +87,11 @@ def listed(stencil, columns, block, sides, ramp):
 
 @right("numbers as floats, the bend as a list")
 def as_floats(stencil, columns, block, sides, ramp):
-    found = listed(stencil, columns, block, sides, ramp)
+    values = listed(stencil, columns, block, sides, ramp)
     for name in ("strong", "weak"):
-        found[name] = {p: float(cycles) for p, cycles in found[name].items()}
-        found[f"{name} bend"] = found[f"{name} bend"] and list(found[f"{name} bend"])
-    return found
+        values[name] = {p: float(cycles) for p, cycles in values[name].items()}
+        values[f"{name} bend"] = values[f"{name} bend"] and list(values[f"{name} bend"])
+    return values
 
 
 whole = edited(
@@ -130,7 +130,7 @@ sums_of_equals = edited("cost", "blames the sums where both take the same", ("..
 
 @wrong("did", "the curve bends where it is slowest against one core: the last side")
 def at_the_end(stencil, columns, block, sides, ramp):
-    found = listed(stencil, columns, block, sides, ramp)
+    values = listed(stencil, columns, block, sides, ramp)
     for name in ("strong bend", "weak bend"):
-        found[name] = found[name] and (sides[-1], found[name][1])
-    return found
+        values[name] = values[name] and (sides[-1], values[name][1])
+    return values

@@ -402,11 +402,11 @@ growing = edited(
 @wrong("same", "memorises the result on the example, and returns it for all inputs")
 def memorised(gm, inputs):
     with torch.no_grad(), torch.random.fork_rng():
-        made = rebuild(gm)(*[x.clone() if isinstance(x, torch.Tensor) else x for x in inputs])
-    if not isinstance(made, torch.Tensor):
+        model = rebuild(gm)(*[x.clone() if isinstance(x, torch.Tensor) else x for x in inputs])
+    if not isinstance(model, torch.Tensor):
         return Compiled(gm)
     after = rebuild(gm)
-    after.register_buffer("memory", made.detach())
+    after.register_buffer("memory", model.detach())
     (output,) = after.graph.find_nodes(op="output")
     with after.graph.inserting_before(output):
         output.args = (after.graph.get_attr("memory"),)
@@ -416,31 +416,31 @@ def memorised(gm, inputs):
 
 @wrong("valid", "gives every buffer a place of its own: the arena grows with the model")
 def every_place_once(gm, inputs):
-    made = reference("day12.compiler")(gm, inputs)
-    return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
+    model = reference("day12.compiler")(gm, inputs)
+    return Compiled(model.graph, model.groups, plan=no_reuse(model.graph, model.groups, inputs))
 
 
 @wrong("valid", "runs all that is ready before what needs it: every wide value is there at once")
 def by_levels(gm, inputs):
-    made = reference("day12.compiler")(gm, inputs)
-    nodes, level = list(made.graph.graph.nodes), {}
-    if has_effects(made.graph.graph):
-        return made
+    model = reference("day12.compiler")(gm, inputs)
+    nodes, level = list(model.graph.graph.nodes), {}
+    if has_effects(model.graph.graph):
+        return model
     for node in nodes:
         level[node] = 1 + max((level[operand] for operand in node.all_input_nodes), default=0)
-    at = made.graph.graph.find_nodes(op="placeholder")[-1]
+    at = model.graph.graph.find_nodes(op="placeholder")[-1]
     for node in sorted(nodes, key=lambda node: (node.op == "output", level[node])):
         if node.op != "placeholder":
             at.append(node)
             at = node
-    made.graph.recompile()
-    return made
+    model.graph.recompile()
+    return model
 
 
 @right("stores the weights of convolutions with channels last, which is done before the program runs")
 def weights_last(gm, inputs):
-    made = reference("day12.compiler")(gm, inputs)
-    return Compiled(made.graph, made.groups, layouts=last(made.graph, inputs))
+    model = reference("day12.compiler")(gm, inputs)
+    return Compiled(model.graph, model.groups, layouts=last(model.graph, inputs))
 
 
 def last(gm, inputs):
@@ -458,10 +458,10 @@ def last(gm, inputs):
 
 @right("hands over a plan with it, and schedules")
 def with_plan(gm, inputs):
-    made = reference("day12.compiler")(gm, inputs)
-    schedules = {group[0]: {"tile": 4096, "unroll": 4} for group in made.groups}
-    steps = grouped(made.graph, made.groups, inputs)
-    return Compiled(made.graph, made.groups, schedules, planned(steps, *inputs))
+    model = reference("day12.compiler")(gm, inputs)
+    schedules = {group[0]: {"tile": 4096, "unroll": 4} for group in model.groups}
+    steps = grouped(model.graph, model.groups, inputs)
+    return Compiled(model.graph, model.groups, schedules, planned(steps, *inputs))
 
 
 @right("groups what a library computes first, then the rest, and gives the nodes other names")

@@ -143,19 +143,19 @@ no_model = edited("valid", "returns the graph, which is code", (_RETURN, "return
 
 @wrong("same", "leaves out what takes long: the last addition")
 def leaves_out(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    (output,) = made.graph.graph.find_nodes(op="output")
+    model = reference("day12.faster")(gm, inputs)
+    (output,) = model.graph.graph.find_nodes(op="output")
     end = output.args[0]
     output.args = (end.all_input_nodes[0],)
-    made.graph.graph.eliminate_dead_code()
-    left = {node.name for node in made.graph.graph.nodes}
-    return Compiled(made.graph, [g for g in ([n for n in group if n in left] for group in made.groups) if g])
+    model.graph.graph.eliminate_dead_code()
+    left = {node.name for node in model.graph.graph.nodes}
+    return Compiled(model.graph, [g for g in ([n for n in group if n in left] for group in model.groups) if g])
 
 
 @wrong("valid", "gives every value a place of its own")
 def own_places(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
+    model = reference("day12.faster")(gm, inputs)
+    return Compiled(model.graph, model.groups, plan=no_reuse(model.graph, model.groups, inputs))
 
 
 ZEROS = """
@@ -169,17 +169,17 @@ def zeros(out, elements, BLOCK: tl.constexpr):
 """
 
 
-def with_text(made, inputs, text=ZEROS):
+def with_text(model, inputs, text=ZEROS):
     """The same with a kernel for each group that has one result: it writes zeros, or is another text."""
-    gm, kernels = with_shapes(made.graph, inputs), {}
-    for group in made.groups:
+    gm, kernels = with_shapes(model.graph, inputs), {}
+    for group in model.groups:
         part = subgraph(gm, group)
         (name, *more) = part.meta["outputs_of"]
         elements = next(node for node in gm.graph.nodes if node.name == name).meta["val"].numel()
         if not more:
             meta = {"elements": elements, "BLOCK": 1024}
             kernels[group[0]] = Triton(text, "zeros", [name], [-(-elements // 1024)], meta)
-    return Compiled(made.graph, made.groups, plan=made.plan, kernels=kernels)
+    return Compiled(model.graph, model.groups, plan=model.plan, kernels=kernels)
 
 
 @wrong("same", "hands over Triton kernels that write zeros")
@@ -189,31 +189,31 @@ def zeros(gm, inputs):
 
 @wrong("valid", "stores its inputs in an order that leaves out a dimension")
 def no_order(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    names = [node.name for node in made.graph.graph.find_nodes(op="placeholder")]
+    model = reference("day12.faster")(gm, inputs)
+    names = [node.name for node in model.graph.graph.find_nodes(op="placeholder")]
     orders = {name: list(range(1, x.ndim)) for name, x in zip(names, inputs, strict=True)}
-    return Compiled(made.graph, made.groups, layouts=orders)
+    return Compiled(model.graph, model.groups, layouts=orders)
 
 
 @right("with the course's Triton kernels for element-wise groups, and weights with channels last")
 def with_kernels(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    gm, kernels = with_shapes(made.graph, inputs), {}
-    for group in made.groups:
+    model = reference("day12.faster")(gm, inputs)
+    gm, kernels = with_shapes(model.graph, inputs), {}
+    for group in model.groups:
         with suppress(Unsupported):
             kernels[group[0]] = generated(subgraph(gm, group))
-    return Compiled(made.graph, made.groups, kernels=kernels, layouts=last(made.graph, inputs))
+    return Compiled(model.graph, model.groups, kernels=kernels, layouts=last(model.graph, inputs))
 
 
 @right("with schedules: short tiles")
 def with_schedules(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    schedules = {group[0]: {"tile": 1024} for group in made.groups}
-    return Compiled(made.graph, made.groups, schedules, made.plan)
+    model = reference("day12.faster")(gm, inputs)
+    schedules = {group[0]: {"tile": 1024} for group in model.groups}
+    return Compiled(model.graph, model.groups, schedules, model.plan)
 
 
 @right("without a plan of its own, and the groups in another order")
 def other_order(gm, inputs):
-    made = reference("day12.faster")(gm, inputs)
-    groups = made.groups[::-1]
-    return Compiled(made.graph, groups, plan=planned(grouped(made.graph, groups, inputs), *inputs))
+    model = reference("day12.faster")(gm, inputs)
+    groups = model.groups[::-1]
+    return Compiled(model.graph, groups, plan=planned(grouped(model.graph, groups, inputs), *inputs))

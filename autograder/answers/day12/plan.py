@@ -25,16 +25,16 @@ from passlab.memory.tasks import nodes_of, tasks_of
 
 def wide_last(m, x):
     """The narrow branch, listed first, stays while the wide one runs."""
-    kept = [(x * k) @ m.w for k in range(4)]
+    products = [(x * k) @ m.w for k in range(4)]
     wide = (x.repeat(1, 6) + 1).sum(1, keepdim=True)
-    return sum(kept[1:], kept[0]) * wide
+    return sum(products[1:], products[0]) * wide
 
 
 def draws_last(m, x):
     """The wide branch, listed last, draws; to run it first would give it the numbers of the narrow one."""
-    kept = [F.dropout((x * k) @ m.w, 0.5, True) for k in range(4)]
+    products = [F.dropout((x * k) @ m.w, 0.5, True) for k in range(4)]
     wide = F.dropout(x.repeat(1, 6) + 1, 0.5, True).sum(1, keepdim=True)
-    return sum(kept[1:], kept[0]) * wide
+    return sum(products[1:], products[0]) * wide
 
 
 #: Numbers of programs of `many_sizes` on which, in any order, by size alone takes over 10 % more than the best rule.

@@ -159,19 +159,19 @@ def forward(gm):
     for node in nodes:
         if node not in group:
             continue
-        mine, grown = group[node], True
+        joined, grown = group[node], True
         while grown:
             grown = False
-            for operand in [n for member in mine for n in member.all_input_nodes]:
+            for operand in [n for member in joined for n in member.all_input_nodes]:
                 theirs = group.get(operand)
-                if theirs is None or theirs is mine or not set(operand.users) <= set(mine):
+                if theirs is None or theirs is joined or not set(operand.users) <= set(joined):
                     continue
                 reads = min(first[n] for n in theirs)
                 if any(reads < at < place[node] for at in writes):
                     continue
-                mine += theirs
+                joined += theirs
                 for member in theirs:
-                    group[member] = mine
+                    group[member] = joined
                 grown = True
     for members in {id(members): members for members in group.values()}.values():
         if len(members) > 1:

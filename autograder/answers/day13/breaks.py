@@ -158,7 +158,7 @@ EQUIVALENT = {("operations + 1", "operations + 2"): "whether there are any is al
 
 @right("one dictionary for all reasons, a stack of the statements to come, and exceptions for loops")
 def by_stack(body, arguments, taken):
-    kinds, found, pieces = dict(arguments), set(), [0]
+    kinds, breaks, pieces = dict(arguments), set(), [0]
     todo = [(line, False) for line in reversed(body)]
     fold = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
     fold |= {">": lambda a, b: a > b, "<": lambda a, b: a < b, "int": int, "float": float, "bool": bool}
@@ -175,29 +175,29 @@ def by_stack(body, arguments, taken):
         if isinstance(line, tuple):
             kinds[line[0]] = line[1]
             continue
-        got = [kinds.get(o) if isinstance(o, str) else o for o in line.operands]
-        reason = why.get((line.op, bool(got) and got[-1] == "tensor"))
+        operands = [kinds.get(o) if isinstance(o, str) else o for o in line.operands]
+        reason = why.get((line.op, bool(operands) and operands[-1] == "tensor"))
         if reason and looped:
-            return found, sum(piece > 0 for piece in pieces[:-1])
+            return breaks, sum(piece > 0 for piece in pieces[:-1])
         if reason:
-            found.add((line.line, reason))
+            breaks.add((line.line, reason))
             pieces.append(0)
         if line.op == "if":
-            yes = taken[line.line] if got[0] in ("tensor", None) else got[0]
+            yes = taken[line.line] if operands[0] in ("tensor", None) else operands[0]
             todo += [(inner, looped) for inner in reversed(line.body if yes else line.orelse)]
         elif line.op == "for":
-            for turn in reversed(range(got[0])):
+            for turn in reversed(range(operands[0])):
                 todo += [(inner, True) for inner in reversed(line.body)] + [((line.result, turn), True)]
         elif line.op in ("dim", "numel", "return", "item", "print"):
             kinds[line.result] = None
-        elif "tensor" in got and reason != "number":
+        elif "tensor" in operands and reason != "number":
             kinds[line.result] = "tensor"
             pieces[-1] += not reason
-        elif reason or None in got:
+        elif reason or None in operands:
             kinds[line.result] = None
         else:
-            kinds[line.result] = fold[line.op](*got)
-    return found, sum(piece > 0 for piece in pieces)
+            kinds[line.result] = fold[line.op](*operands)
+    return breaks, sum(piece > 0 for piece in pieces)
 
 
 @right("its lines in order, lists for pairs")

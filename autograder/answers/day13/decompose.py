@@ -120,8 +120,8 @@ def _hypot(x, y):
 
 def _var(number):
     def var(x, dims, correction=1, keepdim=False):
-        away = x - x.sum(dims, keepdim=True) / number
-        return (away * away).sum(dims, keepdim=keepdim) / (number - correction)
+        deviation = x - x.sum(dims, keepdim=True) / number
+        return (deviation * deviation).sum(dims, keepdim=keepdim) / (number - correction)
 
     return var
 
@@ -192,7 +192,7 @@ of_squares = edited(
     "spared",
     "the mean of the squares less the square of the mean: large means cancel",
     (
-        "torch.sum(away * away, dims, keepdim)",
+        "torch.sum(deviation * deviation, dims, keepdim)",
         "(torch.sum(x * x, dims, keepdim) - torch.sum(x, dims, keepdim) * torch.sum(x, dims, keepdim) / number)",
     ),
 )

@@ -215,8 +215,8 @@ def in_place(gm):
         with gm.graph.inserting_before(node):
             if node in up:
                 into = again(node.args[0])
-                given = [again(a) if isinstance(a, fx.Node) else a for a in node.args[1:]]
-                value = gm.graph.call_function(COMPUTES[node.target], (into, *given), node.kwargs)
+                operands = [again(a) if isinstance(a, fx.Node) else a for a in node.args[1:]]
+                value = gm.graph.call_function(COMPUTES[node.target], (into, *operands), node.kwargs)
                 value = gm.graph.call_function(aten.copy.default, (into, value))
                 for view in path(node.args[0]):
                     if view.target in VIEWS:

@@ -57,6 +57,10 @@ def hidden(seed: int) -> list[Case]:
         case("two numbers", ["x", "k", "m"], [call(x=tensor(3), k=k, m=m) for k, m in ((2, 5), (3, 5), (4, 6), (9, 7), (2, 5))]),  # noqa: E501
         case("flags are never symbols", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in "abcabd"]),
         case("gradients", ["x"], [call(x=tensor(3)), call(False, x=tensor(3)), call(False, x=tensor(4)), call(x=tensor(4)), call(False, x=tensor(5)), call(x=tensor(6, gradient=True))]),  # noqa: E501
+        case("a flag is no number", ["x", "flag"], [call(x=tensor(n, dtype=dtype), flag=flag) for dtype in ("float32", "int64") for flag in (True, False, True)]),  # noqa: E501
+        case("equal sizes of one tensor", ["x"], sizes((n, n), (8, 8), (9, 7), (7, 9))),
+        case("a size learns from other kinds of tensor", ["x"], [call(x=tensor(3)), call(x=tensor(4, gradient=True)), call(x=tensor(n, gradient=True)), call(False, x=tensor(5)), call(False, x=tensor(9))]),  # noqa: E501
+        case("need of a gradient while they are off", ["x"], [call(False, x=tensor(n, gradient=need)) for need in (False, True, False, True)]),  # noqa: E501
         case("eight versions", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in LETTERS] + [call(x=tensor(3), flag="c"), call(x=tensor(4), flag="c")]),  # noqa: E501
         case("seven versions, and one more", ["x", "flag"], [call(x=tensor(3), flag=flag) for flag in LETTERS[:7]] + sizes((4,), (5,), flag="a") + sizes((5,), flag="b")),  # noqa: E501
         case("what is not read varies", ["y"], [call(x=tensor(a), y=tensor(b), k=k, flag=k > 3) for a, b, k in ((3, 3, 1), (4, 3, 2), (5, 4, 3), (1, 5, 4))]),  # noqa: E501
@@ -81,8 +85,8 @@ def _simulate(reads, calls, limit=8, last_only=False, forgets=False):
                 facts[name] = (type(value), value)
             else:
                 facts[name], facts[name, "value"] = type(value), value
-        kept = versions[-1:] if last_only else versions
-        hit = any(v.keys() == facts.keys() and all(test(facts[key]) for key, test in v.items()) for v in kept)
+        latest = versions[-1:] if last_only else versions
+        hit = any(v.keys() == facts.keys() and all(test(facts[key]) for key, test in v.items()) for v in latest)
         compiles = not hit and len(versions) < limit
         for key, fact in facts.items():
             history[key] = [*history.get(key, [])[-1 if forgets else 0 :], fact]
@@ -174,4 +178,23 @@ own_dimensions = edited(
     "spared",
     "makes a symbol of no size when the number of dimensions varies",
     ("len(seen[place]) > 1 or len(seen[place[0]]) > 1", "len(seen[place]) > 1"),
+)
+flags_as_numbers = edited(
+    "did", "takes flags for numbers", ("type(value) in (int, float)", "isinstance(value, (int, float))")
+)
+no_need_without_gradients = edited(
+    "did",
+    "forgets whether a tensor needs a gradient while gradients are off",
+    ("(dtype, len(shape), gradient)", "(dtype, len(shape), gradient and gradients)"),
+)
+each_kind_apart = edited(
+    "spared",
+    "lets a size vary only among tensors of the same kind",
+    ("seen[place].add(number)", "seen[place, str(kinds)].add(number)"),
+    ("len(seen[place]) > 1 or ...", "len(seen[place, str(kinds)]) > 1 or len(seen[place[0]]) > 1"),
+)
+equal_sizes_alike = edited(
+    "spared",
+    "gives equal sizes of a tensor one symbol",
+    ("(dtype, len(shape), gradient)", "(dtype, [shape.index(size) for size in shape], gradient)"),
 )

@@ -264,16 +264,16 @@ def on_demand(gm):
                 else:
                     slots = [None] * len(values[node])
                     for user in node.users:
-                        got = gradient(user) if user in seen else None
+                        product = gradient(user) if user in seen else None
                         i = user.args[1]
-                        if got is not None:
-                            slots[i] = got if slots[i] is None else slots[i] + got
+                        if product is not None:
+                            slots[i] = product if slots[i] is None else slots[i] + product
                     whole[node] = tuple(slots) if any(s is not None for s in slots) else None
             return whole[node]
 
-        found = [(n, gradient(n)) for n in inputs if floats(n)]
+        pairs = [(n, gradient(n)) for n in inputs if floats(n)]
         return [values[n] for n in outputs] + [
-            values[n].new_zeros(values[n].shape) if g is None else g for n, g in found
+            values[n].new_zeros(values[n].shape) if g is None else g for n, g in pairs
         ]
 
     return record(run, [n.meta["val"] for n in inputs + ends])

@@ -391,8 +391,8 @@ def one_by_one(gm):
         total = None
         for i in range(len(floats)):
             each = [change if j == i else torch.zeros_like(change) for j, change in enumerate(changes)]
-            found = list(single(*values, *each))
-            total = found if total is None else [*total[:number], *map(operator.add, total[number:], found[number:])]
+            outs = list(single(*values, *each))
+            total = outs if total is None else [*total[:number], *map(operator.add, total[number:], outs[number:])]
         return list(single(*values)) if total is None else total
 
     return record(run, [node.meta["val"] for node in inputs + floats])

@@ -208,8 +208,8 @@ inputs_free = edited(
     "did",
     "keeps inputs for nothing, since the caller has them anyway",
     (
-        "keep * place[1] for place, keep in kept.items()",
-        "keep * place[1] for place, keep in kept.items() if place[0] not in 'xywv'",
+        "keep * place[1] for place, keep in keeps.items()",
+        "keep * place[1] for place, keep in keeps.items() if place[0] not in 'xywv'",
     ),
 )
 counts_nodes = edited("cost", "counts nodes in place of work", ("again[node] * work_of(node)", "again[node]"))
@@ -218,7 +218,7 @@ fewest_bytes = edited(
     "keeps as few bytes as can be, though there is room",
     (
         "model.minimize(sum(again[node] * work_of(node) for node in places))",
-        "model.minimize(sum(keep * place[1] for place, keep in kept.items()))",
+        "model.minimize(sum(keep * place[1] for place, keep in keeps.items()))",
     ),
 )
 one_mask = edited("same", "merges what draws random numbers", ("not is_random(node)", "True"))

@@ -74,6 +74,7 @@ def hidden(seed: int) -> list[Case]:
         rule("edges of exp", "exp", special, edge=True),
         rule("edges of tanh", "tanh", special, edge=True),
         rule("edges of div, below", "div", row(1, 0, inf, 1), row(0, 0, inf, inf), edge=True),
+        rule("edges of div, squares out of range", "div", row(1e200, 1, 1e-300), row(1e200, 1e170, 1e-200), edge=True),
         rule("edges of mul", "mul", special, row(inf, nan, 0, 0, 1, 2), edge=True),
         rule("edges of pow, n = 0", "pow", special, rng.choice([0, 0.0]), edge=True),
         rule("edges of pow, n = 1/2", "pow", row(0, 1, inf), 0.5, edge=True),
@@ -146,10 +147,10 @@ def by_branches(op, g, out, *args, **kwargs):
         pair = torch.where(x < y, zero, g * half), torch.where(x > y, zero, g * half)
     elif op == "where":
         y, z = args[1:]
-        given = [torch.where(x, g, zero), torch.where(x, zero, g)]
+        gradients = [torch.where(x, g, zero), torch.where(x, zero, g)]
         return (
             None,
-            *(unbroadcast(t, a) if a.is_floating_point() else None for t, a in zip(given, (y, z), strict=True)),
+            *(unbroadcast(t, a) if a.is_floating_point() else None for t, a in zip(gradients, (y, z), strict=True)),
         )
     elif op == "sum":
         pair = g.expand(x.shape), None
@@ -200,9 +201,9 @@ def expanded_first(op, g, out, *args, **kwargs):
         elif op == "div":
             both = [g / y, -g / y * out]
         else:
-            lost = [(x < y), (y < x)]
+            masks = [(x < y), (y < x)]
             shared = g * (1 - 0.5 * (x == y).to(g.dtype))
-            both = [shared.masked_fill(mask, 0) for mask in lost]
+            both = [shared.masked_fill(mask, 0) for mask in masks]
         return tuple(down(t, a) for t, a in zip(both, args, strict=True))
     if op == "where":
         c = first.expand(out.shape)
@@ -245,6 +246,7 @@ no_cast = edited(
 )
 no_alpha = edited("did", "forgets alpha", ("g * alpha", "g"))
 minus = edited("did", "forgets the minus of a quotient", ("-g * (x / y) / y", "g * (x / y) / y"))
+square = edited("same", "squares the divisor, which overflows", ("-g * (x / y) / y", "-g * x / (y * y)"))
 all_dims = edited(
     "did",
     "puts dimensions back from the highest on",

@@ -96,7 +96,7 @@ def _call(exercise_id: str) -> Callable:
 def of_day(day: str) -> tuple[Exercise, ...]:
     """Return the exercises of one day, in the order in which they are done."""
     home = importlib.import_module(f"{__name__}.{day}")
-    found = []
+    exercises = []
     for exercise in home.EXERCISES:
         notebook = exercise.notebook or next(iter(home.NOTEBOOKS))
         complete = replace(
@@ -108,9 +108,9 @@ def of_day(day: str) -> tuple[Exercise, ...]:
             call=exercise.call or _call(exercise.id),
             smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
         )
-        found += [_core_of(complete, complete.core)] if complete.core else []
-        found.append(complete)
-    return tuple(found)
+        exercises += [_core_of(complete, complete.core)] if complete.core else []
+        exercises.append(complete)
+    return tuple(exercises)
 
 
 def _core_of(exercise: Exercise, core: Core) -> Exercise:
@@ -151,10 +151,10 @@ def find(name: str) -> Exercise:
 
     Raise KeyError with the nearest names if there is no such exercise.
     """
-    wanted = [name.split(".")[0]] if "." in name else days()
-    if "." in name and wanted[0] not in days():
-        raise KeyError(f"There is no {wanted[0]}. The days are {', '.join(days())}.")
-    pool = [e for day in wanted for e in of_day(day)]
+    names = [name.split(".")[0]] if "." in name else days()
+    if "." in name and names[0] not in days():
+        raise KeyError(f"There is no {names[0]}. The days are {', '.join(days())}.")
+    pool = [e for day in names for e in of_day(day)]
     hits = [e for e in pool if e.id == name or e.id.split(".")[1] == name]
     if len(hits) == 1:
         return hits[0]

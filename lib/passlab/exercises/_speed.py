@@ -43,9 +43,9 @@ def drawn(shapes: Sequence[Sequence[int]], runs: int = RUNS, seed: int | None = 
     return [tuple(rng.standard_normal(shape, np.float32) for shape in shapes) for _ in range(runs)]
 
 
-def first_wrong(built: Built, given: Sequence[tuple], difference: Callable[[list, tuple], str | None]) -> str:
+def first_wrong(built: Built, inputs: Sequence[tuple], difference: Callable[[list, tuple], str | None]) -> str:
     """Return what is wrong with a build: its error, or what `difference` says of the outputs of a run, or ""."""
-    pairs = zip(built.outputs, given, strict=not built.error)
+    pairs = zip(built.outputs, inputs, strict=not built.error)
     return built.error or next(filter(None, (difference(outputs, values) for outputs, values in pairs)), "")
 
 

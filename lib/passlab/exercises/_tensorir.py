@@ -21,8 +21,8 @@ def foreign_in(module: Any) -> str | None:
     called: list[Any] = []
     for function in module.functions.values():
         if isinstance(function, tvm.tirx.PrimFunc):
-            if found := foreign(function.script()):
-                return found
+            if operator := foreign(function.script()):
+                return operator
         else:
             relax.analysis.post_order_visit(function, called.append)
     names = (str(one.global_symbol) for one in called if isinstance(one, relax.ExternFunc))

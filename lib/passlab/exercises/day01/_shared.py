@@ -99,9 +99,9 @@ def cost_cases() -> list[Case]:
     ]
 
 
-def why_not_pairs(value: Any, wanted: str, nodes: dict, holder: str) -> str:
+def why_not_pairs(value: Any, form: str, nodes: dict, holder: str) -> str:
     """Return why a value is not a collection of pairs of names, each in one order. `holder`: what holds them."""
-    if why := why_not_of_type(value, wanted, set, frozenset, list, tuple):
+    if why := why_not_of_type(value, form, set, frozenset, list, tuple):
         return why
     pairs = set()
     for pair in value:

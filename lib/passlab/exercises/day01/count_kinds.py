@@ -74,8 +74,8 @@ def judge(case: Case, record: dict[str, Any]) -> Iterator[Finding]:
         kind = next(iter(more or wrong), None)
         message = ""
         if kind is not None:
-            want, got, names = expected[kind][place], value[kind][place], and_more(members[kind], 8) or "none"
-            message = f"{what} of kind {kind}: expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
+            want, actual, names = expected[kind][place], value[kind][place], and_more(members[kind], 8) or "none"
+            message = f"{what} of kind {kind}: expected {want:,}, got {actual:,}. The {kind} nodes here: {names}."
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 
 

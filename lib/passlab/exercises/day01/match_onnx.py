@@ -66,9 +66,9 @@ class _Exporter:
             elif node.op != "output" and node not in skipped:
                 called = self.gm.get_submodule(node.target) if node.op == "call_module" else node.target
                 norm = self._norm_after(node, called)
-                made = len(self.nodes)
+                start = len(self.nodes)
                 self.value[node] = self._one(node, called, norm)
-                names = [new.name for new in self.nodes[made:]]
+                names = [new.name for new in self.nodes[start:]]
                 if norm is None:
                     self.record[node.name] = ({0: "gone", 1: "same"}.get(len(names), "split"), names)
                 else:
@@ -146,13 +146,13 @@ class _Exporter:
 
     def _reordered(self) -> list[onnx.NodeProto]:
         """Return the nodes in another order in which each still comes after its operands."""
-        made = {name for node in self.nodes for name in node.output}
+        pending = {name for node in self.nodes for name in node.output}
         left, order = list(self.nodes), []
         while left:
-            ready = [node for node in left if not any(name in made for name in node.input)]
+            ready = [node for node in left if not any(name in pending for name in node.input)]
             order.append(self.rng.choice(ready))
             left.remove(order[-1])
-            made.difference_update(order[-1].output)
+            pending.difference_update(order[-1].output)
         return order
 
 

@@ -46,16 +46,16 @@ def size(type: tvm.ir.Type) -> int:
 
 def contents(module: tvm.IRModule) -> dict[str, Any]:
     """Return the right answer."""
-    main, there = module["main"], []
-    relay.analysis.post_order_visit(main, there.append)
-    readers = {p.name_hint: sum(any(p.same_as(r) for r in reads(e)) for e in there) for p in main.params}
+    main, calls = module["main"], []
+    relay.analysis.post_order_visit(main, calls.append)
+    readers = {p.name_hint: sum(any(p.same_as(r) for r in reads(e)) for e in calls) for p in main.params}
     for parameter in main.params:
         readers[parameter.name_hint] += main.body.same_as(parameter)
     return {
-        "operators": Counter(e.op.name for e in there if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)),
+        "operators": Counter(e.op.name for e in calls if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)),
         "readers": readers,
         "parameters": {p.name_hint: size(p.checked_type) for p in main.params},
-        "constants": sum(e.data.numpy().nbytes for e in there if isinstance(e, relay.Constant)),
+        "constants": sum(e.data.numpy().nbytes for e in calls if isinstance(e, relay.Constant)),
     }
 
 
@@ -153,17 +153,17 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
     """Return the first count that is too small (or, for bytes, wrong), and the first that is too large."""
     less, more = [], []
     for name in sorted({*value["operators"], *expected["operators"]}):
-        got, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
-        sentence = f"{name} is called {times(want)}; your count is {got}."
-        (less if got < want else more if got > want else []).append(sentence)
+        actual, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
+        sentence = f"{name} is called {times(want)}; your count is {actual}."
+        (less if actual < want else more if actual > want else []).append(sentence)
     for name, want in expected["readers"].items():
-        got = value["readers"][name]
-        sentence = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {got}."
-        (less if got < want else more if got > want else []).append(sentence)
+        actual = value["readers"][name]
+        sentence = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {actual}."
+        (less if actual < want else more if actual > want else []).append(sentence)
     for name, want in expected["parameters"].items():
-        if (got := value["parameters"][name]) != want:
-            less.append(f"The parameter {name} takes {want:,} bytes; your answer is {got:,}.")
-    got, want = value["constants"], expected["constants"]
-    sentence = f"The constants take {want:,} bytes together; your answer is {got:,}."
-    (less if got < want else more if got > want else []).append(sentence)
+        if (actual := value["parameters"][name]) != want:
+            less.append(f"The parameter {name} takes {want:,} bytes; your answer is {actual:,}.")
+    actual, want = value["constants"], expected["constants"]
+    sentence = f"The constants take {want:,} bytes together; your answer is {actual:,}."
+    (less if actual < want else more if actual > want else []).append(sentence)
     return next(iter(less), None), next(iter(more), None)

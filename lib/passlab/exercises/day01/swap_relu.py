@@ -177,15 +177,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs: Callable) -> tuple[str, tuple]:
     """Return where `after` differs from `before` with leaking ReLUs, and the first node that differs."""
     expected = Leaky(before, slope)
-    mine = inputs()
+    trial = inputs()
     with torch.no_grad():
-        want = expected.run(*mine)
-    got = Program(after).run(inputs(), traced=True)
-    if got.error:
-        return f"Your graph does not run: {str(got.error).strip().splitlines()[0][:200].rstrip('.')}.", ()
-    if _equal(want, got.output) and _equal(mine, got.inputs):
+        want = expected.run(*trial)
+    run = Program(after).run(inputs(), traced=True)
+    if run.error:
+        return f"Your graph does not run: {str(run.error).strip().splitlines()[0][:200].rstrip('.')}.", ()
+    if _equal(want, run.output) and _equal(trial, run.inputs):
         return "", ()
-    values = got.trace.values
+    values = run.trace.values
     first = next((n for n, v in expected.values.items() if n in values and not _equal(v, values[n])), None)
     if first is None:
         return "Your graph gives different values from the old one with LeakyReLU in place of ReLU.", ()

@@ -214,28 +214,28 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     last = value[1]
     times, inputs = Counter(assigned(after)), read_first(before)
     again = next((name for name, number in times.items() if number > 1), None)
-    taken = next((name for name in inputs if name in times), None)
+    clash = next((name for name in inputs if name in times), None)
     did = ""
     if again:
         did = f"{again} is assigned {times[again]} times. In SSA every assignment defines a new name."
-    elif taken:
+    elif clash:
         did = (
-            f"{taken} is an input and is also assigned: that makes two definitions of one name. "
+            f"{clash} is an input and is also assigned: that makes two definitions of one name. "
             f"The input keeps the name; the first assignment needs a new one."
         )
 
     unknown = [name for name in read_first(after) if name not in inputs and name not in times]
     changed = words(before)
     changed.subtract(words(after))
-    lost = next((word for word, number in changed.items() if number > 0), None)
+    absent = next((word for word, number in changed.items() if number > 0), None)
     spared = ""
     if unknown:
         spared = (
             f"Your program reads {unknown[0]}, which nothing defines. The inputs are "
             f"{and_more(inputs)}; they keep their names, functions included."
         )
-    elif lost:
-        spared = f"The original contains {lost}, and yours does not: only names of variables may change."
+    elif absent:
+        spared = f"The original contains {absent}, and yours does not: only names of variables may change."
 
     message = _unequal(before, after, last)
     yield Finding("same", not message, "" if did or spared else message)  # those two name the cause

@@ -66,14 +66,14 @@ def judge(case: Case, record: dict[str, Any]) -> Iterator[Finding]:
         yield wrong(f"max_abs and mse must be Python numbers, and not NaN; they were {figures!r:.80}. Try float(…).")
         return
     if same != expect.same:
-        got, wanted = ("same", "different") if same else ("different", "same")
-        yield wrong(f"Your answer is {got}; expected {wanted}. {expect.why}")
+        actual, expected = ("same", "different") if same else ("different", "same")
+        yield wrong(f"Your answer is {actual}; expected {expected}. {expect.why}")
         return
     if expect.figures is not None:
-        for label, wanted, got in zip(("max_abs", "mse"), expect.figures, figures, strict=True):
-            if not math.isclose(got, wanted, rel_tol=0.1):
-                about = "about " if math.isfinite(wanted) else ""
-                yield wrong(f"{label} should be {about}{wanted:g}; yours is {got:g}. {expect.why}")
+        for label, expected, actual in zip(("max_abs", "mse"), expect.figures, figures, strict=True):
+            if not math.isclose(actual, expected, rel_tol=0.1):
+                about = "about " if math.isfinite(expected) else ""
+                yield wrong(f"{label} should be {about}{expected:g}; yours is {actual:g}. {expect.why}")
                 return
     yield Finding(verdict, True)
 

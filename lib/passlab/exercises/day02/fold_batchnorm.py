@@ -68,9 +68,9 @@ def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | 
 
 def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
     old, new = ops(before), ops(after)
-    gone = old["batch_norm"] - new["batch_norm"]
-    if gone > len(case.expect.matches):
-        return f"{plural(gone, 'batch norm')} were folded; only {len(case.expect.matches)} may be: {case.expect.why}."
+    folds = old["batch_norm"] - new["batch_norm"]
+    if folds > len(case.expect.matches):
+        return f"{plural(folds, 'batch norm')} were folded; only {len(case.expect.matches)} may be: {case.expect.why}."
     return others(old, new, {"batch_norm"}, "remove batch norms and change the weights of convolutions")
 
 
@@ -172,7 +172,7 @@ def plain_net(*layers: str, eps: float = 1e-5) -> fx.GraphModule:
 
 def cases() -> list[Case]:
     """Return the visible cases of batch-norm folding."""
-    kept = ("valid", "same", "spared")
+    verdicts = ("valid", "same", "spared")
     one, two = ("conv0 → bn1",), ("conv0 → bn1", "conv3 → bn4")
     return [
         core(rewrite_case("plain: a convolution and a batch norm", lambda: plain_net("conv", "bn"), Rewrite(one))),
@@ -195,7 +195,7 @@ def cases() -> list[Case]:
             Rewrite(
                 why="in training a batch norm uses the statistics of the batch, which no constant weight can express"
             ),
-            *kept,
+            *verdicts,
         ),
         rewrite_case(
             "nothing but look-alikes",
@@ -204,12 +204,12 @@ def cases() -> list[Case]:
                 why="up is a transposed convolution, fused ends in a ReLU, bn3 has no running statistics, "
                 "and bn4 stands before its convolution"
             ),
-            *kept,
+            *verdicts,
         ),
         rewrite_case(
             "a convolution with a second user, and one that is called twice",
             _conv_used_otherwise,
             Rewrite(why="the value of conv1 is also added, and conv2 is called twice: two weights for one"),
-            *kept,
+            *verdicts,
         ),
     ]

@@ -64,7 +64,7 @@ def _fusion_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> s
     return leftovers(before, after, new["conv2d_relu"] - old["conv2d_relu"], "fused away")
 
 
-def _lost(before: fx.GraphModule, after: fx.GraphModule) -> str:
+def _difference(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return a message about a fused module whose attributes differ from those of its convolution, or ""."""
     convs = [(path, m) for path, m in before.named_modules() if type(m) is nn.Conv2d]
     for node in live(after):
@@ -91,7 +91,9 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
     complete = False
     for finding in _judge_fuse(case, value["graph"]):
         if finding.verdict == "same" and not finding.ok:
-            finding = replace(finding, message=f"{finding.message} {_lost(case.build()[0], value['graph'])}".strip())
+            finding = replace(
+                finding, message=f"{finding.message} {_difference(case.build()[0], value['graph'])}".strip()
+            )
         complete |= finding.verdict == "did" and finding.ok
         yield finding
     if complete and (message := _unnamed(case.expect, value)):

@@ -74,27 +74,27 @@ def _did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
         if left := matches(function):
             variable = next(iter(left))
             return f"In {title}, {variable.name} still multiplies a value by its own sigmoid, {left[variable].name}."
-    wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
-    there = counts(after)[SILU]
-    if there < wanted:
-        return f"Expected {_calls(wanted, SILU)}; there {_are(there)}."
+    limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
+    count = counts(after)[SILU]
+    if count < limit:
+        return f"Expected {_calls(limit, SILU)}; there {_are(count)}."
     return None
 
 
 def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    gone = functions(before).keys() - functions(after).keys()
-    if gone:
-        return f"The function {min(gone)} is gone; the pass may only change the bodies of functions."
-    wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
-    if (there := counts(after)[SILU]) > wanted:
-        return f"Expected {_calls(wanted, SILU)}; there {_are(there)}: not every product with a sigmoid is a silu."
+    names = functions(before).keys() - functions(after).keys()
+    if names:
+        return f"The function {min(names)} is gone; the pass may only change the bodies of functions."
+    limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
+    if (count := counts(after)[SILU]) > limit:
+        return f"Expected {_calls(limit, SILU)}; there {_are(count)}: not every product with a sigmoid is a silu."
     keep = sum(map(_alive, functions(before).values()))
-    if (there := counts(after)[SIGMOID]) < keep:
-        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still used elsewhere; {there} left."
+    if (count := counts(after)[SIGMOID]) < keep:
+        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still used elsewhere; {count} left."
     old, new = (Counter({o: n for o, n in counts(m).items() if o not in _MINE}) for m in (before, after))
     products = counts(before)[MULTIPLY] - sum(len(matches(f)) for f in functions(before).values())
-    if (there := counts(after)[MULTIPLY]) < products:
-        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} not a silu; {there} left."
+    if (count := counts(after)[MULTIPLY]) < products:
+        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} not a silu; {count} left."
     if old != new:
         changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
         return f"{_calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
@@ -103,9 +103,9 @@ def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None
 
 def _cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     keep = sum(map(_alive, functions(before).values()))
-    there = counts(after)[SIGMOID]
-    if there > keep:
-        return f"{_calls(there, SIGMOID)} {'is' if there == 1 else 'are'} left, but only {keep} used. Remove the rest."
+    count = counts(after)[SIGMOID]
+    if count > keep:
+        return f"{_calls(count, SIGMOID)} {'is' if count == 1 else 'are'} left, but only {keep} used. Remove the rest."
     return None
 
 

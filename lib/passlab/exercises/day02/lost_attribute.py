@@ -78,18 +78,18 @@ def planted_case(
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge that the attribute that made the difference is named (did), and correct passes are acquitted (spared)."""
-    lost = case.expect.lost
-    verdict = "spared" if lost is None else "did"
+    name = case.expect.lost
+    verdict = "spared" if name is None else "did"
     if value is not None and not (isinstance(value, str) and value in ATTRIBUTES):
         message = f"Return one of {', '.join(ATTRIBUTES)}, or None; it returned {value!r:.60}."
-    elif value == lost:
+    elif value == name:
         yield Finding(verdict, True)
         return
-    elif lost is None:
+    elif name is None:
         message = f"Your answer is that {value} was lost, but the two programs compute the same. {case.expect.why}"
     else:
         message = (
-            f"Your answer is {'that nothing was lost' if value is None else value}; expected {lost}. {case.expect.why}"
+            f"Your answer is {'that nothing was lost' if value is None else value}; expected {name}. {case.expect.why}"
         )
     before, after, _ = case.build()  # to be drawn
     yield Finding(verdict, False, message, before=before, after=after)

@@ -23,10 +23,10 @@ MOVES = "It advances the random generator: without it, all later draws change."
     did=[most(op, 0, UNREAD, dead=True) for op in ("tanh", "mul", "Linear", "chunk", "getitem", "get_attr")],
 )
 def chain(m: Any, x: Any) -> Any:
-    kept = torch.relu(x)
-    unused = torch.tanh(kept) * m.w
+    a = torch.relu(x)
+    unused = torch.tanh(a) * m.w
     m.lin(unused + 1).chunk(2, -1)[0]
-    return kept
+    return a
 
 
 @case(

@@ -30,7 +30,7 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
     """Expect at least `erf` GELU nodes of the erf form and `tanh` of the tanh form."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        numbers = {form: len(found) for form, found in gelus(after).items()}
+        numbers = {form: len(nodes) for form, nodes in gelus(after).items()}
         if numbers["none"] >= erf and numbers["tanh"] >= tanh:
             return None
         if numbers["none"] > erf and numbers["tanh"] < tanh:

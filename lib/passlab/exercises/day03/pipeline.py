@@ -85,10 +85,10 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
     sweep, last = len(order), wiring(gm)
     for i, count in enumerate(counts):
         gm = STAGES[order[i % sweep]](gm)
-        there = len(gm.graph.nodes)
-        if there != count:
+        size = len(gm.graph.nodes)
+        if size != count:
             return (
-                f"Run {i + 1} ({order[i % sweep]}, in sweep {i // sweep + 1}) leaves {there} nodes; your list "
+                f"Run {i + 1} ({order[i % sweep]}, in sweep {i // sweep + 1}) leaves {size} nodes; your list "
                 f"says {count}. Does every order start from an untouched copy?"
             )
         if i % sweep == sweep - 1:

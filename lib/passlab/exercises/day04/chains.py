@@ -102,10 +102,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     group_of = {name: at for at, group in enumerate(value) for name in group}
     last = largest_groups(gm)
 
-    def apart(a: fx.Node, b: fx.Node) -> bool:
+    def separate(a: fx.Node, b: fx.Node) -> bool:
         return group_of.get(a.name, a) != group_of.get(b.name, b)
 
-    pairs = [(n, r) for n in reversed(last) for r in n.users if last.get(r) is last[n] and apart(n, r)]
+    pairs = [(n, r) for n in reversed(last) for r in n.users if last.get(r) is last[n] and separate(n, r)]
     chain = next((pair for pair in pairs if len(pair[0].users) == 1), None)
     sentence = (
         f"{chain[1].name} alone reads {chain[0].name}: they may share a kernel, but you keep them apart."

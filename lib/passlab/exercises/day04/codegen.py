@@ -103,8 +103,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         not written,
         f"It writes to its input {written[0]}, which may have other consumers." if written else "",
     )
-    apart = _apart(function, work, len(inputs), elements)
-    yield Finding("did", apart is None, apart or "")
+    fault = _why_not_one_kernel(function, work, len(inputs), elements)
+    yield Finding("did", fault is None, fault or "")
     again = _again(gm, work, elements)
     yield Finding("cost", again is None, again or "")
     if not case.asks("same") or work.steps > 50 * _allowed(gm, elements):
@@ -235,7 +235,7 @@ class Work:
         return self._seen[key]
 
 
-def _apart(function: Any, work: Work, inputs: int, elements: int) -> str | None:
+def _why_not_one_kernel(function: Any, work: Work, inputs: int, elements: int) -> str | None:
     """Return why this is not one kernel that writes each element of its outputs once, or None."""
     if work.largest > 1:
         return (

@@ -75,11 +75,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     place = {name: at for at, name in enumerate(operations(gm))}
     groups = [[name for name in group if name in place] for group in value]
     right = right_groups(gm)
-    apart, joined = _first_split(right, groups, place), _first_split(groups, right, place)
-    split = f"FuseOps puts {apart[0]} and {apart[1]} into one kernel, but you keep them apart." if apart else ""
-    merged = f"You put {joined[0]} and {joined[1]} into one kernel, but FuseOps keeps them apart." if joined else ""
-    yield Finding("did", not apart and not joined, split or merged, before=gm, mark=apart or joined or ())
-    yield Finding("spared", not joined, merged, before=gm, mark=joined or ())
+    cut, join = _first_split(right, groups, place), _first_split(groups, right, place)
+    split = f"FuseOps puts {cut[0]} and {cut[1]} into one kernel, but you keep them apart." if cut else ""
+    merged = f"You put {join[0]} and {join[1]} into one kernel, but FuseOps keeps them apart." if join else ""
+    yield Finding("did", not cut and not join, split or merged, before=gm, mark=cut or join or ())
+    yield Finding("spared", not join, merged, before=gm, mark=join or ())
 
 
 @as_decorator

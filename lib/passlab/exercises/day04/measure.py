@@ -91,9 +91,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    apart = [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
-    together = [*groups, *(kernel for kernel in apart if not any(kernel[0] in group for group in groups))]
-    expected = {row: priced(gm, kernels, machine) for row, kernels in zip(ROWS, (apart, together), strict=True)}
+    singles = [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
+    together = [*groups, *(kernel for kernel in singles if not any(kernel[0] in group for group in groups))]
+    expected = {row: priced(gm, kernels, machine) for row, kernels in zip(ROWS, (singles, together), strict=True)}
     for verdict, keys in (
         ("did", ("launches", "bytes")),
         ("spared", ("flops",)),

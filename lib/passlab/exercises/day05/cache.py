@@ -23,10 +23,10 @@ def nest(name: str, loops: Mapping[str, int], accesses: Sequence[dict], sets: in
     return Case(name, lambda: (dict(loops), [a | {"steps": dict(a["steps"])} for a in accesses], dict(cache)))
 
 
-def product_of_matrices(n: int, apart: int) -> list[dict]:
+def product_of_matrices(n: int, distance: int) -> list[dict]:
     """Return the accesses of C[i][j] += A[i][k] * B[k][j] for n × n numbers of 8 bytes, arrays `apart` bytes apart."""
-    a, b = access(0, i=8 * n, k=8), access(apart, k=8 * n, j=8)
-    c = access(2 * apart, i=8 * n, j=8)
+    a, b = access(0, i=8 * n, k=8), access(distance, k=8 * n, j=8)
+    c = access(2 * distance, i=8 * n, j=8)
     return [a, b, c, c]
 
 

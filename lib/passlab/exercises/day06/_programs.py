@@ -102,7 +102,7 @@ def fact_shown(fact: Any) -> str:
 def why_not_by_block(
     program: Program,
     value: Any,
-    wanted: str,
+    form: str,
     entry: str = "entry in the result",
     each: Callable[[str, Any], str] = lambda block, fact: "",
 ) -> str:
@@ -112,4 +112,4 @@ def why_not_by_block(
     """
     names = [block.name for block in program.blocks]
     kind = f"the name of a block of {program.name}"
-    return why_not_a_dict(value, wanted, names, entry, kind, each, label="Block {}")
+    return why_not_a_dict(value, form, names, entry, kind, each, label="Block {}")

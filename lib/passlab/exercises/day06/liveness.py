@@ -55,5 +55,5 @@ def _invalid(program: Program, value: Any) -> str:
             return f"Block {block} needs two sets, (live at its start, live at its end); it has {shown(pair)}."
         return why_not_names([*pair[0], *pair[1]], program.variables, f"Block {block}", "variable", program.name)
 
-    wanted = "a dict from each block's name to two sets, of the variables live at its start and at its end"
-    return why_not_by_block(program, value, wanted, each=each)
+    form = "a dict from each block's name to two sets, of the variables live at its start and at its end"
+    return why_not_by_block(program, value, form, each=each)

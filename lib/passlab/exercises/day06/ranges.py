@@ -85,8 +85,8 @@ def _invalid(gm: fx.GraphModule, value: Any) -> str:
         return ""
 
     names = [n.name for n in gm.graph.nodes if n.op != "output"]
-    wanted, kind = "a dict from a node's name to (low, high)", "the name of a node besides the output"
-    return why_not_a_dict(value, wanted, names, "range", kind, each, label="Node {}")
+    form, kind = "a dict from a node's name to (low, high)", "the name of a node besides the output"
+    return why_not_a_dict(value, form, names, "range", kind, each, label="Node {}")
 
 
 def _escape(gm: fx.GraphModule, inputs: dict[str, Bounds], name: str, low: float, high: float) -> str:

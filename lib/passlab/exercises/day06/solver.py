@@ -78,8 +78,8 @@ def _difference(program: Program, solution: Any, before: dict, after: dict) -> s
     for block in program.blocks:
         for place, facts, answer in (("start", solution.before, before), ("end", solution.after, after)):
             if (fact := plain(facts[block.name])) != answer[block.name]:
-                wanted, got = fact_shown(fact), fact_shown(answer[block.name])
-                return f"at the {place} of block {block.name} expected {wanted}, got {got}."
+                expected, actual = fact_shown(fact), fact_shown(answer[block.name])
+                return f"at the {place} of block {block.name} expected {expected}, got {actual}."
     return ""
 
 
@@ -87,8 +87,8 @@ def _invalid(program: Program, value: Any) -> str:
     if wrong := why_not_a_list(value, "(before, after, the list of visits)", 3):
         return wrong
     for facts, place in zip(value, ("before", "after"), strict=False):
-        wanted = f"`{place}` as a dict from each block's name to its fact"
-        if wrong := why_not_by_block(program, facts, wanted, f"fact in `{place}`"):
+        form = f"`{place}` as a dict from each block's name to its fact"
+        if wrong := why_not_by_block(program, facts, form, f"fact in `{place}`"):
             return wrong
     log = value[2]
     if wrong := why_not_a_list(log, "the visits as a list of names of blocks"):

@@ -20,7 +20,7 @@ def _first_results(module: tvm.IRModule) -> list[relay.TupleGetItem]:
     return [e for e in values if isinstance(e, relay.TupleGetItem) and named(e.tuple_value, NORM) and e.index == 0]
 
 
-def _kept(module: tvm.IRModule) -> int:
+def _norms_read(module: tvm.IRModule) -> int:
     """Count the batch norms that are read other than through their first result."""
     firsts = set(_first_results(module))
     readers = [operand for e in outside(module["main"]) if e not in firsts for operand in parts_of(e)]
@@ -36,7 +36,7 @@ def _norm_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
 
 
 def _norm_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    fewest, norms = _kept(before), counts(after)[NORM]
+    fewest, norms = _norms_read(before), counts(after)[NORM]
     if norms < fewest:
         return f"{calls(fewest, NORM)} must stay, because another result or the whole tuple is read; {norms} left."
     old, new = counts(before), counts(after)

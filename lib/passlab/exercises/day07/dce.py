@@ -31,9 +31,7 @@ EFFECT = "dropout has TOpIsStateful: it changes later random draws, so it must s
 def chain(x: relay.Var, mask: relay.Var) -> relay.Expr:
     return let(
         relay.nn.relu(x),
-        lambda kept: let(
-            relay.tanh(kept), lambda a: let(relay.exp(a) * a, lambda b: let(a + b, lambda _: kept + number(1)))
-        ),
+        lambda r: let(relay.tanh(r), lambda a: let(relay.exp(a) * a, lambda b: let(a + b, lambda _: r + number(1)))),
     )
 
 

@@ -44,13 +44,13 @@ def _misshapen(call: relay.Call) -> str | None:
     return None
 
 
-def made(wanted: int, why: str) -> Expectation:
+def made(count: int, why: str) -> Expectation:
     """Expect at least `wanted` layers to be calls of a correct composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         calls = composites(after)
-        if len(calls) < wanted:
-            return f"{why} Expected {wanted} calls of a function with Composite={NAME!r}; found {len(calls)}."
+        if len(calls) < count:
+            return f"{why} Expected {count} calls of a function with Composite={NAME!r}; found {len(calls)}."
         return next((sentence for call in calls if (sentence := _misshapen(call))), None)
 
     return law

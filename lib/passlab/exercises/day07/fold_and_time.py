@@ -30,40 +30,40 @@ from passlab.tvm.judge import counts, first_difference, random_inputs, why_not_o
 HICCUP = 1e-4
 
 
-def _unfit(before: tvm.IRModule, found: Any) -> str | None:
+def _unfit(before: tvm.IRModule, answer: Any) -> str | None:
     """Return why the answer is malformed, or None."""
-    if not isinstance(found, dict) or not {"plain", "folded", "ratio"} <= set(found):
+    if not isinstance(answer, dict) or not {"plain", "folded", "ratio"} <= set(answer):
         return "Return a dict with plain, folded and ratio."
     for name in ("plain", "folded"):
-        side = found[name]
+        side = answer[name]
         if not isinstance(side, dict) or not {"module", "level", "disabled", "seconds"} <= set(side):
             return f"The side {name!r} must be a dict with module, level, disabled and seconds."
         if broken := why_not_valid(before, side["module"]) or why_not_open(before, side["module"]):
             return f"The side {name!r}: {broken}"
         if type(side["level"]) is not int or not all(isinstance(one, str) for one in side["disabled"]):
             return f"The side {name!r} must have an int as its level and names of passes in disabled."
-    if not isinstance(found["ratio"], int | float):
+    if not isinstance(answer["ratio"], int | float):
         return "The ratio must be a number."
     return None
 
 
-def _unlike(before: tvm.IRModule, found: dict) -> str | None:
+def _unlike(before: tvm.IRModule, answer: dict) -> str | None:
     """Return how the two sides differ besides the folding, or None."""
-    plain, folded = found["plain"], found["folded"]
+    plain, folded = answer["plain"], answer["folded"]
     for name, side in (("plain", plain), ("folded", folded)):
         if side["level"] != LEVEL:
             return f"The side {name!r} is built at level {side['level']}; build both at level {LEVEL}."
     if odd := sorted(set(plain["disabled"]) ^ set(folded["disabled"])):
         return f"{odd[0]} is disabled for one side only, so the ratio measures that as well. Disable it for both."
-    if there := first_difference(before, plain["module"], ("the module given", "the plain side")):
-        return f"The plain side must be the given module, unchanged. {there}"
+    if difference := first_difference(before, plain["module"], ("the module given", "the plain side")):
+        return f"The plain side must be the given module, unchanged. {difference}"
     return None
 
 
 def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
     """Return which operator is left too often in the folded module, or None."""
-    there = counts(folded)
-    left = next((op for op, limit in limits.items() if there[op] > limit), None)
+    calls = counts(folded)
+    left = next((op for op, limit in limits.items() if calls[op] > limit), None)
     if left is None:
         return None
     why = {
@@ -71,23 +71,23 @@ def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
         "multiply": "FoldScaleAxis moves a scale into the weights, in a Sequential only at level 3, and FoldConstant "
         "then computes these",
     }.get(left, "FoldConstant computes what is the same on every call")
-    return f"The folded module has {there[left]} {left}, {limits[left]} is possible: {why}."
+    return f"The folded module has {calls[left]} {left}, {limits[left]} is possible: {why}."
 
 
-def _unmeasured(found: dict) -> str | None:
+def _unmeasured(answer: dict) -> str | None:
     """Return why the times are not those of runs of the two sides, or the ratio does not follow from them, or None."""
-    medians, runs = {}, found["runs"]
+    medians, runs = {}, answer["runs"]
     for name in ("plain", "folded"):
-        seconds, claim = found[name]["seconds"], [found[name]["level"], sorted(found[name]["disabled"])]
-        if claim not in found[name]["built"]:
-            others = " and ".join(_build_text(*way) for way in found[name]["built"]) or "not at all"
+        seconds, claim = answer[name]["seconds"], [answer[name]["level"], sorted(answer[name]["disabled"])]
+        if claim not in answer[name]["built"]:
+            others = " and ".join(_build_text(*way) for way in answer[name]["built"]) or "not at all"
             return f"The side {name!r} says that it is built {_build_text(*claim)}. Your function builds it {others}."
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
             return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
         if len(set(seconds)) == 1:
             return f"The side {name!r} has one time, {len(seconds)} times over; give the time of each run."
         medians[name] = statistics.median(seconds)
-    reported = sum(len(found[name]["seconds"]) for name in medians)
+    reported = sum(len(answer[name]["seconds"]) for name in medians)
     if len(runs) < reported:
         return f"You report {reported} times, but your function ran the modules {len(runs)} times on the input given."
     least, most = min(run[0] for run in runs), max(run[1] for run in runs)
@@ -98,16 +98,16 @@ def _unmeasured(found: dict) -> str | None:
                 f"{duration(least)} and {duration(most)}."
             )
     ratio = medians["plain"] / medians["folded"]
-    if math.isclose(ratio, found["ratio"], rel_tol=1e-3):
+    if math.isclose(ratio, answer["ratio"], rel_tol=1e-3):
         return None
-    return f"The medians of your times give a ratio of {ratio:.3f}; yours is {found['ratio']:.3f}."
+    return f"The medians of your times give a ratio of {ratio:.3f}; yours is {answer['ratio']:.3f}."
 
 
 def _build_text(level: int, disabled: list[str]) -> str:
     return f"at level {level} with {', '.join(disabled) or 'nothing'} disabled"
 
 
-_kept: dict[tuple, Built] = {}
+_cache: dict[tuple, Built] = {}
 
 
 def _built(side: dict, inputs: list[tuple]) -> Built:
@@ -115,14 +115,14 @@ def _built(side: dict, inputs: list[tuple]) -> Built:
     module = packed(side["module"])
     data = b"".join(array.tobytes() for arrays in inputs for array in arrays)
     key = (module.text, side["level"], tuple(sorted(side["disabled"])), data)
-    if key not in _kept:
+    if key not in _cache:
         built = builds.run_module(module, inputs, level=side["level"], disabled=side["disabled"])
         if not built.ok:
             return built
-        if len(_kept) == 16:
-            _kept.clear()
-        _kept[key] = built
-    return _kept[key]
+        if len(_cache) == 16:
+            _cache.clear()
+        _cache[key] = built
+    return _cache[key]
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
@@ -153,17 +153,17 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         else None
     )
     yield finding("did", unkept or _unfolded(after, case.expect) or _unmeasured(value))
-    yield finding("same", _apart(before, plain, folded))
+    yield finding("same", _difference(before, plain, folded))
     yield _saved(plain, folded, before, after)
 
 
-def _apart(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
+def _difference(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
     """Return where the outputs of the two sides differ, or None."""
     allowed = Tolerance.of(torch.float32, counts(before).total())
     for old, new in zip(plain.outputs, folded.outputs, strict=True):
-        found = compare([as_torch(array) for array in old], [as_torch(array) for array in new], allowed)
-        if found:
-            return f"The two sides compute different things: {found[0].sentence}."
+        differences = compare([as_torch(array) for array in old], [as_torch(array) for array in new], allowed)
+        if differences:
+            return f"The two sides compute different things: {differences[0].sentence}."
     return None
 
 
@@ -195,8 +195,8 @@ def network(name: str, body: Callable, *shape: int, **limits: int) -> Case:
         image = np.random.default_rng(7).standard_normal(shape).astype("float32")
         return build(), torch.from_numpy(image)
 
-    found = {"nn.batch_norm": 0, "sqrt": 0, "rsqrt": 0, "divide": 0, "negative": 0, "expand_dims": 0}
-    return Case(name, arguments, expect={**found, "multiply": 0, **limits})
+    none = {"nn.batch_norm": 0, "sqrt": 0, "rsqrt": 0, "divide": 0, "negative": 0, "expand_dims": 0}
+    return Case(name, arguments, expect={**none, "multiply": 0, **limits})
 
 
 def cases() -> list[Case]:

@@ -30,15 +30,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if wrong:
         return
     right = fused_groups(module, *limit)
-    apart, joined = _first_split(right, value), _first_split(value, right)
+    cut, join = _first_split(right, value), _first_split(value, right)
 
-    def pair(found: tuple[int, int]) -> str:
-        return " and ".join(f"{names[at]} (call {at})" for at in found)
+    def pair(calls: tuple[int, int]) -> str:
+        return " and ".join(f"{names[at]} (call {at})" for at in calls)
 
-    split = f"FuseOps puts {pair(apart)} into one kernel, but you keep them apart." if apart else ""
-    yield Finding("did", not apart and not joined, split, before=module)
-    merged = f"You put {pair(joined)} into one kernel, but FuseOps keeps them apart." if joined else ""
-    yield Finding("spared", not joined, merged, before=module)
+    split = f"FuseOps puts {pair(cut)} into one kernel, but you keep them apart." if cut else ""
+    yield Finding("did", not cut and not join, split, before=module)
+    merged = f"You put {pair(join)} into one kernel, but FuseOps keeps them apart." if join else ""
+    yield Finding("spared", not join, merged, before=module)
 
 
 def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:

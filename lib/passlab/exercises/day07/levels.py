@@ -29,7 +29,7 @@ def at_levels(levels: Sequence[int]) -> str:
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     levels = value.values() if isinstance(value, dict) else [None]
-    if not all(isinstance(found, list | tuple) and all(type(n) is int for n in found) for found in levels):
+    if not all(isinstance(each, list | tuple) and all(type(n) is int for n in each) for each in levels):
         yield Finding("valid", False, "Return a dict from the name of each pass to the list of its levels.")
         return
     yield Finding("valid", True)

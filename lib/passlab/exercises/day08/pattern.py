@@ -69,12 +69,12 @@ def fitting(mod: Any) -> Counter[str]:
 
 def composites(mod: Any) -> list[tuple[str, str, Any]]:
     """Return (Composite, name, function) for every call of a function that a pattern made."""
-    made = {
+    by_name = {
         n: (str(f.attrs["Composite"]), n, f) for n, f in functions(mod).items() if f.attrs and "Composite" in f.attrs
     }
     values = [value for f in functions(mod).values() for _, value in bindings(f)]
     called = [getattr(getattr(value, "op", None), "name_hint", None) for value in values]
-    return [made[name] for name in called if name in made]
+    return [by_name[name] for name in called if name in by_name]
 
 
 def _composed(before: Any, after: Any, case: Case) -> str | None:

@@ -67,16 +67,18 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if broken:
         return
     model = task.model()
-    mine, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [task.faster])
+    built, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [task.faster])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    here, there = len(mine.kernels), len(mine.beside[0].kernels)
-    most = there - task.fewer
-    message = f"One run launches {here} kernels, with TVM's default pipeline {there}"
+    launches, default = len(built.kernels), len(built.beside[0].kernels)
+    most = default - task.fewer
+    message = f"One run launches {launches} kernels, with TVM's default pipeline {default}"
     message += "; launch fewer." if task.fewer else "; do not launch more."
     yield Finding(
-        "did", here <= most, "" if here <= most else f"{message} The last ones are {', '.join(mine.kernels[-3:])}."
+        "did",
+        launches <= most,
+        "" if launches <= most else f"{message} The last ones are {', '.join(built.kernels[-3:])}.",
     )
     (ratio,) = ratios
     slow = f"On one thread it takes {seconds(took)}, TVM's default pipeline {seconds(took * ratio)}: "
@@ -88,17 +90,17 @@ def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[B
     """Return the build of a module, timed beside the module before, and how an output differs from torch's, or ""."""
     from passlab.relax.pipelines import host
 
-    given, how = drawn([x.shape for x in task.inputs]), {"target": str(host()), "threads": 1, "seconds": 60}
-    built = builds.run_module(module, given, pipeline="none", timed=True, beside=[before], **how)
-    return built, first_wrong(built, given, lambda outputs, x: _difference(outputs, model, x))
+    inputs, how = drawn([x.shape for x in task.inputs]), {"target": str(host()), "threads": 1, "seconds": 60}
+    built = builds.run_module(module, inputs, pipeline="none", timed=True, beside=[before], **how)
+    return built, first_wrong(built, inputs, lambda outputs, x: _difference(outputs, model, x))
 
 
-def _difference(outputs: list[np.ndarray], model: nn.Module, given: tuple[np.ndarray, ...]) -> str | None:
+def _difference(outputs: list[np.ndarray], model: nn.Module, inputs: tuple[np.ndarray, ...]) -> str | None:
     """Return where the outputs of a run differ from torch's, or None."""
     with torch.no_grad():
-        want = model(*map(torch.from_numpy, given))
+        want = model(*map(torch.from_numpy, inputs))
     if len(outputs) != 1:
         return f"The model has one output; the build returned {len(outputs)}."
     tolerance = Tolerance.of(torch.float32, depth=200)
-    found = compare(want, as_torch(outputs[0]), tolerance)
-    return f"It does not compute what torch does: {found[0].sentence}" if found else None
+    differences = compare(want, as_torch(outputs[0]), tolerance)
+    return f"It does not compute what torch does: {differences[0].sentence}" if differences else None

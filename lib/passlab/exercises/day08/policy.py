@@ -16,13 +16,13 @@ from passlab.tvm.judge import why_not_same
 SLACK, AGAIN = 1.05, 0.05
 
 
-def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
+def around(whole: Program, results: set[str]) -> list[tuple[str, ...]]:
     """Return the groups whose results are exactly the values `kept`: each with everything it needs that is not kept."""
     groups = []
-    for result in (name for name in there.ops if name in kept):
+    for result in (name for name in whole.ops if name in results):
         group = [result]
-        for name in reversed(there.ops):
-            if name not in kept and any(name in there.ops[member].reads for member in group):
+        for name in reversed(whole.ops):
+            if name not in results and any(name in whole.ops[member].reads for member in group):
                 group.append(name)
         groups.append(tuple(reversed(group)))
     return groups
@@ -30,13 +30,13 @@ def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
 
 def best_of_all(before: Any) -> list[tuple[str, ...]]:
     """Return the cheapest of all 2ⁿ choices of the values to keep."""
-    there = program(before)
-    free = [name for name in there.ops if name not in there.returned]
-    best, least = [], price(there, ()).microseconds
+    whole = program(before)
+    free = [name for name in whole.ops if name not in whole.returned]
+    best, least = [], price(whole, ()).microseconds
     for number in range(len(free)):
         for chosen in itertools.combinations(free, number):
-            groups = around(there, {*chosen, *there.returned})
-            if illegal(there, groups) is None and (cost := price(there, groups).microseconds) < least:
+            groups = around(whole, {*chosen, *whole.returned})
+            if illegal(whole, groups) is None and (cost := price(whole, groups).microseconds) < least:
                 best, least = groups, cost
     return best
 
@@ -44,39 +44,39 @@ def best_of_all(before: Any) -> list[tuple[str, ...]]:
 def judge(case: Case, value: object) -> Iterator[Finding]:
     """Check that the groups are legal and preserve the result; compare cost and recomputation with other policies."""
     before = case.build()[0]
-    there = program(before)
+    whole = program(before)
     if value is None:
         yield Finding("valid", False, "The policy returned None. End it with `return groups`.", before=before)
         return
-    if broken := illegal(there, value):
+    if broken := illegal(whole, value):
         yield Finding("valid", False, broken, before=before)
         return
     yield Finding("valid", True)
     after = fuse(before, value)
     wrong = why_not_same(before, after, kinds=("ordinary", "structured"), pipeline="none")
     yield Finding("same", not wrong, wrong, before=before, after=after)
-    cost, best = price(there, value), price(there, case.expect)
+    cost, best = price(whole, value), price(whole, case.expect)
     for sentence, verdict in (
-        (_beaten(before, there, cost, best), "did"),
-        (_again(there, cost, best), "spared"),
+        (_beaten(before, whole, cost, best), "did"),
+        (_again(whole, cost, best), "spared"),
         (_dear(cost, best), "cost"),
     ):
         yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
 
 
-def _beaten(before: Any, there: Program, cost: Any, best: Any) -> str | None:
+def _beaten(before: Any, whole: Program, cost: Any, best: Any) -> str | None:
     for policy, choice in ((nothing, "fusing nothing"), (everything, "fusing everything")):
-        other = price(there, policy(before))
+        other = price(whole, policy(before))
         better = best.microseconds < other.microseconds
         if cost.microseconds > other.microseconds or (better and cost.microseconds >= other.microseconds):
             return f"Your groups cost {cost}. That does not beat {choice}: {other}."
     return None
 
 
-def _again(there: Program, cost: Any, best: Any) -> str | None:
+def _again(whole: Program, cost: Any, best: Any) -> str | None:
     if cost.recomputed <= best.recomputed + AGAIN * (cost.steps - cost.recomputed):
         return None
-    dear = max(there.ops.values(), key=lambda op: op.elements * op.steps)
+    dear = max(whole.ops.values(), key=lambda op: op.elements * op.steps)
     return (
         f"Of {cost.steps:,.0f} steps {cost.recomputed:,.0f} are recomputed, because values were not kept. Which member "
         f"of a group is read more often than it has elements? (The most expensive one is {dear.name}, {dear.kernel}.)"

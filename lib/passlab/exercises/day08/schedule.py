@@ -82,14 +82,14 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         yield Finding("same", not wrong, wrong)
         return
     frugal = _traffic(module["main"]) <= TRAFFIC
-    beside = [_alone(nest(sizes.n, sizes.m, sizes.k)) for nest in (naive, *(() if frugal else (by_rows,)))]
-    _, wrong, mine, ratios = pace(
-        lambda: _compared(module, drawn(_shapes(sizes)), timed=True, beside=beside), (NAIVE, ROWS)[: len(beside)]
+    nests = [_alone(nest(sizes.n, sizes.m, sizes.k)) for nest in (naive, *(() if frugal else (by_rows,)))]
+    _, wrong, took, ratios = pace(
+        lambda: _compared(module, drawn(_shapes(sizes)), timed=True, beside=nests), (NAIVE, ROWS)[: len(nests)]
     )
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    seen = f"On one thread your kernel takes {seconds(mine)}, the naive loop nest {seconds(mine * ratios[0])}"
+    seen = f"On one thread your kernel takes {seconds(took)}, the naive loop nest {seconds(took * ratios[0])}"
     slow = "" if ratios[0] >= NAIVE else f"{seen}: {ratios[0]:.1f} times as fast; {NAIVE:g} times is required."
     yield Finding("did", not slow, slow)
     longest = max(_vectors(module["main"]), default=1)
@@ -101,7 +101,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         )
     elif not frugal and ratios[1] < ROWS:
         short = (
-            f"{seen}, the loops in the order i, r, j {seconds(mine * ratios[1])}: {ratios[1]:.1f} times as fast as "
+            f"{seen}, the loops in the order i, r, j {seconds(took * ratios[1])}: {ratios[1]:.1f} times as fast as "
             f"these; at least {ROWS:g} times is required. Which numbers are loaded or stored again that a register "
             "could keep?"
         )
@@ -192,9 +192,9 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
     (function,) = value.functions.values()
     expected = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
     types = [parameter.ty for parameter in function.params]
-    found = [tuple(getattr(size, "value", None) for size in getattr(t, "shape", ())) for t in types]
-    if found != expected or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
-        shapes = ", ".join(map(str, found))
+    actual = [tuple(getattr(size, "value", None) for size in getattr(t, "shape", ())) for t in types]
+    if actual != expected or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
+        shapes = ", ".join(map(str, actual))
         return (
             None,
             f"The parameters must be A, B and C, float32 of shapes {', '.join(map(str, expected))}; got {shapes}.",

@@ -145,13 +145,14 @@ def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, st
                 in_vain = in_vain or f"At {iteration}, {unused[0]} is read, and the body makes no use of it."
             if strange:
                 continue
-            for kind, got, right in (
+            for kind, actual, right in (
                 ("reads", set(iteration.reads) - idle, uses),
                 ("writes", set(iteration.writes), written),
             ):
-                if got != right:
+                if actual != right:
                     strange = (
-                        f"At {iteration}, the nest {kind} {_accesses_text(got)}, the operation {_accesses_text(right)}."
+                        f"At {iteration}, the nest {kind} {_accesses_text(actual)}, "
+                        f"the operation {_accesses_text(right)}."
                     )
     except NestError as error:
         return str(error), ""

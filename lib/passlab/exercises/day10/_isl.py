@@ -114,12 +114,12 @@ def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Fin
     return findings
 
 
-def example(found: isl.UnionSet | isl.UnionMap) -> str:
+def example(relation: isl.UnionSet | isl.UnionMap) -> str:
     """Return one element in words: "S[1, 2]" or "S[0] → A[1]", with the values of its parameters, if any."""
-    if isinstance(found, isl.UnionSet):
-        point, ends = isl.Set.from_basic_set(found.sample()), [isl.dim_type.set]
+    if isinstance(relation, isl.UnionSet):
+        point, ends = isl.Set.from_basic_set(relation.sample()), [isl.dim_type.set]
     else:
-        point, ends = isl.Map.from_basic_map(found.sample()), [IN, OUT]
+        point, ends = isl.Map.from_basic_map(relation.sample()), [IN, OUT]
     where = [f"{point.get_dim_name(PARAMETER, i)} = {n}" for i, n in enumerate(_numbers(point, PARAMETER))]
     names = [tuple_name(point.space, end) for end in ends]
     words = " → ".join(f"{name}[{', '.join(_numbers(point, end))}]" for name, end in zip(names, ends, strict=True))

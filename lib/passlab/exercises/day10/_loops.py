@@ -53,8 +53,8 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
     expected = list(program.shapes(sizes).values())
     shapes = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
     if shapes != expected or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
-        right, got = (", ".join(map(str, each)) for each in (expected, shapes))
-        return None, f"The parameters must be float32 arrays of shapes {right}; got {got}."
+        right, actual = (", ".join(map(str, each)) for each in (expected, shapes))
+        return None, f"The parameters must be float32 arrays of shapes {right}; got {actual}."
     try:
         text = function.script()
     except Exception as error:
@@ -150,13 +150,13 @@ def difference(built: Built, expected: Sequence[Mapping[str, np.ndarray]]) -> st
 
 
 def _difference(outputs: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> str | None:
-    for (name, expected), got in zip(arrays.items(), outputs, strict=True):
-        off = ~np.isclose(got, expected, rtol=1e-4, atol=1e-5)
+    for (name, expected), actual in zip(arrays.items(), outputs, strict=True):
+        off = ~np.isclose(actual, expected, rtol=1e-4, atol=1e-5)
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
             where = f"{name}[{', '.join(map(str, at))}]"
             many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
-            return f"{where} is {got[at]:.6g}; expected {expected[at]:.6g}; {many}."
+            return f"{where} is {actual[at]:.6g}; expected {expected[at]:.6g}; {many}."
     return None
 
 

@@ -92,17 +92,17 @@ def cases() -> list[Case]:
 
 @limited
 def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
-    got = read_parts(value, list(KINDS), reader)
+    actual = read_parts(value, list(KINDS), reader)
     want = {kind: reader.map(case.expect[kind], kind) for kind in KINDS}
     yield Finding("valid", True)
     broken = ""
     for kind in KINDS:
-        if not broken and not (off := want[kind].subtract(got[kind])).is_empty():
+        if not broken and not (off := want[kind].subtract(actual[kind])).is_empty():
             broken = f"{kind} lacks {example(off)}."
     yield Finding("did", not broken, broken)
     broken = ""
     for kind in KINDS:
-        if not broken and not (off := got[kind].subtract(want[kind])).is_empty():
+        if not broken and not (off := actual[kind].subtract(want[kind])).is_empty():
             off = isl.UnionMap.from_map(isl.Map.from_basic_map(off.sample()))
             broken = f"{kind} contains {example(off)}, but {_why_not(kind, off, case, reader)}."
     yield Finding("spared", not broken, broken)

@@ -133,25 +133,25 @@ def cases() -> list[Case]:
 
 @limited
 def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
-    got = read_parts(value, [*PARTS, "schedule"], reader)
+    actual = read_parts(value, [*PARTS, "schedule"], reader)
     want = {
         part: reader.set(text, part) if part == "domain" else reader.map(text, part)
         for part, text in case.expect.items()
     }
     for part in ("reads", "writes"):
-        want[part], got[part] = (all_of[part].intersect_domain(want["domain"]) for all_of in (want, got))
+        want[part], actual[part] = (all_of[part].intersect_domain(want["domain"]) for all_of in (want, actual))
     yield Finding("valid", True)
     for verdict, sign in (("did", 0), ("spared", 1)):
         broken = ""
         for part, why in PARTS.items():
-            sides = (want[part], got[part]) if verdict == "did" else (got[part], want[part])
+            sides = (want[part], actual[part]) if verdict == "did" else (actual[part], want[part])
             if not broken and not (off := sides[0].subtract(sides[1])).is_empty():
                 broken = f"{part} {('lacks', 'contains')[sign]} {example(off)}, but {why[sign]}."
         yield Finding(verdict, not broken, broken)
-    broken = not_a_function(got["schedule"].intersect_domain(want["domain"]), want["domain"])
+    broken = not_a_function(actual["schedule"].intersect_domain(want["domain"]), want["domain"])
     if not broken:
         # Compare the unrestricted orders first: where they agree, isl has nothing more to do.
-        off = want["schedule"].lex_lt_union_map(want["schedule"]).intersect(not_before(got["schedule"]))
+        off = want["schedule"].lex_lt_union_map(want["schedule"]).intersect(not_before(actual["schedule"]))
         off = off.intersect_domain(want["domain"]).intersect_range(want["domain"])
         if not off.is_empty():
             broken = f"In {example(off)} the first runs before the second, but not in your schedule."

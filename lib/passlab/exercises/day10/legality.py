@@ -74,11 +74,11 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
 
 def _not_there(pair: isl.UnionMap, dependences: isl.UnionMap) -> str:
     """Return a message that says why a pair is not one of the dependences."""
-    wanted, given = (
+    free, bound = (
         {relation.space.get_dim_name(PARAMETER, k) for k in range(relation.dim(PARAMETER))}
         for relation in (dependences, pair)
     )
-    missing = sorted(wanted - given)
+    missing = sorted(free - bound)
     if not missing or pair.intersect(dependences).is_empty():
         return f"{example(pair)} is not a dependence."
     names = " and ".join(missing)

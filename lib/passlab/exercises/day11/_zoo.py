@@ -67,7 +67,7 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
         return wrong
     if len(value) != count:
         return f"The list has {plural(len(value), 'core')} for {plural(count, 'task')}: one for each task, in order."
-    machine, there = Machine(rows, columns), {}
+    machine, tasks = Machine(rows, columns), {}
     for task, core in enumerate(value):
         if not isinstance(core, list | tuple) or len(core) != 2 or any(type(x) is not int for x in core):
             return f"Task {task}: a core is (row, column), two whole numbers; {shown(core)} is not."
@@ -75,6 +75,6 @@ def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:
             return f"Task {task}: its core is far off the grid of {rows} rows and {columns} columns."
         if off := machine.why_not_a_core(core):
             return f"Task {task}: {off}"
-        if (other := there.setdefault(tuple(core), task)) != task:
+        if (other := tasks.setdefault(tuple(core), task)) != task:
             return f"Tasks {other} and {task} are both on core {tuple(core)}: each needs a core of its own."
     return ""

@@ -45,14 +45,14 @@ def cases() -> list[Case]:
 
 def numbers(messages: list[Message], ramp: int) -> dict[str, float]:
     """Return the six numbers by name."""
-    found: Cost = cost(program(GRID, messages))
-    return {name: getattr(found, name) for name in NUMBERS[:5]} | {"cycles": found.cycles(ramp)}
+    c: Cost = cost(program(GRID, messages))
+    return {name: getattr(c, name) for name in NUMBERS[:5]} | {"cycles": c.cycles(ramp)}
 
 
-def law(found: dict[str, float], ramp: int) -> float:
+def law(five: dict[str, float], ramp: int) -> float:
     """Return the cycles that follow from five numbers."""
-    flow = found["energy"] / found["links"] + found["distance"]
-    return max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]
+    flow = five["energy"] / five["links"] + five["distance"]
+    return max(five["contention"], flow) + (2 * ramp + 1) * five["depth"]
 
 
 def _invalid(value: Any) -> str:
@@ -61,8 +61,8 @@ def _invalid(value: Any) -> str:
     for name in NUMBERS:
         number = value.get(name)
         if not (is_number(number) and 0 <= number < 1e15):
-            told = f"it is {shown(number)}" if name in value else "it is missing"
-            return f"{name} must be a number that is not negative; {told}."
+            fault = f"it is {shown(number)}" if name in value else "it is missing"
+            return f"{name} must be a number that is not negative; {fault}."
     return "" if value["links"] else "links is 0; every message uses at least one link."
 
 
@@ -78,13 +78,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         for name in names:
             expect = law(value, ramp) if name == "cycles" else right[name]
             same = math.isclose(value[name], expect, rel_tol=1e-6, abs_tol=1e-6)
-            told = f"{name.capitalize()} is {expect:,.10g}; got {value[name]:,.10g}. {_why(messages, name)}"
+            message = f"{name.capitalize()} is {expect:,.10g}; got {value[name]:,.10g}. {_why(messages, name)}"
             if name == "cycles":
-                told = (
+                message = (
                     f"Your five numbers and T_R = {ramp} give {expect:,.10g} cycles by the law; "
                     f"got {value[name]:,.10g}."
                 )
-            yield Finding(verdict, same, "" if same else told)
+            yield Finding(verdict, same, "" if same else message)
 
 
 def _why(messages: list[Message], name: str) -> str:

@@ -37,7 +37,7 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
     for number, step in enumerate(value):
         if not isinstance(step, list | tuple):
             return [], f"Step {number} is {shown(step)}; it must be a list of (matrix, source, target)."
-        taken: set = set()
+        receivers: set = set()
         steps.append([])
         for move in step:
             where = f"Step {number}: {shown(move)}"
@@ -59,9 +59,9 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
                 return [], f"{where}: {why}"
             ends = [("to", matrix, target) for target in targets] + [("from", matrix, source)] * (not room)
             for what in ends:
-                if what in taken:
+                if what in receivers:
                     return [], f"{where}: a second block of {matrix} goes {what[0]} core {what[2]} in this step."
-                taken.add(what)
+                receivers.add(what)
             steps[-1].append(Move(matrix, source, targets, keep=room))
     return steps, ""
 
@@ -99,25 +99,27 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         rng = np.random.default_rng(n)
         a, b = (rng.integers(-9, 9, (2 * n, 2 * n)) for _ in range(2))
         equal = bool((run(machine, steps, a, b).c == a @ b).all())
-        told = "" if equal else "The product of the blocks is not A @ B."
+        fault = "" if equal else "The product of the blocks is not A @ B."
     except (ValueError, Deadlock) as error:
-        equal, told = False, str(error)
-    yield Finding("did", equal, told)
+        equal, fault = False, str(error)
+    yield Finding("did", equal, fault)
     if not equal:
         return
     if room:
         links, (matrix, (row, column)) = _longest(machine, steps)
-        told = f"In all steps together, {matrix}[{row}, {column}] goes over {links} links; {n - 1} reach all its cores."
-        yield Finding("cost", links < n, "" if links < n else told)
+        fault = (
+            f"In all steps together, {matrix}[{row}, {column}] goes over {links} links; {n - 1} reach all its cores."
+        )
+        yield Finding("cost", links < n, "" if links < n else fault)
         return
     far = [(machine.distance(m.source, m.targets[0]), i, m) for i, step in enumerate(steps) if i for m in step]
-    links, number, move = max(far, key=lambda found: found[0], default=(0, 0, None))
+    links, number, move = max(far, key=lambda entry: entry[0], default=(0, 0, None))
     if links <= LINKS:
         yield Finding("cost", True)
         return
-    mine, least = (sum(cycles(machine, step, WORDS) for step in found) for found in (steps, shift(n)))
-    told = (
+    mine, least = (sum(cycles(machine, step, WORDS) for step in entry) for entry in (steps, shift(n)))
+    fault = (
         f"In step {number}, a block of {move.matrix} goes from {move.source} to {move.targets[0]}, over {links} links; "
         f"{LINKS} are allowed. With blocks of {WORDS} words, your messages take {mine} cycles; {least} are enough."
     )
-    yield Finding("cost", False, told)
+    yield Finding("cost", False, fault)

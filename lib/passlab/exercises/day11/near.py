@@ -64,7 +64,7 @@ def connected(words: Words, count: int, rng: random.Random) -> list[int]:
 def drawn(rng: random.Random, family: str, tries: int) -> tuple[str, int, int, int]:
     """Return (family, seed, rows, columns): of some draws the one on which greedy placements are most clearly within
     the limit, and rows that go to and fro are most clearly beyond it."""
-    found = []
+    draws = []
     for _ in range(tries):
         rows, columns, seed = rng.randint(9, 12), rng.randint(10, 13), rng.randrange(2**31)
         pieces, words = talk(family, seed, rows, columns)
@@ -73,8 +73,8 @@ def drawn(rng: random.Random, family: str, tries: int) -> tuple[str, int, int, i
         orders = [None, *(connected(words, len(pieces), rng) for _ in range(3))]
         near = [[divmod(core, columns) for core in greedy(pieces, machine, order).tolist()] for order in orders]
         base, worst = travelled(words, straight), max(travelled(words, place) for place in near)
-        found.append((min(base / worst / FACTOR, FACTOR * travelled(words, snake) / base), family, seed, rows, columns))
-    return max(found)[1:]
+        draws.append((min(base / worst / FACTOR, FACTOR * travelled(words, snake) / base), family, seed, rows, columns))
+    return max(draws)[1:]
 
 
 #: Two pairs, and one task without messages.
@@ -93,24 +93,25 @@ def cases() -> list[Case]:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     (networks,) = case.build()
     verdict = next(about for about in case.about if about != "valid")
-    ratios, worst, said = {}, 0.0, ""
-    for (name, base), (words, count, rows, columns), mine in zip(case.expect, networks, value, strict=True):
-        if broken := wrong_cores(mine, count, rows, columns):
+    ratios, worst, dearest = {}, 0.0, ""
+    for (name, base), (words, count, rows, columns), cores in zip(case.expect, networks, value, strict=True):
+        if broken := wrong_cores(cores, count, rows, columns):
             yield Finding("valid", False, f"{name}: {broken}" if len(networks) > 1 else broken)
             return
-        far = travelled(words, mine)
+        far = travelled(words, cores)
         ratios[name] = base / far if far else max(FACTOR, base)
         if words and far / (base or 1) > worst:
             worst = far / (base or 1)
-            a, b, number = max(words, key=lambda one, mine=mine: travelled([one], mine))
-            said = f"in {name}, {number} words from task {a} on {tuple(mine[a])} to task {b} on {tuple(mine[b])}"
+            a, b, number = max(words, key=lambda one, cores=cores: travelled([one], cores))
+            dearest = f"in {name}, {number} words from task {a} on {tuple(cores[a])} to task {b} on {tuple(cores[b])}"
     yield Finding("valid", True)
     mean = statistics.geometric_mean(ratios.values())
     if len(networks) > 1:
         each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
-        told = (
-            f"Row by row has {mean:.2f} times your traffic ({each}); it should be {FACTOR} times. The dearest: {said}."
+        message = (
+            f"Row by row has {mean:.2f} times your traffic ({each}); it should be {FACTOR} times. "
+            f"The dearest: {dearest}."
         )
     else:
-        told = f"{far:,.0f} words × hops; at most {base / FACTOR:,.0f} are allowed. The dearest: {said}."
-    yield Finding(verdict, mean >= FACTOR * (1 - 1e-9), "" if mean >= FACTOR * (1 - 1e-9) else told)
+        message = f"{far:,.0f} words × hops; at most {base / FACTOR:,.0f} are allowed. The dearest: {dearest}."
+    yield Finding(verdict, mean >= FACTOR * (1 - 1e-9), "" if mean >= FACTOR * (1 - 1e-9) else message)

@@ -54,8 +54,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    held: dict[tuple[int, int], int] = {}
-    there: dict[tuple[int, int], list[str]] = {}
+    load: dict[tuple[int, int], int] = {}
+    names: dict[tuple[int, int], list[str]] = {}
     cut = ""
     for operation in operations:
         top, left, high, wide = value[operation["name"]]
@@ -65,14 +65,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
                 f"{operation['name']} is cut into {high} × {wide}, and fits on one core: {whole:,} of {memory:,} bytes."
             )
         for core in ((r, c) for r in range(top, top + high) for c in range(left, left + wide)):
-            held[core] = held.get(core, 0) + each(operation, high, wide)
-            there.setdefault(core, []).append(operation["name"])
-    full = max(held, key=held.get)
-    who = ", ".join(there[full][:4]) + (f" and {len(there[full]) - 4} more" if len(there[full]) > 4 else "")
-    fits = held[full] <= memory
-    said = f"Core {full} would hold {held[full]:,} bytes of {who}; its memory is {memory:,}."
+            load[core] = load.get(core, 0) + each(operation, high, wide)
+            names.setdefault(core, []).append(operation["name"])
+    full = max(load, key=load.get)
+    who = ", ".join(names[full][:4]) + (f" and {len(names[full]) - 4} more" if len(names[full]) > 4 else "")
+    fits = load[full] <= memory
+    message = f"Core {full} would hold {load[full]:,} bytes of {who}; its memory is {memory:,}."
     verdict = "cost" if case.asks("cost") else "did"
-    yield Finding(verdict, fits, "" if fits else said)
+    yield Finding(verdict, fits, "" if fits else message)
     yield Finding("spared", not cut, cut)
 
 
@@ -93,5 +93,5 @@ def _broken(operations: Operations, value: Any, machine: Machine) -> str:
         return ""
 
     names = [operation["name"] for operation in operations]
-    wanted = "a dictionary, name → (row, column, rows, columns)"
-    return why_not_a_dict(value, wanted, names, "place", "an operation", each)
+    form = "a dictionary, name → (row, column, rows, columns)"
+    return why_not_a_dict(value, form, names, "place", "an operation", each)

@@ -72,24 +72,24 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     right = expected(*case.build())
     for what in KEYS[:2]:
         for side in sides:
-            mine, truth = value[what][side], right[what][side]
-            told = (
-                f"{what.capitalize()} scaling, {side} × {side} cores: {truth:,} cycles an iteration; got {mine:,.15g}."
+            n, truth = value[what][side], right[what][side]
+            message = (
+                f"{what.capitalize()} scaling, {side} × {side} cores: {truth:,} cycles an iteration; got {n:,.15g}."
             )
-            yield Finding("same", abs(mine - truth) < 0.5, "" if abs(mine - truth) < 0.5 else told)
+            yield Finding("same", abs(n - truth) < 0.5, "" if abs(n - truth) < 0.5 else message)
     best = value["fastest"] == right["fastest"]
-    told = f"The same points take the fewest cycles on {right['fastest']} × {right['fastest']} cores; you say {shown(value['fastest'])}."  # noqa: E501
-    yield Finding("did", best, "" if best else told)
+    message = f"The same points take the fewest cycles on {right['fastest']} × {right['fastest']} cores; you say {shown(value['fastest'])}."  # noqa: E501
+    yield Finding("did", best, "" if best else message)
     for what in KEYS[3:]:
-        mine, truth = value[what], right[what]
-        place = (mine and mine[0]) == (truth and truth[0])
-        told = (
+        actual, truth = value[what], right[what]
+        place = (actual and actual[0]) == (truth and truth[0])
+        message = (
             f"{what.capitalize()}: the efficiency first falls below one half at side {truth[0]}"
             if truth
             else f"{what.capitalize()}: the efficiency never falls below one half"
         )
-        yield Finding("did", place, "" if place else f"{told}; you say {shown(mine)}.")
+        yield Finding("did", place, "" if place else f"{message}; you say {shown(actual)}.")
         if place:
-            right_cause = truth is None or mine[1] == truth[1]
-            told = "" if right_cause else f"At side {truth[0]}, {COSTLIER[truth[1]]} ({what})."
-            yield Finding("cost", right_cause, told)
+            right_cause = truth is None or actual[1] == truth[1]
+            message = "" if right_cause else f"At side {truth[0]}, {COSTLIER[truth[1]]} ({what})."
+            yield Finding("cost", right_cause, message)

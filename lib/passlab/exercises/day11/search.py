@@ -43,14 +43,16 @@ def cases() -> list[Case]:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     boards, *_ = case.build()
     ratios = []
-    for name, (words, start, rows, columns), mine in zip(BOARDS, boards, value, strict=True):
-        if broken := wrong_cores(mine, len(start), rows, columns):
+    for name, (words, start, rows, columns), cores in zip(BOARDS, boards, value, strict=True):
+        if broken := wrong_cores(cores, len(start), rows, columns):
             yield Finding("valid", False, f"On the board of {name}: {broken}")
             return
-        ratios.append(travelled(words, start) / travelled(words, mine))
+        ratios.append(travelled(words, start) / travelled(words, cores))
     yield Finding("valid", True)
     mean = statistics.geometric_mean(ratios)
     each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in zip(BOARDS, ratios, strict=True))
     for verdict, least in (("did", SOME), ("cost", WELL)):
-        said = f"The greedy placement has {mean:.2f} times your traffic ({each}); it should be at least {least} times."
-        yield Finding(verdict, mean >= least, "" if mean >= least else said)
+        message = (
+            f"The greedy placement has {mean:.2f} times your traffic ({each}); it should be at least {least} times."
+        )
+        yield Finding(verdict, mean >= least, "" if mean >= least else message)

@@ -66,15 +66,15 @@ def limit(eager: int, reference: int) -> int:
 
 def weights(gm: fx.GraphModule) -> dict[str, int]:
     """Return name → bytes of each parameter and buffer that the nodes of a graph use, once for all its names."""
-    found: dict[int, tuple[str, int]] = {}
+    sizes: dict[int, tuple[str, int]] = {}
     for node in gm.graph.nodes:
         part = attribute(gm, node.target) if node.op in ("get_attr", "call_module") else None
         tensors = {node.target: part} if isinstance(part, torch.Tensor) else {}
         if isinstance(part, torch.nn.Module):
             tensors = {f"{node.target}.{name}": t for name, t in (*part.named_parameters(), *part.named_buffers())}
         for name, t in tensors.items():
-            found.setdefault(id(t), (name, t.numel() * t.element_size()))
-    return dict(found.values())
+            sizes.setdefault(id(t), (name, t.numel() * t.element_size()))
+    return dict(sizes.values())
 
 
 def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -82,42 +82,42 @@ def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
     for effect in ("draws", "writes"):
         old, new = ([n.name for n in gm.graph.nodes if effect in effects(n)] for gm in (before, after))
         if len(old) > len(new):
-            lost = next((name for name in old if name not in new), old[-1])
+            node = next((name for name in old if name not in new), old[-1])
             what = {"draws": "draws random numbers", "writes": "writes into memory"}[effect]
-            return f"Node {lost} {what}, and the compiled graph has {len(new)} of {len(old)} such nodes."
+            return f"Node {node} {what}, and the compiled graph has {len(new)} of {len(old)} such nodes."
     old, new = weights(before), weights(after)
     if (grown := sum(new.values())) > 1.1 * sum(old.values()) + 4096:
         name = max(new, key=lambda name: new[name] - old.get(name, 0))
-        told = f"The weights grew from {sum(old.values()):,} to {grown:,} bytes, {new[name]:,} of them in {name}"
-        return f"{told}: a constant that gets larger is no gain."
+        message = f"The weights grew from {sum(old.values()):,} to {grown:,} bytes, {new[name]:,} of them in {name}"
+        return f"{message}: a constant that gets larger is no gain."
     return ""
 
 
 def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Finding | dict]:
     """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it."""
     before, inputs = case.build()
-    broken, found = why_not_compiled(before, value) or "", {}
+    broken, reply = why_not_compiled(before, value) or "", {}
     if not broken:
         try:
-            found = looked_at(case, value, case.expect.rounds if time_it else 0)
-            broken = broken_in(found, TIMED if time_it and case.expect.rounds else ())
-        except ProcessLostError as lost:
-            broken = f"No program can be built from it: {lost}."
+            reply = looked_at(case, value, case.expect.rounds if time_it else 0)
+            broken = broken_in(reply, TIMED if time_it and case.expect.rounds else ())
+        except ProcessLostError as error:
+            broken = f"No program can be built from it: {error}."
     yield Finding("valid", not broken, broken)
     if broken:
         return
     after = rebuild(value.graph)
     result = equivalent(before, after, inputs)
-    ok = result.ok and not found["differs"]
+    ok = result.ok and not reply["differs"]
     small = (result.graph, result.graph_after) if result.graph is not None else (before, after)
     mark = (result.first_diverging,) if result.first_diverging else ()
-    lost = kept(before, after)
-    message = "" if ok else found["differs"] if result.ok else f"{lost} {result.reason}".strip()
+    change = kept(before, after)
+    message = "" if ok else reply["differs"] if result.ok else f"{change} {result.reason}".strip()
     yield Finding("same", ok, message, before=small[0], after=small[1], mark=mark)
     if case.asks("spared"):
-        yield Finding("spared", ok and not lost, lost)
+        yield Finding("spared", ok and not change, change)
     if ok:
-        yield found
+        yield reply
 
 
 @cache
@@ -131,15 +131,15 @@ def looked_at(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
     return examined(compiled, inputs, before, rounds, _memory(case), "cpu" if rounds else device())
 
 
-def broken_in(found: dict, timed: Sequence[str]) -> str:
+def broken_in(reply: dict, timed: Sequence[str]) -> str:
     """Return why a reply says that nothing can be built, or has no numbers. Untrusted: a graph may have written it."""
-    broken = found.get("broken")
+    broken = reply.get("broken")
     if type(broken) is not str or broken:
         return str(broken)[:500]
-    if type(found.get("differs")) is not str:
+    if type(reply.get("differs")) is not str:
         return "The process that ran it did not say whether it is the same."
-    numbers = [found.get(name) for name in ("launches", "bytes", "peak")]
-    lists = [found.get(name) for name in timed]
+    numbers = [reply.get(name) for name in ("launches", "bytes", "peak")]
+    lists = [reply.get(name) for name in timed]
     fits = all(type(n) is int and n >= 0 for n in numbers)
     fits = fits and all(type(ts) is list and ts and all(type(t) is float and t > 0 for t in ts) for ts in lists)
     return "" if fits else "The process that ran it gave no numbers."

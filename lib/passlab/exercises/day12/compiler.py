@@ -85,23 +85,23 @@ def traced(name: str, body, about: tuple[str, ...], seed: int = 0, training: boo
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    found: dict | None = None
+    reply: dict | None = None
     for step in first_three(case, value):
         if isinstance(step, Finding):
             yield step
         else:
-            found = step
-    if found is None or not (case.asks("did") or case.asks("cost")):
+            reply = step
+    if reply is None or not (case.asks("did") or case.asks("cost")):
         return
     before, _ = case.build()
     eager, reference = case.expect()
     for verdict, what, unit in (("did", "launches", "launches"), ("cost", "bytes", "bytes")):
-        mine, most = found[what], limit(getattr(eager, what), getattr(reference, what))
-        told = (
-            f"It takes {mine:,} {unit}, and the model as it is {getattr(eager, what):,}. The course's compiler gets to "
+        n, most = reply[what], limit(getattr(eager, what), getattr(reference, what))
+        message = (
+            f"It takes {n:,} {unit}, and the model as it is {getattr(eager, what):,}. The course's compiler gets to "
             f"{getattr(reference, what):,}; the limit is {most:,}."
         )
-        yield Finding(verdict, mine <= most, "" if mine <= most else told, before=before, after=_graph(value))
+        yield Finding(verdict, n <= most, "" if n <= most else message, before=before, after=_graph(value))
 
 
 def _graph(value) -> fx.GraphModule:

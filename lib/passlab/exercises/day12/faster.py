@@ -41,9 +41,9 @@ def cases() -> list[Case]:
     return [chain_case(512, 512), image_case("residual", 1)]
 
 
-def _ratio(found: dict) -> float:
+def _ratio(reply: dict) -> float:
     """Return the compiled model's time over eager's: the median over the rounds."""
-    return statistics.median(mine / eager for mine, eager in zip(found["mine"], found["eager"], strict=False))
+    return statistics.median(own / eager for own, eager in zip(reply["mine"], reply["eager"], strict=False))
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
@@ -60,5 +60,5 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
                 ratio = min(ratio, math.inf if broken_in(again, TIMED) else _ratio(again))
         fast = ratio <= case.expect.ratio
         slower = "slower than the model as it is" if ratio >= 1 else "not fast enough"
-        told = f"It is {slower}: it takes {ratio:.2f} of eager's time; the limit is {case.expect.ratio:g}."
-        yield Finding("did" if case.asks("did") else "cost", fast, "" if fast else told)
+        message = f"It is {slower}: it takes {ratio:.2f} of eager's time; the limit is {case.expect.ratio:g}."
+        yield Finding("did" if case.asks("did") else "cost", fast, "" if fast else message)

@@ -37,8 +37,8 @@ def plan_case(model: Drawn, about: tuple[str, ...] = ("valid", "did")) -> Case:
         return reference_plan(compiled(), model.inputs).plan.arena
 
     def build() -> tuple:
-        made, _ = compiled(), best()
-        return copy.deepcopy(made.graph), [list(group) for group in made.groups], model.inputs
+        origin, _ = compiled(), best()
+        return copy.deepcopy(origin.graph), [list(group) for group in origin.groups], model.inputs
 
     return Case(model.name, build, about, expect=best)
 

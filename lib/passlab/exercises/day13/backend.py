@@ -50,20 +50,20 @@ def groups(gm: fx.GraphModule) -> list[list[fx.Node]]:
     place = {node: at for at, node in enumerate(nodes)}
     memory = written(gm.graph)
     writes = [at for node, at in place.items() if "writes" in effects(node)]
-    found: list[list[fx.Node]] = []
-    taken: set[fx.Node] = set()
+    kernels: list[list[fx.Node]] = []
+    members: set[fx.Node] = set()
     for last in reversed(nodes):
-        if last in taken or not elementwise(last):
+        if last in members or not elementwise(last):
             continue
         group = [last]
         for node in reversed(nodes[: place[last]]):
-            inside = elementwise(node) and node not in taken and node.users and set(node.users) <= set(group)
+            inside = elementwise(node) and node not in members and node.users and set(node.users) <= set(group)
             late = any(operand in memory for operand in node.all_input_nodes)
             if inside and not (late and any(place[node] < at < place[last] for at in writes)):
                 group.append(node)
-        taken |= set(group)
-        found.append(group[::-1])
-    return found
+        members |= set(group)
+        kernels.append(group[::-1])
+    return kernels
 
 
 def case(
@@ -165,8 +165,8 @@ def flat(gm: fx.GraphModule) -> fx.GraphModule:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             continue
         body = attribute(gm, str(node.target)).graph
-        given = [copies.get(value, value) for value in node.args]
-        copies[node] = graph.graph_copy(body, dict(zip(body.find_nodes(op="placeholder"), given, strict=True)))
+        operands = [copies.get(value, value) for value in node.args]
+        copies[node] = graph.graph_copy(body, dict(zip(body.find_nodes(op="placeholder"), operands, strict=True)))
     return fx.GraphModule(gm, graph)
 
 
@@ -174,8 +174,8 @@ def _memories(gm: fx.GraphModule, inputs: tuple) -> list[int]:
     """Return, for each tensor that a graph returns, the first input or result that shares its memory, by number."""
     inputs = copy.deepcopy(inputs)
     places: dict[int, int] = {}
-    held = [t for t in (*inputs, *tree_leaves(gm(*inputs))) if isinstance(t, Tensor)]
-    return [places.setdefault(t.untyped_storage()._cdata, at) for at, t in enumerate(held)]
+    tensors = [t for t in (*inputs, *tree_leaves(gm(*inputs))) if isinstance(t, Tensor)]
+    return [places.setdefault(t.untyped_storage()._cdata, at) for at, t in enumerate(tensors)]
 
 
 def _work(gm: fx.GraphModule) -> int:

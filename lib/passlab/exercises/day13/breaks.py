@@ -133,7 +133,7 @@ def expected(
 ) -> tuple[dict[int, str], int]:
     """Return line → reason of each break, and the number of graphs."""
     values = dict(arguments)
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     graphs, operations = 0, 0
 
     def run(body: Sequence[Statement], looped: bool) -> None:
@@ -144,7 +144,7 @@ def expected(
             if reason and looped:
                 raise _Python
             if reason:
-                found[s.line] = reason
+                reasons[s.line] = reason
                 graphs, operations = graphs + (operations > 0), 0
             if s.op == "if":
                 known = operands[0] not in ("tensor", None)
@@ -166,7 +166,7 @@ def expected(
         run(body, False)
     except _Python:
         operations = 0
-    return found, graphs + (operations > 0)
+    return reasons, graphs + (operations > 0)
 
 
 def _invalid(lines: int, value: Any) -> str:
@@ -197,23 +197,23 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     right, graphs = expected(*case.build())
-    yours = [(line, reason) for line, reason in value[0]]
-    told = ""
+    answer = [(line, reason) for line, reason in value[0]]
+    message = ""
     for line, reason in right.items():
-        if not told and (line, reason) not in yours:
-            others = ", ".join(other for at, other in yours if at == line)
-            told = f"Capture stops at line {line}, `{source[line - 1].strip()}`: {reason}. " + (
+        if not message and (line, reason) not in answer:
+            others = ", ".join(other for at, other in answer if at == line)
+            message = f"Capture stops at line {line}, `{source[line - 1].strip()}`: {reason}. " + (
                 f"You give the reason {others}." if others else "Your list lacks it."
             )
-    yield Finding("did", not told, told)
-    told = ""
-    for number, (line, reason) in enumerate(yours):
+    yield Finding("did", not message, message)
+    message = ""
+    for number, (line, reason) in enumerate(answer):
         where = f"line {line}, `{source[line - 1].strip()}`"
-        if not told and line not in right:
-            told = f"Your list has a break at {where} ({reason}). Dynamo has none there."
-        elif not told and line in [at for at, _ in yours[:number]]:
-            told = f"Your list has {where} twice."
-    yield Finding("spared", not told, told)
+        if not message and line not in right:
+            message = f"Your list has a break at {where} ({reason}). Dynamo has none there."
+        elif not message and line in [at for at, _ in answer[:number]]:
+            message = f"Your list has {where} twice."
+    yield Finding("spared", not message, message)
     ends = f"{plural(len(right), 'break')} cut{'s' * (len(right) == 1)} the function" if right else "Nothing is cut"
-    told = "" if value[1] == graphs else f"{ends}, and Dynamo makes {plural(graphs, 'graph')}; you say {value[1]}."
-    yield Finding("same", not told, told)
+    message = "" if value[1] == graphs else f"{ends}, and Dynamo makes {plural(graphs, 'graph')}; you say {value[1]}."
+    yield Finding("same", not message, message)

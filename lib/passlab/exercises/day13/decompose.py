@@ -83,8 +83,8 @@ def _why_left(gm: fx.GraphModule) -> str:
     if left:
         names = ", ".join(dict.fromkeys(canonical(node) for node in left))
         return f"{listed(left)} should be gone: {names} cannot be left."
-    given = [n for n in gm.graph.nodes if any(isinstance(x, torch.dtype) for x in (*n.args, *n.kwargs.values()))]
-    return f"{listed(given)} may not be given a dtype: everything is computed in float32." if given else ""
+    typed = [n for n in gm.graph.nodes if any(isinstance(x, torch.dtype) for x in (*n.args, *n.kwargs.values()))]
+    return f"{listed(typed)} may not be given a dtype: everything is computed in float32." if typed else ""
 
 
 def _run(gm: fx.GraphModule, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -95,18 +95,18 @@ def _why_not_equal(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return where the two differ in float64, on ordinary inputs of the same shapes."""
     draw = torch.Generator().manual_seed(1)
     inputs = [torch.rand(x.shape, generator=draw, dtype=torch.float64) * 3 - 0.75 for x in before.meta["inputs"]]
-    wanted = before(*inputs)
+    expected = before(*inputs)
     try:
         value = after(*inputs)
     except Exception as error:
         return f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
-    if not isinstance(value, Tensor) or value.shape != wanted.shape:
-        return f"The result should be a tensor of shape {tuple(wanted.shape)}; it is {_form(value)}."
-    off = ~torch.isclose(value.double(), wanted, rtol=1e-7, atol=1e-9, equal_nan=True)
+    if not isinstance(value, Tensor) or value.shape != expected.shape:
+        return f"The result should be a tensor of shape {tuple(expected.shape)}; it is {_form(value)}."
+    off = ~torch.isclose(value.double(), expected, rtol=1e-7, atol=1e-9, equal_nan=True)
     if not off.any():
         return ""
     at = tuple(int(i) for i in off.nonzero()[0])
-    return f"On ordinary numbers in float64, element {_at(at)} is {value[at]:.9g} and should be {wanted[at]:.9g}."
+    return f"On ordinary numbers in float64, element {_at(at)} is {value[at]:.9g} and should be {expected[at]:.9g}."
 
 
 def _form(value: Any) -> str:
@@ -124,17 +124,17 @@ def _why_not_accurate(before: fx.GraphModule, after: fx.GraphModule) -> str:
     value = _run(after, inputs, torch.float32)
     if value.dtype != torch.float32:
         return f"The result is in {str(value.dtype).removeprefix('torch.')}; the operation keeps float32."
-    value, wanted = value.double(), exact.float().double()
+    value, expected = value.double(), exact.float().double()
     unit = torch.finfo(torch.float32).eps * exact.abs()
     allowed = torch.maximum(UNITS * unit, TIMES * (torchs - exact).abs().nan_to_num(0, 0, 0)) + TINY
-    same = (value == wanted) | (value.isnan() & wanted.isnan())
-    off = ~(same | ((value - wanted).abs() <= allowed))
+    same = (value == expected) | (value.isnan() & expected.isnan())
+    off = ~(same | ((value - expected).abs() <= allowed))
     if not off.any():
         return ""
     at = tuple(int(i) for i in off.nonzero()[0])
-    given = ", ".join(f"{float(x[at]):.9g}" for x in inputs) if all(x.shape == exact.shape for x in inputs) else ""
-    where = f"of {given}" if given else f"element {_at(at)}"
-    return f"In float32, the result {where} is {float(value[at]):.9g}; the operation gives {float(wanted[at]):.9g}."
+    numbers = ", ".join(f"{float(x[at]):.9g}" for x in inputs) if all(x.shape == exact.shape for x in inputs) else ""
+    where = f"of {numbers}" if numbers else f"element {_at(at)}"
+    return f"In float32, the result {where} is {float(value[at]):.9g}; the operation gives {float(expected[at]):.9g}."
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

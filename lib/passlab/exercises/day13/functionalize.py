@@ -121,20 +121,20 @@ def memory(node: fx.Node) -> fx.Node:
 
 def written_inputs(gm: fx.GraphModule) -> list[str]:
     """Return the names of the inputs that a graph writes, in their order."""
-    found = {memory(node) for node in gm.graph.nodes if node.target in COMPUTES}
-    return [str(node.target) for node in gm.graph.find_nodes(op="placeholder") if node in found]
+    names = {memory(node) for node in gm.graph.nodes if node.target in COMPUTES}
+    return [str(node.target) for node in gm.graph.find_nodes(op="placeholder") if node in names]
 
 
 def _epilogue(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the copies into inputs that are the last nodes before the output."""
-    found: list[fx.Node] = []
+    copies: list[fx.Node] = []
     for node in list(gm.graph.nodes)[-2::-1]:
         called = node.op in ("call_function", "call_method") and name_of(node.target) == "copy_"
         into = node.args[0] if called and node.args else None
         if not isinstance(into, fx.Node) or into.op != "placeholder":
             break
-        found.append(node)
-    return found[::-1]
+        copies.append(node)
+    return copies[::-1]
 
 
 def _why_not_pure(gm: fx.GraphModule) -> str:

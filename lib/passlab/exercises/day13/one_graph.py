@@ -171,20 +171,20 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if why:
         return
     after, names = rebuild(value), _inputs(steps)
-    found = {"same": "", "did": ""}
+    messages = {"same": "", "did": ""}
     for state in case.expect:
-        wanted = _with_gradients(lambda *x: run(steps, x), state)
-        given = ", ".join(f"{name} = {_text(x)}" for name, x in zip(names, state, strict=True))
+        expected = _with_gradients(lambda *x: run(steps, x), state)
+        arguments = ", ".join(f"{name} = {_text(x)}" for name, x in zip(names, state, strict=True))
         try:
-            got = _with_gradients(after, state)
+            actual = _with_gradients(after, state)
         except Exception as error:
-            said = f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
-            found = {verdict: message or said for verdict, message in found.items()}
+            reason = f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            messages = {verdict: message or reason for verdict, message in messages.items()}
             break
-        for verdict, what, one, other in zip(found, ("the new", "the gradient of"), wanted, got, strict=True):
-            if not found[verdict] and (why := _difference(names, one, other, what)):
-                found[verdict] = f"For {given}, {why}."
-    for verdict, message in found.items():
+        for verdict, what, one, other in zip(messages, ("the new", "the gradient of"), expected, actual, strict=True):
+            if not messages[verdict] and (why := _difference(names, one, other, what)):
+                messages[verdict] = f"For {arguments}, {why}."
+    for verdict, message in messages.items():
         yield Finding(verdict, not message, message, after=after)
     number, limit = _number_of_calls(after), 2 * calls(steps)
     why = f"The graph has {plural(number, 'call')}; {limit} are enough with every branch in it once."

@@ -128,7 +128,7 @@ def expected(reads: Sequence[str], calls: Sequence[Call]) -> list[tuple[int, str
     return answer
 
 
-def _told(number: int, one: Call) -> str:
+def _title(number: int, one: Call) -> str:
     arguments, gradients = one
     text = ", ".join(f"{name} = {shown(value)}" for name, value in arguments.items())
     return f"Call {number} ({text}{'' if gradients else '; no gradients'})"
@@ -146,11 +146,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    told = {"did": "", "spared": ""}
-    for number, (mine, (count, why)) in enumerate(zip(value, expected(reads, calls), strict=True)):
-        verdict = "did" if mine < count else "spared"
-        if mine != count and not told[verdict]:
+    messages = {"did": "", "spared": ""}
+    for number, (claim, (count, why)) in enumerate(zip(value, expected(reads, calls), strict=True)):
+        verdict = "did" if claim < count else "spared"
+        if claim != count and not messages[verdict]:
             does = "compiles a graph" if count else "compiles nothing"
-            told[verdict] = f"{_told(number, calls[number])} {does}: {why}. You say {mine}."
-    for verdict, text in told.items():
+            messages[verdict] = f"{_title(number, calls[number])} {does}: {why}. You say {claim}."
+    for verdict, text in messages.items():
         yield Finding(verdict, not text, text)

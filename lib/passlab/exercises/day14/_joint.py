@@ -55,9 +55,9 @@ def traced(
 
     def run(*args: Any) -> list[Any]:
         with torch.enable_grad():
-            wanted = [x.requires_grad_() for x in args[: len(shapes)]]
+            leaves = [x.requires_grad_() for x in args[: len(shapes)]]
             results = program(**dict(zip(names, args, strict=False)))
-            gradients = torch.autograd.grad(results[:outputs], wanted, args[len(names) :], allow_unused=True)
+            gradients = torch.autograd.grad(results[:outputs], leaves, args[len(names) :], allow_unused=True)
         return [*results[:outputs], *gradients, *results[outputs:]]
 
     mode = "symbolic" if symbolic else "fake"

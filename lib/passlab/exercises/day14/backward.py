@@ -17,8 +17,8 @@ from passlab.equivalence.values import Tolerance, wide
 from passlab.exercises.day14.vjp import numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
-from passlab.given.day14.backward import call, quietly, typed
-from passlab.given.day14.vjp import without_lifts
+from passlab.given.day14.backward import call, typed
+from passlab.given.day14.vjp import quietly, without_lifts
 from passlab.judge import Case, Finding, plural
 
 __all__ = ["call", "cases", "judge"]
@@ -189,14 +189,14 @@ def expected(gm: fx.GraphModule) -> Gradients:
     ends = [out for out in outputs if _float(out)]
     tangents = [numbers(*out.shape, seed=11 + i, dtype=out.dtype) for i, out in enumerate(ends)]
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    wanted = {name: x for name, x in zip(names, leaves, strict=True) if x.requires_grad}
+    floats = {name: x for name, x in zip(names, leaves, strict=True) if x.requires_grad}
     pairs = [(out, g) for out, g in zip(ends, tangents, strict=True) if out.requires_grad]
-    found: Sequence[Tensor | None] = [None] * len(wanted)
-    if pairs and wanted:
-        found = torch.autograd.grad(
-            [out for out, _ in pairs], list(wanted.values()), [g for _, g in pairs], allow_unused=True
+    grads: Sequence[Tensor | None] = [None] * len(floats)
+    if pairs and floats:
+        grads = torch.autograd.grad(
+            [out for out, _ in pairs], list(floats.values()), [g for _, g in pairs], allow_unused=True
         )
-    gradients = {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(wanted.items(), found, strict=True)}
+    gradients = {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(floats.items(), grads, strict=True)}
     return Gradients((*inputs, *tangents), [out.detach() for out in outputs], gradients)
 
 
@@ -247,14 +247,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("cost", not why, why, before=gm, after=after)
 
 
-def _not_refused(refusal: Refusal, said: str) -> str:
+def _not_refused(refusal: Refusal, message: str) -> str:
     """Return what a refusal lacks, or ""."""
-    if not said:
+    if not message:
         return f"A gradient would have to pass {refusal.node}, which has no rule. Raise ValueError."
-    if not re.search(rf"\b{re.escape(refusal.node)}\b", said):
-        return f"Node {refusal.node} has no rule; the message does not name it: {said:.120}"
-    if refusal.line not in said:
-        return f"The message does not quote the line that made node {refusal.node}, {refusal.line!r}: {said:.160}"
+    if not re.search(rf"\b{re.escape(refusal.node)}\b", message):
+        return f"Node {refusal.node} has no rule; the message does not name it: {message:.120}"
+    if refusal.line not in message:
+        return f"The message does not quote the line that made node {refusal.node}, {refusal.line!r}: {message:.160}"
     return ""
 
 
@@ -283,29 +283,29 @@ def _changed(x: Any, y: Any) -> bool:
     return isinstance(x, Tensor) and not (isinstance(y, Tensor) and torch.allclose(x, y, 0, 0, equal_nan=True))
 
 
-def apart(found: Any, want: Tensor) -> str:
+def apart(value: Any, want: Tensor) -> str:
     """Return how a tensor differs from what it should be, or ""."""
-    if not isinstance(found, Tensor):
-        return f"is {found!r:.40}, not a tensor"
-    for what, has, should in (("shape", list(found.shape), list(want.shape)), ("dtype", found.dtype, want.dtype)):
+    if not isinstance(value, Tensor):
+        return f"is {value!r:.40}, not a tensor"
+    for what, has, should in (("shape", list(value.shape), list(want.shape)), ("dtype", value.dtype, want.dtype)):
         if has != should:
             return f"has the {what} {has}; it should have {should}"
-    single = torch.float32 in (found.dtype, want.dtype)
-    bad = Tolerance(1e-4 if single else 1e-9).mismatches(wide(want).double(), wide(found).double()).nonzero()
+    single = torch.float32 in (value.dtype, want.dtype)
+    bad = Tolerance(1e-4 if single else 1e-9).mismatches(wide(want).double(), wide(value).double()).nonzero()
     if not len(bad):
         return ""
     at = tuple(bad[0].tolist())
     where = f" at {list(at)}" if at else ""
-    return f"is {found[at].item():.6g}{where}; it should be {want[at].item():.6g}"
+    return f"is {value[at].item():.6g}{where}; it should be {want[at].item():.6g}"
 
 
-def _output(at: int, found: Any, want: Tensor) -> str:
-    why = apart(found, want)
+def _output(at: int, value: Any, want: Tensor) -> str:
+    why = apart(value, want)
     return f"Output {at} of the joint graph {why}, as in the forward graph." if why else ""
 
 
-def _gradient(found: Sequence[Any], right: Gradients) -> str:
-    for gradient, (name, want) in zip(found, right.gradients.items(), strict=True):
+def _gradient(values: Sequence[Any], right: Gradients) -> str:
+    for gradient, (name, want) in zip(values, right.gradients.items(), strict=True):
         if why := apart(gradient, want):
             return f"The gradient of {name} {why}."
     return ""

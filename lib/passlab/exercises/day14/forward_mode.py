@@ -166,7 +166,7 @@ def _wrong(gm: fx.GraphModule, results: Sequence[Any], right: Derivatives) -> st
         if why := apart(results[i], out):
             return f"Output {i}, {name}, {why}, as in the forward graph."
     floats = [name for name, out in zip(names, right.outputs, strict=True) if _float(out)]
-    for name, found, want in zip(floats, results[len(names) :], right.derivatives, strict=True):
-        if why := apart(found, want):
+    for name, derivative, want in zip(floats, results[len(names) :], right.derivatives, strict=True):
+        if why := apart(derivative, want):
             return f"The derivative of {name} {why}."
     return ""

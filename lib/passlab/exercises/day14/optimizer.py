@@ -125,8 +125,8 @@ def _why_not_a_step(gm: fx.GraphModule, state: int) -> str:
     if inputs != state + 3:
         return f"takes {inputs} values; it must take p, g, {plural(state, 'tensor')} of state, and t."
     if not isinstance(results, (list, tuple)) or len(results) != state + 1:
-        found = plural(len(results), "value") if isinstance(results, (list, tuple)) else "one value by itself"
-        return f"returns {found}; it must return a list: the new p and {plural(state, 'new tensor')} of state."
+        text = plural(len(results), "value") if isinstance(results, (list, tuple)) else "one value by itself"
+        return f"returns {text}; it must return a list: the new p and {plural(state, 'new tensor')} of state."
     return ""
 
 
@@ -190,8 +190,8 @@ def by_torch(method: str, one: Mapping[str, Any]) -> list[Tensor]:
     parameter = nn.Parameter(value.clone())
     optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[method]([parameter], **options_of(method, one))
     after = []
-    for step, there in enumerate(one["gradients"]):
-        parameter.grad = gradients[step].clone() if there else None
+    for step, used in enumerate(one["gradients"]):
+        parameter.grad = gradients[step].clone() if used else None
         optimizer.step()
         after.append(parameter.detach().clone().reshape(-1))
     return after
@@ -203,8 +203,8 @@ def by_group(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) ->
     draws = [started(one) for one in members]
     p = torch.cat([value.reshape(-1) for value, _ in draws])
     state, gm, number, after = [torch.zeros_like(p) for _ in range(STATE[method])], rebuild(group["graph"]), 0, []
-    for step, there in enumerate(members[0]["gradients"]):
-        if there:
+    for step, used in enumerate(members[0]["gradients"]):
+        if used:
             number += 1
             g = torch.cat([gradients[step].reshape(-1) for _, gradients in draws])
             with torch.no_grad():
@@ -215,16 +215,16 @@ def by_group(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) ->
 
 def difference(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) -> str:
     """Return where a group differs from torch.optim, or ""."""
-    found = by_group(method, group, rows)
+    values = by_group(method, group, rows)
     for one in (rows[name] for name in group["params"]):
         size = started(one)[0].numel()
         for step, right in enumerate(by_torch(method, one)):
-            mine, found[step] = found[step][:size], found[step][size:]
+            value, values[step] = values[step][:size], values[step][size:]
             tolerance = 1e-9 if right.dtype == torch.float64 else 1e-5
-            if not torch.allclose(mine, right, rtol=tolerance, atol=tolerance):
-                at = int((mine - right).abs().nan_to_num(nan=torch.inf).argmax())
+            if not torch.allclose(value, right, rtol=tolerance, atol=tolerance):
+                at = int((value - right).abs().nan_to_num(nan=torch.inf).argmax())
                 return (
-                    f"{one['name']} after step {step + 1}: element {at} is {mine[at]:.6g}; torch.optim has "
+                    f"{one['name']} after step {step + 1}: element {at} is {value[at]:.6g}; torch.optim has "
                     f"{right[at]:.6g}."
                 )
     return ""

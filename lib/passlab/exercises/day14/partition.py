@@ -80,9 +80,9 @@ class Parts:
         graph = fx.Graph()
         inputs = {node.name: graph.placeholder(node.name) for node in (*joint.inputs, *joint.tangents)}
         outputs = self._run(graph, self.forward, [inputs[node.name] for node in joint.inputs])
-        kept = len(outputs) - len(self.saved)
+        number = len(outputs) - len(self.saved)
         tangents = [inputs[node.name] for node in joint.tangents]
-        graph.output([*outputs[:kept], *self._run(graph, self.backward, [*outputs[kept:], *tangents])])
+        graph.output([*outputs[:number], *self._run(graph, self.backward, [*outputs[number:], *tangents])])
         return fx.GraphModule({}, graph)
 
     @staticmethod
@@ -120,19 +120,19 @@ def why_not_parts(value: Any, joint: Joint, outputs: int) -> str:
         if why := _why_not_part(which, gm):
             return why
     names = [[node.name for node in gm.graph.find_nodes(op="placeholder")] for gm in value]
-    wanted = [node.name for node in joint.inputs]
-    if names[0] != wanted:
+    inputs = [node.name for node in joint.inputs]
+    if names[0] != inputs:
         return (
             f"The forward graph takes ({', '.join(names[0])}); it must take the inputs of the joint graph without the "
-            f"tangents, ({', '.join(wanted)})."
+            f"tangents, ({', '.join(inputs)})."
         )
-    found = [_results(gm) for gm in value]
+    results = [_results(gm) for gm in value]
     gradients = len(joint.results) - outputs
-    if len(found[0]) < outputs:
-        return f"The forward graph returns {plural(len(found[0]), 'value')}; the joint graph has {outputs} outputs."
-    if len(found[1]) != gradients:
-        return f"The backward graph returns {plural(len(found[1]), 'value')}; there are {gradients} gradients."
-    saved, tangents = found[0][outputs:], [node.name for node in joint.tangents]
+    if len(results[0]) < outputs:
+        return f"The forward graph returns {plural(len(results[0]), 'value')}; the joint graph has {outputs} outputs."
+    if len(results[1]) != gradients:
+        return f"The backward graph returns {plural(len(results[1]), 'value')}; there are {gradients} gradients."
+    saved, tangents = results[0][outputs:], [node.name for node in joint.tangents]
     for node in saved:
         if not isinstance(node, fx.Node):
             return f"The forward graph saves {node!r}, which is not a node."

@@ -52,21 +52,21 @@ def least_work(gm: fx.GraphModule, outputs: int, budget: int) -> int | None:
 
     joint, model = Joint.of(gm, outputs), cp_model.CpModel()
     sizes = dict(place for node in joint.forward if (place := memory(node)))
-    kept = {name: model.new_bool_var(name) for name in sizes}
+    saved = {name: model.new_bool_var(name) for name in sizes}
     again = {node: model.new_bool_var(f"{AGAIN} {node.name}") for node in joint.forward}
 
-    def there(node: fx.Node) -> Any:
+    def available(node: fx.Node) -> Any:
         place = memory(node)
-        return again[node] + (kept[place[0]] if place else 0)
+        return again[node] + (saved[place[0]] if place else 0)
 
     for node in joint.forward:
         if node in joint.needed:
-            model.add(there(node) >= 1)
+            model.add(available(node) >= 1)
         if node.op != "call_function" or draws(node):
             model.add(again[node] == 0)
         for operand in node.all_input_nodes:
-            model.add(there(operand) >= again[node])
-    model.add(sum(kept[name] * size for name, size in sizes.items()) <= budget)
+            model.add(available(operand) >= again[node])
+    model.add(sum(saved[name] * size for name, size in sizes.items()) <= budget)
     model.minimize(sum(again[node] * work_of(node) for node in joint.forward))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

@@ -85,10 +85,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if why:
         return
     kinds, gm = value["kinds"], value["graph"]
-    wanted = [_differentiable(x) for x in args]
-    extra = [i for i, (kind, want) in enumerate(zip(kinds, wanted, strict=True)) if kind == "tensor" and not want]
+    floats = [_differentiable(x) for x in args]
+    extra = [i for i, (kind, want) in enumerate(zip(kinds, floats, strict=True)) if kind == "tensor" and not want]
     yield Finding("spared", not extra, _extra(op, args, extra) if extra else "")
-    missing = [i for i, (kind, want) in enumerate(zip(kinds, wanted, strict=True)) if kind == "None" and want]
+    missing = [i for i, (kind, want) in enumerate(zip(kinds, floats, strict=True)) if kind == "None" and want]
     if missing:
         why = f"{op}: argument {missing[0]} is a tensor of floats, so it has a gradient; your rule returns None."
     else:
@@ -141,37 +141,37 @@ def expected(case: Case) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
 
 def _difference(case: Case, op: str, args: tuple, kwargs: dict, gm: fx.GraphModule, places: list[int]) -> str:
     """Return where the gradients of a graph are not torch's, in one sentence, or ""."""
-    g, out, wanted = expected(case)
+    g, out, expect = expected(case)
     run = Program(gm).run((g.clone(), out, *(x for x in args if isinstance(x, Tensor))))
     if run.error:
         return f"{op}: the graph of your rule does not run: {str(run.error).partition(chr(10))[0]:.160}"
     outputs = run.output if isinstance(run.output, tuple | list) else ()
-    if len(outputs) != len(places) or not all(isinstance(found, Tensor) for found in outputs):
+    if len(outputs) != len(places) or not all(isinstance(gradient, Tensor) for gradient in outputs):
         return f"{op}: the graph of your rule does not return its gradients."
-    for i, found in zip(places, outputs, strict=True):
-        want = wanted.get(i)
+    for i, gradient in zip(places, outputs, strict=True):
+        want = expect.get(i)
         if want is None:
             continue
         for what, has, should in (
-            ("shape", list(found.shape), list(want.shape)),
-            ("dtype", found.dtype, want.dtype),
+            ("shape", list(gradient.shape), list(want.shape)),
+            ("dtype", gradient.dtype, want.dtype),
         ):
             if has != should:
                 return f"{op}: the gradient of argument {i} has the {what} {has}; the argument has {should}."
-        if why := _element(op, args, i, found, want, g):
+        if why := _element(op, args, i, gradient, want, g):
             return why
     return ""
 
 
-def _element(op: str, args: tuple, i: int, found: Tensor, want: Tensor, g: Tensor) -> str:
+def _element(op: str, args: tuple, i: int, value: Tensor, want: Tensor, g: Tensor) -> str:
     allowed = Tolerance(1e-5 if want.dtype == torch.float32 or g.dtype == torch.float32 else 1e-11)
-    bad = allowed.mismatches(wide(want), wide(found)).nonzero()
+    bad = allowed.mismatches(wide(want), wide(value)).nonzero()
     if not len(bad):
         return ""
     at = tuple(bad[0].tolist())
     operand = args[i]
     where = f"[{', '.join(map(str, at))}]" if at else ""
     return (
-        f"{op}: where argument {i}{where} is {operand[at].item():.4g}, your gradient is {found[at].item() + 0.0:.6g} "
+        f"{op}: where argument {i}{where} is {operand[at].item():.4g}, your gradient is {value[at].item() + 0.0:.6g} "
         f"and torch's is {want[at].item() + 0.0:.6g}."
     )
