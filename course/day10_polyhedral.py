@@ -638,8 +638,8 @@ race
 # %%
 conv = PROGRAMS["conv2d"]
 print(conv.source, conv.schedule, sep="\n")
-nests = distribute(conv.schedule, 2, 2)  # [nest, y, x, r, s]
-across = interchange(interchange(nests, 2, 4), 2, 3)  # [nest, y, r, s, x]
+conv_nests = distribute(conv.schedule, 2, 2)  # [nest, y, x, r, s]
+across = interchange(interchange(conv_nests, 2, 4), 2, 3)  # [nest, y, r, s, x]
 print(across)
 assert legal(conv, across)
 gains = {}
