@@ -33,7 +33,7 @@ from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
 from passlab.fx import isolation
 from passlab.fx.isolation import ProcessLostError
-from passlab.fx.programs import Program, Run, Trace, preserve_state
+from passlab.fx.programs import Program, Run, Trace, is_accelerator, preserve_state, rng_state
 from passlab.judge import PATIENCE
 from passlab.process.forking import settle
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
@@ -41,8 +41,9 @@ from passlab.process.server import Child, Server, cpu_seconds, request
 
 #: Of one process, which runs the graphs of a question.
 LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
-#: The same on a GPU: the driver starts threads, and reserves far more addresses than there is memory.
-ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=60, processes=64)
+#: The same on a GPU: the driver starts threads, reserves far more addresses than there is memory, and takes seconds to
+#: start.
+ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=90, processes=64)
 #: Seconds that a process may take to start, by the clock: the server may have to load first. Seconds of CPU time that
 #: all graphs of a question may take together.
 _START_SECONDS, SECONDS = 120.0, 60.0
@@ -61,16 +62,19 @@ def serve(control: socket.socket) -> None:
     Server(control, lambda keep: sandbox.enter(limits, keep, gpu=on_gpu), _answer).serve()
 
 
-def _rehearse() -> None:
-    """Run a graph as a child does, so that all children inherit what a first run loads and caches."""
+def _rehearse(device: str = "cpu") -> None:
+    """Run a graph as a child does: on the CPU, so that all children inherit what a first run loads and caches; in a
+    child on a GPU, so that a learner's graph does not pay for starting it."""
     gm = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).requires_grad_(False))
     for traced in (False, True):
-        how = {"dtype": torch.float64, "device": "cpu", "jitter": 0.0, "training": False, "traced": traced}
+        how = {"dtype": torch.float64, "device": device, "jitter": 0.0, "training": False, "traced": traced}
         _ran([], {"program": gm, "args": (torch.ones(1, 2),), "seed": 0, **how})
 
 
 def _answer(sock: socket.socket) -> NoReturn:
     """Run the graphs that come over the socket until it is closed."""
+    if is_accelerator(sandbox.device()):
+        _rehearse(sandbox.device())
     send(sock, {"ready": True})
     programs: list[Program] = []
     state: dict[str, Any] = {}
@@ -101,11 +105,23 @@ def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any]
         with preserve_state(program):
             run = _on_cpu(program.run(args, seed, **asked))
     except (Exception, SystemExit) as error:
-        run = Run(error=error)
+        run = Run(error=error, rng=rng_state())
     try:
-        return _pack(run, len(args))
+        head, payload = _pack(run, len(args))
     except wire.Refused as error:
-        return _pack(Run(error=error), len(args))
+        head, payload = _pack(Run(error=error, rng=rng_state()), len(args))
+    return head | {"lost": run.error is not None and not _usable(asked["device"])}, payload
+
+
+def _usable(device: str) -> bool:
+    """Return whether this process can still compute on a device: on a GPU, a failed assertion is the end of that."""
+    if not is_accelerator(device):
+        return True
+    try:
+        torch.get_device_module(device).synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _on_cpu(run: Run) -> Run:
@@ -178,6 +194,8 @@ def _paying(process: Disposable) -> Iterator[float]:
         try:
             yield start + PATIENCE * _seconds_left
             _seconds_left -= process.spend()
+            if process.lost:
+                process.close()
         except ProcessLostError:
             _seconds_left -= time.monotonic() - start
             raise
@@ -231,7 +249,7 @@ class _Apart(isolation.Process):
 
 
 class Disposable:
-    """A process that runs graphs. It starts when it is needed; after a crash, anew.
+    """A process that runs graphs. It starts when it is needed; after a crash, and when it has lost its GPU, anew.
 
     While a `with` block holds it, returned graphs run in it; outside such blocks none runs.
     """
@@ -240,6 +258,7 @@ class Disposable:
         self.child: Child | None = None
         self.programs: list[Program] = []
         self.paid = 0.0
+        self.lost = False
 
     @property
     def running(self) -> bool:
@@ -277,7 +296,7 @@ class Disposable:
     def close(self) -> None:
         if self.child is not None:
             self.child.sock.close()
-        self.child, self.programs = None, []
+        self.child, self.programs, self.lost = None, [], False
 
     def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
         """Raises ProcessLostError, wire.Refused."""
@@ -306,6 +325,7 @@ class Disposable:
             send(sock, {}, payload, deadline=deadline)
             head, value = receive(sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
+                self.lost = head.lost
                 return read(head, wire.decode(bytes(value)))
         except DeadlineError:
             raise ProcessLostError(_OUT_OF_TIME) from None

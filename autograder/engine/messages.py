@@ -124,10 +124,12 @@ class Used(Struct):
 class GraphRan(Struct):
     """What a graph did: see `passlab.fx.programs.Run` and `Trace`. The payload holds the values.
 
-    `error`: the type and the text of its exception. `ended`: the exit code, if its process has ended instead.
+    `error`: the type and the text of its exception. `ended`: the exit code, if its process has ended instead. `lost`:
+    whether the process can run nothing more on its device.
     """
 
     error: tuple[Words, Words] | None = None
+    lost: bool = False
     drew: bool = False
     aliases: list[tuple[Place, Words]] = []
     draws: list[Words] = []

@@ -30,10 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Part → (module:function, seconds that it may take). Together less than nine minutes, starts included.
 PARTS = {
     "arena": ("plans:plans", 40),
-    "kernels": ("kernels:kernels", 120),
-    "speed": ("speed:speed", 110),
+    "kernels": ("kernels:kernels", 100),
+    "speed": ("speed:speed", 90),
     "tvm": ("tvm_cuda:tvm_cuda", 60),
-    "capstone": ("capstone:capstone", 35),
+    "capstone": ("capstone:capstone", 75),
     "judging": ("judging:judging", 170),
 }
 #: Seconds that a part may take beyond its time before it is ended.

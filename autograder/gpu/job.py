@@ -42,10 +42,12 @@ def each(job: Job, task: Callable[..., Any], items: Iterable[tuple], most: int =
     """Yield `task(*item)` for each item, as soon as it is there, from at most `most` processes, until time is up.
 
     apart: give each item a process of its own, as where a process can hold only one compiler. A process that dies
-    yields a RuntimeError that names its item.
+    yields a RuntimeError that names its item. The processes share the cores: threads that wait for one spend CPU time,
+    which answers have to pay.
     """
     items = list(items)
     count = max(1, min(most, cores(), len(items)))
+    os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // count))  # read by torch in the processes
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), max_tasks_per_child=1 if apart else None)
     running = {pool.submit(task, *item): item for item in items}
     try:

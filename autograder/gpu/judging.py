@@ -1,8 +1,8 @@
-"""Every exercise on torch.fx, judged on the GPU: reference, wrong and right answers, all five verdicts.
+"""Every exercise on torch.fx, its graphs compared on the GPU: reference, wrong and right answers, all five verdicts.
 
-The graphs of the cases, their parameters and their inputs lie on the device, so an answer works on a graph there, and
-the judge compares both graphs there. The proof is that of `passlab prove`: reference and right answers get every point,
-and each wrong answer loses the verdict that it names.
+As in `passlab grade --device cuda`, an answer has its case on the CPU, and where the judge compares two graphs, it runs
+both on the GPU. The proof is that of `passlab prove`: reference and right answers get every point, and each wrong
+answer loses the verdict that it names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -26,9 +26,9 @@ from autograder.authoring.prove import prove
 from autograder.bench.figures import Figure, not_measured
 from autograder.gpu.job import Job, each
 from passlab import exercises
-from passlab.equivalence.trials import example_inputs
-from passlab.fx.programs import RUNS, Program, to_device
-from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
+from passlab.fx import isolation
+from passlab.fx.programs import RUNS, Program
+from passlab.judge import VERDICTS, Case
 
 #: The days whose exercises are on torch.fx; what takes longest begins first.
 DAYS = ("day12", "day01", "day02", "day03", "day04", "day05", "day06", "day11", "day13", "day14")
@@ -36,33 +36,8 @@ DAYS = ("day12", "day01", "day02", "day03", "day04", "day05", "day06", "day11", 
 CPU_ONLY = {"day12.faster": "its limits are shares of CPU time; the part capstone times compiled models on the GPU"}
 
 
-class OnDevice:
-    """A judge like `passlab.judge.judge` that puts cases with graphs on a device. `cases`: where each was judged."""
-
-    def __init__(self, device: str):
-        self.device, self.cases = device, {}
-
-    def __call__(self, exercise: Exercise, answer: Any, cases: Sequence[Case] | None = None) -> Judgement:
-        cases = exercise.cases() if cases is None else cases
-        return judge(exercise, answer, [self.place(case) for case in cases])
-
-    def place(self, case: Case) -> Case:
-        """Return the case on the device; as it is if it has no graph, or one that does not run there."""
-        if case.name not in self.cases:
-            self.cases[case.name] = self._where(case)
-        if self.cases[case.name] != "device":
-            return case
-        inputs = case.inputs and (lambda: to_device(case.inputs(), self.device))
-        return replace(case, build=lambda: to_device(case.build(), self.device), inputs=inputs)
-
-    def _where(self, case: Case) -> str:
-        graphs = [part for part in pytree.tree_leaves(case.build()) if isinstance(part, fx.GraphModule)]
-        if not graphs:
-            return "no graph"
-        inputs = case.inputs() if case.inputs else example_inputs(graphs[0])
-        if inputs is not None and Program(graphs[0]).run(inputs, device=self.device).error is not None:
-            return "names the CPU"
-        return "device"
+def has_graph(case: Case) -> bool:
+    return any(isinstance(part, fx.GraphModule) for part in pytree.tree_leaves(case.build()))
 
 
 class _Absent(ModuleType):
@@ -110,21 +85,23 @@ def stand_in(exercise_id: str) -> list[str]:
 
 
 def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
-    """Return how an exercise's answers were judged on a device; {"lacks": why} where it cannot be judged here."""
+    """Return how an exercise's answers were judged on a device; {"lacks": why} where it cannot be judged here.
+
+    This process then compares all graphs there: give it to one exercise.
+    """
     told: dict[str, Any] = {"exercise": exercise_id}
     exercise = exercises.find(exercise_id)
     try:
-        cases = exercise.cases()
-        on = OnDevice(device)
-        for case in cases:
-            on.place(case)
+        graphs = sum(map(has_graph, exercise.cases()))
     except ImportError as error:
         return told | {"lacks": str(error).split(". ")[0]}
-    if "device" not in on.cases.values():
-        return told | {"cases": dict(Counter(on.cases.values()))}
+    if not graphs:
+        return told
     missing = stand_in(exercise_id)
+    (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).cpu()  # the first call takes seconds
+    isolation.use(Program.run_here, device=device)
     RUNS.clear()
-    proof = prove(exercise_id, seed, on, brief=True)
+    proof = prove(exercise_id, seed, brief=True)
     problems = list(proof.problems)
     problems += [f"{row.kind} {row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
     compiler = f"passlab.{exercise.flavour}"
@@ -132,7 +109,7 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
         return told | {"lacks": f"some of its answers need {compiler}, whose compiler is missing here"}
     kinds = Counter("right" if row.kind == "reference" else row.kind for row in proof.rows)
     return told | {
-        "cases": dict(Counter(on.cases.values())),
+        "graphs": graphs,
         "answers": dict(kinds),
         "problems": problems,
         "verdicts": list(exercise.points),
@@ -141,15 +118,15 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
 
 
 def judging(job: Job) -> Iterator[Figure | str]:
-    """Judge the answers to all exercises on torch.fx on the device; each exercise has a process of its own."""
+    """Judge the answers to all exercises on torch.fx; each exercise has a process of its own."""
     device = "cpu:0" if job.interpret else job.device
     names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir" and e.id not in CPU_ONLY]
     names = names[: job.sample] if job.sample else names
     yield f"{len(names)} exercises"
     yield from (not_measured(name, why) for name, why in CPU_ONLY.items())
-    totals, verdicts, cases, runs, seen, without = Counter(), set(), Counter(), Counter(), 0, []
+    totals, verdicts, runs, seen, without = Counter(), set(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
-    for told in each(stops, prove_on, [(name, device, job.seed) for name in names], most=12, apart=True):
+    for told in each(stops, prove_on, [(name, device, job.seed) for name in names], most=16, apart=True):
         seen += 1
         if isinstance(told, RuntimeError):
             yield Figure(str(told).rstrip("."), "its process ended", held=False)
@@ -158,26 +135,25 @@ def judging(job: Job) -> Iterator[Figure | str]:
         if "lacks" in told:
             yield not_measured(name, told["lacks"])
             continue
-        cases.update(told["cases"])
-        if "answers" not in told:
+        if not (told.get("problems") or told.get("runs", {}).get(device)):
             without.append(name)
             continue
         totals.update(told["answers"])
         runs.update(told["runs"])
         verdicts.update(told["verdicts"])
         good = max(sum(told["answers"].values()) - len(told["problems"]), 0)
-        where = ", ".join(f"{count} cases {where}" for where, count in told["cases"].items() if where != "device")
-        about = f"{told['cases']['device']} cases on the device" + (f", {where}" if where else "")
+        ran = [f"{count:,} runs on {where}" for where, count in sorted(told["runs"].items())]
+        about = ", ".join([f"{told['graphs']} visible cases with graphs", *ran])
         yield Figure(f"{name}: answers judged as they should be", str(good), about, "all", not told["problems"], good)
         for problem in told["problems"][:5]:
             yield Figure(name, f"wrong: {problem[:400]}", held=False)
     if seen < len(names):
         yield not_measured(f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
     if without:
-        yield Figure("exercises without a graph to run", str(len(without)), ", ".join(sorted(without)))
+        yield Figure("exercises that compare no graphs there", str(len(without)), ", ".join(sorted(without)))
     about = ", ".join(f"{totals[kind]} {kind}" for kind in ("right", "wrong", "stub"))
     about += f"; verdicts {', '.join(v for v in VERDICTS if v in verdicts)}"
     yield Figure("answers judged", str(totals.total()), about, value=float(totals.total()))
     ran = ", ".join(f"{count:,} on {where}" for where, count in sorted(runs.items())) or "none"
     where = torch.cuda.get_device_name() if not job.interpret else "the CPU"
-    yield Figure("runs of graphs", ran, f"the device is {where}", value=float(runs[device] + runs[f"{device}:0"]))
+    yield Figure("runs of graphs", ran, f"the device is {where}", value=float(runs[device]))

@@ -23,7 +23,8 @@ from autograder.bench.figures import Figure, at_least, at_most, not_measured
 from autograder.gpu.job import Job
 from passlab import bytes_moved, launches, timed, trace
 from passlab.kernels import Kernel, subgraph
-from passlab.memory.cache import SECTOR, touched
+from passlab.kernels.schedule import Knobs
+from passlab.memory.cache import SECTOR, WARP, touched
 
 ELEMENTS = 2**28
 #: Of the bandwidth of a copy, what a fused chain should reach.
@@ -149,6 +150,9 @@ def bytes_allocated(fn: Callable, *inputs: torch.Tensor) -> int:
 #: Layout of what a kernel reads → its elements' distance, in elements, for neighbouring threads.
 READS = {"contiguous": 1, "every second column": 2, "every eighth column": 8, "transposed": 2048}
 SIDE = 2048
+#: Elements of a Triton program: one for each thread of its four warps, so that a warp's load reads 32 neighbours, as in
+#: the model. Of more elements a thread takes four in a row: then the lanes of one load are four elements apart.
+THREADS = 4 * WARP
 _METRICS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors",
     "dram__bytes_read.sum": "read",
@@ -166,15 +170,15 @@ def read(layout: str, device: str, side: int = SIDE) -> torch.Tensor:
 
 def efficiency(layout: str) -> float:
     """Return, by day 5's model, the part that a warp uses of the sectors it reads."""
-    addresses = [4 * READS[layout] * lane for lane in range(32)]
-    return 32 * 4 / (SECTOR * len(touched(addresses, 4, SECTOR)))
+    addresses = [4 * READS[layout] * lane for lane in range(WARP)]
+    return WARP * 4 / (SECTOR * len(touched(addresses, 4, SECTOR)))
 
 
 def copy_kernel(layout: str, device: str, side: int = SIDE) -> tuple[Callable, torch.Tensor, torch.Tensor]:
     """Return a kernel that reads a layout and writes contiguously, its input, and where it writes."""
     x = read(layout, device, side)
     y = torch.zeros(side, side, device=device)
-    one = Kernel(torch.fx.symbolic_trace(lambda y, x: y + x), backend="triton")
+    one = Kernel(torch.fx.symbolic_trace(lambda y, x: y + x), backend="triton", knobs=Knobs(block=THREADS))
     return lambda x: one(y, x), x, y
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,11 +22,11 @@ from passlab.fx import isolation
 from passlab.fx.judge import rebuild
 from passlab.fx.programs import RUNS, Program
 from passlab.fx.suspects import SUSPECTS
-from passlab.process.messages import send
+from passlab.process.messages import ClosedError, send
 
 #: In an input: what to do instead of running the graph. (The process does not check what a graph does, so neither does
 #: this stand-in for an operator that goes astray.)
-CRASH, LOOP, FORGE, HALF, WAIT = 1e9, 2e9, 3e9, 4e9, 5e9
+CRASH, LOOP, FORGE, HALF, WAIT, LOST = 1e9, 2e9, 3e9, 4e9, 5e9, 6e9
 
 
 def _astray(sock: socket.socket, honest):
@@ -41,7 +42,8 @@ def _astray(sock: socket.socket, honest):
             send(sock[0], {"aliases": [["x", 1]]}, b"")
         if value == HALF:
             send(sock[0], {}, wire.encode([1, (), {}, None, {}, []]))
-        return honest(programs, asked)
+        head, payload = honest(programs, asked)
+        return head | {"lost": head["lost"] or value == LOST}, payload
 
     return ran
 
@@ -235,6 +237,57 @@ def test_a_graph_that_goes_astray_gives_no_result_and_the_next_one_runs(process,
     assert run.output is None and run.trace.values == {}
     graphs.allow(graphs.SECONDS)
     assert Program(gm).run(args()).error is None
+
+
+def test_a_process_that_lost_its_device_is_replaced(process):
+    gm, count = returned(doubling()), graphs.unsteady
+    first = Program(gm).run((torch.full((2,), LOST),))
+    assert first.error is None and first.output.tolist() == [2 * LOST] * 2, "what it replied counts"
+    assert not process.running and graphs.unsteady == count
+    assert Program(gm).run((torch.ones(2),)).output.tolist() == [2, 2] and process.running
+
+
+def test_a_run_whose_failure_spoiled_the_device_is_a_run_that_failed(process, monkeypatch):
+    """A failed assertion on a GPU is raised by whatever waits for it, such as the copy of the results."""
+
+    def waits(run):
+        raise RuntimeError("device-side assert triggered")
+
+    monkeypatch.setattr(graphs, "_on_cpu", waits)
+    monkeypatch.setattr(graphs, "_usable", lambda device: False)
+    asked = {"program": doubling(), "args": (torch.ones(2),), "seed": 0, "dtype": None, "device": "cpu"}
+    head, payload = graphs._ran([], asked | {"jitter": 0.0, "training": None, "traced": False})
+    assert head["lost"] and head["error"] == ("RuntimeError", "device-side assert triggered")
+    form = graphs.GraphRan(**{**head, "error": tuple(head["error"])})
+    run = graphs._read_run(form, wire.decode(payload), 1, None)
+    assert str(run.error) == "device-side assert triggered" and run.output is None
+
+
+def test_whether_a_device_still_computes(monkeypatch):
+    assert graphs._usable("cpu") and graphs._usable("meta")
+
+    def synchronize():
+        raise RuntimeError("device-side assert triggered")
+
+    for works in (True, False):
+        device = SimpleNamespace(synchronize=(lambda: None) if works else synchronize)
+        monkeypatch.setattr(torch, "get_device_module", lambda name, device=device: device)
+        assert graphs._usable("cuda") is works
+
+
+def test_a_gpu_is_started_before_anybody_pays(monkeypatch):
+    events = []
+
+    def receive(*_):
+        raise ClosedError("the client is gone")
+
+    monkeypatch.setattr(graphs.sandbox, "device", lambda: "cuda")
+    monkeypatch.setattr(graphs, "_rehearse", events.append)
+    monkeypatch.setattr(graphs, "send", lambda sock, head: events.append(head))
+    monkeypatch.setattr(graphs, "receive", receive)
+    with pytest.raises(ClosedError):
+        graphs._answer(None)
+    assert events == ["cuda", {"ready": True}]
 
 
 def test_time_is_for_all_graphs_of_a_question(process):

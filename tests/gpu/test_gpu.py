@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -22,8 +24,12 @@ from torch import fx, nn
 from autograder.bench.figures import Figure, at_least, not_measured
 from autograder.gpu import __main__ as command
 from autograder.gpu import judging, kernels, machine, speed
-from autograder.gpu.job import Job
-from passlab.judge import Case
+from autograder.gpu.job import Job, cores, each
+from passlab.fx import isolation
+from passlab.fx.programs import to_device
+from passlab.judge import Judgement
+from passlab.kernels.primitives import primitives
+from passlab.kernels.triton import load_source, source
 from tests.support import amounts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,6 +141,21 @@ def test_the_model_of_coalescing():
         assert speed.read(layout, "cpu", 64).stride(1) == (64 if layout == "transposed" else step)
 
 
+@pytest.mark.parametrize("layout", speed.READS)
+def test_a_thread_of_the_kernel_that_is_counted_reads_one_element(layout, tmp_path, monkeypatch):
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    x, y = speed.read(layout, "cpu", 64), torch.zeros(64, 64)
+    text = source(primitives(fx.symbolic_trace(lambda y, x: y + x), (y, x)), ["y", "x"], (), "sum")
+    signature = dict.fromkeys(("y", "x", "out0"), "*fp32") | {"BLOCK": "constexpr"}
+    code = ASTSource(load_source(text, "sum").sum, signature, {"BLOCK": speed.THREADS})
+    grid = triton.compile(code, target=GPUTarget("cuda", 90, 32)).asm["ttgir"]
+    assert re.findall(r"sizePerThread = \[(\d+)\]", grid) == ["1"]
+
+
 def test_the_counters_of_ncu_are_read_by_kernel():
     text = io.StringIO()
     rows = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -151,6 +172,14 @@ def test_the_counters_of_ncu_are_read_by_kernel():
 # Judging on a device
 
 
+def test_processes_share_the_cores(monkeypatch):
+    """An answer pays CPU time for threads that wait for a core."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "77")
+    job, count = Job("cpu", time.monotonic() + 120), min(2, cores())
+    told = [*each(job, os.getenv, [("OMP_NUM_THREADS",)] * count)]
+    assert told == [str(max(1, cores() // count))] * count
+
+
 class Held(nn.Module):
     def __init__(self):
         super().__init__()
@@ -165,37 +194,30 @@ class Held(nn.Module):
 def test_all_of_a_graph_moves():
     gm = fx.symbolic_trace(Held())
     gm.meta["inputs"] = (torch.ones(3),)
-    found, (x, name) = judging.to_device((gm, [torch.ones(2), "same"]), "meta")
+    found, (x, name) = to_device((gm, [torch.ones(2), "same"]), "meta")
     held = [*found.parameters(), *found.buffers(), *found.meta["inputs"], x]
     held += [v for module in found.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
     assert len(held) >= 4 and all(t.is_meta for t in held) and name == "same"
 
 
-def test_a_case_whose_graph_names_the_cpu_stays_there():
-    def case(name, function):
-        gm = fx.symbolic_trace(function)
-        gm.meta["inputs"] = (torch.ones(3),)
-        return Case(name, lambda: (gm,))
-
-    on = judging.OnDevice("meta")
-    anywhere = on.place(case("anywhere", lambda x: torch.relu(x) * 2))
-    pinned = on.place(case("pinned", lambda x: x + torch.zeros_like(x, device="cpu")))
-    on.place(Case("numbers", lambda: (1, 2)))
-    assert on.cases == {"anywhere": "device", "pinned": "names the CPU", "numbers": "no graph"}
-    assert anywhere.build()[0].meta["inputs"][0].is_meta and not pinned.build()[0].meta["inputs"][0].is_meta
+@pytest.fixture
+def comparing(monkeypatch):
+    """Undo afterwards that all graphs are compared on a device."""
+    for owner, name in ((fx.GraphModule, "recompile"), (fx.Interpreter, "run_node"), (isolation, "_run")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(isolation, "_device", "cpu")
 
 
-def test_answers_are_judged_where_the_device_is():
-    told = judging.prove_on("day01.swap-relu", "cpu:0", 0)
+def test_graphs_are_compared_where_the_device_is(comparing):
+    told = judging.prove_on("day02.fold-batchnorm-core", "cpu:0", 0)
     assert told["problems"] == [] and set(told["answers"]) == {"right", "wrong", "stub", "unchanged"}
-    assert told["cases"]["device"] > 0 and "same" in told["verdicts"] and sum(told["runs"].values()) > 0
+    assert told["graphs"] > 0 and "same" in told["verdicts"] and told["runs"]["cpu:0"] > 100
 
 
-def test_a_wrong_verdict_is_a_problem(monkeypatch):
-    exercise = judging.exercises.find("day01.swap-relu")
-    everything = lambda *_: judging.Judgement(exercise)  # noqa: E731
-    monkeypatch.setattr(judging, "judge", everything)
-    assert judging.prove_on("day01.swap-relu", "cpu:0", 0)["problems"]
+def test_a_wrong_verdict_is_a_problem(comparing, monkeypatch):
+    exercise = judging.exercises.find("day02.fold-batchnorm-core")
+    monkeypatch.setattr(judging, "prove", functools.partial(judging.prove, judge=lambda *_: Judgement(exercise)))
+    assert judging.prove_on("day02.fold-batchnorm-core", "cpu:0", 0)["problems"]
 
 
 def test_a_package_that_only_the_notebook_imports_may_be_missing(tmp_path, monkeypatch):
