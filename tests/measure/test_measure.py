@@ -190,6 +190,15 @@ def test_compiled_code_is_refused_not_miscounted():
         peak_memory(lambda x: compiled(x), vector())
 
 
+def test_compiled_code_stays_compiled_after_a_measurement_is_refused():
+    runs = []
+    compiled = torch.compile(lambda x: x + 1, backend=lambda gm, _: lambda *args: runs.append(1) or gm(*args))
+    with pytest.raises(ValueError, match=r"torch\.compile"):
+        launches(compiled, vector())
+    compiled(vector())
+    assert runs == [1]
+
+
 class Decides(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x

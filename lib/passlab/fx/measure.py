@@ -100,17 +100,22 @@ def note_kernel(name: str) -> None:
 def _record(what: str, fn: Callable, args: tuple) -> _Recorder:
     if not callable(fn):
         raise TypeError(f"{what} wants a function or a module and its inputs; got {type(fn).__name__}.")
-    with _Recorder() as recorder:
+    recorder = _Recorder()
+    if _is_compiled(fn):  # in a mode torch.compile runs the eager program, and goes on with it afterwards
+        weights = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
+        recorder.devices = {t.device for t in tensors((args, weights))}
+        if recorder.device.type != "cuda":
+            raise ValueError(
+                f"{what} cannot see into code that torch.compile made for a CPU: it would show the eager program. "
+                "Measure the function that was compiled, or run it on CUDA."
+            )
+        return recorder
+    with recorder:
         _recording.append(recorder)
         try:
             fn(*args)
         finally:
             _recording.remove(recorder)
-    if recorder.device.type != "cuda" and _is_compiled(fn):
-        raise ValueError(
-            f"{what} cannot see into code that torch.compile made for a CPU: it would show the eager program. "
-            "Measure the function that was compiled, or run it on CUDA."
-        )
     return recorder
 
 
