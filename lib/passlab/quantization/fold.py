@@ -173,7 +173,8 @@ def _bias(gm: fx.GraphModule, node: Node) -> Tensor | None:
     return None if bias is None else attribute(gm, bias.target).detach().double()
 
 
-def _scale(gm: fx.GraphModule, dq: Node) -> Tensor:
+def scale_of(gm: Any, dq: Node) -> Tensor:
+    """Return the scale of a dequantize as a tensor."""
     scale = dq.args[1]
     return attribute(gm, str(scale.target)) if isinstance(scale, fx.Node) else torch.tensor(scale)
 
