@@ -392,7 +392,8 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
          new one, and so have all views of x, also those made before it. What was
          computed from x before stays as it is.
     Form: a write changes neither the shape nor the dtype of what is written:
-         x.mul_(y) keeps those of x where x * y would be larger or in float64.
+         x.mul_(y) keeps the dtype of x where x * y is in float64, and x.copy_(row)
+         the shape of x.
     Results: have the values that they have when the program returns. Whether they
          share memory does not matter here.
     Not to be called: torch._functorch.eager_transforms.functionalize,
@@ -434,7 +435,9 @@ def functionalize(gm: fx.GraphModule) -> fx.GraphModule:
             seen[node] = node.args[0]
         elif node.target in COMPUTES:
             into, *others = map_arg(node.args, read)
-            value = graph.call_function(COMPUTES[node.target], (into, *others))
+            value = graph.call_function(
+                COMPUTES[node.target], (into, *others), node.kwargs
+            )
             # The new value in the form of the old one
             write(node.args[0], graph.call_function(aten.copy.default, (into, value)))
             seen[node] = node.args[0]

@@ -71,6 +71,9 @@ def hidden(seed: int) -> list[Case]:
         case("one input by another's part", parts, "x", "z"),
         case("views made before and behind", before_and_behind, "x"),
         case("a view of a written view of a value", deep, "x"),
+        case("a view of another view", cousins, "x"),
+        case("a row copied to every row, and float64 to float32", filled, "x", "y", "row", double=("y",)),
+        case("multiples are added and taken away", scaled, "x", "y"),
         case("nothing is written", pure, "x", "y", about=("valid", "same", "spared")),
         case("what a write returns is written", chained, "x", "y"),
         case("one value three times", thrice, "x"),
@@ -83,6 +86,26 @@ def forms(x: Tensor, y: Tensor, row: Tensor) -> tuple:
     y.add_(row)
     x.transpose(0, 1).slice(0, 0, 2).sub_(2)
     return x.relu(), y
+
+
+def cousins(x: Tensor) -> tuple:
+    columns = x.transpose(0, 1)
+    two = columns.slice(0, 0, 2)
+    x.select(0, 1).neg_()
+    return columns, two.mul(2)
+
+
+def filled(x: Tensor, y: Tensor, row: Tensor) -> tuple:
+    a = x.mul(2)
+    a.copy_(row)
+    x.copy_(y)
+    return a.relu(), x.mul(3)
+
+
+def scaled(x: Tensor, y: Tensor) -> tuple:
+    x.select(0, 0).add_(y.select(0, 1), alpha=3)
+    y.sub_(x, alpha=-2)
+    return (x.mul(y),)
 
 
 def exchange(x: Tensor, y: Tensor) -> tuple:
@@ -139,7 +162,7 @@ def thrice(x: Tensor) -> tuple:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True):
+def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True, deep=True):
     """Return a functional graph: after each write, all views of the memory are made anew (`again`)."""
     graph, now, base, made, start = fx.Graph(), {}, {}, [], {}
     for node in gm.graph.nodes:
@@ -149,7 +172,7 @@ def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True)
             now[node] = graph.node_copy(node, now.__getitem__)
         elif node.target in COMPUTES:
             into = node.args[0]
-            value = graph.call_function(COMPUTES[node.target], map_arg(node.args, now.__getitem__))
+            value = graph.call_function(COMPUTES[node.target], map_arg(node.args, now.__getitem__), node.kwargs)
             value = graph.call_function(aten.copy.default, (now[into], value)) if form else value
             base[node] = base[into] if linked else node
             now[node], up = value, levels
@@ -165,7 +188,7 @@ def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True)
                 graph.call_function(aten.copy_.default, (start[into], value))
             made += [node] * linked
             for view in made if again else ():
-                if base[view] is into:
+                if base[view] is into and (deep or view.args[0] is into):
                     whole = now[view.args[0]]
                     same = view.target in COMPUTES
                     now[view] = whole if same else graph.call_function(view.target, (whole, *view.args[1:]))
@@ -256,6 +279,20 @@ def a_new_value(gm):
     return _made_anew(gm, linked=False)
 
 
+@wrong("same", "makes anew the views of the written memory, but not the views of these")
+def shallow(gm):
+    return _made_anew(gm, deep=False)
+
+
+no_keywords = edited("same", "forgets the keywords of a write", ("node.kwargs", "{}"))
+copied_as_it_is = edited(
+    "same",
+    "takes what is copied for the new value, in its own shape and dtype",
+    (
+        "graph.call_function(aten.copy.default, (into, value))",
+        "others[0] if node.target is aten.copy_.default else graph.call_function(aten.copy.default, (into, value))",
+    ),
+)
 any_form = edited(
     "same",
     "gives a new value the shape and the dtype that it happens to have",

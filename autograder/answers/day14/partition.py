@@ -41,6 +41,17 @@ def _read_early(x: Tensor, scale: Tensor, w: Tensor) -> list[Tensor]:
     return [torch.tanh(F.linear(x, w) * old.sin()), (x * old.exp()).sum(), new]
 
 
+def _read_in_a_view(x: Tensor, scale: Tensor) -> list[Tensor]:
+    """Of the old scale, two values are read; a view from which both follow would be smaller."""
+    view = scale.unsqueeze(0)
+    return [x * view.exp() + x.sin() * view.cos(), 0.5 * scale + x.detach().amax(0)]
+
+
+def _constant(x: Tensor, y: Tensor) -> list[Tensor]:
+    """The gradient by x is zeros, whatever the tangent is."""
+    return [x**0 + y.exp()]
+
+
 def _masks(x: Tensor) -> list[Tensor]:
     """A mask has one byte for each number."""
     big = x.exp()
@@ -99,6 +110,8 @@ def hidden(seed: int) -> list[Case]:
         program(
             "an overwritten input", _read_early, {"x": (rows, even), "w": (even, even)}, {"scale": (even // 2,)}, 2
         ),
+        program("a view of an overwritten input", _read_in_a_view, {"x": square}, {"scale": (width,)}),
+        program("a gradient that no tangent reaches", _constant, {"x": square, "y": square}),
         program("a counter", _counted, {"x": square}, {"count": (1,)}),
         program("narrow views", _two_views, {"x": square, "w": weights}, outputs=2),
         program("nothing is read", _linear, {"x": square, "y": square}),
@@ -210,6 +223,12 @@ stale = edited(
     "same",
     "saves an input that is overwritten before the backward graph runs",
     ("{memory(node.args[0])[0] for node in writes}", "set()"),
+)
+stale_view = edited(
+    "same", "saves a view of an input that is overwritten", ("place in written", "node.name in written")
+)
+constant_gradient = edited(
+    "valid", "forgets gradients that no tangent reaches", ("set(results[outputs:])", "set(results[outputs:]) - forward")
 )
 unwritten = edited(
     "same",

@@ -29,7 +29,7 @@ class Tensor:
         self.node = node
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        return lambda *operands: call(name, self, *operands)
+        return lambda *operands, **options: call(name, self, *operands, **options)
 
 
 _OVERLOADS = {"select": "int", "slice": "Tensor", "transpose": "int"} | dict.fromkeys(
@@ -37,11 +37,11 @@ _OVERLOADS = {"select": "int", "slice": "Tensor", "transpose": "int"} | dict.fro
 )
 
 
-def call(name: str, *operands: Any) -> Tensor:
-    """Append a call of an ATen operation."""
+def call(name: str, *operands: Any, **options: Any) -> Tensor:
+    """Append a call of an ATen operation; `options` are its keywords."""
     args = tuple(it.node if isinstance(it, Tensor) else it for it in operands)
     target = getattr(getattr(aten, name), _OVERLOADS.get(name, "default"))
-    return Tensor(operands[0].node.graph.call_function(target, args))
+    return Tensor(operands[0].node.graph.call_function(target, args, options))
 
 
 def program(body: Callable, *inputs: str, double: Sequence[str] = (), seed: int = 0) -> fx.GraphModule:

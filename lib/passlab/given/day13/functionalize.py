@@ -19,7 +19,7 @@ VIEWS = frozenset(
     }
 )
 #: Operation that writes into its first operand, and returns it → the operation that only computes the new value.
-#: The new value may have another dtype and be smaller than what it is written into: `copy` makes it fit.
+#: The new value may have another dtype than what it is written into: `copy` makes it fit.
 COMPUTES = {
     aten.add_.Tensor: aten.add.Tensor,
     aten.copy_.default: aten.copy.default,
