@@ -64,10 +64,16 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
     for which in ("kernels", "program"):
         off = apart_by(results["eager"], results[which])
         yield at_most(f"{name}: {which}, largest difference to eager's", off, 1e-3, "", "of the largest number")
-    own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in backends["kernels"].stages), strict=True)]
+    stages = backends["kernels"].stages
+    own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in stages), strict=True)]
+    if eager[1] <= COMPARED:
+        yield f"{name}: comparing the graphs"
+        yield from same(name, stages)
     for at, what, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
         calls = own[at + 2]
         base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
+        if what == "bytes":
+            base += f"; inputs and results of the two graphs alone {least(stages) / eager[at]:.2f}"
         yield at_most(f"{name}: {what} over eager's", own[at] / eager[at], limit, "", base)
         rest = max(1, eager[at] - eager[at + 2])
         others = (own[at] - calls) / rest
@@ -94,6 +100,33 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
                 ratio = seconds[which] / seconds[other]
                 loses = f"; with kernels, in the graphs: {spent}" if ratio > 1 and other == "eager" else ""
                 yield Figure(f"{name}: time of {which} over {other}'s", f"{ratio:.3g}x", shown + loses, value=ratio)
+
+
+#: The bytes that a step of eager moves in the networks whose graphs are compared by `equivalent`.
+COMPARED = 2**20
+
+
+def same(name: str, stages: Sequence[Any]) -> Iterator[Figure | str]:
+    """Whether each graph computes the same as before the passes, on finite numbers."""
+    from passlab import equivalent
+
+    for stage in stages:
+        outcome = equivalent(stage.before, stage.after, trials=("given", "ordinary", "extreme"))
+        what = f"{name}: the {stage.kind} graph computes what it did"
+        yield at_most(what, int(not outcome), 0, "", "by `equivalent`" if outcome else str(outcome)[:200])
+
+
+def least(stages: Sequence[Any]) -> int:
+    """Return the bytes of what graphs are given and return, which any kernels would move."""
+    from passlab.fx.reader import describe
+
+    total = 0
+    for stage in stages:
+        inputs = [node for node in stage.after.graph.find_nodes(op="placeholder") if node.users]
+        (output,) = stage.after.graph.find_nodes(op="output")
+        values = {node: None for node in (*inputs, *output.all_input_nodes)}
+        total += sum(describe(node.meta.get("val"))[2] or 0 for node in values)
+    return total
 
 
 def _prepared(run: Callable[[], list]) -> Callable[[], list]:

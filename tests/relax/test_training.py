@@ -162,7 +162,7 @@ def test_without_gradients():
     mine = training.reference(check=True)
     (x,) = row.inputs()
     torch.testing.assert_close(torch.compile(model, backend=mine)(x), model(x), rtol=1e-4, atol=1e-5)
-    assert [stage.kind for stage in mine.stages] == ["inference"] and kernels(mine) == [2]
+    assert [stage.kind for stage in mine.stages] == ["inference"] and kernels(mine) == [1]
 
 
 @pytest.mark.parametrize("name", ["mlp", "residual", "gpt"])
@@ -194,9 +194,8 @@ def test_the_bench_tells_what_it_measured_and_what_not(monkeypatch):
     monkeypatch.setattr(bench.shutil, "which", lambda name: None)
     found = {figure.what: figure for figure in bench.behind(0, ["tiny"]) if isinstance(figure, Figure)}
     launches = found["tiny: launches over eager's"]
-    assert (launches.value, launches.held) == (0.8, False)
-    assert launches.baseline == "4 of 5; 0.40 in matrix products and convolutions"
+    assert (launches.value, launches.held) == (0.4, True)
+    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions"
     assert found["tiny: kernels, largest difference to eager's"].held
     assert found["tiny: time of Inductor"].seen == "not measured: Inductor needs a C++ compiler"
-    assert "matrix products and convolutions" in found["tiny: time of kernels over eager's"].baseline
-    assert found["networks with launches over eager's at most 0.5"].seen == "0 of 1"
+    assert found["networks with launches over eager's at most 0.5"].seen == "1 of 1"

@@ -1,9 +1,9 @@
 """Split a joint graph in a forward and a backward graph with few bytes between them: a minimum cut.
 
 The backward graph needs values of the forward graph. Each is saved, or computed once more from others that are. With a
-vertex for each value, as wide as its bytes, the cheapest set to save is a minimum cut between the values that cannot be
-computed once more and the backward graph (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, for the
-question; torch's `min_cut_rematerialization_partition` for the cut).
+vertex for each value, as wide as the bytes of its memory, the cheapest set to save is a minimum cut between the values
+that cannot be computed once more and the backward graph (Chen et al., Training Deep Nets with Sublinear Memory Cost,
+2016, for the question; torch's `min_cut_rematerialization_partition` for the cut).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from passlab.fx.effects import viewed
 from passlab.fx.nodes import size_hint
 
 aten = torch.ops.aten
@@ -27,6 +28,8 @@ EXPENSIVE = {
     *(aten.max_pool2d_with_indices.default, aten._native_batch_norm_legit_no_training.default),
     *(aten._native_batch_norm_legit_functional.default, aten.cumsum.default, aten.embedding.default),
 }
+#: The bytes of a number that is saved.
+NUMBER = 8
 #: Key of `node.meta`: the node is computed once more on purpose, and a pass must not merge it with the first.
 RECOMPUTED = "recomputed"
 
@@ -183,12 +186,7 @@ def work_of(node: fx.Node) -> int:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
         return int(count(*args, **kwargs, out_val=value))
     parts = [value] if isinstance(value, Tensor) else [part for part in value if isinstance(part, Tensor)]
-    return 0 if _is_view(node) else sum(int(size_hint(part.numel())) for part in parts)
-
-
-def _is_view(node: fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and any(argument.alias_info is not None for argument in schema.arguments)
+    return 0 if viewed(node) is not None else sum(int(size_hint(part.numel())) for part in parts)
 
 
 def _writes(node: fx.Node) -> bool:
@@ -196,12 +194,24 @@ def _writes(node: fx.Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
-def bytes_of(node: fx.Node) -> int | None:
-    """Return the bytes of a node's value; 8 for a size, None for a tuple, which cannot be saved as one."""
+def memory(node: fx.Node) -> tuple[str, int] | None:
+    """Return the name of the node whose memory holds a node's value, and the bytes of that memory; None for a tuple.
+
+    For a view it is the node that it looks into, in the end; for any other node the node itself. A number is like a
+    value of `NUMBER` bytes.
+    """
+    while (base := viewed(node)) is not None:
+        node = base
     value = node.meta.get("val")
     if isinstance(value, Tensor):
-        return int(size_hint(value.numel())) * value.element_size()
-    return 8 if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else None
+        return node.name, int(size_hint(value.numel())) * value.element_size()
+    return (node.name, NUMBER) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else None
+
+
+def bytes_of(node: fx.Node) -> int | None:
+    """Return the bytes that saving a node's value keeps: those of its memory, all of what a view looks into."""
+    held = memory(node)
+    return None if held is None else held[1]
 
 
 def _is_tangent(node: fx.Node) -> bool:

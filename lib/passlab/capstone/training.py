@@ -23,13 +23,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.autodiff import RECOMPUTED, partition
+from passlab.autodiff import RECOMPUTED, bytes_of, partition
 from passlab.autodiff.partition import EXPENSIVE
 from passlab.capstone.building import build
 from passlab.capstone.compiled import Compiled
+from passlab.capstone.products import INSIDE, as_sums, max_pool, max_pool_backward
 from passlab.capstone.reference import cse, dce, fold_constants
 from passlab.capture import Backend, backend
-from passlab.fx.effects import effects
+from passlab.fx.effects import effects, viewed
 from passlab.fx.nodes import name_of
 from passlab.fx.reader import describe
 from passlab.kernels import Unsupported, extract_group, fused, illegal
@@ -52,6 +53,8 @@ def decompositions() -> dict:
         **torch._decomp.get_decompositions(SEVERAL),
         aten.native_layer_norm.default: _layer_norm,
         aten.var_mean.correction: _var_mean,
+        aten.max_pool2d_with_indices.default: max_pool,
+        aten.max_pool2d_with_indices_backward.default: max_pool_backward,
         aten.split.Tensor: _parts,
         aten.split_with_sizes.default: _narrowed,
     }
@@ -124,7 +127,9 @@ def grouped(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[list[str]]]:
     """Return a graph that computes the same, and the groups in it that shall be kernels."""
     if any(_symbolic(node) for node in gm.graph.nodes):
         return gm, []
-    gm = _views_apart(gm)
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(gm.graph, {}))
+    gm = _views_apart(as_sums(fx.GraphModule(gm, copy)))
     groups = groups_of(gm)
     _views_together(gm, {name for group in groups for name in group})
     return gm, groups
@@ -138,7 +143,7 @@ def _symbolic(node: fx.Node) -> bool:
 
 
 #: Operations without a kernel: once more would be a launch of its own, so the cut does not compute them once more.
-APART = {aten.cat.default, aten.index.Tensor, aten._unsafe_index.Tensor, aten.stack.default}
+APART = {aten.index.Tensor}
 
 #: The passes of the reference, in their order.
 PASSES = (fold_constants, simplify, cse, dce, fuse)
@@ -147,11 +152,23 @@ PASSES = (fold_constants, simplify, cse, dce, fuse)
 # ---------------------------------------------------------------------------------------------------------- the groups
 
 
-def _is_view(node: Any) -> bool:
+#: Operations without operands whose numbers a kernel computes by itself: copied for each reader, as views are.
+MADE = {
+    *(aten.arange.default, aten.arange.start, aten.arange.start_step),
+    *(aten.full.default, aten.zeros.default, aten.scalar_tensor.default),
+}
+
+
+def _is_free(node: Any) -> bool:
+    """Return whether a call moves no bytes, and each of its readers can have one of its own: views above all."""
     return (
         isinstance(node, fx.Node)
         and node.op == "call_function"
-        and (node.target is operator.getitem or (name_of(node.target) in VIEWS and node.target is not aten.clone))
+        and (
+            node.target is operator.getitem
+            or node.target in MADE
+            or (name_of(node.target) in VIEWS and viewed(node) is not None)
+        )
     )
 
 
@@ -160,7 +177,7 @@ def _views_apart(gm: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     for node in reversed(graph.nodes):
-        if _is_view(node):
+        if _is_free(node):
             for user in list(node.users)[1:]:
                 with graph.inserting_before(node):
                     user.replace_input_with(node, graph.node_copy(node))
@@ -171,7 +188,7 @@ def _views_together(gm: fx.GraphModule, inside: set[str]) -> None:
     """Merge views of one tensor, except for those in groups."""
     first: dict[tuple, fx.Node] = {}
     for node in gm.graph.nodes:
-        if _is_view(node) and node.name not in inside:
+        if _is_free(node) and node.name not in inside:
             one = first.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
             if one is not node:
                 node.replace_all_uses_with(one)
@@ -230,7 +247,7 @@ def _fusible(gm: fx.GraphModule) -> dict[fx.Node, bool]:
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or not value.numel():
             continue
-        if _is_view(node) or effects(node) or not node.all_input_nodes:
+        if _is_free(node) or effects(node) or not node.all_input_nodes:
             continue
         operands = node.all_input_nodes
         forms = tuple((describe(a.meta.get("val"))[1], getattr(a.meta.get("val"), "ndim", None)) for a in operands)
@@ -260,33 +277,33 @@ def _reduces(gm: fx.GraphModule, node: fx.Node) -> bool | None:
 
 
 def _root(node: fx.Node) -> fx.Node:
-    while _is_view(node):
+    while _is_free(node) and node.target not in MADE:
         node = node.all_input_nodes[0]
     return node
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:
     """Return what a node reads, behind views."""
-    return list(dict.fromkeys(map(_root, node.all_input_nodes)))
+    return [root for root in dict.fromkeys(map(_root, node.all_input_nodes)) if root.target not in MADE]
 
 
 def _readers(node: fx.Node) -> Iterator[fx.Node]:
     for user in node.users:
-        if _is_view(user):
+        if _is_free(user):
             yield from _readers(user)
         else:
             yield user
 
 
 def _bytes(node: fx.Node) -> int:
-    return describe(node.meta.get("val"))[2] or 0
+    return 0 if node.meta.get(INSIDE) else bytes_of(node) or 0
 
 
 def _levels(gm: fx.GraphModule, fusible: Collection[fx.Node]) -> dict[fx.Node, int]:
     level: dict[fx.Node, int] = {}
     for node in gm.graph.nodes:
         ready = max((level[a] for a in node.all_input_nodes), default=0)
-        level[node] = ready + (node.op == "call_function" and node not in fusible and not _is_view(node))
+        level[node] = ready + (node.op == "call_function" and node not in fusible and not _is_free(node))
     return level
 
 
@@ -296,9 +313,9 @@ def _recompute(gm: fx.GraphModule, fusible: dict[fx.Node, bool], level: dict[fx.
 
     def copy(node: fx.Node, at: int) -> fx.Node:
         """Return a node for a level: a view or an operation that is copied, or the value that it begins with."""
-        if not _is_view(node) and (node not in fusible or fusible[node] or level[node] == at):
+        if not _is_free(node) and (node not in fusible or fusible[node] or level[node] == at):
             return node
-        if (node, at) not in copies or _is_view(node):
+        if (node, at) not in copies or _is_free(node):
             with gm.graph.inserting_after(node):
                 new = gm.graph.node_copy(node)
             new.args, new.kwargs = fx.node.map_arg((node.args, node.kwargs), lambda a: copy(a, at))
@@ -315,7 +332,7 @@ def _recompute(gm: fx.GraphModule, fusible: dict[fx.Node, bool], level: dict[fx.
         if made_of is None or sum(map(_bytes, made_of)) > SLACK * _bytes(node):
             continue
         for user in list(node.users):  # a view has one reader
-            reader = next(_readers(user), user) if _is_view(user) else user
+            reader = next(_readers(user), user) if _is_free(user) else user
             if reader in fusible and level[reader] > level[node]:
                 user.replace_input_with(node, copy(node, level[reader]))
     for node in reversed(list(gm.graph.nodes)):
@@ -357,10 +374,10 @@ def _with_views(gm: fx.GraphModule, group: list[fx.Node]) -> list[fx.Node]:
     inside = set(group)
     for node in group:
         for operand in node.all_input_nodes:
-            if _root(operand) in inside:
+            if (root := _root(operand)) in inside or root.target in MADE:
                 while operand not in inside:
                     inside.add(operand)
-                    operand = operand.all_input_nodes[0]
+                    operand = next(iter(operand.all_input_nodes), operand)
     return [node for node in gm.graph.nodes if node in inside]
 
 

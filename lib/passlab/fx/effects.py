@@ -13,6 +13,7 @@ is read from torch's operator schemas: in `add_(Tensor(a!) self, …) -> Tensor(
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -259,6 +260,21 @@ def may_alias(node: fx.Node) -> bool:
         return not plain or isinstance(leaf, _VIEW_MODULES) or bool(getattr(leaf, "inplace", False))
     known = facts(node.target)
     return known.views or not known.known or bool(writes(node))
+
+
+def viewed(node: fx.Node) -> fx.Node | None:
+    """Return the operand into whose memory the value of a call of ATen looks, by its schema; None if it does not.
+
+    A part of a tuple of views looks into what was taken apart. `_unsafe_view` counts: only its schema hides the view.
+    """
+    base: Any = node.args[0] if node.op == "call_function" and node.args else None
+    if node.target is operator.getitem:
+        return viewed(base)
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.arguments or not schema.returns:
+        return None
+    looks = schema.arguments[0].alias_info and schema.returns[0].alias_info
+    return base if looks or node.target is torch.ops.aten._unsafe_view.default else None
 
 
 def _storage(node: fx.Node) -> Any:

@@ -5,9 +5,10 @@
     one = kernel(subgraph(gm, ["mul", "add", "relu"]))
     print(one.source())                              # the kernel as TensorIR
 
-A group may hold element-wise operations, broadcasts, views and reductions. TVM builds its kernel for the CPU or a GPU;
-with backend="triton", Triton does. Tensors pass without a copy (DLPack), non-contiguous ones too: a kernel is built for
-the shapes, strides and types of its inputs, and rebuilt for others. No gradient flows through a kernel.
+A group may hold element-wise operations, broadcasts, views, `cat`, padding and reductions. TVM builds its kernel for
+the CPU or a GPU; with backend="triton", Triton does. Tensors pass without a copy (DLPack), non-contiguous ones too: a
+kernel is built for the shapes, strides and types of its inputs, and rebuilt for others. No gradient flows through a
+kernel.
 
 Reading order: groups (which are legal, cutting one out), primitives (a group as basic operations), code (these as
 TensorIR), schedule (its loops), triton (the other backend), kernel (all of it, and the graph that calls kernels).

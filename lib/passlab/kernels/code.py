@@ -4,11 +4,12 @@
     function = tensor_ir(program)        # tvm.tirx.PrimFunc: inputs in order, then outputs
 
 Fusing is inlining: a value of the group is an expression where it is used, not a buffer. A value with more than one use
-gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only the result of a reduction
-is a buffer: all of a row has to be read before its sum is known.
+gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. The result of a reduction is a
+buffer, as all of a row has to be read before its sum is known. So is what a product reads, where each element is
+used for many of the result (`stored`).
 
-Reading order: memory layout, expressions, the function, its elements, its reductions. How a primitive computes one
-number is in `passlab.kernels.scalars`; `passlab.kernels.schedule` then arranges the loops.
+Reading order: memory layout, what is stored, expressions, the function, its elements, its reductions. How a primitive
+computes one number is in `passlab.kernels.scalars`; `passlab.kernels.schedule` then arranges the loops.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from passlab.kernels.primitives import REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
+from passlab.kernels.primitives import CONSTANTS, POSITIONS, REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
 from passlab.kernels.scalars import apply, negate
 
 if TYPE_CHECKING:
@@ -120,6 +121,56 @@ def operands(program: fx.GraphModule) -> list[tuple[int, fx.Node]]:
     ]
 
 
+# ------------------------------------------------------------------------------------------------ what is stored
+
+
+def is_product(node: fx.Node) -> bool:
+    """Return whether a node sums products of two operands, each element of which takes part in several: such a sum is
+    not split, as its vectors are neighbours in the result."""
+    if (
+        node.op != "call_function"
+        or name_of(node.target) != "sum"
+        or name_of(node.args[0].target) not in ("mul", "where")
+    ):
+        return False
+    factors = [a for a in node.args[0].args if isinstance(a, fx.Node) and a.meta["val"].ndim and constant(a) is None]
+    size = node.args[0].meta["val"].numel()
+    return len(factors) == 2 and all(_behind_views(a).meta["val"].numel() < size for a in factors)
+
+
+def _behind_views(node: fx.Node) -> fx.Node:
+    while node.op == "call_function" and name_of(node.target) in VIEWS:
+        node = node.args[0]
+    return node
+
+
+#: What more than one stage needs, and takes more operations, is computed once.
+CHEAP = 8
+
+
+def stored(program: fx.GraphModule) -> set[fx.Node]:
+    """Return the nodes, besides reductions, whose values a program with products or windows holds in buffers."""
+    read = [a for node in program.graph.nodes if is_product(node) for a in node.args[0].all_input_nodes]
+    read += [node for node in program.graph.nodes if node.op == "call_function" and name_of(node.target) == "unfold"]
+    if not read:
+        return set()
+    several = {node for node in map(_behind_views, read) if _is_stored(node)}
+    work: dict[fx.Node, int] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and name_of(node.target) not in REDUCTIONS:
+            work[node] = 1 + sum(work.get(a, 0) for a in node.all_input_nodes)
+            if _is_stored(node) and len(node.users) > 1 and work[node] > CHEAP:
+                several.add(node)
+            if node in several:
+                work[node] = 0
+    return several
+
+
+def _is_stored(node: fx.Node) -> bool:
+    plain = node.op == "call_function" and name_of(node.target) not in REDUCTIONS | VIEWS | CONSTANTS | {"iota"}
+    return plain and node.meta["val"].dtype != torch.bool and constant(node) is None
+
+
 # ------------------------------------------------------------------------------------------------ expressions
 
 
@@ -147,10 +198,13 @@ def _is_float(dtype: str) -> bool:
 
 
 class _Body:
-    """Builds the expression of one element of a stage. `named` holds the named values, in order."""
+    """Builds the expression of one element of a stage. `named` holds the named values, in order.
 
-    def __init__(self, function: _Function):
-        self.function, self.named, self.known, self.sizes = function, [], {}, {}
+    names: whether there are any. TVM allows none in the index of an element.
+    """
+
+    def __init__(self, function: _Function, names: bool = True):
+        self.function, self.names, self.named, self.known, self.sizes = function, names, [], {}, {}
 
     def value(self, node: fx.Node, at: tuple) -> Any:
         """Return the expression for element `at` of a node's value."""
@@ -162,14 +216,22 @@ class _Body:
     def _compute(self, node: fx.Node, at: tuple) -> Any:
         if node in self.function.buffers:
             return self.function.read(node, at)
-        name = name_of(node.target)
         if (number := constant(node)) is not None:
             return self.function.number(number, _dtype(node))
+        if name_of(node.target) in REDUCTIONS:
+            return self.function.reduce(node)(*at)
+        if node in self.function.stored:
+            return self.function.store(node)(*at)
+        return self.element(node, at)
+
+    def element(self, node: fx.Node, at: tuple) -> Any:
+        """Return the expression of an element by its operands, also if the value is stored."""
+        name = name_of(node.target)
         if name in VIEWS:
             source = node.args[0]
             return self.value(source, source_index(node, _shape(source), at))
-        if name in REDUCTIONS:
-            return self.function.reduce(node)(*at)
+        if name in ("cat", "constant_pad_nd", *POSITIONS):
+            return self._bind_name(node, getattr(self, f"_{name.strip('_')}")(node, at))
         return self._bind_name(
             node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args])
         )
@@ -182,10 +244,64 @@ class _Body:
             return self.function.number(operand, _dtype(tensors[0]) if tensors else _dtype(node))
         return operand
 
+    def _clamped(self, index: Any, size: int) -> Any:
+        """Return an index within a dimension: both sides of a choice are read."""
+        T = self.function.tirx
+        return max(0, min(index, size - 1)) if isinstance(index, int) else T.max(T.min(index, size - 1), 0)
+
+    def _cat(self, node: fx.Node, at: tuple) -> Any:
+        parts, d = [a for a in node.args[0] if a.meta["val"].numel()], (*node.args[1:], 0)[0] % len(at)
+        result, end = None, _shape(node)[d]
+        for part in reversed(parts):
+            begin = end - _shape(part)[d]
+            value = self.value(part, (*at[:d], self._clamped(at[d] - begin, end - begin), *at[d + 1 :]))
+            result = value if result is None else self._chosen(at[d] < end, value, result)
+            end = begin
+        return result
+
+    def _chosen(self, condition: Any, value: Any, other: Any) -> Any:
+        if isinstance(condition, bool):
+            return value if condition else other
+        return self.function.tirx.Select(condition, value, other)
+
+    def _constant_pad_nd(self, node: fx.Node, at: tuple) -> Any:
+        source, pads, *filled = node.args
+        before = [0] * (len(at) - len(pads) // 2) + list(pads[::2])[::-1]
+        places, inside = [], True
+        for i, skip, size, n in zip(at, before, _shape(source), _shape(node), strict=True):
+            places.append(self._clamped(i - skip, size) if n != size or skip else i)
+            conditions = ([i >= skip] if skip > 0 else []) + ([i < skip + size] if skip + size < n else [])
+            for condition in conditions:
+                inside = condition if inside is True else self.function.tirx.all(inside, condition)
+        number = self.function.number((*filled, 0)[0], _dtype(node))
+        return self._chosen(inside, self.value(source, tuple(places)), number)
+
+    def _iota(self, node: fx.Node, at: tuple) -> Any:
+        index = at[0] * node.kwargs["step"] + node.kwargs["start"]
+        dtype = _dtype(node)
+        return self.function.number(index, dtype) if isinstance(index, int) else index.astype(dtype)
+
+    def _unsafe_index(self, node: fx.Node, at: tuple) -> Any:
+        source, indices = node.args
+        numbers = [d for d, index in enumerate(indices) if index is not None]
+        ndim = max(indices[d].meta["val"].ndim for d in numbers)
+        if numbers != list(range(numbers[0], numbers[-1] + 1)):
+            raise Unsupported(node.meta["of"], "it indexes dimensions that are not neighbours")
+        common = at[numbers[0] : numbers[0] + ndim]
+        places = [*at[: numbers[0]], *(0 for _ in numbers), *at[numbers[0] + ndim :]]
+        for d in numbers:
+            shape = _shape(indices[d])
+            here = tuple(0 if n == 1 else i for n, i in zip(shape, common[ndim - len(shape) :], strict=True))
+            index = _Body(self.function, names=False).value(indices[d], here)
+            places[d] = self._clamped(index, _shape(source)[d])
+        return self.value(source, tuple(places))
+
     def _bind_name(self, node: fx.Node, value: Any) -> Any:
         """Name the value if it is used again, or if TVM would simplify it as a real number: it turns (x + y) - y into x
         and `not x < y` into x >= y."""
         reads = [user for user in node.users for operand in user.args if operand is node]
+        if not self.names:
+            return value
         if len(reads) < 2 and all(user.op == "output" or name_of(user.target) in _READ_ONCE for user in node.users):
             return value
         function, truth = self.function, _dtype(node) == "bool"
@@ -201,6 +317,7 @@ class _Body:
         """Count the operations of the value with all names expanded."""
         if node not in self.sizes:
             inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
+            inside = inside and node not in self.function.stored
             self.sizes[node] = 1 + sum(self._written_out(a) for a in node.args if inside and isinstance(a, fx.Node))
         return self.sizes[node]
 
@@ -232,6 +349,12 @@ def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
         return tuple(i * step + start if e == d and (start or step != 1) else i for e, i in enumerate(at))
     if name in ("alias", "detach"):
         return at
+    if name == "unfold":
+        d, _, step = node.args[1] % len(source), *node.args[2:]
+        return tuple(i * step + at[-1] if e == d else i for e, i in enumerate(at[:-1]))
+    if name == "flip":
+        turned = {d % len(source) for d in args[1]}
+        return tuple(source[d] - 1 - i if d in turned else i for d, i in enumerate(at))
     return _reshape_index(source, shape, at)
 
 
@@ -274,7 +397,7 @@ class _Function:
         from passlab.relax import tvm
 
         self.tvm, self.te, self.tirx = tvm, tvm.te, tvm.tirx
-        self.program, self.partial = program, partial
+        self.program, self.partial, self.stored = program, partial, stored(program)
         self.buffers: dict[fx.Node, Any] = {}
         self.layouts: dict[fx.Node, Layout] = {}
         for (at, node), name in zip(operands(program), names, strict=True):
@@ -333,7 +456,18 @@ class _Function:
         chosen = T.Select(T.isnan(single), T.const(0x7FC0, "uint16"), rounded)
         return T.Let(single, value, T.Let(bits, T.reinterpret("uint32", single), chosen))
 
-    # ---- reductions
+    # ---- what is stored, reductions
+
+    def store(self, node: fx.Node) -> Any:
+        """Return the buffer of a value that several elements or stages read."""
+        if node not in self.buffers:
+
+            def element(*at: Any) -> Any:
+                body = _Body(self)
+                return body.whole(body.element(node, at))
+
+            self.buffers[node] = self.te.compute(_shape(node), element, node.name)
+        return self.buffers[node]
 
     def reduce(self, node: fx.Node) -> Any:
         """Return the buffer of a reduction, in one stage, or in several for a long sum."""
@@ -349,7 +483,7 @@ class _Function:
                     source, tuple(next(inner_left if d in dims else rows_left) for d in range(len(sizes)))
                 )
 
-            last_is_fast = self.partial and dims and max(dims) == len(sizes) - 1
+            last_is_fast = self.partial and not is_product(node) and dims and max(dims) == len(sizes) - 1
             result = self._stages(node, rows, left, first, last_is_fast)
             if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
                 result = self._with_nan(node, rows, left, first, result)
@@ -446,6 +580,8 @@ class _Function:
         for node in results(self.program):
             if name_of(node.target) in REDUCTIONS:
                 tensors[node] = self.reduce(node)
+            elif node in self.stored and result_layout(node)[0] == tuple(range(len(_shape(node)))):
+                tensors[node] = self.store(node)
             else:
                 nests.setdefault((_shape(node), result_layout(node)[0]), []).append(node)
         for (shape, dims), nodes in nests.items():

@@ -85,6 +85,8 @@ def _why_not_on_one_device(node: fx.Node, devices: dict[fx.Node, str]) -> str:
 
 def _why_not_of_one_dtype(node: fx.Node) -> str:
     names: dict[torch.dtype, str] = {}
+    if node.target is torch.ops.aten._unsafe_index.Tensor:
+        return ""  # positions are integers
     for operand in node.all_input_nodes:
         value = value_of(operand)
         if len(value.shape) and value.dtype != torch.bool:

@@ -173,10 +173,11 @@ def _compile(
             kernel_schedule.on_cuda(code.tensor_ir(program, names, skips, partial=False), target), target
         )
     function = code.tensor_ir(program, names, skips)
+    rows = not any(map(code.is_product, program.graph.nodes))
     try:
-        return build_for_target(kernel_schedule.on_cpu(function, knobs=knobs), host())
+        return build_for_target(kernel_schedule.on_cpu(function, knobs=knobs, rows=rows), host())
     except (ValueError, TypeError):  # TVM cannot vectorize some booleans
-        return build_for_target(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs), host())
+        return build_for_target(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs, rows=rows), host())
 
 
 class Kernel(nn.Module):

@@ -41,13 +41,17 @@ REDUCTIONS = _words("sum prod amax amin")
 #: The same elements at other places.
 VIEWS = _words(
     """broadcast_in_dim squeeze transpose collapse_view split_dim slice select view reshape _unsafe_view permute expand
-    unsqueeze t alias detach"""
+    unsqueeze t alias detach unfold flip"""
 )
+#: Elements of several tensors, or of one and a constant.
+MOVES = _words("cat constant_pad_nd")
 #: Tensors filled with one number.
 CONSTANTS = _words("scalar_tensor full full_like")
+#: Its own position, and what lies at positions that are computed.
+POSITIONS = _words("iota _unsafe_index")
 #: Uninitialized memory: only its shape may matter.
 _MEMORY = _words("empty_strided empty empty_like")
-KNOWN = POINTWISE | REDUCTIONS | VIEWS | CONSTANTS
+KNOWN = POINTWISE | REDUCTIONS | VIEWS | MOVES | CONSTANTS | POSITIONS
 
 
 class Unsupported(ValueError):
@@ -162,7 +166,8 @@ def _table() -> dict:
     """Return torch's decompositions, except for views, which a kernel reads as the same elements elsewhere."""
     if not _own:
         _own.update(torch._decomp.decomposition_table)
-        for packet in ("slice", "select", "view", "reshape", "_unsafe_view", "permute", "expand", "unsqueeze", "t"):
+        kept = "slice select view reshape _unsafe_view permute expand unsqueeze t unfold flip cat constant_pad_nd"
+        for packet in (*kept.split(), "_unsafe_index"):
             for overload in getattr(_aten, packet).overloads():
                 _own.pop(getattr(getattr(_aten, packet), overload), None)
         _own[_prims.var.default] = _var

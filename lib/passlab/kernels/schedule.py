@@ -52,17 +52,20 @@ class Knobs:
 DEFAULT = Knobs()
 
 
-def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True, knobs: Knobs = DEFAULT) -> tvm.tirx.PrimFunc:
+def on_cpu(
+    function: tvm.tirx.PrimFunc, vectors: bool = True, knobs: Knobs = DEFAULT, rows: bool = True
+) -> tvm.tirx.PrimFunc:
     """Spread the outer loops over cores and the inner over vector registers; keep each row of a reduction together.
 
     LLVM vectorizes element-wise loops, but not reductions, since it may not reorder float additions: `vectors` says
-    whether to do so here.
+    whether to do so here. rows: whether to try to go through all stages row by row.
     """
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(function)
-    if (rows := tried(schedule, functools.partial(_by_rows, vectors=vectors, knobs=knobs))) is not None:
-        return rows.mod["main"]
+    whole_rows = functools.partial(_by_rows, vectors=vectors, knobs=knobs)
+    if rows and (done := tried(schedule, whole_rows)) is not None:
+        return done.mod["main"]
     for nest in _nests(schedule):
         element_wise = is_spatial(schedule, nest[0])
         step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
@@ -172,15 +175,16 @@ def _reduction(schedule: Any, nest: list, vectors: bool, knobs: Knobs) -> None:
     steps = math.prod(_sizes(schedule, loops))
     kinds = [int(axis.iter_type) for axis in schedule.get(nest[0]).iter_vars]
     plain = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
-    outer = _vectors(schedule, nest[0], knobs) if vectors else plain
+    outer = _vectors(schedule, nest[0], knobs, steps=steps) if vectors else plain
     if outer:
         _parallel(schedule, schedule.fuse(*outer), steps, knobs)
 
 
-def _vectors(schedule: Any, block: Any, knobs: Knobs, shared: int = 0) -> list:
+def _vectors(schedule: Any, block: Any, knobs: Knobs, shared: int = 0, steps: int = 0) -> list:
     """Keep a vector of a reduction's elements in registers while reducing, if they are adjacent in what it reads.
 
-    Return the loops outside of that; the first `shared` ones belong to other stages too.
+    Return the loops outside of that which are left; the first `shared` ones belong to other stages too. steps: of the
+    whole nest, if the others may be spread over the cores: TVM does not do it once the reduction is decomposed.
     """
     stage, loops = schedule.get(block), schedule.get_loops(block)[shared:]
     axes = stage.iter_vars[-len(loops) :] if loops else []
@@ -200,5 +204,8 @@ def _vectors(schedule: Any, block: Any, knobs: Knobs, shared: int = 0) -> list:
         outer.append(rest)
     schedule.reorder(*outer, *reducing, inner)
     schedule.vectorize(inner)
+    if steps and outer:
+        _parallel(schedule, schedule.fuse(*outer), steps, knobs)
+        outer = []
     schedule.decompose_reduction(block, reducing[0])
     return outer

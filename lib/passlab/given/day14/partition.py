@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, fx
+from torch import fx
 
-#: The bytes of a number that is saved.
-NUMBER = 8
+from passlab.autodiff.partition import NUMBER, memory
 
-
-def memory(node: fx.Node) -> tuple[str, int] | None:
-    """Return the name of the node whose memory holds a node's value, and the bytes of that memory; None for a tuple.
-
-    For a view it is the node that it looks into, in the end; for any other node the node itself. A number is like a
-    value of `NUMBER` bytes.
-    """
-    while (base := _viewed(node)) is not None:
-        node = base
-    value = node.meta.get("val")
-    if isinstance(value, Tensor):
-        return node.name, math.prod(map(int, value.shape)) * value.element_size()
-    return (node.name, NUMBER) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else None
-
-
-def _viewed(node: fx.Node) -> fx.Node | None:
-    """Return the operand into whose memory the value of a node looks, or None."""
-    operand: Any = node.args[0] if node.args else None
-    if node.target is operator.getitem:
-        return _viewed(operand)
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not (schema.arguments and schema.arguments[0].alias_info) or not schema.returns[0].alias_info:
-        return operand if node.target is torch.ops.aten._unsafe_view.default else None
-    return operand
+__all__ = ["NUMBER", "memory", "part"]
 
 
 def part(
