@@ -36,7 +36,10 @@ from passlab.judge.closing import Closed, reopen
 from passlab.judge.running import time_limit
 
 #: Packages whose functions an answer would call.
-PACKAGES = ("graph", "fx", "equivalence", "measure", "kernels", "polyhedral", "memory", "dataflow", "wafer", "capstone")
+PACKAGES = (
+    *("graph", "fx", "equivalence", "measure", "kernels", "polyhedral", "memory", "dataflow", "wafer", "autodiff"),
+    *("capture", "capstone"),
+)
 #: Seconds for one call, for all calls of an exercise, and for each judged answer.
 CALL, ALL, ANSWER = 3.0, 10.0, 10.0
 #: The most parameters, and the most values tried for them.

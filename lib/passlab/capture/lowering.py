@@ -9,8 +9,8 @@ Their operations are ATen's, views are operations like others, and parameters ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from passlab.capture.recorder import Capture
 from passlab.equivalence.values import EXACT, Difference, Tolerance, beyond_rounding, compare, nudge
 from passlab.fx.effects import effects, may_alias, writes
 from passlab.fx.nodes import why_not_ordered
+from passlab.fx.programs import needing_gradients
 from passlab.fx.reader import describe
 
 #: A pass takes a graph and returns it, another, or None if it changed the one that it got.
@@ -101,7 +102,9 @@ def lower(
         return _boxed(gm)
 
     program = Capture(f, dynamic, private.lowered(forward, backward, forward, split))
-    with _gradients(f) if gradients else nullcontext():
+    if gradients and not isinstance(f, nn.Module):
+        raise TypeError(f"gradients=True is for a module, whose parameters it means; got {type(f).__name__}.")
+    with needing_gradients(f) if gradients else nullcontext():
         program(*inputs)
     if len(graphs) != 1:
         where = f" It breaks at {program.breaks[0]}." if program.breaks else ""
@@ -110,20 +113,6 @@ def lower(
             "Lower its parts, capture(f, *inputs).graphs, one by one."
         )
     return graphs[0]
-
-
-@contextmanager
-def _gradients(module: Any) -> Iterator[None]:
-    """Let all parameters of a module need a gradient, and put them back."""
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"gradients=True is for a module, whose parameters it means; got {type(module).__name__}.")
-    flags = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
-    module.requires_grad_(True)
-    try:
-        yield
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:

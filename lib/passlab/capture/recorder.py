@@ -32,7 +32,7 @@ def capture(f: Callable, *inputs: Any, dynamic: bool | None = None) -> Capture:
 
 #: Why a graph ends before the function does: reason → what it means.
 REASONS = {
-    "branch": "an `if`, a `while` or an `assert` depends on the value of a tensor",
+    "branch": "an `if` or a `while` depends on the value of a tensor",
     "number": "a tensor becomes a number of Python (`item`, `float`, `int`, `bool`, `tolist`)",
     "size": "the size of a result depends on the values of a tensor (`nonzero`, a mask as an index)",
     "builtin": "a function of Python that Dynamo cannot follow (`print`, `input`, `open`)",

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -314,6 +314,18 @@ def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[
     homes = {memory(t): path for path, t in state}
     homes |= {memory(t): f"input {i}" for i, a in enumerate(args) for t in pytree.tree_leaves(a)}
     return [(i, homes[at]) for i, at in enumerate(outputs) if at and at in homes]
+
+
+@contextlib.contextmanager
+def needing_gradients(module: nn.Module) -> Iterator[None]:
+    """Let all parameters of a module need a gradient, and put them back."""
+    flags = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
+    module.requires_grad_(True)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
 
 
 def seed_generators(seed: int) -> None:

@@ -11,6 +11,8 @@ import warnings
 import torch
 from torch import fx, nn
 
+from passlab.fx.programs import needing_gradients
+
 
 class _Loss(nn.Module):
     """The mean square of a model's output: a loss for models without labels."""
@@ -31,15 +33,9 @@ def joint(model: nn.Module, *example: torch.Tensor) -> tuple[fx.GraphModule, tup
     """
     from torch._functorch.aot_autograd import aot_export_module
 
-    flags = [parameter.requires_grad for parameter in model.parameters()]
-    model.requires_grad_(True)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gm, signature = aot_export_module(_Loss(model), example, trace_joint=True, output_loss_index=0)
-    finally:
-        for parameter, flag in zip(model.parameters(), flags, strict=True):
-            parameter.requires_grad_(flag)
+    with needing_gradients(model), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm, signature = aot_export_module(_Loss(model), example, trace_joint=True, output_loss_index=0)
     tensors = dict(_Loss(model).named_parameters()) | dict(_Loss(model).named_buffers())
     names = [*signature.parameters, *signature.buffers]
     return fx.GraphModule(gm, gm.graph), (*(tensors[name].detach() for name in names), *example)

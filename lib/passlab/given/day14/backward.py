@@ -9,27 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from passlab.autodiff import RULES, fit
-from passlab.given.day14.vjp import quietly, without_lifts
+from passlab.given.day14.vjp import quietly, record
 from passlab.judge import Case
 
-
-def record(run: Callable[..., Sequence[Tensor]], examples: Sequence[Any]) -> fx.GraphModule:
-    """Return the graph of what `run` does with tensors like these, without operations that nothing uses.
-
-    examples: `node.meta["val"]` of the nodes whose values `run` takes, or tensors like them. The graph is that of one
-    call: a loop of Python is gone, what it did is there.
-    """
-    with quietly(), torch.no_grad():
-        examples = [x.clone() if isinstance(x, Tensor) else x for x in examples]  # one tensor is one input
-        gm = make_fx(lambda *args: list(run(*args)), tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
-    gm = without_lifts(gm)
-    gm.graph.eliminate_dead_code()
-    gm.recompile()
-    return gm
+__all__ = ["call", "is_float", "record", "shares", "typed", "values_of"]
 
 
 def is_float(node: fx.Node) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -66,8 +66,7 @@ def recorded(run: Callable, op: str, args: tuple, kwargs: dict[str, Any]) -> fx.
     out = OPERATIONS[op](*args, **kwargs)
     tensors = [x for x in args if isinstance(x, Tensor)]
     try:
-        with quietly(), torch.no_grad():
-            gm = make_fx(run, tracing_mode="fake")(torch.ones_like(out), out, *tensors)
+        return record(run, [torch.ones_like(out), out, *tensors])
     except Exception as error:
         if type(error).__name__ in _NO_NUMBERS:
             raise ValueError(
@@ -75,7 +74,21 @@ def recorded(run: Callable, op: str, args: tuple, kwargs: dict[str, Any]) -> fx.
                 "tensors have shapes and types but no numbers: use torch.where."
             ) from None
         raise
-    return without_lifts(gm)
+
+
+def record(run: Callable[..., Sequence[Tensor]], examples: Sequence[Any]) -> fx.GraphModule:
+    """Return the graph of what `run` does with tensors like these, without operations that nothing uses.
+
+    examples: `node.meta["val"]` of the nodes whose values `run` takes, or tensors like them. The graph is that of one
+    call: a loop of Python is gone, what it did is there.
+    """
+    with quietly(), torch.no_grad():
+        examples = [x.clone() if isinstance(x, Tensor) else x for x in examples]  # one tensor is one input
+        gm = make_fx(lambda *args: list(run(*args)), tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
+    gm = without_lifts(gm)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
 
 
 @contextlib.contextmanager
