@@ -48,6 +48,7 @@ def hidden(seed: int) -> list[Case]:
         case("softmax", aten._softmax.default, [draw * large], rng.choice((0, -2)), False),
         case("log_softmax", aten._log_softmax.default, [draw * large + large], rng.choice((0, -1)), False),
         case("log_softmax of numbers close together", aten._log_softmax.default, [draw * 1e-3 + 50], 1, False),
+        case("log_softmax of large numbers", aten._log_softmax.default, [draw + large], 2, False),
         case("variance of all, of a large mean", aten.var.correction, [flat + large], [0, -1], correction=0),
         case("variance without options", aten.var.correction, [flat - large], [rng.choice((1, -1))]),
         case("variance, dimensions kept", aten.var.correction, [draw * 1e-3 + 0.1], [1], correction=2, keepdim=True),
@@ -179,6 +180,15 @@ log_of_softmax = edited(
     "spared",
     "takes the logarithm of the softmax: it is -inf where that is 0",
     ("return x - torch.log(torch.sum(torch.exp(x), dim, True))", "return torch.log(softmax(x, dim, _))"),
+)
+sum_first = edited(
+    "spared",
+    "adds the maximum to the logarithm, which rounds away what is small",
+    ("x = x - torch.amax(x, dim, True)", "m = torch.amax(x, dim, True)"),
+    (
+        "x - torch.log(torch.sum(torch.exp(x), dim, True))",
+        "x - (m + torch.log(torch.sum(torch.exp(x - m), dim, True)))",
+    ),
 )
 plain_log = edited(
     "spared", "log(1 + x): near 0, x is lost", ("torch.where((u == 1) | (u == INF), x, corrected)", "torch.log(u)")

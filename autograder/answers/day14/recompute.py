@@ -34,6 +34,17 @@ def _types(x: Tensor, y: Tensor) -> list[Tensor]:
     return [torch.exp(x * y) * (ones // 2 + 1) + torch.sin(x * y) * (more / 2)]
 
 
+def _ones(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Three calls differ in 1.0, 1 and True alone."""
+    float_one, one, true = (torch.full((x.shape[1],), value) for value in (1.0, 1, True))
+    return [torch.exp(x * y) * float_one + torch.sin(x * y) * ~one + torch.cos(x) * (true + true)]
+
+
+def _output(x: Tensor, w: Tensor) -> list[Tensor]:
+    """The gradients read the output."""
+    return [F.linear(x, w).exp()]
+
+
 def _views(x: Tensor, w: Tensor) -> list[Tensor]:
     """Several views of one value are read."""
     y = F.linear(x, w)
@@ -91,6 +102,9 @@ def hidden(seed: int) -> list[Case]:
         program("dear and cheap, enough memory", _dear, three, 1, about),
         program("a keyword differs", _corrected, two, 0.4),
         program("types differ", _types, {"x": square, "y": square}, 0.5),
+        program("1.0, 1 and True", _ones, {"x": square, "y": square}, 0.5),
+        program("an output is computed once more", _output, two, 0),
+        program("a tuple, and the least memory", _corrected, two, 0),
         program("views", _views, two, 0.8),
         program("written twice", _doubled, two, 0.3),
         program("random numbers, enough memory", _noisy, {"x": square, "y": square}, 1, about),
@@ -227,6 +241,25 @@ no_keywords = edited(
     "same",
     "merges nodes whose keywords differ",
     ("(copy.target, str(copy.args), str(copy.kwargs))", "(copy.target, str(copy.args))"),
+)
+equal_ones = edited(
+    "same",
+    "takes 1, 1.0 and True for equal",
+    (
+        "(copy.target, str(copy.args), str(copy.kwargs))",
+        "(copy.target, str(copy.args).replace('True', '1').replace('1.0', '1'), str(copy.kwargs))",
+    ),
+)
+output_again = edited(
+    "spared",
+    "returns what computes an output once more",
+    ("result.node_copy(end, old.__getitem__)", "result.node_copy(end, lambda node: new.get(node, old[node]))"),
+)
+tuples_free = edited(
+    "did",
+    "keeps tuples, for nothing",
+    ("again[node] + keeps.get(places[node], 0)", "again[node] + keeps.get(places[node], places[node] is None)"),
+    ("solver.value(keeps.get(places[node], 0))", "solver.value(keeps.get(places[node], 1))"),
 )
 narrow_views = edited(
     "did",
