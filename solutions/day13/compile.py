@@ -50,7 +50,8 @@ progress("day13")
 # it is given as statements, one operation each, with the line of the source. Some end the graph: a **break**. Python
 # executes such a line, and Dynamo begins a new graph behind it. `ALWAYS` and `OF_TENSORS` have the reasons; an operation
 # of `OF_TENSORS` is a break only if its last operand is a tensor. (So `x[m]`, the operation `[]`, is one for a tensor `m`,
-# and a row `x[0]` is an ordinary operation.) `closed` is a function under `torch.compiler.disable`.
+# and a row `x[0]` is an ordinary operation.) `closed` is a function under `torch.compiler.disable`. The last line returns,
+# and no other.
 #
 # Everything else with a tensor among its operands, a comparison, too, is an operation of the graph and returns a tensor;
 # but `dim` and `numel` return a number, and are no operations of a graph. `nonzero`, `x[m]` and `closed` return tensors,

@@ -144,6 +144,12 @@ def hidden(seed: int) -> list[Case]:
         case("a loop that stops, and nothing after it", _function("y = x + 1", "print(k)", "for i in range(k):", "    print(i)", "return y")),  # noqa: E501
         case("a tensor decides in a loop", _function("print(k)", "y = x + 1", "graph_break()", "z = y + 1", "for i in range(k):", "    s = z.sum()", "    c = s > 0", "    if c:", "        z = z + 1", "z = closed(z)", "return z"), 2, {9: True}),  # noqa: E501
         case("k decides in a loop", _function("y = x + 1", "print(k)", "for i in range(3):", "    b = i > k", "    if b:", "        print(i)", "    y = y * 2", "print(k)", "y = y + 1", "return y"), 2),  # noqa: E501
+        case("what nonzero returns", _function("i = x.nonzero()", "j = i + k", "print(k)", "return j")),
+        case("what a mask leaves", _function("m = x > 0", "y = x[m]", "z = y * k", "print(k)", "return z")),
+        case("half of k, cut off", _function("y = x + 1", "h = k * 0.5", "n = int(h)", "b = n > 0", "if b:", "    print(k)", "graph_break()", "return y"), 1),  # noqa: E501
+        case("a line without a name", _function("print(k)", "x.relu()", "print(k)", "return x")),
+        case("a condition on zero", _function("n = k - 2", "if n:", "    print(k)", "graph_break()", "return x")),
+        case("a loop in a loop", _function("y = x + 1", "print(k)", "for i in range(2):", "    for j in range(2):", "        y = y + j", "        print(j)", "return y")),  # noqa: E501
         *(_drawn(rng, f"drawn, {number}") for number in range(4)),
         *(_drawn(rng, f"drawn, with a loop, {number}", False) for number in range(2)),
         *(_drawn(rng, f"drawn, with a loop that may stop, {number}", True) for number in range(4)),
@@ -206,6 +212,33 @@ def in_lists(body, arguments, taken):
     return [list(pair) for pair in sorted(pairs)], count
 
 
+nonzero_number = edited(
+    "same", "takes what nonzero returns for a number", ('reason == "size"', 'reason == "size" and line.op == "[]"')
+)
+mask_number = edited(
+    "same", "takes what a mask leaves for a number", ('reason == "size"', 'reason == "size" and line.op == "nonzero"')
+)
+never_cut = edited(
+    "spared",
+    "takes int of a number for the number",
+    ("NUMBERS[line.op](*operands)", "operands[0] if line.op == 'int' else NUMBERS[line.op](*operands)"),
+)
+named_only = edited(
+    "same", "counts operations with a name for their result", ("operations + 1", "operations + bool(line.result)")
+)
+zero_is_true = edited(
+    "spared",
+    "takes a condition on the number 0 for a true one",
+    ("line.body if yes else line.orelse", "line.body if yes is not False else line.orelse"),
+)
+numbers_counted = edited(
+    "same",
+    "counts arithmetic on numbers that are not known",
+    ("None in operands", "None in operands and (operations := operations + 1)"),
+)
+inner_loops_break = edited(
+    "spared", "finds breaks in a loop inside another", ("walk(line.body, True)", "walk(line.body, not looped)")
+)
 any_if = edited(
     "spared",
     "takes each `if` for a break, on a number, too",
