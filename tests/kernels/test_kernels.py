@@ -63,7 +63,7 @@ def test_a_kernel_is_started_as_torch_computes_unless_it_is_interpreted(monkeypa
     if compiled:
         monkeypatch.setattr(triton, "JITFunction", Kernel)
     monkeypatch.setattr(kernel_triton, "load_source", lambda text, name: SimpleNamespace(group=Kernel()))
-    kernel_triton.launcher("", "group", (3,), BLOCK=8)("x", "y")
+    kernel_triton.launcher("", "group", (3,), {"BLOCK": 8})("x", "y")
     assert calls == [((3,), ("x", "y"), {"BLOCK": 8} | (kernel_triton.AS_TORCH if compiled else {}))]
 
 
@@ -103,8 +103,8 @@ def mixed():
     ],
 )
 def test_illegal_names_the_node(mixed, groups, said):
-    found = illegal(mixed, groups)
-    assert (found is None) if said is None else (said in found and "\n" not in found), found
+    result = illegal(mixed, groups)
+    assert (result is None) if said is None else (said in result and "\n" not in result), result
 
 
 def test_a_cycle_through_another_group_is_one():
@@ -151,8 +151,8 @@ def through_a_view(x):
     ],
 )
 def test_groups_keep_the_order_of_writes_and_draws(function, groups, said):
-    found = illegal(passlab.trace(function, torch.randn(4, 4)), groups)
-    assert (found is None) if said is None else said in (found or ""), found
+    result = illegal(passlab.trace(function, torch.randn(4, 4)), groups)
+    assert (result is None) if said is None else said in (result or ""), result
 
 
 def test_devices_may_not_mix():

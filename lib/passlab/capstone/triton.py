@@ -244,11 +244,11 @@ def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
 
     It executes the text: check it by `why_not_launched` first.
     """
-    how = (kernel.source, kernel.name, tuple(kernel.grid))
+    how = (kernel.source, kernel.name, tuple(kernel.grid), kernel.meta)
     if device.type == "cuda":
-        return kernel_launcher(*how, **kernel.meta)
+        return kernel_launcher(*how)
     with interpreting():
-        start = kernel_launcher(*how, **kernel.meta)
+        start = kernel_launcher(*how)
 
     def run(*tensors: Any) -> None:
         with interpreting(), bounded(tensors), warnings.catch_warnings():

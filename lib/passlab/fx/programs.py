@@ -135,7 +135,8 @@ class Program:
         relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
         node by node and record their values. An exception that the program raises is kept in `error`.
         """
-        how = {"dtype": dtype, "device": device, "jitter": jitter, "training": training, "traced": traced}
+        how: dict[str, Any] = {"dtype": dtype, "device": device}
+        how |= {"jitter": jitter, "training": training, "traced": traced}
         elsewhere = self.isolated or (device != "cpu" and device == isolation.device())
         result = isolation.run(self, args, seed, **how) if elsewhere else self.run_here(args, seed, **how)
         RUNS[device] += result.error is None

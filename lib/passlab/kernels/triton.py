@@ -14,7 +14,7 @@ import importlib.util
 import linecache
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 import torch
@@ -186,10 +186,10 @@ def build(
     if not somewhere or importlib.util.find_spec("triton") is None:
         raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
     elements = kernel_code.results(program)[0].meta["val"].numel()
-    return launcher(text, name, (-(-elements // block),), BLOCK=block), text
+    return launcher(text, name, (-(-elements // block),), {"BLOCK": block}), text
 
 
-def launcher(text: str, name: str, grid: tuple[int, ...], **meta: float) -> Callable[..., None]:
+def launcher(text: str, name: str, grid: tuple[int, ...], meta: Mapping[str, float]) -> Callable[..., None]:
     """Return a function that starts the kernel `name` of a source on tensors. meta: its other parameters.
 
     The source's top level is executed. On a GPU the kernel is compiled as `AS_TORCH` says; Triton's interpreter, which
