@@ -27,7 +27,7 @@ from passlab.egraph.laws import Law, Match, Pattern
 from passlab.fx.effects import has_effects
 from passlab.fx.nodes import attribute, name_of
 
-_OF_TORCH = "matmul relu exp log sqrt rsqrt tanh sigmoid abs square maximum minimum sin cos reciprocal"
+_OF_TORCH = "matmul relu exp log sqrt rsqrt tanh sigmoid abs square maximum minimum sin cos reciprocal where"
 #: Name of a label → the function that a call of it becomes.
 FUNCTIONS: dict[str, Callable] = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "pow", "neg")},
@@ -181,6 +181,23 @@ class Types(Analysis):
         else:
             result = FUNCTIONS[label](*values)
         return tree_map(lambda part: TensorType(tuple(part.shape), part.dtype), result)
+
+
+class Folded(Types):
+    """What `Types` knows, and numbers of numbers are computed: 2 · 2 is 4, and then nothing else."""
+
+    def of(self, label: Hashable, operands: tuple) -> Any:
+        if operands and all(isinstance(fact, str) for fact in operands) and label in FUNCTIONS:
+            return repr(FUNCTIONS[str(label)](*map(_parsed, operands)))
+        return super().of(label, operands)
+
+    def modify(self, graph: EGraph, number: int) -> None:
+        place = graph.find(number)
+        if isinstance(graph.facts[place], str):
+            leaf = graph.add(Leaf("number", graph.facts[place]))
+            graph.union(place, leaf, "folded")
+            place = graph.find(place)
+            graph.nodes[place] = {node: None for node in graph.nodes[place] if isinstance(node[0], Leaf)}
 
 
 def _arguments(label: Call, values: Sequence[Any]) -> tuple[tuple, dict]:

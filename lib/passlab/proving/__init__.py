@@ -1,0 +1,6 @@
+"""Proofs that two programs are the same function (see `proof`): bit by bit, over the reals, or by tests."""
+
+from passlab.proving.capture import Unknown
+from passlab.proving.proof import Proof, prove
+
+__all__ = ["Proof", "Unknown", "prove"]
