@@ -27,6 +27,7 @@ from passlab.quantization import (
     observe,
     output_error,
     overflow,
+    overflowing_inputs,
     plan,
     proved_ranges,
     random_network,
@@ -89,9 +90,9 @@ def test_an_input_that_overflows_is_built_where_the_bound_fails():
     net = functional(trace(model, x))
     qdq = insert(net, {node.name: (0.0, 1.0 if node.name == "x" else 80_000.0) for node in net.graph.nodes})
     assert accumulators(qdq)["linear"].bits == 33
-    found = overflow(qdq, "linear")
-    assert found.sum == 255 * 127 * 80_000 and found.held == found.sum - 2**32
-    inputs = (found.inputs.float() + 128) / 255
+    result = overflow(qdq, "linear")
+    assert result.sum == 255 * 127 * 80_000 and result.held == result.sum - 2**32
+    inputs = (result.inputs.float() + 128) / 255
     assert qdq(inputs[None]).item() == pytest.approx(80_000, rel=0.01)
     assert fold(qdq)(inputs[None]).item() == 0  # it wraps around to a negative sum
 
@@ -100,8 +101,18 @@ def test_there_is_no_overflow_within_the_bound():
     _, qdq = of_zoo("convnet")
     for name, bound in accumulators(qdq).items():
         assert overflow(qdq, name, bound.bits) is None
-        found = overflow(qdq, name, bound.bits - 3)
-        assert found is not None and found.held != found.sum and bound.low <= found.sum <= bound.high
+        result = overflow(qdq, name, bound.bits - 3)
+        assert result is not None and result.held != result.sum and bound.low <= result.sum <= bound.high
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet"])
+def test_inputs_of_the_network_that_overflow_are_searched(name):
+    net, qdq = of_zoo(name)
+    qdq = move(qdq)
+    for layer, bound in accumulators(qdq).items():
+        assert overflowing_inputs(net, qdq, layer, box(net, -3, 3), bound.bits) is None
+        (x,) = overflowing_inputs(net, qdq, layer, box(net, -3, 3), bound.bits - 5)
+        assert x.shape == ZOO[name].inputs(8)[0].shape and x.abs().max() <= 3
 
 
 def test_bad_names_of_layers():

@@ -9,6 +9,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
 
+from autograder.engine.wire import decode, encode
 from passlab import trace
 from passlab.models import ZOO
 from passlab.quantization import (
@@ -264,9 +265,9 @@ def test_integers_are_near_what_the_pairs_compute_in_floats(networks):
         run = fx.Interpreter(qdq, garbage_collect_values=False)
         run.run(*net.meta["inputs"])
         for q in qdq.graph.nodes:
-            found = match(q)
-            if found is not None:
-                integers = definition(qdq, found, q, run.env)
+            result = match(q)
+            if result is not None:
+                integers = definition(qdq, result, q, run.env)
                 steps.append((integers.int() - run.env[q].int()).abs().flatten())
     assert torch.cat(steps).max() <= 1
     assert torch.cat(steps).float().mean() < 0.01
@@ -356,6 +357,14 @@ def test_passes_leave_the_graph_they_are_given(networks):
     assert [str(gm.graph) for gm in (net, qdq, moved)] == texts
     for gm in (net, qdq, moved, fold(moved)):
         gm.graph.lint()
+
+
+@pytest.mark.parametrize(("name", "options"), [("gpt", {}), ("mlp", {"bits": 4, "group": 16})])
+def test_quantized_graphs_travel(name, options):
+    row = ZOO[name]
+    qdq = move(quantized(traced(row.build(), *row.inputs()), *row.inputs(), **options))
+    for gm in (qdq, fold(qdq)):
+        assert decode(encode(gm))(*row.inputs()).equal(gm(*row.inputs()))
 
 
 def test_draws_and_writes_are_not_folded():

@@ -17,6 +17,7 @@ from passlab.quantization.bounds import (
     network_errors,
     output_error,
     overflow,
+    overflowing_inputs,
 )
 from passlab.quantization.fold import fold, match, stated
 from passlab.quantization.generate import random_network
@@ -78,6 +79,7 @@ __all__ = [
     "observe",
     "output_error",
     "overflow",
+    "overflowing_inputs",
     "pack_int4",
     "plan",
     "proved_ranges",

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
+from torch.nn import functional as F
 
 from passlab.dataflow.ranges import Range, ranges
 from passlab.fx.nodes import attribute, shape
 from passlab.fx.patterns import canonical
-from passlab.quantization.fold import Match, Stated, layer_of, layers, scale_of
+from passlab.quantization.fold import Match, Stated, layer_of, layers, scale_of, window
 from passlab.quantization.graphs import Node, argument, calls, kind, moves, nodes, operands, source
 from passlab.quantization.ops import dequantize, quantize
 from passlab.quantization.semantics import QuantizationError, ends, requantize, wrapped
@@ -134,6 +135,56 @@ def overflow(gm: fx.GraphModule, name: str, bits: int = 32) -> Overflow | None:
             integers = (inputs[output] + row.input.args[2]).to(torch.int8)
             return Overflow(output, integers, total, held)
     return None
+
+
+def overflowing_inputs(
+    net: fx.GraphModule, qdq: fx.GraphModule, name: str, inputs: Mapping[str, tuple[float, float]], bits: int = 32,
+    rounds: int = 20,
+) -> tuple[Tensor, ...] | None:  # fmt: skip
+    """Return inputs of a network, in range, for which a sum of layer `name` leaves an accumulator of `bits` bits.
+
+    `net`: the float graph, with shapes; `qdq`: that graph with pairs. A search: from drawn inputs, each input goes to
+    the end of its range at which the gradient says that one output of the layer grows. None if it finds nothing: that
+    proves nothing, a bound of `accumulators` does. Raises QuantizationError as `overflow` does.
+    """
+    row = _row(qdq, name)
+    if overflow(qdq, name, bits) is None:
+        return None
+    generator = torch.Generator().manual_seed(0)
+    places = [node for node in nodes(net) if node.op == "placeholder"]
+    ranges_ = [inputs[str(node.target)] for node in places]
+    for turn in range(rounds):
+        drawn = [torch.rand(shape(node) or (), generator=generator) for node in places]
+        values = [low + (high - low) * x for x, (low, high) in zip(drawn, ranges_, strict=True)]
+        for _ in range(4):
+            if _overflows(qdq, row, values, bits):
+                return tuple(values)
+            gradients = _gradients(net, name, values, 1 if turn % 2 else -1)
+            values = [torch.where(g > 0, high, low) for g, (low, high) in zip(gradients, ranges_, strict=True)]
+    return None
+
+
+def _gradients(net: fx.GraphModule, name: str, values: list[Tensor], sign: int) -> list[Tensor]:
+    """Return the gradients of the largest output of a node, or of the smallest one's negative, by the inputs."""
+    run = fx.Interpreter(net, garbage_collect_values=False)
+    leaves = [value.detach().requires_grad_() for value in values]
+    with torch.enable_grad():
+        run.run(*leaves)
+        node = next(node for node in nodes(net) if node.name == name)
+        largest = (sign * run.env[node]).max()
+        found = torch.autograd.grad(largest, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
+
+
+def _overflows(qdq: fx.GraphModule, row: _Row, values: list[Tensor], bits: int) -> bool:
+    run = Stated(qdq)
+    with torch.no_grad():
+        run.run(*values)
+    x = run.env[row.input.args[0]].long() - row.input.args[2]
+    bias = None if row.layer.bias is None else row.layer.bias.long()
+    how = () if row.match.kind == "linear" else window(row.match.node)
+    sums = (F.linear if row.match.kind == "linear" else F.conv2d)(x, row.layer.weight.long(), bias, *how)
+    return not wrapped(sums, bits).equal(sums)
 
 
 def _row(gm: fx.GraphModule, name: str) -> _Row:
