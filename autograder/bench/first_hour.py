@@ -5,6 +5,7 @@ Set-up, the sample class, the tests: each in a fresh clone of the last commit, w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -17,9 +18,12 @@ from typing import NamedTuple
 
 from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_most, not_measured
+from autograder.engine.sandbox.cgroups import Group, cgroup, parents
 
 #: A verdict as `passlab grade` prints it.
 VERDICT = re.compile(r"[\w-]+, day\d\d: [\d.]+ of ")
+#: More than a command of the Makefile takes.
+MOST_MIB, MOST_PROCESSES = 2**30, 2**15
 #: Seconds, on two quiet cores.
 SETUP, GRADE, FIRST_VERDICT, TEST, QUICK = 120, 90, 15, 720, 60
 
@@ -40,18 +44,40 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     dropped = ("PASSLAB_RUN", "PASSLAB_BUILDS", "MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     begin, before, first, last = time.perf_counter(), _busy(), 0.0, ""
-    with subprocess.Popen(
-        ["make", *words], cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with (
+        _group() as group,
+        subprocess.Popen(
+            ["make", *words],
+            cwd=clone,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: group.add(os.getpid()),  # before it starts others
+        ) as process,
+    ):
         for text in process.stdout:
             last = text.strip() or last
             if not first and line.match(text):
                 first = time.perf_counter() - begin
-    return Wait(first, time.perf_counter() - begin, _busy() - before, last, process.returncode == 0)
+        process.wait()
+        busy = group.cpu_seconds() if group else _busy() - before
+    return Wait(first, time.perf_counter() - begin, busy, last, process.returncode == 0)
+
+
+def _group() -> contextlib.AbstractContextManager[Group]:
+    """Return a control group that counts all processes of a command, those of a sandbox among them, and limits none.
+
+    Where the kernel has version 2, it is empty: the grader could make none for its submissions inside.
+    """
+    with contextlib.suppress(OSError):
+        if not parents(os.getpid())[1]:
+            return cgroup("first-hour", MOST_MIB, MOST_PROCESSES)
+    return contextlib.nullcontext(Group({}))
 
 
 def _busy() -> float:
-    """Return the CPU seconds of all processes that have ended below this one."""
+    """Return the CPU seconds of the processes below this one that have ended and were waited for by their parents."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -21,9 +21,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -122,32 +122,105 @@ class AnswerRun:
     values: list[bytes]
 
 
+def _order(sock: socket.socket, order: dict[str, Any], form: type[Message], fds: Iterable[int] = ()) -> Message:
+    """Return the reply of a process that forks others to an order. Raises EngineError."""
+    try:
+        socket.send_fds(sock, [json.dumps(order).encode()], list(fds))
+        reply = sock.recv(2**16)
+    except OSError:
+        reply = b""
+    try:
+        return reader(cast(Any, form))(reply)
+    except MessageError:
+        raise EngineError("The warm parent has ended.") from None
+
+
+class Zygote:
+    """A process of which those of all flavours in one kind of sandbox are forks; see `autograder.engine.zygote`.
+
+    They end with it, and it ends when it is closed.
+    """
+
+    #: role → the module of its processes
+    MODULES: ClassVar[dict[str, str]] = {
+        "runner": "autograder.engine.runner.warm",
+        "verifier": "autograder.engine.verifier.process",
+    }
+
+    def __init__(self, role: str, unsafe: bool, device: str):
+        self.lock, self.has_ended = threading.Lock(), False
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        module = "autograder.engine.zygote"
+        self.process = _start(role, module, [self.MODULES[role], str(theirs.fileno())], [theirs], unsafe, device)
+
+    def _order(self, order: dict[str, Any], form: type[Message], fds: Iterable[int] = ()) -> Message:
+        with self.lock:
+            try:
+                return _order(self.control, order, form, fds)
+            except EngineError:
+                self.has_ended = True
+                raise
+
+    def fork(self, flavour: str, sockets: Sequence[socket.socket]) -> int:
+        """Start the process of a flavour, which gets these sockets; return its number in there. Raises EngineError."""
+        pid = self._order({"flavour": flavour}, messages.Forked, [sock.fileno() for sock in sockets]).pid
+        for sock in sockets:
+            sock.close()
+        return pid
+
+    def end(self, pid: int) -> None:
+        """End a process that was forked, if it has not ended."""
+        with contextlib.suppress(EngineError):  # the zygote has ended, and all its forks with it
+            self._order({"end": pid}, messages.Used)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)  # another thread may be waiting for a reply
+        self.control.close()
+        _wait(self.process)
+
+
+def _wait(process: subprocess.Popen) -> None:
+    """Wait until a process ends of itself, and kill it if that takes long."""
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class BackendProcesses:
     """The processes of one flavour: a warm parent that forks workers; a verifier with a socket for each slot; a server
-    that runs graphs for it, and, for a compiler's flavour, a builder."""
+    that runs graphs for it, and, for a compiler's flavour, a builder.
 
-    def __init__(self, flavour: str, slots: int, unsafe: bool, device: str = "cpu"):
+    zygote(role): the zygote of which the first two are forks. The others run what learners return, so that addresses in
+    a worker must say nothing of theirs.
+    """
+
+    def __init__(
+        self, flavour: str, slots: int, zygote: Callable[[str], Zygote], unsafe: bool = False, device: str = "cpu"
+    ):
         try:
             flavours.prepare(flavour)
         except ImportError as unreachable:
             raise EngineError(str(unreachable)) from None
         self.lock = threading.Lock()
         self.cases: dict[tuple[str, int], CaseData] = {}
+        runner, verifier = zygote("runner"), zygote("verifier")  # they load while the others start
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         graphs, runs = socket.socketpair()
-        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs], unsafe, device)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
-        self.programs = _start("runner", "autograder.engine.runner.programs", flavour, [runs], unsafe, device)
-        self.processes = [self.runner, self.programs]
+        self.programs = self._launch("autograder.engine.runner.programs", flavour, runs, unsafe, device)
+        self.processes = [self.programs]
         if flavour in COMPILERS:
             asks, builder = socket.socketpair()
-            self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
+            self.builder = self._launch("autograder.engine.verifier.builder", flavour, builder, unsafe)
             self.processes.append(self.builder)
             ends = (asks, *ends)
-        self.verifier = _start(
-            "verifier", "autograder.engine.verifier.process", flavour, [graphs, *ends], unsafe, device
-        )
-        self.processes.append(self.verifier)
+        self.forks = [
+            (runner, runner.fork(flavour, [theirs])),
+            (verifier, verifier.fork(flavour, [graphs, *ends])),
+        ]
         try:
             if not self.control.recv(2**16):
                 raise EngineError(f"The warm parent for {flavour} did not start.")
@@ -155,27 +228,21 @@ class BackendProcesses:
         except (ClosedError, MessageError):
             raise EngineError(f"The verifier for {flavour} did not start.") from None
 
+    @staticmethod
+    def _launch(module: str, flavour: str, sock: socket.socket, unsafe: bool, device: str = "cpu") -> subprocess.Popen:
+        return _start("runner", module, [flavour, str(sock.fileno())], [sock], unsafe, device)
+
     def close(self) -> None:
         for sock in (self.control, *self.slots):
             sock.close()
+        for zygote, pid in self.forks:
+            zygote.end(pid)
         for process in self.processes:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _wait(process)
 
     def _order(self, order: dict[str, Any], form: type[Message], fds: Sequence[int] = ()) -> Message:
         with self.lock:
-            try:
-                socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
-                reply = self.control.recv(2**16)
-            except OSError:
-                reply = b""
-        try:
-            return reader(cast(Any, form))(reply)
-        except MessageError:
-            raise EngineError("The warm parent has ended.") from None
+            return _order(self.control, order, form, fds)
 
     @contextlib.contextmanager
     def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
@@ -231,10 +298,10 @@ class BackendProcesses:
 
 
 def _start(
-    role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool, device: str = "cpu"
+    role: str, module: str, arguments: list[str], sockets: list[socket.socket], unsafe: bool, device: str
 ) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
-    argv = [sys.executable, "-m", "passlab.process.forking", module, flavour, *map(str, fds)]
+    argv = [sys.executable, "-m", "passlab.process.forking", module, *arguments]
     # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
     keeps = _keeps() if role == "verifier" and not unsafe else {}
     process = sandbox.launch(
@@ -270,6 +337,7 @@ class Engine:
         for slot in range(self.jobs):
             self.free.put(slot)
         self.backends: dict[str, BackendProcesses] = {}
+        self.zygotes: dict[str, Zygote] = {}
         self.lock = threading.Lock()
         self.starting: dict[str, threading.Lock] = {}
         self.has_graded = threading.Event()
@@ -283,7 +351,10 @@ class Engine:
     def close(self) -> None:
         for backend in self.backends.values():
             backend.close()
+        for zygote in self.zygotes.values():
+            zygote.close()
         self.backends.clear()
+        self.zygotes.clear()
 
     @property
     def ready(self) -> Collection[str]:
@@ -307,8 +378,17 @@ class Engine:
             starting = self.starting.setdefault(flavour, threading.Lock())
         with starting:
             if flavour not in self.backends:
-                self.backends[flavour] = BackendProcesses(flavour, self.jobs, self.unsafe, self.device)
+                self.backends[flavour] = BackendProcesses(flavour, self.jobs, self._zygote, self.unsafe, self.device)
         return self.backends[flavour]
+
+    def _zygote(self, role: str) -> Zygote:
+        """Return the zygote of a role; a new one if there is none, or the last has ended."""
+        with self.lock:
+            if role in self.zygotes and self.zygotes[role].has_ended:
+                self.zygotes.pop(role).close()
+            if role not in self.zygotes:
+                self.zygotes[role] = Zygote(role, self.unsafe, self.device)
+            return self.zygotes[role]
 
     def grade(self, job: Job, kept: dict[str, AnswerRun] | None = None) -> NotebookResult:
         """Run a notebook and judge its answers. Nothing that the notebook does makes it raise.

@@ -1,7 +1,8 @@
 """Flavours of warm processes: the imports that are done once, before a process forks for each notebook.
 
-    flavours.prepare("relay")    # outside the sandbox: steps that a confined process could not do
-    flavours.warm("relay")       # in the process that will fork
+    flavours.prepare("relay")          # outside the sandbox: steps that a confined process could not do
+    flavours.share(notebooks=True)     # in the process of which those of all flavours are forks
+    flavours.warm("relay")             # in the process that will fork workers; all of it, where nothing is shared
 
 A warm process runs torch on one thread and does not touch a GPU; otherwise its forks would hang or fail.
 """
@@ -39,9 +40,21 @@ _PLOTTING = ("IPython.display", "matplotlib.backends.backend_svg", "matplotlib.f
 #: Modules that torch imports when a model is exported.
 _EXPORTING = ("torch._dynamo", "torch._inductor.pattern_matcher", "torch.onnx")
 FLAVOURS = ("torch", *COMPILERS)
+#: Whether this process, or the one that it is a fork of, has called `share`.
+_is_shared = False
 
 
-def _warm_torch(notebooks: bool, exports: bool) -> None:
+def share(notebooks: bool) -> None:
+    """Import what judges of all flavours use, and with `notebooks` what their notebooks do; use it once."""
+    global _is_shared
+    os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports NumPy
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _warm_torch(notebooks)
+    _is_shared = True
+
+
+def _warm_torch(notebooks: bool) -> None:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
     import torch
 
@@ -55,8 +68,6 @@ def _warm_torch(notebooks: bool, exports: bool) -> None:
     for name in (*_LATE, *(_PLOTTING if notebooks else ())):
         importlib.import_module(name)
     _rehearse_judging()
-    if exports:
-        _rehearse_export()
 
 
 def _rehearsal() -> tuple:
@@ -116,17 +127,18 @@ def prepare(name: str) -> None:
 
 def warm(name: str, notebooks: bool = True) -> None:
     """Import what judges of this flavour use, and unless `notebooks` is False what its notebooks do; use it once."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports NumPy
+    if not _is_shared:
+        share(notebooks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = compiler(name)
-        _warm_torch(notebooks, notebooks and own is None)  # torch's notebooks alone export models
-        if own is None:
-            return
-        own.start()
-        _import_all(own.own)
-        if notebooks:
-            own.rehearse_notebook(*_rehearsal())
+        if own is not None:
+            own.start()
+            _import_all(own.own)
+            if notebooks:
+                own.rehearse_notebook(*_rehearsal())
+        elif notebooks:  # torch's notebooks alone export models
+            _rehearse_export()
 
 
 def import_given(flavour: str) -> None:

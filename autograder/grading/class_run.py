@@ -23,6 +23,7 @@ from autograder.grading.paper import GradedSubmission, read, write_submitted
 from autograder.grading.recorder import Page, Recorder, digest
 from autograder.grading.scores import Difference, Key, Run, differences
 from passlab import exercises
+from passlab.graph.registry import COMPILERS
 
 
 class Grader(Protocol):
@@ -97,13 +98,14 @@ def _take(waiting: dict[str, deque[Submission]], ready: Collection[str], busy: M
 
     It is of a day whose processes have started; before any have, of one with the fewest compilers, since a compiler
     loads slowly. Of those days, one of which least submissions are being graded (`busy`: day → their number): what one
-    of a day has had built need not be built for the next.
+    of a day has had built need not be built for the next. Of those that have started, one with the most compilers:
+    what takes longest does not come last, when there is nothing else to do beside it.
     """
     needs = {day: flavours([day]) for day in waiting}
     fewest = min(map(len, needs.values()))
     started = [day for day, names in needs.items() if all(name in ready for name in names)]
     days = started or [day for day, names in needs.items() if len(names) == fewest]
-    day = min(days, key=lambda day: busy.get(day, 0))
+    day = min(days, key=lambda day: (busy.get(day, 0), -len({*COMPILERS} & {*needs[day]}) if started else 0))
     submission = waiting[day].popleft()
     if not waiting[day]:
         del waiting[day]

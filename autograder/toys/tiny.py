@@ -124,7 +124,7 @@ def notebook() -> str:
 
 
 #: What warm processes rehearse for real notebooks, and no notebook of a small course does: 40 % of their start.
-_UNUSED = "    if exports:\n        _rehearse_export()\n"
+_UNUSED = "        elif notebooks:  # torch's notebooks alone export models\n            _rehearse_export()\n"
 
 
 def machinery(folder: Path) -> Path:

@@ -143,6 +143,13 @@ def test_a_submission_whose_compiler_has_started_goes_before_one_that_would_wait
         assert first not in waiting and len(waiting) == 3
 
 
+def test_days_of_compilers_go_before_days_of_torch_once_both_have_started():
+    waiting = class_run.by_day([Submission("ada", day) for day in ("day03", "day04", "day05", "day08")])
+    started = ("torch", "relay", "relax")
+    values = [class_run._take(waiting, started, {}).assignment for _ in range(4)]
+    assert values == ["day04", "day08", "day03", "day05"]
+
+
 def test_two_submissions_of_a_day_are_not_graded_at_once_while_other_days_wait():
     waiting = class_run.by_day([Submission(name, day) for day in ("day03", "day05") for name in ("ada", "bob")])
     taken = [class_run._take(waiting, ("torch",), busy) for busy in ({}, {"day03": 1}, {"day03": 1, "day05": 1})]

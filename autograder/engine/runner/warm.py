@@ -1,41 +1,32 @@
 """A warm parent: a process that has imported what notebooks need, runs no learner code, and forks a worker for each.
 
-    python -m autograder.engine.runner.warm torch 5    (a flavour, and the number of a socket)
-
-The engine starts it in the sandbox and gives orders over the socket: fork a worker (the worker's sockets come with the
-order), end a worker. It ends when the engine does.
+It is a fork of the runner's zygote (`autograder.engine.zygote`), in the sandbox. The engine gives orders over its
+socket: fork a worker (the worker's sockets come with the order), end a worker. It ends when that socket is closed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import linecache
 import os
-import signal
 import socket
-import sys
 
 from autograder.engine import sandbox
-from autograder.engine.flavours import import_given, warm
+from autograder.engine.flavours import import_given, share, warm
 from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
+from autograder.engine.zygote import end
 from passlab.notebook import ui
 from passlab.process.forking import collapse, settle
 
 
-def end(pid: int) -> dict[str, float]:
-    """Kill a worker and every process it started. Return the processor time it took, where the kernel reports it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    try:
-        _, _, used = os.wait4(pid, 0)
-    except ChildProcessError:
-        return {"cpu_seconds": 0.0}
-    return {"cpu_seconds": used.ru_utime + used.ru_stime}
+def load() -> None:
+    """Import what notebooks of all flavours need."""
+    share(notebooks=True)
 
 
-def main(flavour: str, control: socket.socket) -> None:
+def main(flavour: str, number: str) -> None:
+    control = socket.socket(fileno=int(number))
     warm(flavour)
     import_given(flavour)
     settle()
@@ -68,7 +59,3 @@ def main(flavour: str, control: socket.socket) -> None:
         control.send(json.dumps({"pid": pid}).encode())
     for pid in workers:
         end(pid)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

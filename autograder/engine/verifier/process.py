@@ -1,11 +1,10 @@
 """The verifier: holds the hidden cases, judges returned values, never runs learner code.
 
-    python -m autograder.engine.verifier.process relax 5 6 7 8
+It is a fork of the verifier's zygote (`autograder.engine.zygote`), in a sandbox of its own, and gets a flavour, the
+socket of the server that runs graphs (see `graphs`), that of the builder (flavours of a compiler only), and the sockets
+for requests, one for each job of the engine.
 
-The arguments: a flavour, the socket of the server that runs graphs (see `graphs`), that of the builder (flavours of a
-compiler only), and the sockets for requests, one for each job of the engine.
-
-It runs in its own sandbox. A request is judged in a forked child, which a hostile value may crash: then each of its
+A request is judged in a forked child, which a hostile value may crash: then each of its
 questions gets a separate child, so that only the one that crashes is lost, and if it crashes there, too, another one
 that does not search for its misconception. Graphs and modules that an answer returned
 run in other processes.
@@ -241,11 +240,15 @@ def _no_verdict(question: dict[str, Any]) -> Verdict:
     )
 
 
-def main(numbers: list[str]) -> None:
-    flavour, *fds = numbers
-    flavours.warm(flavour, notebooks=False)
+def load() -> None:
+    """Import what judges of all flavours use."""
+    flavours.share(notebooks=False)
     ui.templates()  # once here, not in every child
-    sockets = [socket.socket(fileno=int(fd)) for fd in fds]
+
+
+def main(flavour: str, *numbers: str) -> None:
+    flavours.warm(flavour, notebooks=False)
+    sockets = [socket.socket(fileno=int(number)) for number in numbers]
     graphs.use(sockets.pop(0), sandbox.device())
     if own := compiler(flavour):
         requests.use(flavour, sockets.pop(0))
@@ -253,7 +256,3 @@ def main(numbers: list[str]) -> None:
     settle()
     send(sockets[0], {"ready": True})
     Verifier(sockets).serve()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
