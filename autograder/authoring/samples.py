@@ -1,8 +1,8 @@
 """Write the sample class, one learner for each kind of submission: `python -m autograder.authoring.samples`.
 
 Every notebook is the released one with answer cells filled in: from `solutions/`, with wrong answers, or with one
-that crashes or never ends. Each kind is handed in where it shows something new: an accident once for each compiler,
-a damaged file once. `passlab grade` builds the class; it is not under version control.
+that crashes or never ends. Each kind is handed in where it shows something new: a crash once for each compiler, an
+endless loop and a damaged file once. `passlab grade` builds the class; it is not under version control.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Learner(NamedTuple):
 
 
 def _first_of_its_compiler(path: Path) -> bool:
-    """Return whether a notebook is the first that needs its compiler: an accident costs as much in the others."""
+    """Return whether a notebook is the first that needs its compiler: a crash shows nothing new in the others."""
     return path in {_flavour(other): other for other in reversed(source.notebooks())}.values()
 
 
@@ -141,7 +141,7 @@ CLASS = {
     "untouched": Learner(lambda number, exercise, place: None),
     "partly-right": Learner(_partly),
     "crash": Learner(_accident("    import os\n\n    os._exit(1)"), _first_of_its_compiler),
-    "endless-loop": Learner(_accident("    while True:\n        pass"), _first_of_its_compiler),
+    "endless-loop": Learner(_accident("    while True:\n        pass"), _first),
 }
 #: Hands in half of the file of a perfect notebook.
 DAMAGED = Learner(CLASS["perfect"].fill, _first)
