@@ -467,13 +467,15 @@ for name in ("mlp", "attention", "residual", "gpt"):
     assert after < before
 
 # %% [markdown]
-# `decompositions` takes batch norms and their like apart, so that the parts can be in kernels. Products of matrices and
-# convolutions stay calls of torch, so where they are most of a model, little is won. `ours.stages` keeps each graph before
-# and after the passes. The backward graph of the network with a residual, with the kernels that `fuse` made:
+# `decompositions` takes batch norms and their like apart, so that the parts can be in kernels. `fuse` writes small products
+# of matrices and convolutions, such as these, as sums of products, which a kernel computes with what surrounds them: each
+# graph has become one. Large ones stay calls of torch, whose libraries are much faster there, so where they are most of a
+# model, little is won. `ours.stages` keeps each graph before and after the passes. The backward graph of the network with a
+# residual, of which `fuse` makes one kernel:
 
 # %%
 model, ours, *_ = step("residual", *PASSES, decompositions=decompositions())
-draw(ours.stages[1].after, title="A backward graph after the passes")
+draw(ours.stages[1].before, title="A backward graph before the passes")
 
 # %% [markdown]
 # A compiled model must return the same, write the same, and have the same gradients. All three can be asked:

@@ -6,8 +6,10 @@
     cost(mine.stages[1].after)                       # what the backward graph costs now
 
 `PASSES` are those of days 3 and 4 for functional ATen graphs; `fuse` makes kernels of chains of element-wise
-operations, broadcasts and reductions. Matrix products, convolutions and what else has no kernel here stay calls of
-torch. `program` makes the same of a graph by day 12's compiler: kernels without checks, their results in one arena.
+operations, broadcasts and reductions. Small products, convolutions and pools are computed within kernels
+(`capstone.products`); large ones, and what else has no kernel here, stay calls of torch. A kernel is one launch, and
+moves the bytes of its inputs and results: what it holds in between, of the size of a cache, is not counted. `program`
+makes the same of a graph by day 12's compiler: kernels without checks, their results in one arena.
 
 Reading order: the passes, the groups, the backend.
 """
