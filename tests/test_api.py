@@ -37,9 +37,9 @@ def stable() -> dict[str, bool]:
 
 def imported(notebooks: Iterable[nbformat.NotebookNode]) -> set[str]:
     """Return the names that notebooks import, in full; of a module that is only imported, its own."""
-    found = reference.imported(notebooks)
-    return {f"{module}.{name}" for module, names in found.items() for name in names} | {
-        module for module, names in found.items() if not names
+    result = reference.imported(notebooks)
+    return {f"{module}.{name}" for module, names in result.items() for name in names} | {
+        module for module, names in result.items() if not names
     }
 
 

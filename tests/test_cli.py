@@ -91,8 +91,8 @@ def test_a_wrong_version_is_named(monkeypatch):
 
     monkeypatch.setattr(cli, "requires", lambda name: ["typer==0.0.1", "no-such-package==1"])
     assert importlib.metadata.version("typer")
-    good, found = cli._packages()
-    assert not good and "typer is" in found and "no-such-package is missing" in found
+    good, result = cli._packages()
+    assert not good and "typer is" in result and "no-such-package is missing" in result
 
 
 def test_progress_prints_every_day(tmp_path):

@@ -56,9 +56,11 @@ def _file(module: str):
 
 def missing_names(page: str) -> list[str]:
     """Return the names that the file beside them does not have, and constants that no file has."""
-    found = [(name, path) for names, path in NAMED.findall(page) for name in CODE.findall(names)]
-    lost = [f"{name} in {path}" for name, path in found if not re.search(rf"\b{name}\b", (ROOT / path).read_text())]
-    return lost + [name for name in CODE.findall(page) if CONSTANT.fullmatch(name) and name not in words()]
+    matches = [(name, path) for names, path in NAMED.findall(page) for name in CODE.findall(names)]
+    verdicts = [
+        f"{name} in {path}" for name, path in matches if not re.search(rf"\b{name}\b", (ROOT / path).read_text())
+    ]
+    return verdicts + [name for name in CODE.findall(page) if CONSTANT.fullmatch(name) and name not in words()]
 
 
 @cache
@@ -70,8 +72,8 @@ def words() -> set[str]:
 
 @each_page
 def test_what_a_page_names_is_there(page):
-    said = text(page)
-    assert missing_paths(said) == missing_modules(said) == missing_names(said) == []
+    message = text(page)
+    assert missing_paths(message) == missing_modules(message) == missing_names(message) == []
 
 
 @each_page
@@ -84,10 +86,10 @@ def test_what_is_not_there_is_found():
     assert missing_paths("`lib/passlab/fx/gone.py` and `lib/passlab/fx/`, `docs/*.md`") == ["lib/passlab/fx/gone.py"]
     assert missing_modules("`passlab.fx.gone`, `passlab.fx`, `passlab.fx.reader.trace`") == ["passlab.fx.gone"]
     assert missing_modules("`python -m tests.gone FILE`, `python -m tests.attacks`") == ["tests.gone"]
-    said = "`TYPES` and `GONE` in `lib/passlab/graph/registry.py`"
-    assert missing_names(said) == ["GONE in lib/passlab/graph/registry.py"]
-    gone = "_GONE" + "_TOO"  # in two parts, so that this file does not have it
-    assert missing_names(f"`{gone}`, `VERDICTS`") == [gone]
+    message = "`TYPES` and `GONE` in `lib/passlab/graph/registry.py`"
+    assert missing_names(message) == ["GONE in lib/passlab/graph/registry.py"]
+    names = "_GONE" + "_TOO"  # in two parts, so that this file does not have it
+    assert missing_names(f"`{names}`, `VERDICTS`") == [names]
 
 
 @pytest.mark.parametrize("drawn", sorted(ROOT.glob("docs/pictures/*.dot")), ids=lambda drawn: drawn.name)

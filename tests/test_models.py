@@ -29,8 +29,8 @@ def test_vit_defaults_are_vit_b_16():
 
 
 def test_the_zoo_has_what_the_course_names():
-    wanted = "tiny mlp residual convnet skip attention resnet18 resnet50 mobilenetv2 unet gpt vit lstm"
-    assert set(wanted.split()) == set(models.ZOO)
+    expected = "tiny mlp residual convnet skip attention resnet18 resnet50 mobilenetv2 unet gpt vit lstm"
+    assert set(expected.split()) == set(models.ZOO)
     assert all(callable(getattr(models, name)) for name in models.ZOO)
 
 
@@ -102,20 +102,20 @@ def test_residual_block_reads_as_the_lesson_says():
 
 
 def test_lstm_is_torch_lstm():
-    mine, theirs = models.lstm(), nn.LSTM(16, 32, batch_first=True)
-    state = {"weight_ih_l0": mine.input.weight, "weight_hh_l0": mine.recur.weight}
-    theirs.load_state_dict(state | {"bias_ih_l0": mine.input.bias, "bias_hh_l0": mine.recur.bias})
+    own, theirs = models.lstm(), nn.LSTM(16, 32, batch_first=True)
+    state = {"weight_ih_l0": own.input.weight, "weight_hh_l0": own.recur.weight}
+    theirs.load_state_dict(state | {"bias_ih_l0": own.input.bias, "bias_hh_l0": own.recur.bias})
     (x,) = models.ZOO["lstm"].inputs()
-    torch.testing.assert_close(mine(x), theirs(x)[0])
+    torch.testing.assert_close(own(x), theirs(x)[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_scaled_dot_product_attention(causal):
-    mine = models.fill(models.Attention(16, 2, 8 if causal else None), seed=0)
+    own = models.fill(models.Attention(16, 2, 8 if causal else None), seed=0)
     (x,) = models.ZOO["attention"].inputs()
-    q, k, v = (t.reshape(2, 8, 2, 8).transpose(1, 2) for t in mine.qkv(x).split(16, -1))
+    q, k, v = (t.reshape(2, 8, 2, 8).transpose(1, 2) for t in own.qkv(x).split(16, -1))
     heads = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    torch.testing.assert_close(mine(x), mine.proj(heads.transpose(1, 2).reshape(2, 8, 16)))
+    torch.testing.assert_close(own(x), own.proj(heads.transpose(1, 2).reshape(2, 8, 16)))
 
 
 def test_gpt_sees_no_later_token_and_vit_sees_all():

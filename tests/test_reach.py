@@ -66,30 +66,30 @@ def test_relay_leaves_nothing_for_the_other_tvm():
 
 @relay_here
 def test_relay_is_refused_where_relax_is():
-    said = python("import passlab.relax; passlab.relax.reach()" + SAY)
-    assert said.startswith("This process uses the TVM of Relax (0.27") and "Restart the kernel" in said
+    output = python("import passlab.relax; passlab.relax.reach()" + SAY)
+    assert output.startswith("This process uses the TVM of Relax (0.27") and "Restart the kernel" in output
     assert python(SAY + "import tvm; print(tvm.__version__)") == "loaded\n0.17.dev0"
 
 
 def test_other_platforms_are_told_where_to_go():
-    said = python("import platform; platform.machine = lambda: 'arm64'" + SAY)
-    assert said.startswith("Relay's TVM exists for Linux on x86-64 only") and "day 8" in said and "\n" not in said
+    output = python("import platform; platform.machine = lambda: 'arm64'" + SAY)
+    assert output.startswith("Relay's TVM exists for Linux on x86-64 only") and "day 8" in output and "\n" not in output
 
 
 def test_a_notebook_shows_the_sentence_and_no_traceback():
     cell = "from passlab.building.compiler import Unreachable; raise Unreachable('One sentence.')"
-    said = python(f"from IPython import InteractiveShell; InteractiveShell.instance().run_cell({cell!r})")
-    assert "One sentence." in said and "Traceback" not in said
+    output = python(f"from IPython import InteractiveShell; InteractiveShell.instance().run_cell({cell!r})")
+    assert "One sentence." in output and "Traceback" not in output
 
 
 @relay_here
 def test_without_relays_wheel_one_sentence_and_nothing_left_behind():
-    said = python("import sys; sys.modules['nvidia.cuda_nvrtc'] = None; sys.modules['bitblas'] = None" + SAY)
-    assert "not installed" in said and "make setup" in said and "\n" not in said
-    said = python(
+    output = python("import sys; sys.modules['nvidia.cuda_nvrtc'] = None; sys.modules['bitblas'] = None" + SAY)
+    assert "not installed" in output and "make setup" in output and "\n" not in output
+    output = python(
         "import sys; sys.modules['decorator'] = None" + SAY + "print([p for p in sys.path if 'bitblas' in p])"
     )
-    assert said.startswith("Relay cannot be loaded here") and said.endswith("[]")
+    assert output.startswith("Relay cannot be loaded here") and output.endswith("[]")
 
 
 @relay_here
@@ -97,11 +97,11 @@ def test_without_relays_wheel_one_sentence_and_nothing_left_behind():
 def test_the_stub_is_compiled_once_and_by_many_at_once(tmp_path):
     code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; print(library.stub())"
     racers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = {racer.communicate(timeout=60)[0].strip() for racer in racers}
-    assert len(said) == 1
+    output = {racer.communicate(timeout=60)[0].strip() for racer in racers}
+    assert len(output) == 1
     [stub] = (tmp_path / "lib").iterdir()
     before = stub.stat().st_mtime_ns
-    assert python(code, PATH="/nowhere") == str(stub) in said  # found again, with no compiler about
+    assert python(code, PATH="/nowhere") == str(stub) in output  # found again, with no compiler about
     assert stub.stat().st_mtime_ns == before
     assert python(f"import ctypes; print(ctypes.CDLL({str(stub)!r}).cuLaunchKernel())") == "100"
 
@@ -112,11 +112,11 @@ def test_the_users_cache_where_the_environment_is_read_only(tmp_path):
     code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; print(library.stub())"
     assert python(code, XDG_CACHE_HOME=str(tmp_path / "cache")).startswith(str(tmp_path / "cache" / "passlab"))
     (tmp_path / "cache2").write_text("")
-    said = python(
+    output = python(
         code.replace("print(library.stub())", "library.driver = library.stub") + SAY,
         XDG_CACHE_HOME=str(tmp_path / "cache2"),
     )
-    assert "could be kept are read-only" in said and str(tmp_path / "lib") in said
+    assert "could be kept are read-only" in output and str(tmp_path / "lib") in output
 
 
 @relay_here
@@ -124,8 +124,8 @@ def test_without_a_compiler_one_sentence(tmp_path):
     code = (
         f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab.relay import library; library.driver = library.stub"
     )
-    said = python(code + SAY, PATH="/nowhere", CC="")
-    assert said.startswith("Relay needs a C compiler once") and "day 8" in said and "\n" not in said
+    output = python(code + SAY, PATH="/nowhere", CC="")
+    assert output.startswith("Relay needs a C compiler once") and "day 8" in output and "\n" not in output
 
 
 # Relax
@@ -165,10 +165,10 @@ SAY_RELAX = SAY.replace("relay", "relax")
 
 def test_relax_is_refused_where_relay_is():
     stub = 'import types, sys; sys.modules["tvm"] = types.SimpleNamespace(__version__="0.17.dev0")'
-    said = python(stub + SAY_RELAX)
-    assert said.startswith("This process uses the TVM of Relay (0.17)") and "Restart the kernel" in said
+    output = python(stub + SAY_RELAX)
+    assert output.startswith("This process uses the TVM of Relay (0.17)") and "Restart the kernel" in output
 
 
 def test_without_relaxs_package_one_sentence():
-    said = python("import sys; sys.modules['tvm_ffi'] = None" + SAY_RELAX)
-    assert said.startswith("Relax cannot be loaded here") and "make setup" in said and "\n" not in said
+    output = python("import sys; sys.modules['tvm_ffi'] = None" + SAY_RELAX)
+    assert output.startswith("Relax cannot be loaded here") and "make setup" in output and "\n" not in output

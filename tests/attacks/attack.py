@@ -124,8 +124,8 @@ def read(text: str, **kinds: Callable[..., Attack | tuple[Attack, ...]]) -> tupl
     for part in text.split("# %% ")[1:]:
         head, tries, code = part.split("\n", 2)
         kind, name, *options = head.split()
-        made = kinds[kind](name, tries.removeprefix("# "), code, **dict(map(_option, options)))
-        attacks += [made] if isinstance(made, Attack) else made
+        value = kinds[kind](name, tries.removeprefix("# "), code, **dict(map(_option, options)))
+        attacks += [value] if isinstance(value, Attack) else value
     return tuple(attacks)
 
 
@@ -150,8 +150,8 @@ if not contained():
 """
 
 
-def harmful(made: Attack) -> Attack:
+def harmful(value: Attack) -> Attack:
     """The same attack, behind a look at whether it is contained. Nothing of it is run on a machine that is not."""
-    cells = {name: text if text == WORK.get(name) else _CONTAINED + text for name, text in made.cells.items()}
-    values = {**vars(made), "cells": cells, "harms": True}
+    cells = {name: text if text == WORK.get(name) else _CONTAINED + text for name, text in value.cells.items()}
+    values = {**vars(value), "cells": cells, "harms": True}
     return Attack(**values)

@@ -54,14 +54,14 @@ _REPORTS = {
 
 
 def _heads() -> list[Attack]:
-    made = []
+    items = []
     for name, odd in _ODD.items():
         tries = f"outcomes in which every field is of a wrong type: {name}"
-        made.append(answer(f"head-{name}", tries, _HEAD.format(odd=odd, head="dict.fromkeys(head, value)")))
+        items.append(answer(f"head-{name}", tries, _HEAD.format(odd=odd, head="dict.fromkeys(head, value)")))
     for field in ("status", "error", "printed", "seconds", "in_place"):
         code = _HEAD.format(odd=_ODD["dict"], head=f"head | {{'{field}': value, 'error_kind': value}}")
-        made.append(answer(f"head-{field}", f"outcomes in which {field} is a dict, and so is a field of old", code))
-    return made
+        items.append(answer(f"head-{field}", f"outcomes in which {field} is a dict, and so is a field of old", code))
+    return items
 
 
 def _reports() -> list[Attack]:

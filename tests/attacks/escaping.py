@@ -57,13 +57,13 @@ def _fifo(place: Place) -> None:
 
 
 def _socket(place: Place) -> None:
-    here = os.getcwd()
+    local = os.getcwd()
     os.chdir(place.notebook.parent)  # the path of a socket must be short
     try:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind(place.notebook.name)
     finally:
-        os.chdir(here)
+        os.chdir(local)
 
 
 def _device(place: Place) -> None:
@@ -209,8 +209,8 @@ def _retyped(kind: str) -> Callable[[NotebookNode], None]:
     def change(nb: NotebookNode) -> None:
         for place, one in enumerate(nb.cells):
             if one.metadata.get("nbgrader", {}).get("grade"):
-                made = nbformat.v4.new_raw_cell if kind == "raw" else nbformat.v4.new_markdown_cell
-                nb.cells[place] = made("5.0", id=one.id, metadata=one.metadata)
+                value = nbformat.v4.new_raw_cell if kind == "raw" else nbformat.v4.new_markdown_cell
+                nb.cells[place] = value("5.0", id=one.id, metadata=one.metadata)
 
     return change
 

@@ -77,18 +77,18 @@ class Field:
         """What came of an attack, in a line: what was said where it did not hold back."""
         if name not in self.learner or not any(row["learner"] == self.learner[name] for row in self.rows):
             return "not graded"
-        said = [row["message"] for row in self.rows if row["learner"] == self.learner[name]]
-        told = [text for text in said if text and "Not written yet" not in text]
-        return re.sub(r"\s+", " ", told[0])[:100] if told else "as if nothing had been tried"
+        message = [row["message"] for row in self.rows if row["learner"] == self.learner[name]]
+        sentence = [text for text in message if text and "Not written yet" not in text]
+        return re.sub(r"\s+", " ", sentence[0])[:100] if sentence else "as if nothing had been tried"
 
 
 def prepare(folder: Path, attacks: dict[str, Attack]) -> Field:
     """The course, with everybody's submissions."""
     course = tiny_fx.make(folder)
-    for name, (there, instead) in _SHORT.items():
+    for name, (remote, instead) in _SHORT.items():
         text = (course / name).read_text()
-        assert there in text, f"{name} has no {there!r} any more"
-        (course / name).write_text(text.replace(there, instead))
+        assert remote in text, f"{name} has no {remote!r} any more"
+        (course / name).write_text(text.replace(remote, instead))
     built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     assert built.returncode == 0, built.stderr
     (folder.parent / "home").mkdir()
@@ -111,12 +111,12 @@ def hand_in(ground: Field, port: int) -> None:
     }
     for attack in ground.attacks.values():
         cells = {
-            name: re.sub("|".join(words), lambda found: words[found[0]], text) for name, text in attack.cells.items()
+            name: re.sub("|".join(words), lambda item: words[item[0]], text) for name, text in attack.cells.items()
         }
         path = tiny_fx.submission(ground.course, attack.name, cells)
         if attack.notebook:
-            made = attack.notebook(nbformat.read(path, as_version=4))
-            path.write_bytes(made if isinstance(made, bytes) else nbformat.writes(made).encode())
+            value = attack.notebook(nbformat.read(path, as_version=4))
+            path.write_bytes(value if isinstance(value, bytes) else nbformat.writes(value).encode())
         if attack.folder:
             attack.folder(Place(ground.course, submissions, path.parents[1]))
 
@@ -124,15 +124,15 @@ def hand_in(ground: Field, port: int) -> None:
 def names(ground: Field, folder: Path) -> dict[str, str]:
     """An attack's name → the learner that its submission is taken for. (Some rename their folder.)"""
     folder.mkdir()
-    found = intake.collect(ground.course / "class", {tiny_fx.DAY: {tiny_fx.NOTEBOOK}}, folder)
-    taken = {
-        s.notebooks[tiny_fx.NOTEBOOK].parents[1].name: s.learner for s in found.submissions.values() if s.notebooks
+    result = intake.collect(ground.course / "class", {tiny_fx.DAY: {tiny_fx.NOTEBOOK}}, folder)
+    values = {
+        s.notebooks[tiny_fx.NOTEBOOK].parents[1].name: s.learner for s in result.submissions.values() if s.notebooks
     }
-    renamed = [folder for folder in taken if folder not in ground.attacks and folder not in HONEST]
-    known = {name: name for name in ground.attacks if any(s.learner == name for s in found.submissions.values())}
-    known |= {name: taken[name] for name in ground.attacks if name in taken}
+    renamed = [folder for folder in values if folder not in ground.attacks and folder not in HONEST]
+    known = {name: name for name in ground.attacks if any(s.learner == name for s in result.submissions.values())}
+    known |= {name: values[name] for name in ground.attacks if name in values}
     strange = {attack.name: attack.renames for attack in ground.attacks.values() if attack.renames}
-    return known | {name: taken[folder] for name, folder in strange.items() if folder in renamed}
+    return known | {name: values[folder] for name, folder in strange.items() if folder in renamed}
 
 
 def grade(ground: Field, folder: str, timeout: float) -> str:
@@ -188,7 +188,7 @@ def listening(ground: Field) -> Iterator[int]:
 
 def _files(course: Path) -> dict[Path, tuple]:
     """Size and time of every file that grading has no business with: the course, the class, Python's packages."""
-    found = {}
+    results = {}
     for top in (course, course.parent / "home", Path(sysconfig.get_path("purelib"))):
         for folder, below, inside in os.walk(top):
             if Path(folder) == course / "autograder":
@@ -197,8 +197,8 @@ def _files(course: Path) -> dict[Path, tuple]:
             for name in inside:
                 path = Path(folder, name)
                 state = path.lstat()
-                found[path] = (state.st_size, state.st_mtime_ns, state.st_mode, state.st_nlink)
-    return found
+                results[path] = (state.st_size, state.st_mtime_ns, state.st_mode, state.st_nlink)
+    return results
 
 
 def _marked(ground: Field) -> list[str]:
@@ -227,11 +227,11 @@ def _of(ground: Field, learner: str) -> tuple:
 def _processes(course: Path) -> list[str]:
     """Processes that came from this grading: they carry its folder, or the attacks' mark."""
     time.sleep(0.5)  # what has been killed needs a moment to be gone
-    marks, found = (str(course).encode(), MARK.encode()), []
+    marks, result = (str(course).encode(), MARK.encode()), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 command, environment = ((entry / name).read_bytes() for name in ("cmdline", "environ"))
                 if any(mark in command + environment for mark in marks):
-                    found.append(f"{entry.name}: {command[:200]!r}")
-    return found
+                    result.append(f"{entry.name}: {command[:200]!r}")
+    return result

@@ -115,16 +115,16 @@ _TWINS = {
 
 
 def _attacks() -> list[Attack]:
-    made = []
+    items = []
     for name, (tries, graft, earns) in _ATTACKS.items():
-        made.append(answer(f"graph-{name}", tries, _GRAFTED.format(graft=graft), earns=earns))
+        items.append(answer(f"graph-{name}", tries, _GRAFTED.format(graft=graft), earns=earns))
         twin = _GRAFTED.format(graft=_TWINS[name])
-        made.append(answer(f"graph-{name}-twin", f"nothing: the honest twin of graph-{name}", twin, works=True))
+        items.append(answer(f"graph-{name}-twin", f"nothing: the honest twin of graph-{name}", twin, works=True))
     for name in ("segments", "pool-backward", "alias", "wrapped"):
         tries, graft, _ = _ATTACKS[name]
         code = _FORGED + _GRAFTED.format(graft=graft)
-        made.append(answer(f"graph-{name}-forged", f"{tries}; the worker's own check is patched away", code))
-    return made
+        items.append(answer(f"graph-{name}-forged", f"{tries}; the worker's own check is patched away", code))
+    return items
 
 
 #: The first question's graph would leave something for the second's, which is right and must not be harmed.

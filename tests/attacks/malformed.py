@@ -24,8 +24,8 @@ def _bytes(name: str, tries: str, make: Callable[[NotebookNode], bytes], honest:
 def _changed(change: Callable[[dict], object]) -> Callable[[NotebookNode], bytes]:
     def make(nb: NotebookNode) -> bytes:
         data = json.loads(_text(nb))
-        made = change(data)
-        data = data if made is None else made
+        value = change(data)
+        data = data if value is None else value
         try:
             return json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # halves of characters can only be written as escapes

@@ -58,9 +58,9 @@ def _graded(course: Path, folder: Path, name: str) -> float:
         f"book = Gradebook('sqlite:///{home}/gradebook.db')\n"
         f"print('POINTS', book.find_submission('day00', {name!r}).score)\n"
     )
-    said = subprocess.run([sys.executable, "-c", show], cwd=home, env=env, capture_output=True, text=True).stdout
-    found = re.search(r"POINTS (.*)", said)
-    return float(found[1]) if found else 0.0
+    output = subprocess.run([sys.executable, "-c", show], cwd=home, env=env, capture_output=True, text=True).stdout
+    match = re.search(r"POINTS (.*)", output)
+    return float(match[1]) if match else 0.0
 
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ def test_there_are_attacks_of_every_kind():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_point_more_than_the_work_in_it_earns_and_where_only_itself_is_lost_not_less(ground, name):
-    attack, got = ATTACKS[name], ground.got(name)
-    assert got <= attack.honest, f"{attack.tries}: {ground.outcome(name)}"
+    attack, actual = ATTACKS[name], ground.got(name)
+    assert actual <= attack.honest, f"{attack.tries}: {ground.outcome(name)}"
     if attack.keeps and name not in SPOILS:
-        assert got == attack.honest, f"{attack.tries}: {ground.outcome(name)}"
+        assert actual == attack.honest, f"{attack.tries}: {ground.outcome(name)}"
 
 
 @pytest.mark.parametrize("learner", HONEST)
@@ -97,20 +97,20 @@ def _plain(page: str) -> str:
 
 
 def test_no_hidden_content_comes_out(ground):
-    found = {}
+    results = {}
     for name in ATTACKS:
         for where, text in ground.pages(name):
             for seen in (text, _plain(text)):
                 if leak := LEAKS.search(seen):
-                    found[name] = f"{where}: {seen[max(0, leak.start() - 60) : leak.end() + 40]}"
-    assert found == {}
+                    results[name] = f"{where}: {seen[max(0, leak.start() - 60) : leak.end() + 40]}"
+    assert results == {}
 
 
 def test_no_judge_is_in_reach(ground):
-    taken = {
+    values = {
         name for name in ATTACKS for where, text in ground.pages(name) if "cell" in where and f"{MARK} took" in text
     }
-    assert taken == set()
+    assert values == set()
 
 
 def test_no_page_runs_what_a_learner_wrote(ground):
@@ -122,13 +122,13 @@ def test_no_page_runs_what_a_learner_wrote(ground):
 
 
 def test_no_page_runs_loads_or_leads_anywhere(ground):
-    run, found = ground.course / "autograder/run", {}
+    run, results = ground.course / "autograder/run", {}
     own = frozenset({"script", "meta", "style", "iframe", "svg"})
     pages = {str(path): path.read_text(encoding="utf-8") for path in (run / "feedback").rglob("*.html")}
-    found = {name: told for name, text in pages.items() if (told := acts(text, own))}
+    results = {name: message for name, text in pages.items() if (message := acts(text, own))}
     assert len(pages) > len(ATTACKS) / 2
     report = (run / "report.html").read_text(encoding="utf-8")
-    assert (found, acts(report, own | {"button"})) == ({}, [])
+    assert (results, acts(report, own | {"button"})) == ({}, [])
 
 
 @pytest.mark.parametrize("attack", TRIED["showing"], ids=lambda attack: attack.name)
@@ -165,8 +165,8 @@ def test_the_table(ground, record_property):
         lines.append(f"── {kind}, {len(attacks)} of {len(CORPUS[kind])}")
         for attack in attacks:
             stock = "forged" if attack.forges_stock else ""
-            told = f"{attack.tries} · {ground.outcome(attack.name)}"
-            lines.append(f"{attack.name:24} {ground.got(attack.name):4g} {attack.honest:4g} {stock:7} {told}")
+            message = f"{attack.tries} · {ground.outcome(attack.name)}"
+            lines.append(f"{attack.name:24} {ground.got(attack.name):4g} {attack.honest:4g} {stock:7} {message}")
     lines.append(f"{len(ATTACKS)} attacks and {len(field.HONEST)} honest learners graded in {ground.seconds:.0f} s")
     record_property("table", "\n".join(lines))
     assert len(lines) == len(ATTACKS) + len(TRIED) + 2

@@ -17,8 +17,8 @@ from tests.attacks.clocks import ATTACKS, Race
 
 @pytest.mark.parametrize("race", ATTACKS, ids=lambda race: race.name)
 def test_who_skips_work_loses_and_who_does_it_wins(race, apart):
-    lost, said = apart(race.exercise, put, race.name, "answer")
-    assert lost >= race.lost, f"{race.tries}: lost {sorted(lost)} {said}"
+    verdicts, message = apart(race.exercise, put, race.name, "answer")
+    assert verdicts >= race.lost, f"{race.tries}: lost {sorted(verdicts)} {message}"
     assert apart(race.exercise, put, race.name, "twin") == (set(), [])
 
 
@@ -33,18 +33,18 @@ def put(name: str, which: str) -> tuple[set[str], list[str]]:
     case = exercise.cases()[0]
     outcome = elsewhere(exercise, race.answer if which == "answer" else race.twin(), case)
     result = conclude(exercise, [case], [outcome], judge_outcome)
-    kept = {finding.verdict for finding in result.findings if finding.ok}
-    kept -= {finding.verdict for finding in result.findings if not finding.ok}
-    return set(exercise.points) - kept, [finding.message for finding in result.findings if not finding.ok]
+    items = {finding.verdict for finding in result.findings if finding.ok}
+    items -= {finding.verdict for finding in result.findings if not finding.ok}
+    return set(exercise.points) - items, [finding.message for finding in result.findings if not finding.ok]
 
 
 def elsewhere(exercise, answer, case: Case) -> Outcome:
     """What comes of a case in a child process: whatever the answer patches there is gone with it."""
-    given = wire.decode(wire.encode(tuple(case.build())))
+    arguments = wire.decode(wire.encode(tuple(case.build())))
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        head, payload = to_wire(run(exercise, answer, Case("", lambda: given, case.about)))
+        head, payload = to_wire(run(exercise, answer, Case("", lambda: arguments, case.about)))
         with open(writes, "wb") as file:
             file.write(json.dumps(head).encode() + b"\n" + payload)
         os._exit(0)

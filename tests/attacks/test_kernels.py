@@ -162,8 +162,8 @@ def judged():
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    honest, lost = json.loads(done.stdout.splitlines()[-1])
-    return honest, dict(zip(ATTACKS, lost, strict=True))
+    honest, verdicts = json.loads(done.stdout.splitlines()[-1])
+    return honest, dict(zip(ATTACKS, verdicts, strict=True))
 
 
 def test_an_honest_kernel_is_valid_and_the_same(judged):
@@ -173,11 +173,11 @@ def test_an_honest_kernel_is_valid_and_the_same(judged):
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_no_text_earns_more_than_its_program_is_worth(judged, kind):
-    lost = judged[1][kind]
-    assert {"valid", "same"} & lost.keys(), "a program that computes zeros is found equivalent"
+    verdicts = judged[1][kind]
+    assert {"valid", "same"} & verdicts.keys(), "a program that computes zeros is found equivalent"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ATTACKS if kind != "a function called as one of the interpreter"])
 def test_a_text_that_reaches_further_is_refused(judged, kind):
-    told = judged[1][kind].get("valid", "")
-    assert "kernel of add" in told or "No program can be built" in told, judged[1][kind]
+    message = judged[1][kind].get("valid", "")
+    assert "kernel of add" in message or "No program can be built" in message, judged[1][kind]

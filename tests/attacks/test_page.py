@@ -21,8 +21,8 @@ def test_every_wall_names_kinds_and_attacks_that_there_are():
 
 
 def test_every_kind_of_attack_has_its_wall():
-    told = {kind for wall in WALLS for kind in re.split(r"[,\s]+", re.search(r"\*([a-z,\s]+)\.\*", wall)[1])}
-    assert told == CORPUS.keys()
+    message = {kind for wall in WALLS for kind in re.split(r"[,\s]+", re.search(r"\*([a-z,\s]+)\.\*", wall)[1])}
+    assert message == CORPUS.keys()
 
 
 def test_the_readme_and_the_page_for_instructors_lead_there():

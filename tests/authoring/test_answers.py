@@ -31,9 +31,9 @@ def test_where_there_is_never_anything_to_do_nothing_is_asked():
         drawn.append(tanhs(1))
         return drawn[-1]
 
-    found = something_to_do("day03.cse", draw)
-    assert len(drawn) == DRAWS and found.about == ("valid", "same")
-    assert (found.build, found.expect) == (drawn[-1].build, drawn[-1].expect)
+    result = something_to_do("day03.cse", draw)
+    assert len(drawn) == DRAWS and result.about == ("valid", "same")
+    assert (result.build, result.expect) == (drawn[-1].build, drawn[-1].expect)
 
 
 SHOUT = "autograder/answers/day00/shout.py"
@@ -49,15 +49,15 @@ def proof(course, line):
     text = (course / SHOUT).read_text()
     try:
         (course / SHOUT).write_text(f"from autograder.authoring.answers import edited\n{text}\n\n{line}\n")
-        made = tiny.run(course, "-m", "passlab.cli", "prove", "--json", "--exercise", "day00.shout")
+        process = tiny.run(course, "-m", "passlab.cli", "prove", "--json", "--exercise", "day00.shout")
     finally:
         (course / SHOUT).write_text(text)
-    return json.loads(made.stdout)[0]
+    return json.loads(process.stdout)[0]
 
 
 def test_a_wrong_answer_can_be_a_change_of_the_reference(course):
-    made = proof(course, 'whispers = edited("did", "the wrong way round", ("word.upper()", "word.lower()"))')
-    [row] = [row for row in made["rows"] if row["name"] == "whispers"]
+    value = proof(course, 'whispers = edited("did", "the wrong way round", ("word.upper()", "word.lower()"))')
+    [row] = [row for row in value["rows"] if row["name"] == "whispers"]
     assert (row["kind"], row["should"], row["lost"], row["points"]) == ("wrong", "did", ["did"], 0)
     assert row["note"] == "the wrong way round" and not row["problem"]
 

@@ -27,7 +27,7 @@ def test_a_wrong_estimate_is_found(monkeypatch):
 
 def test_a_core_that_does_not_fit_a_day_is_found(monkeypatch):
     monkeypatch.setattr(minutes, "EXERCISES", 60)
-    assert any(said.startswith("day03: its core exercises take") for said in minutes.wrong())
+    assert any(message.startswith("day03: its core exercises take") for message in minutes.wrong())
 
 
 def test_each_term_of_the_rule_counts():

@@ -64,20 +64,20 @@ def test_a_change_of_nothing_survives():
 
 
 def prove(course, *more):
-    made = tiny.run(course, "-m", "passlab.cli", "prove", "--mutants", "50", *more)
-    return made.returncode, made.stdout
+    process = tiny.run(course, "-m", "passlab.cli", "prove", "--mutants", "50", *more)
+    return process.returncode, process.stdout
 
 
 def test_a_change_that_no_case_notices_survives_until_it_is_listed(course):
     authored = course / "solutions/day00/tiny.py"
     text, bank = authored.read_text(), (course / SHOUT).read_text()
     authored.write_text(text.replace("return word.upper()", "return word.upper()[0:1000]"))
-    code, said = prove(course, "--json", "--exercise", "shout")
-    [report] = json.loads(said)
+    code, output = prove(course, "--json", "--exercise", "shout")
+    [report] = json.loads(output)
     alive = {(mutant["before"], mutant["after"]) for mutant in report["survivors"]}
     before = "return word.upper()[0:1000]  # solutionmarker"
     assert code == 1 and alive == {(before, before.replace("1000", "1001"))}
     listed = f"EQUIVALENT = {{({before!r}, {before.replace('1000', '1001')!r}): 'no word is so long'}}\n"
     (course / SHOUT).write_text(bank + listed)
-    code, said = prove(course, "--exercise", "shout")
-    assert code == 0 and "✓ day00.shout: 1 of 2 fall, 1 listed as equivalent" in said, said
+    code, output = prove(course, "--exercise", "shout")
+    assert code == 0 and "✓ day00.shout: 1 of 2 fall, 1 listed as equivalent" in output, output

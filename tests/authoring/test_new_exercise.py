@@ -28,13 +28,13 @@ def section(heading: str) -> str:
 def blocks() -> dict[str, str]:
     """File → what the page puts into it, in the names of the tiny course."""
     text = section("The files of an exercise").replace("day03", "day00").replace("optimizations", "tiny")
-    return {found["path"]: found["code"] for found in _BLOCK.finditer(text)}
+    return {matches["path"]: matches["code"] for matches in _BLOCK.finditer(text)}
 
 
 def prove(course) -> dict:
-    made = tiny.run(course, "-m", "passlab.cli", "prove", "--json", "--exercise", "day00.reverse")
-    assert made.stdout, made.stderr
-    [proof] = json.loads(made.stdout)
+    process = tiny.run(course, "-m", "passlab.cli", "prove", "--json", "--exercise", "day00.reverse")
+    assert process.stdout, process.stderr
+    [proof] = json.loads(process.stdout)
     return proof
 
 
@@ -82,10 +82,10 @@ for finding in judge(case, *case.build()):
     print(finding.verdict, finding.ok)
 """
     (tmp_path / "example.py").write_text(f"{code}\n{ask}")
-    said = shell("python example.py", tmp_path)
-    assert said.returncode == 0, said.stderr
+    output = shell("python example.py", tmp_path)
+    assert output.returncode == 0, output.stderr
     expected = {"valid": True, "same": True, "did": ir == "relay", "spared": True, "cost": True}
-    assert said.stdout.splitlines() == [f"{verdict} {ok}" for verdict, ok in expected.items()]
+    assert output.stdout.splitlines() == [f"{verdict} {ok}" for verdict, ok in expected.items()]
 
 
 # ---------------------------------------------------------------------------------------------------- passlab new
@@ -107,17 +107,17 @@ def edited_by_hand() -> str:
 
 def shell(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess:
     """Run commands in a shell that finds `passlab`."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PASSLAB_RUN", "PASSLAB_SEED", "PASSLAB_COURSE")}
+    items = {k: v for k, v in os.environ.items() if k not in ("PASSLAB_RUN", "PASSLAB_SEED", "PASSLAB_COURSE")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = ["sh", "-c", script]
-    env = kept | env | {"PATH": path, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    env = items | env | {"PATH": path, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
 
 
 def files(folder: Path) -> dict[str, bytes]:
     """Path → content of what an author keeps of a course; what grading and proofs leave there is apart."""
-    kept = ("solutions/*/*.py", "lib/**/*.py", "autograder/answers/**/*.py")
-    return {str(path.relative_to(folder)): path.read_bytes() for glob in kept for path in folder.glob(glob)}
+    items = ("solutions/*/*.py", "lib/**/*.py", "autograder/answers/**/*.py")
+    return {str(path.relative_to(folder)): path.read_bytes() for glob in items for path in folder.glob(glob)}
 
 
 def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
@@ -129,16 +129,16 @@ def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
     assert "it has 1 right answer; 2 are needed" in started.stdout
     folder = tmp_path / "my-course"
     three = {"solutions/day21/exercises.py", "lib/passlab/exercises/day21/double.py", edited_by_hand()}
-    made = files(folder)
-    generated = {path for path in made if path.endswith("/__init__.py")}
-    assert made.keys() == three | generated and len(three) == 3
+    value = files(folder)
+    generated = {path for path in value if path.endswith("/__init__.py")}
+    assert value.keys() == three | generated and len(three) == 3
     with (folder / edited_by_hand()).open("a") as out:
         out.write("\n" + answers)
     done = shell(f"set -e\n{after}", tmp_path, PASSLAB_COURSE=str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 of 6 wrong answers fall short" in done.stdout and "The proof holds." in done.stdout
     assert "day21.double: 2 of 2 fall" in done.stdout
-    assert [path for path, text in files(folder).items() if text != made.get(path)] == [edited_by_hand()]
+    assert [path for path, text in files(folder).items() if text != value.get(path)] == [edited_by_hand()]
     released = json.loads((folder / "exercises/day21/exercises.ipynb").read_text())
     assert "number in numbers" not in str(released["cells"])
 
@@ -159,7 +159,7 @@ def test_a_course_of_ones_own_outlives_an_update_of_the_project(tmp_path):
     with (own / edited_by_hand()).open("a") as out:
         out.write("\n" + walk()[1])
     assert tiny.run(project, "-m", "passlab.cli", "release", **named).returncode == 0
-    mine = files(own)
+    result = files(own)
 
     shutil.rmtree(project)  # an update replaces all of it
     tiny.machinery(project)
@@ -171,15 +171,15 @@ def test_a_course_of_ones_own_outlives_an_update_of_the_project(tmp_path):
     (own / "exercises/day21/exercises.ipynb").unlink()
     released = tiny.run(project, "-m", "passlab.cli", "release", **named)
     assert released.returncode == 0 and (own / "exercises/day21/exercises.ipynb").is_file(), released.stderr
-    assert files(own) == mine
+    assert files(own) == result
 
 
 def proof_of(course: Path, words: str) -> dict:
     """What `passlab prove` says of the one exercise that `passlab new` writes into a course of one's own."""
     course.mkdir()
-    made = shell(f"passlab new {words} && passlab prove --json", course.parent, PASSLAB_COURSE=str(course))
-    assert "\n[" in made.stdout, made.stdout + made.stderr
-    [proof] = json.loads(made.stdout[made.stdout.index("\n[") :])
+    value = shell(f"passlab new {words} && passlab prove --json", course.parent, PASSLAB_COURSE=str(course))
+    assert "\n[" in value.stdout, value.stdout + value.stderr
+    [proof] = json.loads(value.stdout[value.stdout.index("\n[") :])
     return proof
 
 
@@ -218,8 +218,8 @@ def test_the_notebook_is_the_first_of_the_day_that_has_the_flavour(tmp_path):
 
 
 def test_a_day_of_the_project_is_not_written_into_a_course_of_ones_own(tmp_path):
-    said = shell("passlab new day07.x", tmp_path, PASSLAB_COURSE=str(tmp_path))
-    assert said.returncode == 1 and said.stderr.startswith("The project has a day07 of its own, which hides yours.")
+    output = shell("passlab new day07.x", tmp_path, PASSLAB_COURSE=str(tmp_path))
+    assert output.returncode == 1 and output.stderr.startswith("The project has a day07 of its own, which hides yours.")
     assert files(tmp_path) == {}
 
 
@@ -245,15 +245,15 @@ def test_a_day_of_the_project_is_not_written_into_a_course_of_ones_own(tmp_path)
 def test_what_new_refuses(tmp_path, words, sentence):
     course = ROOT / "lib/passlab/exercises"
     listings = {path: path.read_text() for path in course.glob("day0[34]/__init__.py")}
-    said = shell(f"passlab new {words}", tmp_path)
-    assert said.returncode == 1 and said.stderr.startswith(sentence), said.stderr
+    output = shell(f"passlab new {words}", tmp_path)
+    assert output.returncode == 1 and output.stderr.startswith(sentence), output.stderr
     assert {path: path.read_text() for path in listings} == listings
 
 
 def test_a_course_that_is_not_there(tmp_path):
-    said = shell("passlab prove", tmp_path, PASSLAB_COURSE=str(tmp_path / "nowhere"))
-    assert said.returncode == 1
+    output = shell("passlab prove", tmp_path, PASSLAB_COURSE=str(tmp_path / "nowhere"))
+    assert output.returncode == 1
     assert (
-        said.stderr
+        output.stderr
         == f"PASSLAB_COURSE names {tmp_path / 'nowhere'}, which is not a folder: make it, or unset the variable.\n"
     )

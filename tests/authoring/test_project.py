@@ -85,14 +85,14 @@ def test_what_is_out_of_step_is_found_and_mended(tmp_path):
     authored.write_text(authored.read_text().replace("# # Day 0", "# # Day nought"))
     (course / "exercises/day00/tiny.ipynb").write_text("{}")
     (course / "exercises/day00/notes.py").write_text("answers = 1")
-    code, said = check()
+    code, output = check()
     assert code == 1
     for place in (
         "solutions/day00/tiny.ipynb differs",
         "exercises/day00/tiny.ipynb differs",
         "exercises/day00/notes.py",
     ):
-        assert place in said
+        assert place in output
     assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
     assert check()[0] == 0 and not (course / "exercises/day00/notes.py").exists()
 
@@ -101,9 +101,9 @@ def test_what_is_out_of_step_is_found_and_mended(tmp_path):
 def test_no_solution_text_is_released(path):
     """No line of an answer is in the release, unless it also stands in a part that learners are given."""
     text = path.read_text()
-    given = {line.strip() for line in blank(text).split("\n")}
-    given |= {line.removeprefix("# ").strip() for line in given}
-    secret = {line.strip() for line in text.split("\n")} - given
+    arguments = {line.strip() for line in blank(text).split("\n")}
+    arguments |= {line.removeprefix("# ").strip() for line in arguments}
+    secret = {line.strip() for line in text.split("\n")} - arguments
     assert len(secret) > 5
     released = ROOT / "exercises" / path.parent.name / f"{path.stem}.ipynb"
     nb = json.loads(released.read_text())
@@ -154,12 +154,12 @@ print(*answers.missing("day00.shout"), *answers.strays(), sep="\\n")
 """
 
 
-@pytest.mark.parametrize("gone", ["lib/passlab/exercises/day00/shout.py", "autograder/answers/day00/shout.py"])
-def test_the_file_that_is_missing_is_named(tmp_path, gone):
+@pytest.mark.parametrize("names", ["lib/passlab/exercises/day00/shout.py", "autograder/answers/day00/shout.py"])
+def test_the_file_that_is_missing_is_named(tmp_path, names):
     course = tiny.make(tmp_path / "course")
-    (course / gone).rename((course / gone).with_name("whisper.py"))
+    (course / names).rename((course / names).with_name("whisper.py"))
     missing, stray = tiny.run(course, "-c", LOOK).stdout.splitlines()
-    assert missing.startswith(f"{gone} is missing") and stray.startswith(gone.replace("shout", "whisper"))
+    assert missing.startswith(f"{names} is missing") and stray.startswith(names.replace("shout", "whisper"))
 
 
 def test_a_question_that_no_exercise_has_is_named(tmp_path):
@@ -196,8 +196,12 @@ def test_every_exercise_names_a_hint_for_what_it_must_do():
 
 def test_the_words_of_an_exercise_for_its_laws_fit_the_line_of_a_verdict():
     every = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
-    words = {(e.id, verdict): said for e in every for verdict, said in e.meaning.items()}
-    long = [at for at, said in words.items() if len(said.split()) > 9 or said[:1].isupper() or said.endswith(".")]
+    words = {(e.id, verdict): message for e in every for verdict, message in e.meaning.items()}
+    long = [
+        at
+        for at, message in words.items()
+        if len(message.split()) > 9 or message[:1].isupper() or message.endswith(".")
+    ]
     assert long == []
 
 
@@ -218,8 +222,8 @@ def test_a_smaller_version_has_a_text_and_cases():
 
 
 def test_every_exercise_runs_in_a_process_that_there_is():
-    found = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
-    assert "torch" in found and found <= set(FLAVOURS)
+    results = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
+    assert "torch" in results and results <= set(FLAVOURS)
 
 
 def test_every_dependency_is_pinned():
@@ -282,8 +286,8 @@ def links(text: str) -> list[str]:
 def pages():
     for path in AUTHORED:
         yield path, "\n".join(cell.text for cell in cells(path.read_text()) if cell.markdown)
-    beside = (ROOT / name for name in ("README.md", "autograder/SECURITY.md", "autograder/hub/README.md"))
-    for path in (*beside, *ROOT.glob("docs/*.md")):
+    neighbour = (ROOT / name for name in ("README.md", "autograder/SECURITY.md", "autograder/hub/README.md"))
+    for path in (*neighbour, *ROOT.glob("docs/*.md")):
         yield path, path.read_text(encoding="utf-8")
 
 
@@ -353,8 +357,8 @@ def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
     for place in places:
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)
-        told = re.findall(r"^    Time: (\d+) s of computing for each test case\.$", place.answer.text, re.M)
-        assert told == ([] if exercise.seconds == 5 else [f"{exercise.seconds:g}"]), exercise.id
+        message = re.findall(r"^    Time: (\d+) s of computing for each test case\.$", place.answer.text, re.M)
+        assert message == ([] if exercise.seconds == 5 else [f"{exercise.seconds:g}"]), exercise.id
         closed = re.search(r"^    Not to be called: (.*?)\.$", place.answer.text, re.M | re.S)
         named = re.findall(r"[\w.]+\w", closed[1]) if closed else []
         assert named == list(exercise.closed), exercise.id

@@ -14,9 +14,9 @@ def network(x, w):
 
 def test_it_is_torchs_forward_mode():
     values, changes = (torch.randn(3, 4), torch.randn(4, 5)), (torch.randn(3, 4), torch.randn(4, 5))
-    found = jvp(lower(network, *values).forward)(*values, *changes)
+    result = jvp(lower(network, *values).forward)(*values, *changes)
     outputs, derivatives = torch.func.jvp(network, values, changes)
-    for one, other in zip(found, [*outputs, *derivatives], strict=True):
+    for one, other in zip(result, [*outputs, *derivatives], strict=True):
         torch.testing.assert_close(one, other)
 
 

@@ -29,8 +29,8 @@ def _gradients(gm, inputs, wrt=None):
     pairs = [(out, g) for out, g in zip(ends, tangents, strict=True) if out.requires_grad]
     expected = torch.autograd.grad([o for o, _ in pairs], floats, [g for _, g in pairs], allow_unused=True)
     expected = [torch.zeros_like(x) if g is None else g for x, g in zip(floats, expected, strict=True)]
-    found = joint(gm, wrt)(*inputs, *tangents)
-    return found[len(outputs) :], expected
+    result = joint(gm, wrt)(*inputs, *tangents)
+    return result[len(outputs) :], expected
 
 
 def _statistics(gm):
@@ -50,9 +50,9 @@ def _lowered(model, inputs):
 def test_models_of_the_zoo(name):
     it = models.ZOO[name]
     gm, values = _lowered(it.build(), it.inputs())
-    found, expected = _gradients(gm, values)
-    assert len(found) == len(expected) > 0
-    for g, right in zip(found, expected, strict=True):
+    result, expected = _gradients(gm, values)
+    assert len(result) == len(expected) > 0
+    for g, right in zip(result, expected, strict=True):
         torch.testing.assert_close(g, right, rtol=1e-3, atol=1e-4)
 
 
@@ -63,8 +63,8 @@ def chain(x, y):
 
 def test_consumers_add_their_gradients():
     gm = lower(chain, torch.randn(3, 4), torch.randn(3, 4)).forward
-    found, expected = _gradients(gm, [torch.randn(3, 4), torch.randn(3, 4)])
-    for g, right in zip(found, expected, strict=True):
+    result, expected = _gradients(gm, [torch.randn(3, 4), torch.randn(3, 4)])
+    for g, right in zip(result, expected, strict=True):
         torch.testing.assert_close(g, right)
 
 
@@ -82,12 +82,12 @@ def test_the_joint_graph_holds_the_forward_graph_and_only_pure_operations():
 def test_torch_makes_the_same_function_of_it():
     model, x = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2), nn.Softmax(-1)), torch.randn(3, 4)
     torchs = lower(model, x.clone().requires_grad_(), gradients=True).joint
-    mine = joint(lower(model.requires_grad_(False), x).forward)
+    own = joint(lower(model.requires_grad_(False), x).forward)
     values = [torch.randn(node.meta["val"].shape) for node in torchs.graph.find_nodes(op="placeholder")]
-    order = [node.meta["val"].shape for node in mine.graph.find_nodes(op="placeholder")]
+    order = [node.meta["val"].shape for node in own.graph.find_nodes(op="placeholder")]
     assert order == [v.shape for v in values]
-    assert equivalent(torchs, mine, tuple(values))
-    wrong = fx.GraphModule(mine, mine.graph)
+    assert equivalent(torchs, own, tuple(values))
+    wrong = fx.GraphModule(own, own.graph)
     node = next(n for n in wrong.graph.nodes if n.target is aten.mul.Tensor)
     node.target = aten.add.Tensor
     wrong.recompile()
@@ -120,8 +120,8 @@ def test_inputs_that_reach_nothing_get_zeros_and_wrt_chooses():
 def test_integers_have_no_gradient_but_let_others_through():
     gm = lower(lambda x, i: x[i] * i, torch.randn(5), torch.tensor([1, 1, 3])).forward
     x, i = torch.randn(5), torch.tensor([1, 1, 3])
-    found, expected = _gradients(gm, [x, i])
-    torch.testing.assert_close(found[0], expected[0])
+    result, expected = _gradients(gm, [x, i])
+    torch.testing.assert_close(result[0], expected[0])
     with pytest.raises(DifferentiationError, match="is not a tensor of floats"):
         joint(gm, [gm.graph.find_nodes(op="placeholder")[1].name])
 
@@ -162,5 +162,5 @@ def test_symbols_stay_symbols():
     sizes = iter([5, 4])
     placeholders = gm.graph.find_nodes(op="placeholder")
     inputs = [torch.ones(5, 4) if isinstance(n.meta["val"], torch.Tensor) else next(sizes) for n in placeholders]
-    found = whole(*inputs, torch.ones(4))[-1]
-    assert torch.equal(found, torch.full((5, 4), 5.0))
+    result = whole(*inputs, torch.ones(4))[-1]
+    assert torch.equal(result, torch.full((5, 4), 5.0))

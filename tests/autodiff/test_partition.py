@@ -36,7 +36,7 @@ def _subsets(whole, outputs):
     forward = _forward_nodes(whole)
     choices = [node for node in whole.graph.nodes if node in forward and bytes_of(node) is not None]
     keeps = itertools.product([False, True], repeat=len(choices))
-    sets = ({node for node, kept in zip(choices, keep, strict=True) if kept} for keep in keeps)
+    sets = ({node for node, items in zip(choices, keep, strict=True) if items} for keep in keeps)
     return _needed_by_backward(whole, outputs, forward), sets
 
 
@@ -84,8 +84,8 @@ def test_both_parts_compute_what_the_whole_does(seed):
         for node in placeholders
     }
     expected = whole(*values.values())
-    found = forward(*(value for name, value in values.items() if not name.startswith("tangent")))
-    results, saved = found[:outputs], found[outputs:]
+    result = forward(*(value for name, value in values.items() if not name.startswith("tangent")))
+    results, saved = result[:outputs], result[outputs:]
     results += backward(*saved, *(value for name, value in values.items() if name.startswith("tangent")))
     for one, other in zip(results, expected, strict=True):
         torch.testing.assert_close(one, other, equal_nan=True)
@@ -238,8 +238,8 @@ def test_the_two_graphs_are_the_joint_graph_again(seed):
     assert [n.name for n in _placeholders(again)] == [n.name for n in _placeholders(whole)]
     assert equivalent(whole, again, example, trials=("given", "double", "extreme"))
     names = [node.name for node in backward.graph.find_nodes(op="output")[0].all_input_nodes]
-    lost = next(node for node in reversed(backward.graph.nodes) if node.name in names and node.op == "call_function")
-    lost.replace_all_uses_with(backward.graph.find_nodes(op="placeholder")[0])
+    name = next(node for node in reversed(backward.graph.nodes) if node.name in names and node.op == "call_function")
+    name.replace_all_uses_with(backward.graph.find_nodes(op="placeholder")[0])
     assert not equivalent(whole, rejoin(forward, backward, outputs), example, trials=("given", "double"))
 
 

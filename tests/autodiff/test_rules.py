@@ -171,15 +171,15 @@ def _compare(op, sample, used=lambda i: True):
         back = RULES[op].apply(
             tuple(grads) if several else grads[0], values if several else values[0], *plain, **kwargs
         )
-    found = []
+    items = []
     for arg, gradient in zip(args, [*back, *[None] * len(args)], strict=False):
         parts = arg if isinstance(arg, list) else [arg]
         gradients = gradient if isinstance(arg, list) and gradient is not None else [gradient] * len(parts)
-        found += [
+        items += [
             (x, g) for x, g in zip(parts, gradients, strict=True) if isinstance(x, torch.Tensor) and x.requires_grad
         ]
-    assert len(found) == len(expected)
-    for (x, g), right in zip(found, expected, strict=True):
+    assert len(items) == len(expected)
+    for (x, g), right in zip(items, expected, strict=True):
         right = torch.zeros_like(x) if right is None else right
         g = torch.zeros_like(x) if g is None else fit(g, x)
         torch.testing.assert_close(g, right, rtol=1e-9, atol=1e-12, equal_nan=True)

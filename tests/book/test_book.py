@@ -89,11 +89,11 @@ def browser():
 
 
 def test_the_book_is_built_and_has_no_broken_link(course):
-    _, said = course
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert "running day21_small.py" in said.stdout and "No broken link." in said.stdout
-    assert re.search(r"Built in \d+ s, 1 of 1 lessons run \(limit: 900 s\)", said.stdout)
-    assert "build/book/source" not in said.stderr, "Sphinx warns of a page: " + said.stderr
+    _, message = course
+    assert message.returncode == 0, message.stdout + message.stderr
+    assert "running day21_small.py" in message.stdout and "No broken link." in message.stdout
+    assert re.search(r"Built in \d+ s, 1 of 1 lessons run \(limit: 900 s\)", message.stdout)
+    assert "build/book/source" not in message.stderr, "Sphinx warns of a page: " + message.stderr
 
 
 def test_a_page_opens_the_learner_s_copy_in_the_lab_and_links_within_the_book(course):
@@ -141,13 +141,14 @@ def test_axe_finds_nothing_and_nothing_comes_from_elsewhere(course, browser, nam
     look = dict(color_scheme=colours, reduced_motion="reduce")  # axe must not see a colour on its way to another
     page = browser.new_page(viewport={"width": 1200, "height": 900}, **look)
     page.on(
-        "request", lambda asked: elsewhere.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+        "request",
+        lambda requests: elsewhere.append(requests.url) if not requests.url.startswith(("file:", "data:")) else None,
     )
     page.goto((course[0] / f"build/book/html/{name}.html").as_uri())
-    found = Axe().run(page)
+    result = Axe().run(page)
     page.close()
     assert not elsewhere
-    assert found.violations_count == 0, found.generate_report()
+    assert result.violations_count == 0, result.generate_report()
 
 
 @pytest.mark.parametrize("name", ["index", "day21_small"])
@@ -165,6 +166,6 @@ def test_axe_reads_every_page_in_every_look(browser, tmp_path):
     grey = '<p style="color: light-dark(black, #444); background: light-dark(white, black)">dark on dark</p>'
     styled = f'<html lang="en" style="color-scheme: light dark"><title>b</title><main><h1>b</h1>{grey}</main>'
     (tmp_path / "deep/b.html").write_text(styled)
-    seen, said = reading.read(browser, tmp_path, print)
+    seen, message = reading.read(browser, tmp_path, print)
     assert seen == 6
-    assert [line.split(",")[0] for line in said] == ["deep/b.html (dark): color-contrast"]
+    assert [line.split(",")[0] for line in message] == ["deep/b.html (dark): color-contrast"]

@@ -45,9 +45,9 @@ def test_the_front_page_begins_as_the_readme_does_without_its_picture():
 
 
 def test_every_lesson_of_the_course_is_on_the_map():
-    found = pages.days()
-    assert [day.lesson for day in found] == sorted(path.stem for path in (ROOT / "course").glob("day*.py"))
-    assert all(day.number in pages.MAP and day.exercises for day in found)
+    result = pages.days()
+    assert [day.lesson for day in result] == sorted(path.stem for path in (ROOT / "course").glob("day*.py"))
+    assert all(day.number in pages.MAP and day.exercises for day in result)
 
 
 def test_without_a_browser_the_check_says_so(tmp_path, monkeypatch):
@@ -63,21 +63,21 @@ from passlab.relax import tvm
 %matplotlib inline
 mlir.parse("")"""
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
-    said = reference.page([nb])
-    headings = re.findall("^##+ (.*)$", said, re.M)
+    message = reference.page([nb])
+    headings = re.findall("^##+ (.*)$", message, re.M)
     assert {"passlab", "draw", "models", "passlab.memory.plan", "Plan", "passlab.mlir", "parse"} <= set(headings)
     assert "tvm" not in headings and "passlab.relax" not in headings, "TVM documents itself"
-    assert "```python\ndraw(" in said and said.count("```") % 2 == 0
+    assert "```python\ndraw(" in message and message.count("```") % 2 == 0
 
 
 def test_every_name_that_lessons_and_exercises_import_has_an_entry():
     paths = [*(ROOT / "course").glob("day*.py"), *(ROOT / "solutions").glob("day*/*.py")]
-    found = reference.uses([jupytext.read(path) for path in paths])
-    missing = {f"{at}.{name}" for at, names in found.items() for name in names if not reference._entry(at, name)}
-    assert len(found) > 40
+    result = reference.uses([jupytext.read(path) for path in paths])
+    missing = {f"{at}.{name}" for at, names in result.items() for name in names if not reference._entry(at, name)}
+    assert len(result) > 40
     assert {name for name in missing if not name.endswith((".tvm", ".relay", ".relax"))} == set()
     signed = re.compile(r"### .*\n\n(```python\n.*?\n```)?\s*", re.S)
     bare = {
-        f"{at}.{name}" for at, names in found.items() for name in names if signed.fullmatch(reference._entry(at, name))
+        f"{at}.{name}" for at, names in result.items() for name in names if signed.fullmatch(reference._entry(at, name))
     }
     assert bare == set(), "an entry that says nothing: give a constant a line of `#:`"

@@ -34,8 +34,8 @@ def test_an_answer_comes_back_as_it_was(folder):
     name = cache.key("relax", HEAD, PARTS)
     assert cache.load(name) is None
     cache.store(name, {"outputs": [1]}, b"bytes")
-    said, payload = cache.load(name)
-    assert said == {"outputs": [1]}
+    message, payload = cache.load(name)
+    assert message == {"outputs": [1]}
     assert bytes(payload) == b"bytes"
     assert [path.name for path in folder.iterdir()] == [name]
 
@@ -72,10 +72,10 @@ def test_nothing_is_kept_of_times_of_a_gpu_and_without_a_folder(monkeypatch):
     assert not cache.key("relax", HEAD, PARTS)
 
 
-@pytest.mark.parametrize("found", [b"", b"\0" * 8, b"\0" * 7 + b"\x02[", b"\xff" * 40])
-def test_what_is_damaged_is_not_there(folder, found):
+@pytest.mark.parametrize("result", [b"", b"\0" * 8, b"\0" * 7 + b"\x02[", b"\xff" * 40])
+def test_what_is_damaged_is_not_there(folder, result):
     folder.mkdir()
-    (folder / "name").write_bytes(found)
+    (folder / "name").write_bytes(result)
     assert cache.load("name") is None
 
 

@@ -181,5 +181,5 @@ def test_a_layout_that_cannot_be_gets_a_sentence(function, groups, layouts, sent
 
 def test_a_graph_that_depends_on_strides_is_told_that_it_differs():
     gm = trace(lambda x: torch.as_strided(x * 2, (4,), (1,)), X)
-    found = examined(Compiled(gm, layouts={"mul": LAST}), (X,), gm)
-    assert found["differs"].startswith("With its layouts the program returns something else than its graph: output")
+    result = examined(Compiled(gm, layouts={"mul": LAST}), (X,), gm)
+    assert result["differs"].startswith("With its layouts the program returns something else than its graph: output")

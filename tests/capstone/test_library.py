@@ -55,14 +55,14 @@ def match(gm, group):
 def test_groups_of_a_library_are_the_same_on_a_gpu(group):
     x = torch.randn(2, 4, 8, 8)
     gm = with_shapes(trace(Layers().eval(), x), (x,))
-    here = match(gm, group)
-    assert here is not None
+    local = match(gm, group)
+    assert local is not None
     with FakeTensorMode():
         for node in gm.graph.nodes:
             if isinstance(value := node.meta.get("val"), torch.Tensor):
                 node.meta["val"] = torch.empty(value.shape, device="cuda")
-    there = match(gm, group)
-    assert (there.head.kind, there.activation, there.addend) == (here.head.kind, here.activation, here.addend)
+    remote = match(gm, group)
+    assert (remote.head.kind, remote.activation, remote.addend) == (local.head.kind, local.activation, local.addend)
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
@@ -70,17 +70,17 @@ def test_what_runs_on_a_gpu_computes_what_the_group_does(group):
     """Torch's own operators, which are the same on both devices."""
     x = torch.randn(2, 4, 8, 8)
     gm = with_shapes(trace(Layers().eval(), x), (x,))
-    found = match(gm, group)
-    values = [torch.randn(node.meta["val"].shape) for node in (found.head.input, found.addend) if node is not None]
-    run, images = library.call(found)
-    torch.testing.assert_close(library.plain(found)(*values), run(*values), rtol=1e-4, atol=1e-5)
-    assert images == (found.head.kind == "conv")
+    result = match(gm, group)
+    values = [torch.randn(node.meta["val"].shape) for node in (result.head.input, result.addend) if node is not None]
+    run, images = library.call(result)
+    torch.testing.assert_close(library.plain(result)(*values), run(*values), rtol=1e-4, atol=1e-5)
+    assert images == (result.head.kind == "conv")
 
 
 def test_a_program_runs_where_its_inputs_are():
     with FakeTensorMode():
-        there = torch.empty(3, device="cuda")
-    assert device_of((torch.ones(2), [there])).type == "cuda" and device_of((1, torch.ones(2))).type == "cpu"
+        remote = torch.empty(3, device="cuda")
+    assert device_of((torch.ones(2), [remote])).type == "cuda" and device_of((1, torch.ones(2))).type == "cpu"
 
 
 def test_a_tvm_without_cuda_leaves_kernels_to_triton(monkeypatch):

@@ -51,12 +51,12 @@ X = torch.ones(4)
 
 def test_a_returned_model_is_examined_elsewhere(monkeypatch):
     compiled = Compiled(trace(lambda x: x + 1, X))
-    here = examined(compiled, (X,))
-    asked = []
+    local = examined(compiled, (X,))
+    requests = []
     monkeypatch.setattr(isolation, "_run", lambda *a, **k: None)
-    monkeypatch.setattr(isolation, "_call", lambda name, arguments: asked.append(name) or {"broken": "there"})
-    assert examined(compiled, (X,)) == here and not asked  # trusted: nothing is marked
+    monkeypatch.setattr(isolation, "_call", lambda name, arguments: requests.append(name) or {"broken": "there"})
+    assert examined(compiled, (X,)) == local and not requests  # trusted: nothing is marked
     for node in compiled.graph.graph.nodes:
         isolation.mark(node)
     assert examined(compiled, (X,)) == {"broken": "there"}
-    assert asked == ["passlab.capstone.counting.counted"] and asked[0] in isolation.CONFINED
+    assert requests == ["passlab.capstone.counting.counted"] and requests[0] in isolation.CONFINED

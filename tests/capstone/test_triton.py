@@ -211,8 +211,8 @@ def test_the_text_holds_nothing_but_kernels(old, new, told):
     ids=["other numbers", "the same", "NaN lost", "an operand"],
 )
 def test_a_kernel_computes_what_its_group_does(old, new, sentence):
-    found = examined(handed(source=TEXT.replace(old, new, 1)), X)
-    assert found["broken"] == "" and (sentence in found["differs"] if sentence else found["differs"] == "")
+    result = examined(handed(source=TEXT.replace(old, new, 1)), X)
+    assert result["broken"] == "" and (sentence in result["differs"] if sentence else result["differs"] == "")
 
 
 STORE = "    tl.store(out + at, tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL), mask=inside)"
@@ -256,8 +256,8 @@ def test_a_kernel_may_use_block_pointers_and_atomics_within_its_arguments():
     tl.atomic_add(out + at, 1.0, mask=inside)
 """
     text = TEXT.replace("    v = twice", f"    at0 = tl.program_id(0) * BLOCK{lines}    v = twice")
-    found = examined(handed(source=text), X)
-    assert (found["broken"], found.get("differs")) == ("", "")
+    result = examined(handed(source=text), X)
+    assert (result["broken"], result.get("differs")) == ("", "")
 
 
 def test_a_place_in_an_arena_is_all_that_a_kernel_may_write():

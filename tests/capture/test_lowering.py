@@ -20,9 +20,9 @@ def test_a_forward_and_a_backward_graph_and_what_is_between():
     gradients = low.backward(*saved, torch.ones_like(out))
     model(x).sum().backward()
     expected = [parameter.grad for parameter in parameters.values()]
-    found = [g for g in gradients if g is not None]
+    results = [g for g in gradients if g is not None]
     for gradient in expected:
-        assert any(g.shape == gradient.shape and torch.allclose(g, gradient, atol=1e-5) for g in found)
+        assert any(g.shape == gradient.shape and torch.allclose(g, gradient, atol=1e-5) for g in results)
 
 
 def _inputs(graph, model, x):
@@ -108,14 +108,14 @@ def double_negations(gm):
 
 
 def test_passes_run_on_forward_and_backward_graphs():
-    mine = backend(double_negations)
+    own = backend(double_negations)
     x = torch.randn(3, requires_grad=True)
     torch.compiler.reset()
-    y = torch.compile(lambda x: x.neg().neg().sin(), backend=mine)(x)
+    y = torch.compile(lambda x: x.neg().neg().sin(), backend=own)(x)
     y.sum().backward()
     assert torch.equal(y, x.sin()) and torch.allclose(x.grad, x.cos())
-    assert [stage.kind for stage in mine.stages] == ["forward", "backward"]
-    for stage in mine.stages:  # the backward graph computes the argument of cos anew
+    assert [stage.kind for stage in own.stages] == ["forward", "backward"]
+    for stage in own.stages:  # the backward graph computes the argument of cos anew
         negations = [
             sum(n.target is torch.ops.aten.neg.default for n in g.graph.nodes) for g in (stage.before, stage.after)
         ]
@@ -141,9 +141,9 @@ def test_a_compiler_gets_the_graph_and_its_inputs():
         return gm.forward
 
     torch.compiler.reset()
-    mine = backend(compiler=compiler)
-    torch.compile(lambda x: x.sin(), backend=mine)(torch.ones(3, 2))
-    assert seen == [[(3, 2)]] and mine.stages[0].kind == "inference"
+    own = backend(compiler=compiler)
+    torch.compile(lambda x: x.sin(), backend=own)(torch.ones(3, 2))
+    assert seen == [[(3, 2)]] and own.stages[0].kind == "inference"
 
 
 def test_a_pass_that_returns_something_else_is_named():
@@ -270,7 +270,7 @@ def test_operations_are_decomposed_before_the_passes():
     x = torch.randn(4, requires_grad=True)
     for decompositions, expected in (({}, True), (table, False)):
         torch.compiler.reset()
-        mine = backend(decompositions=decompositions)
-        torch.compile(torch.nn.functional.silu, backend=mine)(x).sum().backward()
-        called = {node.target for stage in mine.stages for node in stage.after.graph.nodes}
+        own = backend(decompositions=decompositions)
+        torch.compile(torch.nn.functional.silu, backend=own)(x).sum().backward()
+        called = {node.target for stage in own.stages for node in stage.after.graph.nodes}
         assert (aten.silu.default in called) == (aten.silu_backward.default in called) == expected

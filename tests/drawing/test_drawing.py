@@ -314,8 +314,8 @@ def test_five_thousand_nodes_fit_and_none_is_forgotten():
     drawing = draw(tangle(5000))
     elements = boxes(drawing.svg)
     assert len(elements) <= 200 and "5,000 nodes in" in drawing.note
-    held = [re.match(r"([\d,]+) nodes", name) for name in elements]
-    assert sum(int(it[1].replace(",", "")) if it else 1 for it in held) == 5000
+    values = [re.match(r"([\d,]+) nodes", name) for name in elements]
+    assert sum(int(it[1].replace(",", "")) if it else 1 for it in values) == 5000
 
 
 @needs_dot

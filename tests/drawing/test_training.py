@@ -24,8 +24,8 @@ def halves(n=1):
 
 def boxes(dot):
     """Return box → its label as plain text."""
-    found = re.findall(r"^(n\d+) \[label=<(.*?)> color=", dot, re.MULTILINE)
-    return {name: re.sub(r"<[^>]*>", " ", label) for name, label in found}
+    matches = re.findall(r"^(n\d+) \[label=<(.*?)> color=", dot, re.MULTILINE)
+    return {name: re.sub(r"<[^>]*>", " ", label) for name, label in matches}
 
 
 def test_what_is_saved_is_on_the_line_and_what_is_computed_again_below_it():

@@ -289,14 +289,14 @@ WAYS = [(flavour, way) for flavour in FLAVOURS for way in ANSWERS[flavour]]
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    made = tiny.make(tmp_path_factory.mktemp("builds") / "course")
+    value = tiny.make(tmp_path_factory.mktemp("builds") / "course")
     files = {"lib/passlab/exercises/day00/__init__.py": EXERCISES, "lib/passlab/exercises/day00/_shared.py": SHARED}
     for name in ("relay", "relax"):
         for way in ("pass", "again"):
             files[f"lib/passlab/exercises/day00/{way}_{name}.py"] = VISIBLE.format(name=name)
             files[f"autograder/answers/day00/{way}_{name}.py"] = HIDDEN.format(name=name)
-    tiny.write(made, files)
-    return made
+    tiny.write(value, files)
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -316,9 +316,9 @@ def graded(course):
 
 @pytest.mark.parametrize(("flavour", "way"), WAYS)
 def test_a_module_is_judged_by_what_it_computes(graded, flavour, way):
-    result, (_, expected, said) = graded(flavour)[way], ANSWERS[flavour][way]
+    result, (_, expected, message) = graded(flavour)[way], ANSWERS[flavour][way]
     first = next(iter(result["verdicts"].values()))
-    assert (points(result)[0], said in first["message"]) == (expected, True), first["message"]
+    assert (points(result)[0], message in first["message"]) == (expected, True), first["message"]
     assert len(first["cases"]) == (1 if way == "crash" else 2), "the visible case and the hidden one"
 
 

@@ -43,9 +43,9 @@ def test_each_reason_has_its_sentence(monkeypatch):
     assert commands.no_device("cpu", "") == ""
     assert commands.no_device("tpu", "") == "There is no device 'tpu'. Expected cpu or cuda."
     assert "--scheduler" in commands.no_device("cuda", "tls://here:8786")
-    for built, said in ((None, "a torch with CUDA"), ("12.8", "an NVIDIA GPU")):
+    for built, message in ((None, "a torch with CUDA"), ("12.8", "an NVIDIA GPU")):
         monkeypatch.setattr(torch.version, "cuda", built)
-        assert said in commands.no_device("cuda", "")
+        assert message in commands.no_device("cuda", "")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert commands.no_device("cuda", "") == ""
 
@@ -95,16 +95,16 @@ def test_a_device_is_let_through_to_whom_it_is_for(monkeypatch, request):
         ("cuda", "mounts", "PermissionError", "ValueError: a GPU True"),
         ("cpu", "", "FileNotFoundError", "FileNotFoundError"),
     ):
-        for gpu, said in ((False, worker), (True, graphs)):
+        for gpu, message in ((False, worker), (True, graphs)):
             one = Warm(*off.split(), device=device, gpu=gpu)
             try:
-                assert one.attempt(look)[0].startswith(said), (device, off, gpu)
+                assert one.attempt(look)[0].startswith(message), (device, off, gpu)
                 if device == "cuda":
                     shown = one.attempt("raise ValueError(os.environ['CUDA_VISIBLE_DEVICES'])")[0]
                     assert shown == f"ValueError: {'3' if gpu else ''}"
                 if gpu and not off:
-                    said = one.attempt("raise ValueError(open('/proc/1/cmdline').read())")[0]
-                    assert said.startswith(("PermissionError", "FileNotFoundError")), "other processes are hidden"
+                    message = one.attempt("raise ValueError(open('/proc/1/cmdline').read())")[0]
+                    assert message.startswith(("PermissionError", "FileNotFoundError")), "other processes are hidden"
             finally:
                 one.close()
 
@@ -117,17 +117,17 @@ def verdict(exercise: str, *devices: str) -> Verdict:
 
 
 def test_both_pages_say_what_was_judged_on_the_cpu_only():
-    found = [verdict("day03.dce", "cpu"), verdict("day03.cse", "cpu", "cuda"), verdict("day01.levels")]
-    assert [only_on_the_cpu(one) for one in found] == [True, False, False]
-    result = NotebookResult("ada", "day03", "optimizations", 0, verdicts=dict(enumerate(found)))
+    results = [verdict("day03.dce", "cpu"), verdict("day03.cse", "cpu", "cuda"), verdict("day01.levels")]
+    assert [only_on_the_cpu(one) for one in results] == [True, False, False]
+    result = NotebookResult("ada", "day03", "optimizations", 0, verdicts=dict(enumerate(results)))
     page = report([], [result], Facts())
-    told = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
-    assert "judged on a GPU the verdict “equivalent” of day03.cse " in told
-    assert "judged on the CPU only the verdict “equivalent” of day03.dce " in told
+    message = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+    assert "judged on a GPU the verdict “equivalent” of day03.cse " in message
+    assert "judged on the CPU only the verdict “equivalent” of day03.dce " in message
     nb, graded = make()
     line = "The verdict “equivalent” was judged on the CPU only: day03.dce."
     from autograder.reports.feedback import feedback
 
-    for devices, there in ((["cpu"], True), (["cuda"], False), ([], False)):
+    for devices, remote in ((["cpu"], True), (["cuda"], False), ([], False)):
         graded.verdicts[2].devices = devices
-        assert (line in text_of(feedback(nb, graded))) is there
+        assert (line in text_of(feedback(nb, graded))) is remote

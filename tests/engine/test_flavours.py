@@ -97,12 +97,12 @@ def warmed(name: str, *around: str) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fork_of_a_warm_process_runs_a_model(name):
-    said = warmed(name)
-    assert said["right"]
-    assert said["new"] == []  # nothing is imported by each notebook anew
-    assert (said["tasks"], said["threads"], said["gpu"]) == (1, 1, False)
-    assert said["tvm"][:4] == {"torch": "", "relay": "0.17", "relax": "0.27", "mlir": ""}[name]
-    assert said["private"] < 150  # MiB of its own, of some 600
+    message = warmed(name)
+    assert message["right"]
+    assert message["new"] == []  # nothing is imported by each notebook anew
+    assert (message["tasks"], message["threads"], message["gpu"]) == (1, 1, False)
+    assert message["tvm"][:4] == {"torch": "", "relay": "0.17", "relax": "0.27", "mlir": ""}[name]
+    assert message["private"] < 150  # MiB of its own, of some 600
 
 
 @pytest.mark.skipif(not confines(), reason="bubblewrap does not work here")

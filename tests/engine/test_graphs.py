@@ -30,8 +30,8 @@ CRASH, LOOP, FORGE, HALF, WAIT, LOST = 1e9, 2e9, 3e9, 4e9, 5e9, 6e9
 
 
 def _astray(sock: socket.socket, honest):
-    def ran(programs, asked):
-        value = float(asked["args"][0].flatten()[0])
+    def ran(programs, requests):
+        value = float(requests["args"][0].flatten()[0])
         if value == CRASH:
             os.kill(os.getpid(), signal.SIGSEGV)
         if value == LOOP:
@@ -42,7 +42,7 @@ def _astray(sock: socket.socket, honest):
             send(sock[0], {"aliases": [["x", 1]]}, b"")
         if value == HALF:
             send(sock[0], {}, wire.encode([1, (), {}, None, {}, []]))
-        head, payload = honest(programs, asked)
+        head, payload = honest(programs, requests)
         return head | {"lost": head["lost"] or value == LOST}, payload
 
     return ran
@@ -126,19 +126,19 @@ def args(value: float = 1.0) -> tuple:
 @pytest.mark.parametrize("training", [None, False, True])
 @pytest.mark.parametrize("dtype", [None, torch.float64])
 def test_a_run_there_is_a_run_here(process, training, dtype):
-    given = tuple(t.to(dtype or t.dtype) for t in args())
+    arguments = tuple(t.to(dtype or t.dtype) for t in args())
     for traced in (False, True):
         how = {"dtype": dtype, "training": training, "traced": traced}
-        here, there = (Program(gm).run(given, 5, **how) for gm in (net(), returned(net())))
-        assert here.error is None and there.error is None
-        assert_same(here.output, there.output)
-        assert_same(here.inputs, there.inputs)
-        assert_same(here.state, there.state)
-        assert here.aliases == there.aliases and here.drew == there.drew and torch.equal(here.rng, there.rng)
+        local, remote = (Program(gm).run(arguments, 5, **how) for gm in (net(), returned(net())))
+        assert local.error is None and remote.error is None
+        assert_same(local.output, remote.output)
+        assert_same(local.inputs, remote.inputs)
+        assert_same(local.state, remote.state)
+        assert local.aliases == remote.aliases and local.drew == remote.drew and torch.equal(local.rng, remote.rng)
         if traced:
-            assert_same(here.trace.values, there.trace.values)
-            assert_same(dict(here.trace.draws), dict(there.trace.draws))
-            assert here.trace.writes == there.trace.writes and here.trace.failed == there.trace.failed
+            assert_same(local.trace.values, remote.trace.values)
+            assert_same(dict(local.trace.draws), dict(remote.trace.draws))
+            assert local.trace.writes == remote.trace.writes and local.trace.failed == remote.trace.failed
 
 
 def assert_same(one, other):
@@ -150,9 +150,9 @@ def test_a_failure_is_told_in_the_same_words(process):
         return torch.relu(x) @ x
 
     gm = fx.symbolic_trace(forward)
-    here, there = (Program(g).run((torch.ones(2, 3),), traced=True) for g in (gm, returned(gm)))
-    assert (type(here.error).__name__, str(here.error)) == (type(there.error).__name__, str(there.error))
-    assert here.trace.failed == there.trace.failed == "matmul" and there.trace.values.keys() == {"x", "relu"}
+    local, remote = (Program(g).run((torch.ones(2, 3),), traced=True) for g in (gm, returned(gm)))
+    assert (type(local.error).__name__, str(local.error)) == (type(remote.error).__name__, str(remote.error))
+    assert local.trace.failed == remote.trace.failed == "matmul" and remote.trace.values.keys() == {"x", "relu"}
     assert str(equivalent(lambda x: x, gm, (torch.ones(2, 3),)).reason) == str(
         equivalent(lambda x: x, returned(gm), (torch.ones(2, 3),)).reason
     )
@@ -165,8 +165,8 @@ def test_equivalent_finds_the_same_there(process):
     gelu = next(n for n in after.graph.nodes if n.target == "1")
     with after.graph.inserting_after(gelu):
         gelu.replace_all_uses_with(after.graph.call_function(F.gelu, (gelu.args[0],), {"approximate": "tanh"}))
-    here, there = (equivalent(before, gm) for gm in (rebuild(after), rebuild(returned(after))))
-    assert not here.ok and (here.reason, here.first_diverging) == (there.reason, there.first_diverging)
+    local, remote = (equivalent(before, gm) for gm in (rebuild(after), rebuild(returned(after))))
+    assert not local.ok and (local.reason, local.first_diverging) == (remote.reason, remote.first_diverging)
 
 
 def test_a_graph_that_a_judge_has_rewritten_runs_there(process):
@@ -255,8 +255,8 @@ def test_a_run_whose_failure_spoiled_the_device_is_a_run_that_failed(process, mo
 
     monkeypatch.setattr(graphs, "_on_cpu", waits)
     monkeypatch.setattr(graphs, "_usable", lambda device: False)
-    asked = {"program": doubling(), "args": (torch.ones(2),), "seed": 0, "dtype": None, "device": "cpu"}
-    head, payload = graphs._ran([], asked | {"jitter": 0.0, "training": None, "traced": False})
+    requests = {"program": doubling(), "args": (torch.ones(2),), "seed": 0, "dtype": None, "device": "cpu"}
+    head, payload = graphs._ran([], requests | {"jitter": 0.0, "training": None, "traced": False})
     assert head["lost"] and head["error"] == ("RuntimeError", "device-side assert triggered")
     form = graphs.GraphRan(**{**head, "error": tuple(head["error"])})
     run = graphs._read_run(form, wire.decode(payload), 1, None)
@@ -324,10 +324,10 @@ def test_a_process_of_ones_own_keeps_its_state_and_its_time_is_counted_outside(p
 
 
 def test_where_programs_may_run_a_process_is_this_one():
-    with isolation.process_for(net()) as here:
-        before = here.seconds()
-        assert here.call(spend, 0.1)["calls"] == 1 and here.call(spend, 0.0)["calls"] == 2
-        assert here.seconds() - before >= 0.1
+    with isolation.process_for(net()) as local:
+        before = local.seconds()
+        assert local.call(spend, 0.1)["calls"] == 1 and local.call(spend, 0.0)["calls"] == 2
+        assert local.seconds() - before >= 0.1
 
 
 # On a GPU: "cpu:0" stands in for one, as another name for where this machine computes.
@@ -336,8 +336,8 @@ def test_where_programs_may_run_a_process_is_this_one():
 @pytest.mark.parametrize("process", ["cpu:0"], indirect=True)
 def test_on_a_device_all_programs_run_there_and_ours_apart_from_a_learners(process):
     RUNS.clear()
-    found = equivalent(net(False), returned(net(False)), args())
-    assert found and found.devices == ("cpu:0",) and set(RUNS) == {"cpu:0"}
+    result = equivalent(net(False), returned(net(False)), args())
+    assert result and result.devices == ("cpu:0",) and set(RUNS) == {"cpu:0"}
     wrong = equivalent(doubling(), returned(fx.symbolic_trace(lambda x: x * 2 + 1)), (torch.ones(3),))
     assert not wrong and "is 2 before and 3 after" in wrong.reason and set(RUNS) == {"cpu:0"}
     ours, theirs = graphs._trusted, process
@@ -350,9 +350,9 @@ def test_on_a_device_all_programs_run_there_and_ours_apart_from_a_learners(proce
 def test_what_does_not_run_on_the_device_is_compared_on_the_cpu(process):
     """The device "meta" computes no values, so nothing comes back from it."""
     RUNS.clear()
-    found = equivalent(doubling(), returned(doubling()), (torch.ones(3),))
-    assert found and found.devices == ("cpu",) and set(+RUNS) == {"cpu"}
-    assert "compared on cpu: before does not run on meta" in found.notes
+    result = equivalent(doubling(), returned(doubling()), (torch.ones(3),))
+    assert result and result.devices == ("cpu",) and set(+RUNS) == {"cpu"}
+    assert "compared on cpu: before does not run on meta" in result.notes
 
 
 def test_a_graph_cannot_choose_its_device(process):

@@ -231,9 +231,9 @@ def graded(tmp_path_factory):
 
 @pytest.mark.parametrize("way", ANSWERS)
 def test_a_module_is_judged_by_what_it_computes(graded, way):
-    result, (_, expected, said) = graded()[way], ANSWERS[way]
+    result, (_, expected, message) = graded()[way], ANSWERS[way]
     first = next(iter(result["verdicts"].values()))
-    assert (points(result)[0], said in first["message"]) == (expected, True), first["message"]
+    assert (points(result)[0], message in first["message"]) == (expected, True), first["message"]
 
 
 @pytest.mark.parametrize("way", ANSWERS)

@@ -21,8 +21,8 @@ ASTRAY = (
 
 
 def test_the_search_finds_what_reaches_beyond_and_none_of_it_may_be_called():
-    found = {ended.name: ended.signal for ended in operators.search(ASTRAY, 300)}
-    assert found == dict.fromkeys(ASTRAY, "SIGSEGV")
+    match = {ended.name: ended.signal for ended in operators.search(ASTRAY, 300)}
+    assert match == dict.fromkeys(ASTRAY, "SIGSEGV")
     assert not any(map(targets.by_name, ASTRAY))
 
 

@@ -114,8 +114,8 @@ class Warm:
         """What an attempt in a confined child said, and how the child ended."""
         order = {"source": textwrap.dedent(source), "kill": kill, "limits": limits, "known": known or {}}
         self.sock.send(json.dumps(order).encode())
-        said = self.hear()
-        return (None, said) if isinstance(said, dict) else (said, self.hear())
+        message = self.hear()
+        return (None, message) if isinstance(message, dict) else (message, self.hear())
 
     def close(self):
         self.sock.close()
@@ -268,9 +268,9 @@ ATTEMPTS = {
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_what_is_forbidden_is_refused(name, whole, known):
-    said, end = whole.attempt(ATTEMPTS[name][1], known=known)
-    assert said not in ("did it", None), f"A confined process could {name}."
-    assert not said.startswith(("NameError", "SyntaxError", "TypeError", "AttributeError")), said
+    message, end = whole.attempt(ATTEMPTS[name][1], known=known)
+    assert message not in ("did it", None), f"A confined process could {name}."
+    assert not message.startswith(("NameError", "SyntaxError", "TypeError", "AttributeError")), message
     assert end == {"exit": 0, "left": 0}
 
 
@@ -279,8 +279,8 @@ def test_without_its_layers_the_same_attempt_succeeds(name, known):
     """Otherwise the test above would hold for a reason of its own."""
     layers, source = ATTEMPTS[name]
     with warm(*layers.split()) as open_one:
-        said, _ = open_one.attempt(source, known=known)
-    assert said == (SILENCE if "kill" in name else "did it")  # with the warm parent goes all of its sandbox
+        message, _ = open_one.attempt(source, known=known)
+    assert message == (SILENCE if "kill" in name else "did it")  # with the warm parent goes all of its sandbox
 
 
 #: attempts that several layers refuse, each by itself
@@ -325,12 +325,12 @@ def test_whoever_locks_a_file_of_their_own_may(whole):
             base.execute('insert into a values (1)')
         assert base.execute('select b from a').fetchall() == [(1,)]
         """
-    said, _ = whole.attempt(source)
-    assert said == "did it"
+    message, _ = whole.attempt(source)
+    assert message == "did it"
 
 
 def test_nothing_but_tmp_can_be_written(whole):
-    said, _ = whole.attempt(
+    message, _ = whole.attempt(
         """
         places = ["/", "/usr", "/etc", "/dev", "/dev/shm", "/dev/pts", "/proc", "/sys/devices/system/cpu", "/work"]
         places += [sys.prefix, sys.base_prefix, str(sandbox.ROOT), str(sandbox.ROOT / "lib/passlab"), "/home", "/root"]
@@ -360,7 +360,7 @@ def test_nothing_but_tmp_can_be_written(whole):
         assert not done, done
         """
     )
-    assert said == "did it"
+    assert message == "did it"
 
 
 def test_one_submission_finds_nothing_of_the_one_before(whole):
@@ -418,14 +418,14 @@ def test_how_the_child_ended_is_told(source, status, whole):
 
 def test_the_c_library_of_a_confined_child_knows_its_thread(whole):
     """It compares the id it keeps with those of other threads, which are small numbers in a namespace of their own."""
-    said, _ = whole.attempt(
+    message, _ = whole.attempt(
         """
         where = ctypes.c_void_p()
         linux.prctl(linux.PR_GET_TID_ADDRESS, ctypes.byref(where))
         assert ctypes.c_int.from_address(where.value).value == os.getpid() == 1
         """
     )
-    assert said == "did it"
+    assert message == "did it"
 
 
 def test_a_child_that_cannot_be_confined_runs_nothing():
@@ -486,8 +486,8 @@ def test_more_paths_and_variables_can_be_given(tmp_path):
     (tmp_path / "inside" / "model").write_text("weights")
     tmp_path.chmod(0o700)
     source = "import os; os.write(2, open(os.environ['MODEL']).read().encode())"
-    given = {"readable": [tmp_path / "inside"], "environment": {"MODEL": str(tmp_path / "inside" / "model")}}
-    assert run_as("runner", source, **given) == "weights"
+    arguments = {"readable": [tmp_path / "inside"], "environment": {"MODEL": str(tmp_path / "inside" / "model")}}
+    assert run_as("runner", source, **arguments) == "weights"
 
 
 def test_a_writable_folder_is_there_for_its_process_alone(tmp_path):
@@ -500,8 +500,8 @@ def test_a_writable_folder_is_there_for_its_process_alone(tmp_path):
 
 
 def test_what_modules_computed_is_out_of_sight_of_learners():
-    kept = Path(engine.BUILDS)
-    assert not [path for path in sandbox._visible("runner") if kept.is_relative_to(path)]
+    items = Path(engine.BUILDS)
+    assert not [path for path in sandbox._visible("runner") if items.is_relative_to(path)]
 
 
 def test_what_is_visible_in_tmp_stays_visible_in_the_small_tmp(tmp_path):
@@ -641,7 +641,7 @@ def test_a_worker_is_known_by_its_real_process_id_and_cannot_claim_another(whole
             os._exit(0)
         assert sandbox.pid_of(ours) == child
         os.waitpid(child, 0)
-    said, _ = whole.attempt(
+    message, _ = whole.attempt(
         """
         import struct
         a, b = socket.socketpair()
@@ -650,7 +650,7 @@ def test_a_worker_is_known_by_its_real_process_id_and_cannot_claim_another(whole
         a.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, claim)])
         """
     )
-    assert said.startswith("PermissionError")
+    assert message.startswith("PermissionError")
 
 
 def test_a_worker_that_says_nothing_is_found_out():
@@ -721,10 +721,10 @@ assert subprocess.run(["sh", "-c", "echo hello | tr a-z A-Z"], capture_output=Tr
 
 def test_cells_with_torch_graphs_and_figures_run_inside():
     process = sandbox.launch("runner", [sys.executable, "-W", "ignore", "-c", USUAL, CELL], errors=subprocess.PIPE)
-    said = process.communicate(timeout=120)[1].decode()
-    bare, confined, rest = said.split(" ", 2)
+    output = process.communicate(timeout=120)[1].decode()
+    bare, confined, rest = output.split(" ", 2)
     print(f"a fork of a process with torch: {bare} ms bare, {confined} ms confined")
-    assert rest == "it worked", said
+    assert rest == "it worked", output
 
 
 # ── control groups ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -853,9 +853,9 @@ def test_a_killed_graders_empty_groups_are_swept(tmp_path):
 
 
 def test_all_layers_are_looked_at():
-    found = sandbox.layers()
-    assert [layer.name for layer in found] == list(sandbox.LAYERS)
-    assert all(layer.holds for layer in found if layer.needed)
+    result = sandbox.layers()
+    assert [layer.name for layer in result] == list(sandbox.LAYERS)
+    assert all(layer.holds for layer in result if layer.needed)
 
 
 @pytest.fixture
@@ -864,8 +864,8 @@ def no_bubblewrap(monkeypatch):
 
 
 def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
-    said = sandbox.missing()
-    assert said and "apt install bubblewrap" in said[0] and "bwrap is not installed" in said[0]
+    message = sandbox.missing()
+    assert message and "apt install bubblewrap" in message[0] and "bwrap is not installed" in message[0]
     assert sandbox.doctor_checks()["sandbox: bubblewrap"][0] is False
     assert sandbox.doctor_checks()["sandbox: bubblewrap"][1]()[0] is False
 
@@ -908,22 +908,24 @@ def replaced(monkeypatch, function: str, by: str) -> dict[str, sandbox.Layer]:
     return {layer.name: layer for layer in sandbox.layers()}
 
 
-def lacking(found: dict[str, sandbox.Layer]) -> set[str]:
+def lacking(result: dict[str, sandbox.Layer]) -> set[str]:
     """The layers that do not hold, without those that few machines lend to whoever runs the tests."""
-    return {name for name, layer in found.items() if not layer.holds and (layer.needed or name == "landlock")}
+    return {name for name, layer in result.items() if not layer.holds and (layer.needed or name == "landlock")}
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_fails_is_named_with_its_reason_and_no_other(step, monkeypatch):
     layer, untried = STEPS[step]
-    found = replaced(monkeypatch, step, "fail")
-    assert lacking(found) == {layer} | untried
-    assert "[Errno 18] Invalid cross-device link: '/the/place'" in found[layer].sentence and found[layer].tried
+    result = replaced(monkeypatch, step, "fail")
+    assert lacking(result) == {layer} | untried
+    assert "[Errno 18] Invalid cross-device link: '/the/place'" in result[layer].sentence and result[layer].tried
     for name in untried:
-        assert not found[name].tried and found[name].sentence == f"Could not be tried, because “{layer}” failed."
-    said = " ".join(sandbox.missing())
-    assert said.count("/the/place") == (1 if found[layer].needed else 0)
-    assert {name for name in sandbox.LAYERS if f"“{name}”" in said} == {n for n in lacking(found) if found[n].needed}
+        assert not result[name].tried and result[name].sentence == f"Could not be tried, because “{layer}” failed."
+    message = " ".join(sandbox.missing())
+    assert message.count("/the/place") == (1 if result[layer].needed else 0)
+    assert {name for name in sandbox.LAYERS if f"“{name}”" in message} == {
+        n for n in lacking(result) if result[n].needed
+    }
 
 
 #: what takes effect of a layer away without an error → (what stands in its place, the layer)
@@ -941,9 +943,9 @@ HOLLOW = {
 @pytest.mark.parametrize("step", HOLLOW)
 def test_a_layer_that_refuses_nothing_is_found_out(step, monkeypatch):
     by, layer = HOLLOW[step]
-    found = replaced(monkeypatch, step, by)
-    assert lacking(found) == {layer}
-    assert "a confined process could " in found[layer].sentence
+    result = replaced(monkeypatch, step, by)
+    assert lacking(result) == {layer}
+    assert "a confined process could " in result[layer].sentence
 
 
 def test_a_process_that_sees_all_is_found_out(monkeypatch):
@@ -953,8 +955,8 @@ def test_a_process_that_sees_all_is_found_out(monkeypatch):
         return real(role, {*paths, str(ROOT / "autograder")}, *rest)
 
     monkeypatch.setattr(sandbox, "_bubblewrap", seeing_all)
-    said = sandbox.missing()
-    assert len(said) == 1 and "“bubblewrap”" in said[0] and "could see the grader's files" in said[0]
+    message = sandbox.missing()
+    assert len(message) == 1 and "“bubblewrap”" in message[0] and "could see the grader's files" in message[0]
 
 
 #: what goes wrong with bubblewrap's command → (the change to it, the layer, its reason)
@@ -984,14 +986,14 @@ def test_what_keeps_a_process_from_starting_is_named_and_the_rest_is_tried_witho
     if os.geteuid() != 0 and layer == "own user":
         pytest.skip("only root starts processes as another user")
     real = sandbox._bubblewrap
-    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *given: change(real(*given)))
-    found = {one.name: one for one in sandbox.layers()}
+    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *arguments: change(real(*arguments)))
+    results = {one.name: one for one in sandbox.layers()}
     # Without another user, a process of root's is left, and Linux does not count those.
-    assert lacking(found) == ({"bubblewrap", "own user", "rlimits"} if os.geteuid() == 0 else {"bubblewrap"})
-    assert reason in found[layer].sentence and found[layer].tried
-    for untried in lacking(found) - {layer}:
-        assert not found[untried].tried
-        assert found[untried].sentence == f"Could not be tried, because “{layer}” failed."
+    assert lacking(results) == ({"bubblewrap", "own user", "rlimits"} if os.geteuid() == 0 else {"bubblewrap"})
+    assert reason in results[layer].sentence and results[layer].tried
+    for untried in lacking(results) - {layer}:
+        assert not results[untried].tried
+        assert results[untried].sentence == f"Could not be tried, because “{layer}” failed."
 
 
 @pytest.fixture(params=["a folder of its own", "a visible folder", "/dev"])
@@ -1016,15 +1018,15 @@ def test_the_project_may_lie_anywhere(project):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
 def test_a_project_that_others_may_not_read_is_named(project):
     subprocess.run(["chmod", "-R", "go-rwx", str(project / "autograder"), str(project / "lib")], check=True)
-    said = sandbox.missing()[0]
-    assert said.startswith("The layer “own user” is missing.") and "chmod -R a+rX" in said
-    assert f"Permission denied: '{project}/" in said
+    message = sandbox.missing()[0]
+    assert message.startswith("The layer “own user” is missing.") and "chmod -R a+rX" in message
+    assert f"Permission denied: '{project}/" in message
 
 
 def test_where_nothing_starts_the_reason_is_given_once(no_bubblewrap, monkeypatch):
     monkeypatch.setattr(sandbox.sys, "executable", "/bin/false")
-    found = {one.name: one for one in sandbox.layers()}
-    assert [name for name, one in found.items() if one.tried] in (["bubblewrap"], ["bubblewrap", "cgroup"])
+    results = {one.name: one for one in sandbox.layers()}
+    assert [name for name, one in results.items() if one.tried] in (["bubblewrap"], ["bubblewrap", "cgroup"])
     first, rest = sandbox.missing()
     assert "bwrap is not installed" in first and rest.count("could not be tried") == 1 and "“rlimits”" in rest
     assert rest.endswith(": could not be tried, because “bubblewrap” failed.")
@@ -1062,19 +1064,19 @@ def test_a_container_is_to_be_started_as_the_page_on_containers_says(monkeypatch
 )
 def test_a_kernel_that_is_new_enough_is_not_asked_for(monkeypatch, release, said):
     monkeypatch.setattr(sandbox.platform, "release", lambda: release)
-    found = replaced(monkeypatch, "sandbox._rlimits", NOTHING)["rlimits"].sentence
-    assert found.endswith(f"a confined process could take more memory{said}.")
+    result = replaced(monkeypatch, "sandbox._rlimits", NOTHING)["rlimits"].sentence
+    assert result.endswith(f"a confined process could take more memory{said}.")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root is told")
 def test_root_is_not_told_to_be_root(monkeypatch):
     change, _, _ = COMMANDS["the user cannot be changed"]
     real = sandbox._bubblewrap
-    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *given: change(real(*given)))
+    monkeypatch.setattr(sandbox, "_bubblewrap", lambda *arguments: change(real(*arguments)))
     monkeypatch.setattr(sandbox, "_no_cgroup", lambda: "there is none for this process")
-    found = {one.name: one.sentence for one in sandbox.layers()}
+    results = {one.name: one.sentence for one in sandbox.layers()}
     for layer in ("own user", "cgroup"):
-        assert "This layer needs " in found[layer] and "root" not in found[layer] and "apt" not in found[layer]
+        assert "This layer needs " in results[layer] and "root" not in results[layer] and "apt" not in results[layer]
 
 
 def test_a_kernel_without_landlock_grades(monkeypatch):
@@ -1097,9 +1099,9 @@ def test_an_ordinary_user_loses_only_what_needs_root(tmp_path):
     command = users.ordinary([sys.executable, "-c", source], tmp_path)
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {name for name, holds, _ in found if not holds} <= {"own user", "cgroup", "landlock"}, found
-    assert not [name for name, holds, needed in found if needed and not holds]
+    result = json.loads(done.stdout)
+    assert {name for name, holds, _ in result if not holds} <= {"own user", "cgroup", "landlock"}, result
+    assert not [name for name, holds, needed in result if needed and not holds]
 
 
 def test_the_two_machines_system_calls_agree_where_linux_numbers_them_alike():

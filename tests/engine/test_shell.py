@@ -136,17 +136,17 @@ def _plain(value: str) -> str:
 
 def comparable(outputs) -> list:
     """Outputs without what differs from run to run; streams, whose order among themselves is the kernel's, joined."""
-    made, streams = [], {}
+    value, streams = [], {}
     for output in outputs:
         kind = output["output_type"]
         if kind == "stream":
             streams[output["name"]] = streams.get(output["name"], "") + _plain(output["text"])
         elif kind == "error":
-            made.append((kind, output["ename"], _plain(output["evalue"]), _plain("\n".join(output["traceback"]))))
+            value.append((kind, output["ename"], _plain(output["evalue"]), _plain("\n".join(output["traceback"]))))
         else:
             data = {k: "picture" if k == "image/png" else _plain(v) for k, v in output["data"].items()}
-            made.append((kind, data, output.get("execution_count")))
-    return [*made, streams]
+            value.append((kind, data, output.get("execution_count")))
+    return [*value, streams]
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +165,13 @@ def ours(warm):
 @pytest.mark.parametrize("number", range(len(CELLS)), ids=[source.split("\n")[0][:30] for source in CELLS])
 def test_a_cell_gives_what_a_kernel_gives(kernel, ours, number):
     outputs = ours[number][0]
-    expected, got = comparable(kernel[number].outputs), comparable(outputs)
+    expected, actual = comparable(kernel[number].outputs), comparable(outputs)
     if CELLS[number].startswith("input"):  # raised by another function
-        assert [one[:3] for one in got[:-1]] == [one[:3] for one in expected[:-1]]
+        assert [one[:3] for one in actual[:-1]] == [one[:3] for one in expected[:-1]]
     elif CELLS[number] == "%nosuch":  # a kernel gives stderr only, and that costs no points here
-        assert got[-1] == expected[-1] and got[0][1] == "UsageError"
+        assert actual[-1] == expected[-1] and actual[0][1] == "UsageError"
     else:
-        assert got == expected
+        assert actual == expected
 
 
 def test_what_a_kernel_gives_can_stand_in_a_notebook_file(ours):
@@ -232,7 +232,7 @@ def test_text_that_no_file_can_hold_is_replaced(warm):
 
 
 def test_a_stream_is_mended_and_a_replaced_one_is_the_learners(warm):
-    told = warm.cells(
+    message = warm.cells(
         "import os, sys\nos.close(1); os.close(2)\nprint('a')",
         "print('b'); os.system('echo c')",
         "os.closerange(3, 100)\nprint('d')",
@@ -245,14 +245,14 @@ def test_a_stream_is_mended_and_a_replaced_one_is_the_learners(warm):
         "import builtins\nbuiltins.print = None",
         "'shown'",
     )
-    streams = [text(outputs) for outputs, _ in told]
+    streams = [text(outputs) for outputs, _ in message]
     assert streams == ["a\n", "b\nc\n", "d\n", "e\nf\n", "g\n", "", "", "", "h\n", "", ""]
-    assert told[6][0][0]["data"]["text/plain"] == "1" and told[10][0][0]["data"]["text/plain"] == "'shown'"
-    assert not any(error for _, error in told)
+    assert message[6][0][0]["data"]["text/plain"] == "1" and message[10][0][0]["data"]["text/plain"] == "'shown'"
+    assert not any(error for _, error in message)
 
 
 def test_threads_and_forks_of_a_cell(warm):
-    told = warm.cells(
+    message = warm.cells(
         "import os, sys, threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start()",
         "pid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\nprint('parent' if pid else 'child')",
         "time.sleep(1.5)",
@@ -261,7 +261,14 @@ def test_threads_and_forks_of_a_cell(warm):
         "import subprocess; subprocess.Popen('sleep .2; echo background', shell=True)\nNone",
         "time.sleep(1.5)",
     )
-    assert [text(outputs) for outputs, _ in told] == ["", "child\nparent\n", "late\n", "worker\n", "", "background\n"]
+    assert [text(outputs) for outputs, _ in message] == [
+        "",
+        "child\nparent\n",
+        "late\n",
+        "worker\n",
+        "",
+        "background\n",
+    ]
 
 
 # Displays
@@ -293,7 +300,7 @@ def test_clearing_makes_room_again(warm):
 
 
 def test_errors_that_cannot_even_be_told(warm):
-    told = warm.cells(
+    message = warm.cells(
         "class E(Exception):\n    def __str__(self):\n        raise ValueError('no')\nraise E",
         "def f(n): return f(n + 1)\nf(0)",
         "raise ExceptionGroup('several', [ValueError(1)])",
@@ -302,19 +309,19 @@ def test_errors_that_cannot_even_be_told(warm):
         "raise type('A', (Exception,), {})('b\\ud800')",
         "2",
     )
-    errors = [error for _, error in told]
+    errors = [error for _, error in message]
     assert errors[0] == "E: (its text cannot be made: ValueError)"
     assert errors[1].startswith("RecursionError: ") and errors[2] == "ExceptionGroup: several (1 sub-exception)"
-    assert errors[3].startswith("ValueError: xxx") and len(json.dumps(told[3])) < 60_000
+    assert errors[3].startswith("ValueError: xxx") and len(json.dumps(message[3])) < 60_000
     assert "null bytes" in errors[4] and errors[5] == "A: b?" and errors[6] == ""
-    deep = next(o for o in told[1][0] if o["output_type"] == "error")["traceback"]
+    deep = next(o for o in message[1][0] if o["output_type"] == "error")["traceback"]
     assert "calls between the first and the last are not shown" in deep[-2] and len(deep) < 70
     assert warm.seconds < 5
-    assert all(any(o["output_type"] == "error" for o in outputs) for outputs, error in told if error)
+    assert all(any(o["output_type"] == "error" for o in outputs) for outputs, error in message if error)
 
 
 def test_a_cell_that_runs_too_long_is_stopped_and_the_next_one_runs(warm):
-    told = warm.cells(
+    message = warm.cells(
         "while True:\n    pass",
         "while True:\n    try:\n        while True: pass\n    except Exception:\n        pass",
         "import asyncio\nawait asyncio.sleep(100)",
@@ -324,10 +331,10 @@ def test_a_cell_that_runs_too_long_is_stopped_and_the_next_one_runs(warm):
         seconds=0.5,
     )
     sentence = "OutOfTime: This cell ran longer than 0.5 s and was stopped."
-    assert [error for _, error in told] == [sentence] * 4 + ["", ""]
-    assert [len(outputs) for outputs, _ in told] == [1, 1, 1, 1, 0, 1]
-    assert told[0][0][0]["traceback"] == [sentence]
-    assert told[5][0][0]["data"]["text/plain"] == "'fine'"
+    assert [error for _, error in message] == [sentence] * 4 + ["", ""]
+    assert [len(outputs) for outputs, _ in message] == [1, 1, 1, 1, 0, 1]
+    assert message[0][0][0]["traceback"] == [sentence]
+    assert message[5][0][0]["data"]["text/plain"] == "'fine'"
 
 
 # Answers

@@ -37,8 +37,12 @@ def test_only_what_computes_the_same_has_a_time(race):
     assert rows["good"]["seconds"] > 0 and rows["good"]["launches"] < rows["plain"]["launches"]
     assert rows["plain"]["launches"] == rows["eager"]["launches"] and rows["eager"]["ratio"] == 1
     assert rows["reference"]["launches"] == rows["good"]["launches"]
-    for name, said in (("other", "other numbers than eager"), ("list", "not a Compiled"), ("bytes", "not a Compiled")):
-        assert rows[name]["seconds"] is None and said in rows[name]["missing"], rows[name]
+    for name, message in (
+        ("other", "other numbers than eager"),
+        ("list", "not a Compiled"),
+        ("bytes", "not a Compiled"),
+    ):
+        assert rows[name]["seconds"] is None and message in rows[name]["missing"], rows[name]
 
 
 def test_truth_values_are_compared_too(race):

@@ -91,8 +91,8 @@ def test_no_place_is_searched_for_that_no_learner_may_see():
 
 @pytest.mark.parametrize("status", ENDS)
 def test_where_a_hidden_case_ends_early_what_it_and_those_below_are_about_is_lost(status):
-    found = verdict(*VISIBLE, ended(status))
-    assert found.verdicts == {"did": False, "spared": False} and found.points == 0 and found.attempted
+    result = verdict(*VISIBLE, ended(status))
+    assert result.verdicts == {"did": False, "spared": False} and result.points == 0 and result.attempted
     assert not any(verdict(*VISIBLE, ok(2469134), ended(status)).verdicts.values())
 
 
@@ -117,32 +117,32 @@ def test_nothing_that_an_answer_chooses_in_a_hidden_case_is_told(status, one, ot
     """Two answers that differ only in what they say of a hidden case look the same to their learner."""
     assert verdict(*VISIBLE, ended(status, **one)) == verdict(*VISIBLE, ended(status, **other))
     value, another = (wire.encode([head["error"], head["printed"]]) for head in (one, other))
-    found = [
+    results = [
         verdict(*VISIBLE, (head | {"status": "ok"}, value), ok(-2)) for head, value in ((one, value), (other, another))
     ]
-    for made in found:
-        for case in made.cases:  # which nobody but the instructor sees
+    for result in results:
+        for case in result.cases:  # which nobody but the instructor sees
             case.fingerprint = ""
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 def test_printed_amounts_are_told_by_their_order_only():
-    told = [verdict(ended("raised", "no", printed=n), ok(0), *VISIBLE).text for n in (23_456, 98_765)]
-    assert told[0] == told[1] and "10,000 characters or more" in told[0]
+    message = [verdict(ended("raised", "no", printed=n), ok(0), *VISIBLE).text for n in (23_456, 98_765)]
+    assert message[0] == message[1] and "10,000 characters or more" in message[0]
 
 
 def test_only_what_the_value_decides_is_kept():
-    asked = question(*VISIBLE, ok(SLOW), ended("timeout"))
-    asked.verdict(SimpleNamespace(name=lambda *_: ""))
-    assert {key[2] for key in asked.fresh} == {0, 1}
+    requests = question(*VISIBLE, ok(SLOW), ended("timeout"))
+    requests.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert {key[2] for key in requests.fresh} == {0, 1}
 
 
 def test_a_value_that_was_fast_enough_is_not_timed_again_and_one_that_was_not_is():
-    asked = question(*VISIBLE, ok(QUICK), ok(SLOW))
-    asked.verdict(SimpleNamespace(name=lambda *_: ""))
-    assert {key[2] for key in asked.fresh} == {0, 1, 2}
+    request = question(*VISIBLE, ok(QUICK), ok(SLOW))
+    request.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert {key[2] for key in request.fresh} == {0, 1, 2}
     before = requests.unsteady
-    again = question(*VISIBLE, ok(QUICK), ok(SLOW), kept=asked.fresh)
+    again = question(*VISIBLE, ok(QUICK), ok(SLOW), kept=request.fresh)
     again.verdict(SimpleNamespace(name=lambda *_: ""))
     assert requests.unsteady == before + 1 and not again.fresh
 
@@ -162,17 +162,17 @@ def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):
     monkeypatch.setattr(process.exercises, "find", lambda name: EXERCISE)
     (ours, theirs), half = socket.socketpair(), [ok(4), ok(0), ok(5), ok(-2)]
     heads, values = [head for head, _ in half], [value for _, value in half]
-    asked = {"exercise": EXERCISE.id, "seed": 3, "heads": heads, "sizes": [*map(len, values)]}
+    requests = {"exercise": EXERCISE.id, "seed": 3, "heads": heads, "sizes": [*map(len, values)]}
     if os.fork() == 0:
         ours.close()
         process.Verifier([theirs]).serve()
         os._exit(0)
     theirs.close()
-    send(ours, {"judge": [asked, asked]}, b"".join(values * 2))
-    found = receive(ours, form=reader(Judged))[0].verdicts
+    send(ours, {"judge": [requests, requests]}, b"".join(values * 2))
+    result = receive(ours, form=reader(Judged))[0].verdicts
     ours.close()
     os.wait()
-    assert [(verdict.points, verdict.crash) for verdict in found] == [(1.0, ""), (1.0, "")]
+    assert [(verdict.points, verdict.crash) for verdict in result] == [(1.0, ""), (1.0, "")]
 
 
 def test_a_hidden_case_that_cannot_be_built_costs_nothing_and_is_named_to_instructors_only(monkeypatch, capsys):
@@ -185,8 +185,8 @@ def test_a_hidden_case_that_cannot_be_built_costs_nothing_and_is_named_to_instru
     try:
         assert [case.name for case in verdicts.cases_of(EXERCISE.id, 3)[0]] == [case.name for case in CASES]
         assert len(verdicts.payloads(EXERCISE.id, 3)) == 4
-        found = verdict(*VISIBLE, ok(2469134), ok(-2))
-        assert found.points == 3 and found.unbuilt == ["broken"] and "broken" not in found.text + found.html
+        result = verdict(*VISIBLE, ok(2469134), ok(-2))
+        assert result.points == 3 and result.unbuilt == ["broken"] and "broken" not in result.text + result.html
         assert "high <= 0" in capsys.readouterr().err
         assert verdict(*VISIBLE, ok(5), ok(-2)).points < 3
     finally:

@@ -52,25 +52,25 @@ def test_every_case_and_every_answer_travels_and_is_judged_as_before(name):
         for answer in [answers.reference(name), *(answers.load(name)[at % 3 :: 3] if FULL else ())]:
             entry = getattr(answer, "mark", None)
             torch.manual_seed(0)  # some answers draw weights
-            here = run(exercise, answer, case)
+            local = run(exercise, answer, case)
             torch.manual_seed(0)
-            there = run(exercise, answer, replace(case, build=lambda sent=sent: decode(sent)))
-            assert there.status == here.status, (answer, case.name, there.error)
-            if there.status != "ok":
+            remote = run(exercise, answer, replace(case, build=lambda sent=sent: decode(sent)))
+            assert remote.status == local.status, (answer, case.name, remote.error)
+            if remote.status != "ok":
                 continue
-            wanted = findings(exercise, case, here)
+            expected = findings(exercise, case, local)
             try:
-                back = decode(encode(there.value))
+                back = decode(encode(remote.value))
             except Refused as why:
                 refused[entry] = str(why)
-                given = findings(exercise, case, Outcome("raised", error=str(why)))
-                assert {v for v, ok, _ in given if ok} <= {v for v, ok, _ in wanted if ok}
+                arguments = findings(exercise, case, Outcome("raised", error=str(why)))
+                assert {v for v, ok, _ in arguments if ok} <= {v for v, ok, _ in expected if ok}
                 continue
-            given = findings(exercise, case, replace(there, value=back))
-            if given != wanted:  # a sentence may quote what a graph's notes say, and some notes stay behind
-                assert [f[:2] for f in given] == [f[:2] for f in wanted], (answer, case.name)
+            arguments = findings(exercise, case, replace(remote, value=back))
+            if arguments != expected:  # a sentence may quote what a graph's notes say, and some notes stay behind
+                assert [f[:2] for f in arguments] == [f[:2] for f in expected], (answer, case.name)
                 if answer.__name__ not in UNSETTLED:
-                    assert given == findings(exercise, case, there), (answer, case.name)
+                    assert arguments == findings(exercise, case, remote), (answer, case.name)
     right = {entry: why for entry, why in refused.items() if entry is None or entry.kind == "right"}
     assert not right
 
@@ -105,11 +105,11 @@ def test_nan_comes_back():
 
 def test_what_is_like_a_plain_value_travels_as_one():
     Pair = collections.namedtuple("Pair", "a b")
-    sent = [
+    messages = [
         Pair(1, 2), collections.OrderedDict(a=1), collections.Counter("aa"), collections.defaultdict(list, {1: [2]}),
         numpy.int64(3), numpy.float32(0.5), numpy.bool_(True), torch.max(torch.tensor([[1.0]]), 0),
     ]  # fmt: skip
-    back = decode(encode(sent))
+    back = decode(encode(messages))
     assert back[:7] == [(1, 2), {"a": 1}, {"a": 2}, {1: [2]}, 3, 0.5, True] and type(back[6]) is bool
     assert [type(v) for v in back] == [tuple, dict, dict, dict, int, float, bool, tuple]
 
@@ -168,7 +168,7 @@ def circular():
         (torch.empty(65 * 2**20, dtype=torch.uint8), "more than 64 MiB"),
         (-(2**50_000), "more than 40,000 bits"),
     ],
-    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+    ids=lambda arguments: arguments if isinstance(arguments, str) else type(arguments).__name__,
 )
 def test_what_cannot_travel_is_named(value, sentence):
     with pytest.raises(Refused, match=sentence):
@@ -181,25 +181,25 @@ def test_what_cannot_travel_is_named(value, sentence):
 @pytest.mark.parametrize("dtype", kinds.DTYPES.values(), ids=kinds.DTYPES)
 def test_every_dtype_comes_back_bit_by_bit(dtype):
     size = dtype.itemsize
-    made = torch.empty(0, dtype=dtype).set_(
+    value = torch.empty(0, dtype=dtype).set_(
         torch.arange(12 * size, dtype=torch.uint8).untyped_storage(), 0, (3, 4), (4, 1)
     )
-    back = decode(encode(made))
-    assert back.dtype is dtype and back.shape == made.shape
+    back = decode(encode(value))
+    assert back.dtype is dtype and back.shape == value.shape
     assert bytes(back.untyped_storage().tolist()) == bytes(range(12 * size))
 
 
 def test_strides_offset_sharing_and_identity_come_back():
     base = torch.arange(24.0).reshape(2, 3, 4)
     weight = nn.Parameter(torch.ones(3))
-    sent = {
+    messages = {
         "base": base, "view": base.transpose(0, 2)[1:], "again": base, "wide": torch.ones(1).expand(5, 5),
         "w": weight, "w too": weight, "same memory": weight.data, "buffer": torch.ones(2, requires_grad=True),
         "conjugate": torch.tensor([1 + 2j]).conj(), "meta": torch.empty(3, 2, device="meta").t(),
         "none": torch.ones(0, 3),
     }  # fmt: skip
-    back = decode(encode(sent))
-    for name, value in sent.items():
+    back = decode(encode(messages))
+    for name, value in messages.items():
         new = back[name]
         assert type(new) is type(value) and new.requires_grad == value.requires_grad, name
         assert (new.shape, new.stride(), new.storage_offset()) == (value.shape, value.stride(), value.storage_offset())
@@ -255,12 +255,12 @@ def test_a_graph_module_runs_as_before():
         )  # fmt: skip
         assert node.target is old_node.target or node.target == old_node.target
         assert {k: node.meta.get(k) for k in kinds.NOTES} == {k: old_node.meta.get(k) for k in kinds.NOTES}
-    for made in (new, copy.deepcopy(new), fx.symbolic_trace(new), fx.GraphModule(new, new.graph)):
+    for value in (new, copy.deepcopy(new), fx.symbolic_trace(new), fx.GraphModule(new, new.graph)):
         torch.manual_seed(1)
-        wanted = gm(x)
+        expected = gm(x)
         torch.manual_seed(1)
-        given = made(x)
-        assert given["n"] == 2 and all(torch.equal(given[k], wanted[k]) for k in ("x", "best", "part"))
+        arguments = value(x)
+        assert arguments["n"] == 2 and all(torch.equal(arguments[k], expected[k]) for k in ("x", "best", "part"))
 
 
 def test_code_is_made_when_it_is_needed_and_again_after_recompile():
@@ -326,8 +326,8 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_graph_travels_and_is_named_as_before(name):
     gm = harmed(BROKEN[name])
-    wanted = why_not_valid(example(), gm)
-    assert wanted and why_not_valid(example(), decode(encode(gm))) == wanted
+    expected = why_not_valid(example(), gm)
+    assert expected and why_not_valid(example(), decode(encode(gm))) == expected
 
 
 @pytest.mark.parametrize("value", [None, "gm", 3, example().graph], ids=["None", "str", "int", "Graph"])
@@ -408,7 +408,7 @@ def test_nothing_that_reaches_out_of_a_graph_is_in_the_tables():
 def test_every_function_of_the_tables_is_found_again_by_its_name():
     aten = [f"aten.{name}" for name in sorted(targets._aten())]
     for name in [*targets.FUNCTIONS, *aten]:
-        found = targets.by_name(name)
-        if found is not None:  # of some operators the dispatcher knows more than Python does
-            assert targets.by_name(targets.name_of(found)) is found, name
+        result = targets.by_name(name)
+        if result is not None:  # of some operators the dispatcher knows more than Python does
+            assert targets.by_name(targets.name_of(result)) is result, name
     assert targets.name_of(torch.relu) == "torch.relu" and targets.by_name("torch.ops") is None

@@ -285,12 +285,12 @@ def mutated(value, chance):
         return chance.choice(ODD)
     if type(value) is not list:
         return value
-    made = [mutated(v, chance) for v in value]
-    if made and chance.random() < 0.02:
-        made[chance.randrange(len(made))] = chance.choice(made)
-    if made and chance.random() < 0.01:
-        del made[chance.randrange(len(made))]
-    return made
+    items = [mutated(v, chance) for v in value]
+    if items and chance.random() < 0.02:
+        items[chance.randrange(len(items))] = chance.choice(items)
+    if items and chance.random() < 0.01:
+        del items[chance.randrange(len(items))]
+    return items
 
 
 @settings(suppress_health_check=list(HealthCheck))

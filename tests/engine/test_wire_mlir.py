@@ -84,9 +84,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_refused_with_a_sentence(confined, name):
-    hostile, said = HOSTILE[name]
+    hostile, message = HOSTILE[name]
     start = time.process_time()
-    with pytest.raises(wire.Refused, match=said):
+    with pytest.raises(wire.Refused, match=message):
         codec.decode(hostile.encode(errors="surrogatepass"))
     assert time.process_time() - start < 20
 
@@ -166,8 +166,8 @@ def test_an_attribute_of_a_class_of_ones_own_is_refused():
 
 
 def test_modules_of_iree_travel_as_modules_of_xdsl():
-    made = modules.to_iree(parse(GOOD))
-    assert "math.exp" in text(wire.decode(wire.encode(made)))
+    value = modules.to_iree(parse(GOOD))
+    assert "math.exp" in text(wire.decode(wire.encode(value)))
 
 
 def test_a_context_reads_no_python():

@@ -31,10 +31,10 @@ def noted(node):
     """What the notes of a node say, as text."""
     value = node.meta.get("val", node.meta.get("example_value"))
     meta = node.meta.get("tensor_meta")
-    said = [str(meta and (meta.shape, meta.stride, meta.dtype))]
+    message = [str(meta and (meta.shape, meta.stride, meta.dtype))]
     if isinstance(value, torch.Tensor):
-        return [*said, str(tuple(value.shape)), str(value.stride()), value.dtype, value.device, value.requires_grad]
-    return [*said, str(value), getattr(getattr(value, "node", None), "hint", None)]
+        return [*message, str(tuple(value.shape)), str(value.stride()), value.dtype, value.device, value.requires_grad]
+    return [*message, str(value), getattr(getattr(value, "node", None), "hint", None)]
 
 
 @pytest.mark.parametrize("make", [captured, lowered])

@@ -30,18 +30,18 @@ def child(work) -> dict:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             signal.alarm(SECONDS)
-            said, code = work(), 0
+            message, code = work(), 0
         except Refused as error:
-            said, code = str(error), REFUSED
+            message, code = str(error), REFUSED
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
         finally:
-            os.write(into, str(said).encode()[:4000])
+            os.write(into, str(message).encode()[:4000])
             os._exit(code)
     os.close(into)
     with os.fdopen(out, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
-    return {"code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), "said": said}
+        message = pipe.read().decode(errors="replace")
+    return {"code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), "said": message}
 
 
 class Graph:
@@ -162,9 +162,9 @@ def relay_checks() -> dict:
 
     def put(kind, field, value):
         def change(graph):
-            wanted = graph.of(kind)[0]
+            expected = graph.of(kind)[0]
             text = str(graph.of("runtime.String")[0])
-            graph.nodes[wanted]["attrs"][field] = text if value == "a text" else value
+            graph.nodes[expected]["attrs"][field] = text if value == "a text" else value
 
         return change
 
@@ -230,8 +230,8 @@ def relax_checks() -> dict:
         back = decode(encode(module))
         assert carries(back) and carries(back["main"]) and not carries("main")
         tvm.ir.assert_structural_equal(back, module, map_free_vars=True)
-        got = relax.VirtualMachine(tvm.compile(back, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
-        return float(abs(got[0].numpy() - net(x).numpy()).max())
+        actual = relax.VirtualMachine(tvm.compile(back, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
+        return float(abs(actual[0].numpy() - net(x).numpy()).max())
 
     def optimized():
         with tvm.target.Target("llvm"):

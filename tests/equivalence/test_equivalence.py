@@ -236,8 +236,8 @@ def test_a_graph_equals_its_copy(seed, size, mutation, training):
 
 def _scale(gm, node):
     with gm.graph.inserting_after(node):
-        made = gm.graph.call_function(operator.mul, (node, 1.001))
-    node.replace_all_uses_with(made, delete_user_cb=lambda u: u is not made)
+        value = gm.graph.call_function(operator.mul, (node, 1.001))
+    node.replace_all_uses_with(value, delete_user_cb=lambda u: u is not value)
 
 
 def _drop_dead_draws(gm, node):
@@ -336,8 +336,8 @@ def test_the_pair_runs_on_its_own_inputs():
     relu = next(n for n in after.graph.nodes if n.name == "_2")
     with after.graph.inserting_before(relu.next):
         zero = after.graph.call_function(operator.mul, (relu, 0))
-        made = after.graph.call_function(operator.add, (relu, zero))
-    relu.replace_all_uses_with(made, delete_user_cb=lambda user: user not in (zero, made))
+        value = after.graph.call_function(operator.add, (relu, zero))
+    relu.replace_all_uses_with(value, delete_user_cb=lambda user: user not in (zero, value))
     result = equivalent(before, after, (IMAGE,))
     assert not result and "float64" in result.reason
     for gm in (result.graph, result.graph_after):
@@ -764,10 +764,10 @@ def test_the_answer_reads_well():
 
 def test_the_place_of_a_difference_is_searched_for_unless_its_caller_shows_none():
     before, after = traced(lambda x: torch.relu(x) + 1), traced(lambda x: torch.tanh(x) + 1)
-    found = equivalent(before, after, (X,))
+    result = equivalent(before, after, (X,))
     with unlocated():
         alone = equivalent(before, after, (X,))
-    assert not found and found.first_diverging and found.graph is not None
+    assert not result and result.first_diverging and result.graph is not None
     assert not alone and alone.first_diverging is None and alone.graph is None
-    assert found.reason.startswith(alone.reason) and found.reason != alone.reason
-    assert equivalent(before, after, (X,)).first_diverging == found.first_diverging
+    assert result.reason.startswith(alone.reason) and result.reason != alone.reason
+    assert equivalent(before, after, (X,)).first_diverging == result.first_diverging

@@ -37,10 +37,10 @@ def given_nonsense(exercise_id: str) -> list[tuple[float, bool, str]]:
 
 @pytest.mark.parametrize("exercise_id", EARLY)
 def test_nonsense_gets_a_sentence_and_no_points(exercise_id, apart):
-    for value, (points, ok, said) in zip(NONSENSE, apart(exercise_id, given_nonsense, exercise_id), strict=True):
+    for value, (points, ok, message) in zip(NONSENSE, apart(exercise_id, given_nonsense, exercise_id), strict=True):
         # None is right for a pass that lost nothing.
-        assert points == 0 or (exercise_id, value) == ("day02.lost-attribute", None), (value, said)
-        assert not ok and said.endswith(".") and len(said) > 20, (value, said)
+        assert points == 0 or (exercise_id, value) == ("day02.lost-attribute", None), (value, message)
+        assert not ok and message.endswith(".") and len(message) > 20, (value, message)
 
 
 def given_an_error(exercise_id: str) -> tuple[float, str]:
@@ -53,8 +53,8 @@ def given_an_error(exercise_id: str) -> tuple[float, str]:
 
 @pytest.mark.parametrize("exercise_id", EARLY)
 def test_an_answer_that_raises_is_quoted(exercise_id, apart):
-    points, said = apart(exercise_id, given_an_error, exercise_id)
-    assert points == 0 and "LookupError" in said and "no such thing" in said
+    points, message = apart(exercise_id, given_an_error, exercise_id)
+    assert points == 0 and "LookupError" in message and "no such thing" in message
 
 
 #: Exercises that had cases with nothing to do in them → a seed on which an answer that did nothing earned points.

@@ -84,8 +84,8 @@ def test_exported_cases_compute_the_same(case):
     gm, model = case.build()
     onnx.checker.check_model(model, full_check=True)
     (x,) = gm.meta["inputs"]
-    (got,) = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: x.numpy()})
-    np.testing.assert_allclose(got, gm(x).detach().numpy(), atol=1e-5)
+    (actual,) = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(actual, gm(x).detach().numpy(), atol=1e-5)
 
 
 def test_the_stated_operations_are_those_the_notebook_shows():
@@ -253,16 +253,16 @@ def relay_says(change: str) -> tuple[list[str], str]:
     }
 
     def answer(module):
-        found = right(module)
+        results = right(module)
         for entry, value in changes[change].items():
             if isinstance(value, dict) and entry == "operators":
-                value = {**found[entry], **value} if "nn.relu" in value else value
-            found[entry] = value
-        return found
+                value = {**results[entry], **value} if "nn.relu" in value else value
+            results[entry] = value
+        return results
 
     exercise = exercises.find("day01.read-relay")
     result = judge(exercise, answer, [exercise.cases()[2]])
-    return [v for v, held in result.verdicts.items() if not held], result.failure.message if result.failure else ""
+    return [v for v, ok in result.verdicts.items() if not ok], result.failure.message if result.failure else ""
 
 
 @pytest.mark.parametrize(
@@ -282,5 +282,5 @@ def relay_says(change: str) -> tuple[list[str], str]:
     ],
 )
 def test_what_a_reading_of_relay_lacks_is_named(change, lost, said, apart):
-    found, sentence = apart("day01.read-relay", relay_says, change)
-    assert found == lost and said in sentence
+    result, sentence = apart("day01.read-relay", relay_says, change)
+    assert result == lost and said in sentence

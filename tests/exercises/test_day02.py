@@ -70,8 +70,8 @@ def test_messages_name_the_node_and_what_to_do():
 
 
 def test_a_callback_result_that_is_no_number_is_written_down_as_text():
-    found = call_visitor(lambda root, callbacks: {"root": torch.zeros(2)}, exercises.find("day02.visitor").cases()[0])
-    assert found["result"] == {"root": "tensor([0., 0.])"}
+    result = call_visitor(lambda root, callbacks: {"root": torch.zeros(2)}, exercises.find("day02.visitor").cases()[0])
+    assert result["result"] == {"root": "tensor([0., 0.])"}
 
 
 # ---------------------------------------------------------------------------------------------------- visitor
@@ -83,8 +83,8 @@ def test_a_raised_recursion_limit_is_put_back():
     def answer(root, callbacks):
         sys.setrecursionlimit(limit + 777)
 
-    found = call_visitor(answer, exercises.find("day02.visitor").cases()[0])
-    assert found["raised_limit"] and sys.getrecursionlimit() == limit
+    result = call_visitor(answer, exercises.find("day02.visitor").cases()[0])
+    assert result["raised_limit"] and sys.getrecursionlimit() == limit
 
 
 def test_an_exponential_walk_is_stopped_at_the_first_second_visit():
@@ -95,9 +95,9 @@ def test_an_exponential_walk_is_stopped_at_the_first_second_visit():
         return callbacks[key](root) if key else None
 
     ladder = exercises.find("day02.visitor").cases()[3]
-    found = call_visitor(tree, ladder)
-    assert [name for name, *_ in found["log"]] == ["x", "sin", "x"]  # cos asks for x again, and that ends it
-    (finding,) = exercises.find("day02.visitor").judge(ladder, found)
+    result = call_visitor(tree, ladder)
+    assert [name for name, *_ in result["log"]] == ["x", "sin", "x"]  # cos asks for x again, and that ends it
+    (finding,) = exercises.find("day02.visitor").judge(ladder, result)
     assert "x was visited twice, because it is used by sin, cos" in finding.message
 
 
@@ -142,8 +142,8 @@ def test_a_weight_changed_in_place_is_seen_and_one_in_a_copy_is_not():
 
     case, changed = Case("one", seeded(build)), {}
     for answer in (in_place, bias_removed, shared_no_more, other_stride, new_module):
-        found = wire.decode(wire.encode(call_fold(answer, case)))
-        changed[answer.__name__] = _changed(rebuild(case.build()[0]), found["model"])
+        result = wire.decode(wire.encode(call_fold(answer, case)))
+        changed[answer.__name__] = _changed(rebuild(case.build()[0]), result["model"])
     assert changed == {
         "in_place": "conv.weight",
         "bias_removed": "conv",
@@ -170,9 +170,9 @@ def test_a_manager_that_never_calls_verify_is_seen_on_right_passes_too():
 
     exercise = exercises.find("day02.pass-manager")
     first = exercise.cases()[0]
-    found = {f.verdict: f for f in exercise.judge(first, call_manager(Blind, first))}
-    assert found["did"].ok and not found["valid"].ok
-    assert "not verified between the start and grow" in found["valid"].message
+    results = {f.verdict: f for f in exercise.judge(first, call_manager(Blind, first))}
+    assert results["did"].ok and not results["valid"].ok
+    assert "not verified between the start and grow" in results["valid"].message
 
 
 FORGERIES = {
@@ -190,13 +190,13 @@ FORGERIES = {
 @pytest.mark.parametrize("forged", FORGERIES)
 def test_a_log_that_no_manager_can_have_earned_is_found_out(forged):
     """The learner's process writes the log: what it says of graphs and facts is replayed, not believed."""
-    exercise, (forge, lost) = exercises.find("day02.pass-manager"), FORGERIES[forged]
+    exercise, (forge, verdicts) = exercises.find("day02.pass-manager"), FORGERIES[forged]
     case = next(case for case in exercise.cases() if "cost" in case.about)
     value = call_manager(answers.reference(exercise.id), case)
     assert all(f.ok for f in exercise.judge(case, value))
     for one in value["runs"]:
         one["log"] = forge(one["log"])
-    assert lost in {f.verdict for f in exercise.judge(case, value) if not f.ok}
+    assert verdicts in {f.verdict for f in exercise.judge(case, value) if not f.ok}
 
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -230,8 +230,8 @@ def test_a_suspect_is_right_where_its_precondition_holds(name):
     before, after = fx.symbolic_trace(body), SUSPECTS[name](fx.symbolic_trace(body))
     assert str(after.graph) != str(before.graph)
     assert len(before.graph.nodes) - len(after.graph.nodes) >= shorter
-    given = x.clone()
-    assert torch.equal(after(given), body(x)) and torch.equal(given, x)
+    arguments = x.clone()
+    assert torch.equal(after(arguments), body(x)) and torch.equal(arguments, x)
 
 
 # ---------------------------------------------------------------------------------------------------- Relax
@@ -256,7 +256,7 @@ def silu_of(change: str) -> tuple[list[str], str]:
 
     exercise = exercises.find("day02.fuse-silu")
     result = judge(exercise, answer, [exercise.cases()[2]])
-    return [v for v, held in result.verdicts.items() if not held], result.failure.message if result.failure else ""
+    return [v for v, ok in result.verdicts.items() if not ok], result.failure.message if result.failure else ""
 
 
 @pytest.mark.parametrize(
@@ -270,5 +270,5 @@ def silu_of(change: str) -> tuple[list[str], str]:
     ],
 )
 def test_what_a_pass_over_relax_returns_is_judged(change, first, said, apart):
-    lost, sentence = apart("day02.fuse-silu", silu_of, change)
-    assert [v for v in lost if v != "same"][:1] == first and said in sentence
+    verdicts, sentence = apart("day02.fuse-silu", silu_of, change)
+    assert [v for v in verdicts if v != "same"][:1] == first and said in sentence

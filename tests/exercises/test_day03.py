@@ -73,8 +73,8 @@ def test_reference_pass_keeps_meaning_on_random_graphs(exercise_id):
         before, after = (random_graph(seed, size, **features) for _ in range(2))
         after = run(after)
         assert not why_not_valid(before, after)
-        found = equivalent(before, after, **EQUIVALENCE.get(exercise_id, {}))
-        assert found, found.reason
+        result = equivalent(before, after, **EQUIVALENCE.get(exercise_id, {}))
+        assert result, result.reason
 
     keeps()
 
@@ -119,16 +119,16 @@ def test_messages_are_in_the_words_of_the_lesson():
                 gm.graph.erase_node(node)
         return gm
 
-    said = says("day03.cse", merges_all, "two dropouts")
-    assert said.startswith("Your CSE merged two random draws, but each call draws new numbers.")
-    assert "dropout and dropout_1 should have stayed; 1 did" in said
+    message = says("day03.cse", merges_all, "two dropouts")
+    assert message.startswith("Your CSE merged two random draws, but each call draws new numbers.")
+    assert "dropout and dropout_1 should have stayed; 1 did" in message
 
     def unread(gm):
         gm.graph.eliminate_dead_code()
         return gm
 
-    said = says("day03.dce", unread, "four ways to write")
-    assert "writes into memory that is read later" in said
+    message = says("day03.dce", unread, "four ways to write")
+    assert "writes into memory that is read later" in message
 
     def plain(gm):
         for node in list(gm.graph.nodes):
@@ -140,8 +140,8 @@ def test_messages_are_in_the_words_of_the_lesson():
         return gm
 
     exercise = exercises.find("day03.gelu")
-    found = judge(exercise, plain, [case for case in exercise.cases() if case.name == "the tanh form, twice"])
-    assert any("Pass approximate='tanh'" in f.message for f in found.findings if f.verdict == "did")
+    result = judge(exercise, plain, [case for case in exercise.cases() if case.name == "the tanh form, twice"])
+    assert any("Pass approximate='tanh'" in f.message for f in result.findings if f.verdict == "did")
 
 
 def test_a_pass_that_does_nothing_earns_nothing_where_there_is_something_to_do():

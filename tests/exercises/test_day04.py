@@ -133,12 +133,12 @@ def test_the_largest_groups_are_largest_whichever_way_they_are_found(apart):
 
 def said_of(exercise_id, answer):
     exercise = exercises.find(exercise_id)
-    return judge(exercise, lambda *given: answer, exercise.cases()[:1]).failure.message
+    return judge(exercise, lambda *arguments: answer, exercise.cases()[:1]).failure.message
 
 
 def spared_of(exercise_id, name, answer):
     [case] = [case for case in exercises.find(exercise_id).cases() if case.name == name]
-    findings = judge(exercises.find(exercise_id), lambda *given: answer, [case]).findings
+    findings = judge(exercises.find(exercise_id), lambda *arguments: answer, [case]).findings
     return next(f.message for f in findings if f.verdict == "spared")
 
 
@@ -162,10 +162,10 @@ def groups_that_differ(seeds):
     answer, wrong, groups, number = answers.reference("day04.groups"), [], 0, 0
     for seed in seeds:
         gm = in_post_order(random_program(seed, 4 + seed % 30)())
-        there, right = operations(gm), right_groups(gm)
-        groups, number = groups + len(right), number + len(there)
-        mine = ([name for name in group if name in there] for group in answer(gm))
-        if sorted(sorted(group) for group in mine if group) != sorted(map(sorted, right)):
+        remote, right = operations(gm), right_groups(gm)
+        groups, number = groups + len(right), number + len(remote)
+        own = ([name for name in group if name in remote] for group in answer(gm))
+        if sorted(sorted(group) for group in own if group) != sorted(map(sorted, right)):
             wrong.append(seed)
     return wrong, groups, number
 
@@ -194,8 +194,8 @@ def groups_by_hand():
     from passlab.exercises.day04.groups import cases as groups_cases
     from passlab.exercises.day04.groups import right_groups
 
-    wanted = ("reductions", "a fork", "a fork that joins again", "pieces")
-    return {case.name: sorted(right_groups(*case.build())) for case in groups_cases() if case.name in wanted}
+    expected = ("reductions", "a fork", "a fork that joins again", "pieces")
+    return {case.name: sorted(right_groups(*case.build())) for case in groups_cases() if case.name in expected}
 
 
 def untranslated():
@@ -215,7 +215,7 @@ def nodes_looked_at(sizes):
     import torch
     from torch import fx
 
-    answer, found = answers.reference("day04.groups"), []
+    answer, result = answers.reference("day04.groups"), []
     search = answer.__globals__["nodes_between"]
     for size in sizes:
         graph = fx.Graph()
@@ -235,8 +235,8 @@ def nodes_looked_at(sizes):
 
         answer.__globals__["nodes_between"] = counted
         answer(fx.GraphModule({}, graph))
-        found.append(sum(looked))
-    return found
+        result.append(sum(looked))
+    return result
 
 
 def obstacles_by_definition(seeds):

@@ -52,8 +52,8 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_kernel_gets_its_own_sentence(name, apart):
     verdict, sentence = BROKEN[name]
-    lost, said = apart("day04.codegen", judged, name)
-    assert lost[0] == verdict and sentence in said, (lost, said)
+    verdicts, message = apart("day04.codegen", judged, name)
+    assert verdicts[0] == verdict and sentence in message, (verdicts, message)
 
 
 def test_what_is_right_and_written_by_hand_has_all_points(apart):
@@ -126,9 +126,9 @@ def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
     }
     assert all(f.ok for f in measuring.judge(case, right))
     right["after"]["bytes"] += 4
-    [lost] = [f for f in measuring.judge(case, right) if not f.ok]
-    assert lost.verdict == "did"
-    assert lost.message == (
+    [verdicts] = [f for f in measuring.judge(case, right) if not f.ok]
+    assert verdicts.verdict == "did"
+    assert verdicts.message == (
         "after: bytes is 65,540; expected 65,536 (bytes by kernel: mul+add+relu 65,536)."
     )  # fmt: skip
 
@@ -147,14 +147,14 @@ def turned(seed=0):
 def lost(choices, value):
     """The verdicts that are lost, and the first sentence."""
     findings = list(choosing.judge(choosing.cost_case("some", choices), value))
-    said = [f.message for f in findings if f.message]
-    return [f.verdict for f in findings if not f.ok], said[0] if said else ""
+    message = [f.message for f in findings if f.message]
+    return [f.verdict for f in findings if not f.ok], message[0] if message else ""
 
 
 def test_each_side_has_the_kernels_that_the_reference_prices(apart):
     """The situations' own formulas against the reference, which counts in the graph."""
-    for said, priced in apart("day04.cost", prices_of, range(5)):
-        assert said == pytest.approx(priced)
+    for message, priced in apart("day04.cost", prices_of, range(5)):
+        assert message == pytest.approx(priced)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -176,9 +176,9 @@ def test_a_wrong_choice_is_told_with_what_both_sides_do():
     choices = laptop()
     right = [choice.fuse for choice in choices]
     assert lost(choices, right) == ([], "")
-    verdicts, said = lost(choices, [False, *right[1:]])
+    verdicts, message = lost(choices, [False, *right[1:]])
     assert verdicts == ["did"]
-    assert said == (
+    assert message == (
         "12 of 13 choices are right. For example, a chain of 5 over many elements, on this machine: "
         "5 kernels, 4,000,000 bytes and 500,000 steps apart, 1 kernel, 800,000 bytes and 500,000 steps fused. "
         "So fuse; your answer is False."
@@ -214,13 +214,13 @@ def test_both_sides_of_every_choice_compute_what_the_graph_does(apart):
 
 def told(exercise_id, seed):
     """What the hidden cases of a seed ask, as text."""
-    said = []
+    message = []
     for case in hidden_cases(exercise_id, seed):
-        given = case.build()
-        graphs = [choice[0] for choice in given[0]] if exercise_id == "day04.cost" else [given[0]]
+        arguments = case.build()
+        graphs = [choice[0] for choice in arguments[0]] if exercise_id == "day04.cost" else [arguments[0]]
         shapes = [[tuple(n.meta["tensor_meta"].shape) for n in gm.graph.find_nodes(op="placeholder")] for gm in graphs]
-        said.append((case.name, [gm.code for gm in graphs], shapes))
-    return said
+        message.append((case.name, [gm.code for gm in graphs], shapes))
+    return message
 
 
 def squared(x):
@@ -237,11 +237,13 @@ def kernel(last=None, lines=None, out="float32", layout=None, loops=None, stores
     y = tir.decl_buffer((2, 3), out, "y", layout=None)
     power = tir.decl_buffer((1,), "float32", "power", scope="local", layout=None)
     i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
-    given, zero = tir.BufferLoad(x, [i, j]), tir.const(0, "float32")
-    value = tir.exp(given) * tir.exp(given) if again else tir.BufferLoad(power, [0]) * tir.BufferLoad(power, [0])
+    arguments, zero = tir.BufferLoad(x, [i, j]), tir.const(0, "float32")
+    value = (
+        tir.exp(arguments) * tir.exp(arguments) if again else tir.BufferLoad(power, [0]) * tir.BufferLoad(power, [0])
+    )
     value = tir.Select(value < zero, zero, value) if nan else tir.max(value, zero)
     value = last(tir, value) if last else value
-    body = [tir.AllocBuffer(power), tir.BufferStore(power, tir.exp(given), [0])] if not again else []
+    body = [tir.AllocBuffer(power), tir.BufferStore(power, tir.exp(arguments), [0])] if not again else []
     body += [tir.BufferStore(y, value.astype(out), [i, j])] * stores
     body += lines(tir, x, y, i, j) if lines else []
     nest = tir.For(j, 0, 3, tir.ForKind.SERIAL, tir.SeqStmt(body) if len(body) > 1 else body[0])
@@ -272,8 +274,8 @@ def generators():
         return [tir.BufferStore(x, tir.const(0, "float32"), [i, j])]
 
     def input_only(gm):
-        made = kernel()
-        return tvm.tirx.PrimFunc([made.params[0]], tvm.tirx.Evaluate(0))
+        result = kernel()
+        return tvm.tirx.PrimFunc([result.params[0]], tvm.tirx.Evaluate(0))
 
     return {
         "nothing": lambda gm: None,
@@ -302,9 +304,9 @@ def judged(name):
 
     exercise = exercises.find("day04.codegen")
     result = judge(exercise, generators()[name], [codegen_case("one", squared, numbers(2, 3))])
-    said = [f for f in result.findings if f.message]
-    order = [f.verdict for f in said] + [v for v, held in result.verdicts.items() if not held]
-    return list(dict.fromkeys(order)), said[0].message if said else ""
+    message = [f for f in result.findings if f.message]
+    order = [f.verdict for f in message] + [v for v, ok in result.verdicts.items() if not ok]
+    return list(dict.fromkeys(order)), message[0].message if message else ""
 
 
 def travels():
@@ -312,11 +314,11 @@ def travels():
     from autograder.engine import wire
 
     exercise, answer = exercises.find("day04.codegen"), answers.reference("day04.codegen")
-    found = []
+    results = []
     for case in exercise.cases():
-        came = wire.decode(wire.encode(exercise.call(answer, case)))
-        found.append([(f.verdict, f.message) for f in exercise.judge(case, came) if not f.ok])
-    return found
+        result = wire.decode(wire.encode(exercise.call(answer, case)))
+        results.append([(f.verdict, f.message) for f in exercise.judge(case, result) if not f.ok])
+    return results
 
 
 def reference_on(exercise_id, seeds):
@@ -336,11 +338,11 @@ def prices_of(seeds):
         grouped = [[node for node in gm.graph.nodes if node.name in group] for group in situation.named(gm)]
         fused = grouped + [[node] for [node] in single if not any(node in group for group in grouped)]
         for kernels, nodes in ((situation.apart, single), (situation.fused, fused)):
-            said = [
+            message = [
                 machine["launch"] + max(k.bytes / machine["bandwidth"], k.computes(machine) * machine["step"])
                 for k in kernels
             ]
-            both.append((sorted(said), sorted(price(kernel, machine) for kernel in nodes)))
+            both.append((sorted(message), sorted(price(kernel, machine) for kernel in nodes)))
     return both
 
 
@@ -355,15 +357,15 @@ def both_sides(seed):
         gm = situation.graph()
         module, groups = prepare(choosing.as_relax(gm)), situation.named(gm)
         inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in situation.shapes]
-        wanted = gm(*inputs)
-        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        expected = gm(*inputs)
+        expected = expected if isinstance(expected, tuple) else (expected,)
         counts = []
-        for made in (module, fuse(module, groups, choosing.in_place)):
-            built = builds.run_module(made, [inputs], pipeline="none")
+        for value in (module, fuse(module, groups, choosing.in_place)):
+            built = builds.run_module(value, [inputs], pipeline="none")
             counts.append(len(built.kernels))
             same = built.ok and all(
-                torch.allclose(as_torch(got), want, 1e-3, 1e-3)
-                for got, want in zip(built.outputs[0], wanted, strict=True)
+                torch.allclose(as_torch(actual), want, 1e-3, 1e-3)
+                for actual, want in zip(built.outputs[0], expected, strict=True)
             )
             if not same:
                 differ.append((situation.name, built.error))

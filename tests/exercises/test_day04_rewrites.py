@@ -151,8 +151,8 @@ def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
     ],
 )
 def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):
-    said = apart(exercise_id, said_of, exercise_id, answer)
-    assert any(sentence in message for message in said), said
+    text = apart(exercise_id, said_of, exercise_id, answer)
+    assert any(sentence in message for message in text), text
 
 
 # ---------------------------------------------------------------------------------------------------- smaller versions
@@ -174,8 +174,8 @@ def one_attention(gm):
     """Answer the smaller version of attention: softmax(q @ k.transpose(-2, -1) * c, -1) @ v only."""
 
     def operands(node, target, *last):
-        found = isinstance(node, fx.Node) and node.target == target and node.args[len(node.args) - len(last) :] == last
-        return node.args if found else (None, None)
+        result = isinstance(node, fx.Node) and node.target == target and node.args[len(node.args) - len(last) :] == last
+        return node.args if result else (None, None)
 
     for node in list(gm.graph.nodes):
         weights, v = operands(node, operator.matmul)
@@ -208,14 +208,14 @@ def test_the_smaller_version_asks_for_one_spelling(exercise_id, small, apart):
 def rewritten(exercise_id, body, *shapes, **parts):
     before, after = graph(body, *shapes, **parts)(), answers.reference(exercise_id)(graph(body, *shapes, **parts)())
     assert not why_not_valid(before, after)
-    found = equivalent(before, rebuild(after), trials=("given", "double", "structured"))
-    assert found, found.reason
+    result = equivalent(before, rebuild(after), trials=("given", "double", "structured"))
+    assert result, result.reason
     return after
 
 
 def after_linear(name):
     after = rewritten(IDS[0], LINEAR[name][0], (4, 4), w=(4, 4), b=(4,))
-    return {activation: len(found) for activation, found in layers(after).items()}
+    return {activation: len(item) for activation, item in layers(after).items()}
 
 
 def after_attention(name):

@@ -65,8 +65,8 @@ def changed(**parts):
     ],
 )
 def test_sentences_about_ranges(value, verdict, sentence):
-    found = said("day05.liveness", value)
-    assert found is not None and found[0] == verdict and found[1].startswith(sentence)
+    result = said("day05.liveness", value)
+    assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
 def test_right_ranges_have_no_sentence():
@@ -88,8 +88,8 @@ def test_a_view_is_named():
     ],
 )
 def test_sentences_about_offsets(value, verdict, sentence):
-    found = said("day05.offsets", value)
-    assert found is not None and found[0] == verdict and found[1].startswith(sentence)
+    result = said("day05.offsets", value)
+    assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -122,20 +122,20 @@ def test_an_overlap_in_an_absurd_arena_is_not_run():
 def test_the_limit_is_between_one_order_and_two():
     rng = random.Random(3)
     for letter in MINIMALLOC:
-        made = shuffled(instance(letter), rng)
-        filled = [height(made, lowest_first(made, PRIORITIES[key])) for key in ("start", "end")]
-        assert min(filled) <= 0.985 * ON_HARD * lower_bound(made)
+        value = shuffled(instance(letter), rng)
+        filled = [height(value, lowest_first(value, PRIORITIES[key])) for key in ("start", "end")]
+        assert min(filled) <= 0.985 * ON_HARD * lower_bound(value)
     for letter in "IK":
-        made = instance(letter)
-        assert all(height(made, first_fit(made, key)) > ON_HARD * lower_bound(made) for key in ORDERS.values())
+        value = instance(letter)
+        assert all(height(value, first_fit(value, key)) > ON_HARD * lower_bound(value) for key in ORDERS.values())
 
 
 def test_shuffling_keeps_the_instance():
     rng = random.Random(1)
     buffers = zoo("convnet")
-    made = shuffled(buffers, rng)
-    assert lower_bound(made) == lower_bound(buffers) and {b.name for b in made}.isdisjoint({b.name for b in buffers})
-    assert sorted(b.size for b in made) == sorted(b.size for b in buffers)
+    value = shuffled(buffers, rng)
+    assert lower_bound(value) == lower_bound(buffers) and {b.name for b in value}.isdisjoint({b.name for b in buffers})
+    assert sorted(b.size for b in value) == sorted(b.size for b in buffers)
     assert bound([Buffer("a", 0, 1, 65)], 64) == 128
 
 
@@ -181,8 +181,8 @@ TAKEN = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "f": 1}
     ],
 )
 def test_sentences_about_slots(name, value, verdict, sentence):
-    found = said("day05.reuse", value, name)
-    assert found is not None and found[0] == verdict and found[1].startswith(sentence)
+    result = said("day05.reuse", value, name)
+    assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
 def test_right_slots_have_no_sentence():
@@ -212,10 +212,10 @@ def test_the_fewest_slots_are_the_fewest():
     rng = random.Random(2)
     differ = 0
     for _ in range(150):
-        found = memories(drawn(rng, 9, (8, 16)))
-        least = least_slots(found)
-        names = list(found)[:7]
-        part = {name: found[name] for name in names}
+        result = memories(drawn(rng, 9, (8, 16)))
+        least = least_slots(result)
+        names = list(result)[:7]
+        part = {name: result[name] for name in names}
         most = least_slots(part)
 
         def possible(count, names=names, part=part):
@@ -223,14 +223,14 @@ def test_the_fewest_slots_are_the_fewest():
             return any(not any(clashes(part, dict(zip(names, slot, strict=True)))) for slot in tried)
 
         assert possible(most) and (most == 0 or not possible(most - 1)) and most <= least
-        apart = [Buffer(n, m.row["lower"], int(min(m.upper, 99)), 1) for n, m in part.items()]
-        differ += most < max(slots(apart).values(), default=-1) + 1
+        separate = [Buffer(n, m.row["lower"], int(min(m.upper, 99)), 1) for n, m in part.items()]
+        differ += most < max(slots(separate).values(), default=-1) + 1
     assert differ > 10
 
 
 def test_the_rule_is_that_of_the_library():
     rng = random.Random(6)
     for _ in range(30):
-        found = memories(drawn(rng, 25, (64, 64, 64), inplace=False))
-        taken = slots([Buffer(n, m.row["lower"], int(min(m.upper, 99)), 64) for n, m in found.items()])
-        assert rule_bytes(found) == 64 * (max(taken.values()) + 1) == 64 * least_slots(found)
+        result = memories(drawn(rng, 25, (64, 64, 64), inplace=False))
+        values = slots([Buffer(n, m.row["lower"], int(min(m.upper, 99)), 64) for n, m in result.items()])
+        assert rule_bytes(result) == 64 * (max(values.values()) + 1) == 64 * least_slots(result)

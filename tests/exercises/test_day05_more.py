@@ -83,8 +83,8 @@ def test_garbage_gets_a_sentence(exercise_id):
     ],
 )
 def test_a_broken_answer_is_told_what_is_wrong(exercise_id, value, verdict, sentence):
-    lost, message = said(exercise_id, value)
-    assert lost == verdict and sentence in message, message
+    verdicts, message = said(exercise_id, value)
+    assert verdicts == verdict and sentence in message, message
 
 
 def test_runs_that_the_budget_does_not_need_are_told():

@@ -24,8 +24,8 @@ def lost(exercise_id, value, name):
 
 
 def solved(program=STRAIGHT, **changed):
-    found = solve(program, LIVENESS)
-    parts = {"before": found.before, "after": found.after, "log": [visit.block for visit in found.log]} | changed
+    result = solve(program, LIVENESS)
+    parts = {"before": result.before, "after": result.after, "log": [visit.block for visit in result.log]} | changed
     return parts["before"], parts["after"], parts["log"]
 
 
@@ -70,8 +70,8 @@ def test_garbage_gets_a_sentence(exercise_id, value):
     ],
 )
 def test_what_is_told_of_a_solver(changed, verdict, sentence):
-    found, told = lost("day06.solver", solved(**changed), "straight on")
-    assert (found, told[: len(sentence)]) == (verdict, sentence)
+    result, message = lost("day06.solver", solved(**changed), "straight on")
+    assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def test_a_right_result_is_right_however_it_was_found():
@@ -98,8 +98,8 @@ def test_a_forged_log_must_lead_to_the_facts():
     ],
 )
 def test_what_is_told_of_liveness(value, verdict, sentence):
-    told = lost("day06.liveness", value, "straight on")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day06.liveness", value, "straight on")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def constants_with(**changed):
@@ -137,13 +137,13 @@ def constants_with(**changed):
     ],
 )
 def test_what_is_told_of_constants(changed, verdict, sentence):
-    found, told = lost("day06.constants", constants_with(**changed), "a switch that stays off")
-    assert (found, told[: len(sentence)]) == (verdict, sentence)
+    result, message = lost("day06.constants", constants_with(**changed), "a switch that stays off")
+    assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def redundant_with(*more):
-    found = redundant(COPIES)
-    return [(block, i, names[0]) for block in found for i, names in found[block].items()] + list(more)
+    result = redundant(COPIES)
+    return [(block, i, names[0]) for block in result for i, names in result[block].items()] + list(more)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def redundant_with(*more):
     ],
 )
 def test_what_is_told_of_equal_values(value, verdict, sentence):
-    found, told = lost("day06.gvn", value, "copies")
-    assert (found, told[: len(sentence)]) == (verdict, sentence)
+    result, message = lost("day06.gvn", value, "copies")
+    assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def test_facts_are_plain_data():

@@ -37,9 +37,9 @@ BROKEN = {
 @pytest.mark.parametrize("exercise_id", PASSES)
 def test_a_broken_pass_gets_its_own_sentence_and_the_next_answer_is_judged(exercise_id, name, apart):
     verdict, sentence = BROKEN[name]
-    lost, said, after = apart(exercise_id, judged_after, exercise_id, name)
-    assert lost[0] == verdict and sentence in said, (lost, said)
-    assert not [other for other, (_, part) in BROKEN.items() if other != name and part and part in said], said
+    verdicts, message, after = apart(exercise_id, judged_after, exercise_id, name)
+    assert verdicts[0] == verdict and sentence in message, (verdicts, message)
+    assert not [other for other, (_, part) in BROKEN.items() if other != name and part and part in message], message
     assert after, "the reference answer, judged after it, has all points"
 
 
@@ -51,8 +51,8 @@ def test_the_foretold_groups_are_those_of_fuse_ops_on_random_modules(seed, apart
 
 
 def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
-    found = apart("day07.fusion-groups", groups_by_hand)
-    assert found == {
+    result = apart("day07.fusion-groups", groups_by_hand)
+    assert result == {
         "sum of relu": [[0, 1]],
         "relu of sum": [[0], [1]],
         "fork": [[0], [1], [2]],
@@ -62,8 +62,8 @@ def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
 
 
 def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
-    said, there_again = apart("day07.fusion-groups", asks_fuse_ops)
-    assert "FuseOps does what this exercise asks" in said and there_again
+    message, there_again = apart("day07.fusion-groups", asks_fuse_ops)
+    assert "FuseOps does what this exercise asks" in message and there_again
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def judged_after(exercise_id, name):
     exercise = replace(exercises.find(exercise_id), seconds=2.0 if name == "ends never" else 20.0)
     first = [case for case in exercise.cases() if "same" in case.about][:1]
     result = judge(exercise, broken_passes()[name], first)
-    lost = [verdict for verdict, held in result.verdicts.items() if not held and verdict in first[0].about]
+    verdicts = [verdict for verdict, ok in result.verdicts.items() if not ok and verdict in first[0].about]
     right = judge(exercise, answers.reference(exercise_id), first)
-    return lost, result.failure.message, all(f.ok for f in right.findings)
+    return verdicts, result.failure.message, all(f.ok for f in right.findings)
 
 
 def said_of(exercise_id, answer):
     exercise = exercises.find(exercise_id)
-    return judge(exercise, lambda *given: answer, exercise.cases()[:1]).failure.message
+    return judge(exercise, lambda *arguments: answer, exercise.cases()[:1]).failure.message
 
 
 def groups_that_differ(seeds):

@@ -30,7 +30,7 @@ def _witnessed(seed):
     from passlab.given.day07.instrument import _pass as made
     from passlab.relay import tvm
 
-    told = []
+    messages = []
     for case in (*cases.cases(), *instrument.hidden(seed)):
         module, contexts, level = case.build()
         if len(contexts) != 1 or "Fails" in contexts[0]:
@@ -43,17 +43,17 @@ def _witnessed(seed):
         rows = cases.seen(witness.events)
         right = [(line.strip().split(":")[0], len(line) - len(line.lstrip("\t"))) for line in lines]
         ends = [rows[0]["before"], rows[0]["after"]], [shared_cases.size(module), shared_cases.size(result)]
-        told.append((case.name, [(row["name"], row["depth"]) for row in rows], right, *ends))
-    return told
+        messages.append((case.name, [(row["name"], row["depth"]) for row in rows], right, *ends))
+    return messages
 
 
 def test_the_judge_of_instruments_sees_what_tvms_own_instrument_sees(there):
-    told = there(_witnessed, 3)
-    assert len(told) >= 8
-    for name, seen, right, sizes, counted in told:
+    message = there(_witnessed, 3)
+    assert len(message) >= 8
+    for name, seen, right, sizes, counted in message:
         assert seen == right, name
         assert sizes == counted, name
-    assert any(depth >= 3 for _, seen, *_ in told for _, depth in seen), "some pass is nested in three others"
+    assert any(depth >= 3 for _, seen, *_ in message for _, depth in seen), "some pass is nested in three others"
 
 
 def _levels():
@@ -92,8 +92,8 @@ def _said(exercise_id, source):
     ],
 )
 def test_what_is_said(there, name, source, sentence):
-    said = there(_said, f"day07.{name}", source)
-    assert sentence in said and "Traceback" not in said
+    message = there(_said, f"day07.{name}", source)
+    assert sentence in message and "Traceback" not in message
 
 
 # ---------------------------------------------------------------------------------------------------- CSE, DCE
@@ -130,15 +130,15 @@ def _evaluate(module, inputs):
             known[e.var] = value(e.value)
             return value(e.body)
         if isinstance(e, relay.Constant):
-            found = e.data.numpy().astype("float64")
+            result = e.data.numpy().astype("float64")
         elif isinstance(e, relay.Tuple):
-            found = [value(f) for f in e.fields]
+            result = [value(f) for f in e.fields]
         elif isinstance(e, relay.TupleGetItem):
-            found = value(e.tuple_value)[e.index]
+            result = value(e.tuple_value)[e.index]
         else:
-            found = ops[e.op.name](e.attrs, *map(value, e.args))
-        known[e] = found
-        return found
+            result = ops[e.op.name](e.attrs, *map(value, e.args))
+        known[e] = result
+        return result
 
     return value(module["main"].body)
 
@@ -168,12 +168,12 @@ def _reduced(name, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ["cse", "dce"])
 def test_the_reference_keeps_the_meaning_of_generated_programs(there, name, seed):
-    found = there(_reduced, name, seed)
-    for one, other in zip(*found["outputs"], strict=True):
+    result = there(_reduced, name, seed)
+    for one, other in zip(*result["outputs"], strict=True):
         np.testing.assert_array_equal(one, other)
-    before, after, tvms, again = found["calls"]
+    before, after, tvms, again = result["calls"]
     assert again == after <= tvms <= before
-    assert found["draws"] == (name == "dce")
+    assert result["draws"] == (name == "dce")
 
 
 def test_the_generated_programs_have_something_to_do(there):
@@ -193,18 +193,18 @@ def _near_misses(seed):
     cases = [case for case in (*gelu_cases(), *dense_gelu.hidden(seed)) if "did" not in case.about]
     y = dense_gelu._y()
     loose = dense_gelu._forms(y, number=dense_gelu._any, inner=dense_gelu._y())
-    found = {}
+    results = {}
     for case in cases:
         after = dense_gelu._partition(case.build()[0], loose, check=lambda whole: True)
-        found[case.name] = any(law(case.build()[0], after) for law in case.expect.spared)
-    return found
+        results[case.name] = any(law(case.build()[0], after) for law in case.expect.spared)
+    return results
 
 
 def test_each_near_miss_is_one(there):
-    found = there(_near_misses, 5)
+    result = there(_near_misses, 5)
     # Patterns see these by themselves.
     missed = {"readers in the middle", "readers of each value in between", "readers of erf and of phi"}
-    assert len(found) >= 8 and {name for name, caught in found.items() if not caught} == missed
+    assert len(result) >= 8 and {name for name, caught in result.items() if not caught} == missed
 
 
 def _limits(seed):
@@ -213,15 +213,15 @@ def _limits(seed):
     from passlab.exercises.day07.fold_and_time import cases as fold_cases
     from passlab.tvm.judge import counts
 
-    found = {}
+    results = {}
     for case in (*fold_cases(), *fold_and_time.hidden(seed)):
-        there = counts(fold_and_time._folded(case.build()[0], *fold_and_time.ALL))
-        found[case.name] = case.expect, {op: there[op] for op in case.expect}
-    return found
+        remote = counts(fold_and_time._folded(case.build()[0], *fold_and_time.ALL))
+        results[case.name] = case.expect, {op: remote[op] for op in case.expect}
+    return results
 
 
 def test_the_limits_of_folding_are_what_tvm_reaches(there):
-    found = there(_limits, 0) | there(_limits, 1)
-    assert len(found) >= 4
-    for name, (limits, reached) in found.items():
+    result = there(_limits, 0) | there(_limits, 1)
+    assert len(result) >= 4
+    for name, (limits, reached) in result.items():
         assert limits == reached, name

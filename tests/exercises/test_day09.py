@@ -99,8 +99,8 @@ def relu(loop="prange", size=5, value="select(v2, v0, v1)"):
     ids=range(12),
 )
 def test_what_is_told_of_a_nest(text, verdict, sentence):
-    told = lost("day09.nest", text, "relu")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day09.nest", text, "relu")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_what_is_told_of_a_nest(text, verdict, sentence):
     ids=range(4),
 )
 def test_what_is_told_of_patterns(found, case, verdict, sentence):
-    told = lost("day09.patterns", found, case)
-    assert (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day09.patterns", found, case)
+    assert (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_patterns_without_an_end_are_named():
@@ -128,11 +128,11 @@ def test_patterns_without_an_end_are_named():
     from autograder.authoring.answers import load
 
     by_name = {answer.__name__: answer for answer in load("day09.patterns")}
-    told = judge(exercise, by_name["swaps_for_ever"]).failure
-    assert (told.verdict, told.case) == ("valid", "two constants")
-    assert "the driver stopped: ConstantRight matches what it has made itself" in told.message
-    told = judge(exercise, by_name["back_and_forth"]).failure
-    assert "_Halve and _One take turns" in told.message
+    message = judge(exercise, by_name["swaps_for_ever"]).failure
+    assert (message.verdict, message.case) == ("valid", "two constants")
+    assert "the driver stopped: ConstantRight matches what it has made itself" in message.message
+    message = judge(exercise, by_name["back_and_forth"]).failure
+    assert "_Halve and _One take turns" in message.message
 
 
 def test_what_is_told_of_the_sign_of_zero():
@@ -177,15 +177,15 @@ FUSED = ("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield": -
     ids=range(11),
 )
 def test_what_is_told_of_a_pipeline(value, verdict, sentence):
-    told = lost("day09.pipeline", value, "one pass")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day09.pipeline", value, "one pass")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_a_shortest_pipeline_has_the_length_that_a_case_states():
     find = reference("day09.pipeline")
     for case in [*exercises.find("day09.pipeline").cases(), *hidden_cases("day09.pipeline", 1)]:
-        found = find(*case.build())
-        assert (None if found is None else len(found)) == case.expect, case.name
+        result = find(*case.build())
+        assert (None if result is None else len(result)) == case.expect, case.name
 
 
 def test_hidden_modules_are_well_formed():
@@ -292,8 +292,8 @@ ONE, TWO = {"dims": "d0", "kinds": '"parallel"'}, {"dims": "d0, d1", "kinds": '"
 )
 def test_sizes_that_do_not_fit_are_found_without_mlir(how, sentence):
     module = parse(GENERIC.format(**how), verified=False)
-    told = unsound(module)
-    assert (sentence in told) if sentence else not told
+    message = unsound(module)
+    assert (sentence in message) if sentence else not message
     if sentence:
         with pytest.raises(MLIRError):
             verify(module)

@@ -63,8 +63,8 @@ def test_garbage_gets_a_sentence(exercise_id, value):
     ],
 )
 def test_what_is_told_of_a_plan(value, name, verdict, sentence):
-    told = first_failure("day09.reuse", lambda module: value, name)
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = first_failure("day09.reuse", lambda module: value, name)
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_a_loop_that_exchanges_buffers_gives_each_name_both():
@@ -112,10 +112,10 @@ class _Memory:
                 self.is_ |= dict(zip(op.results, passed, strict=True))
             elif op.name.startswith(("linalg.", "memref.")):
                 *ins, (target, whole) = [self.is_[value] for value in op.operands if value in self.is_]
-                came = tuple(self.holds.get(place, place) for place, _ in ins)
+                result = tuple(self.holds.get(place, place) for place, _ in ins)
                 old = None if whole else self.holds.get(target)
-                self.holds[target] = hash((op.name, came, old))
-                self.read.append((op.name, came))
+                self.holds[target] = hash((op.name, result, old))
+                self.read.append((op.name, result))
         return []
 
 
@@ -158,17 +158,19 @@ def test_plans_that_the_judge_refuses_do(name, slot):
 def test_what_numpy_says_is_what_linalg_computes():
     for case in [*exercises.find("day09.loops").cases(), *hidden_cases("day09.loops", 1)]:
         (text,) = case.build()
-        given = case.inputs()
-        wanted = [want for want, one in zip(case.expect(*given), given, strict=True) if not isinstance(one, float)]
-        came = run(parse(text), *given, by="c")
-        assert len(came) == len(wanted), case.name
-        for want, have in zip(wanted, came, strict=True):
+        arguments = case.inputs()
+        expected = [
+            want for want, one in zip(case.expect(*arguments), arguments, strict=True) if not isinstance(one, float)
+        ]
+        result = run(parse(text), *arguments, by="c")
+        assert len(result) == len(expected), case.name
+        for want, have in zip(expected, result, strict=True):
             assert np.allclose(want, have, rtol=1e-4, atol=1e-4), case.name
 
 
 def test_what_is_told_of_loops():
-    told = first_failure("day09.loops", lambda module: module, "a product")
-    assert told == ("did", "linalg.generic is left.")
+    message = first_failure("day09.loops", lambda module: module, "a product")
+    assert message == ("did", "linalg.generic is left.")
     assert first_failure("day09.loops", lambda module: str(module), "a product")[1] == "Return the module; got str."
     empty = first_failure("day09.loops", lambda module: parse("func.func @main() { return }"), "a product")
     assert empty == ("same", "It does not run: @main takes 0 arguments; got 3.")
@@ -209,8 +211,8 @@ LOOPS = """func.func @main(%a: memref<4x5xi64>) {{
 )
 def test_what_is_told_of_loops_that_run(changes, verdict, sentence):
     text = LOOPS.format(**{"c0": 0, "rows": 4, "difference": "%j, %i", "more": ""} | changes)
-    told = first_failure("day09.loops", lambda module: parse(text), "positions")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = first_failure("day09.loops", lambda module: parse(text), "positions")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 # ---------------------------------------------------------------------------------------------------------- dialect
@@ -249,8 +251,8 @@ RACE = SUM.format(start="%start").replace("reduction", "parallel")
     ],
 )  # fmt: skip
 def test_what_is_told_of_a_dialect(answer, name, verdict, sentence):
-    told = first_failure("day09.dialect", answer, name)
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = first_failure("day09.dialect", answer, name)
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_what_is_left_of_nn_is_named():

@@ -71,8 +71,8 @@ MATMUL = "[N, M, K] -> { Zero[i, j] : 0 <= i < N and 0 <= j < M; Add[i, j, k] : 
     ],
 )
 def test_domains_are_told_what_is_wrong_with_them(value, verdict, sentence):
-    found = said("day10.domains", right("day10.domains", **value))
-    assert found[0] == verdict and sentence in found[1], found
+    result = said("day10.domains", right("day10.domains", **value))
+    assert result[0] == verdict and sentence in result[1], result
 
 
 def test_what_is_no_dictionary_is_told_so():
@@ -94,15 +94,15 @@ def test_what_is_no_dictionary_is_told_so():
     ],
 )
 def test_dependences_are_told_which_pair_is_wrong_and_why(value, sentence):
-    found = said("day10.dependences", right("day10.dependences", **value))
-    assert sentence in found[1], found
+    result = said("day10.dependences", right("day10.dependences", **value))
+    assert sentence in result[1], result
 
 
 def test_a_value_that_was_overwritten_is_told_so():
     name = "a scalar that is used again"
     [case] = [case for case in exercises.find("day10.dependences").cases() if case.name == name]
-    found = said("day10.dependences", case.expect | {"values": case.expect["flow"]}, name)
-    assert found[0] == "spared" and "another instance writes that cell in between" in found[1]
+    result = said("day10.dependences", case.expect | {"values": case.expect["flow"]}, name)
+    assert result[0] == "spared" and "another instance writes that cell in between" in result[1]
 
 
 INTERCHANGED = "jacobi-1d: interchange"
@@ -137,8 +137,8 @@ INTERCHANGED = "jacobi-1d: interchange"
     ],
 )
 def test_a_pair_that_is_no_reason_is_told_so(value, name, verdict, sentence):
-    found = said("day10.legality", value, name)
-    assert found[0] == verdict and sentence in found[1], found
+    result = said("day10.legality", value, name)
+    assert result[0] == verdict and sentence in result[1], result
 
 
 def test_any_violated_pair_will_do():
@@ -162,8 +162,8 @@ def test_any_violated_pair_will_do():
     ],
 )
 def test_a_band_that_does_not_tile_is_told_why(value, verdict, sentence):
-    found = said("day10.skew", value)
-    assert found[0] == verdict and sentence in found[1], found
+    result = said("day10.skew", value)
+    assert result[0] == verdict and sentence in result[1], result
 
 
 # ---------------------------------------------------------------------------------------------------- traps
@@ -199,8 +199,8 @@ def large_numbers(n):
     ],
 )
 def test_a_text_that_is_a_trap_gets_a_sentence_and_the_next_is_judged(text, sentence):
-    verdict, found = said("day10.skew", text, "jacobi-1d")
-    assert verdict == "valid" and sentence in found
+    verdict, result = said("day10.skew", text, "jacobi-1d")
+    assert verdict == "valid" and sentence in result
     assert said("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
 
 
@@ -292,14 +292,14 @@ def differs_from_running(case):
         access = {part: str(isl.UnionMap(case.expect[part]).intersect_domain(inside)) for part in ("reads", "writes")}
         times = sorted((time[1], one) for one, time in points(
             str(isl.UnionMap(case.expect["schedule"]).intersect_domain(inside)), at))  # fmt: skip
-        found = {
+        results = {
             "domain": points(case.expect["domain"], at) == {event[0] for event in events},
             "reads": points(access["reads"], at) == cells(events, 1),
             "writes": points(access["writes"], at) == cells(events, 2),
             "schedule": [one for _, one in times] == [event[0] for event in events],
         }
-        if not all(found.values()):
-            return f"{case.name}, N = {n}: {found}"
+        if not all(results.values()):
+            return f"{case.name}, N = {n}: {results}"
     return None
 
 
@@ -314,14 +314,14 @@ def dependences_by_hand(case, n):
     inside = fixed(isl.UnionSet(domain), at)
     reads, writes, schedule = ([*pairs(isl.UnionMap(m).intersect_domain(inside), {})] for m in maps)
     when = {one: time[1] for one, time in schedule}
-    found = {"flow": set(), "anti": set(), "output": set(), "values": set()}
+    results = {"flow": set(), "anti": set(), "output": set(), "values": set()}
     for kind, first, second in (("flow", writes, reads), ("anti", reads, writes), ("output", writes, writes)):
-        found[kind] = {(a, b) for a, cell in first for b, other in second if cell == other and when[a] < when[b]}
+        results[kind] = {(a, b) for a, cell in first for b, other in second if cell == other and when[a] < when[b]}
     for target, cell in reads:
         before = [(when[one], one) for one, other in writes if other == cell and when[one] < when[target]]
         if before:
-            found["values"].add((max(before)[1], target))
-    return found
+            results["values"].add((max(before)[1], target))
+    return results
 
 
 def differs_by_hand(case):
@@ -339,13 +339,13 @@ def order_by_hand(case, n):
 
     dependences, schedule = case.build()
     at = {"N": n, "T": n, "M": n}
-    found = points(dependences, at)
-    instances = {one for pair in found for one in pair}
+    result = points(dependences, at)
+    instances = {one for pair in result for one in pair}
     domain = isl.UnionSet("{ }")
     for name, one in instances:
         domain = domain.union(isl.UnionSet(f"{{ {name}[{', '.join(map(str, one))}] }}"))
     when = {one: time[1] for one, time in points(str(isl.UnionMap(schedule).intersect_domain(domain)), at)}
-    return all(when[a] < when[b] for a, b in found)
+    return all(when[a] < when[b] for a, b in result)
 
 
 @pytest.mark.parametrize("case", exercises.find("day10.domains").cases(), ids=lambda case: case.name)
@@ -361,8 +361,8 @@ def test_dependences_of_visible_cases_are_those_found_pair_by_pair(case):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["domains", "dependences"])
 def test_drawn_cases_are_what_python_runs(name, seed, apart):
-    found = apart("day10.skew", drawn_that_differ, f"day10.{name}", seed)
-    assert found == []
+    result = apart("day10.skew", drawn_that_differ, f"day10.{name}", seed)
+    assert result == []
 
 
 @pytest.mark.parametrize("case", exercises.find("day10.legality").cases(), ids=lambda case: case.name)
@@ -383,4 +383,4 @@ def test_the_reaches_of_visible_cases_are_the_least():
 
 def drawn_that_differ(exercise_id, seed):
     differs = differs_from_running if exercise_id == "day10.domains" else differs_by_hand
-    return [found for case in hidden_cases(exercise_id, seed) if (found := differs(case))]
+    return [item for case in hidden_cases(exercise_id, seed) if (item := differs(case))]

@@ -58,8 +58,8 @@ BROKEN = {
 @pytest.mark.parametrize(("exercise_id", "name"), [(one, name) for one, names in BROKEN.items() for name in names])
 def test_a_broken_answer_gets_a_sentence_of_its_own(exercise_id, name, apart):
     verdict, sentence = BROKEN[exercise_id][name]
-    lost, said = apart(exercise_id, lost_first, exercise_id, name)
-    assert lost == verdict and sentence in said, (lost, said)
+    verdicts, message = apart(exercise_id, lost_first, exercise_id, name)
+    assert verdicts == verdict and sentence in message, (verdicts, message)
 
 
 @pytest.mark.parametrize("exercise_id", BROKEN)
@@ -77,8 +77,8 @@ def test_the_orders_that_are_asked_for_are_legal(seed, apart):
 
 def test_where_none_is_right_no_split_and_no_order_of_loops_is(apart):
     """Every way to split each loop once or twice and to order the parts, tried out. Two cases say that some do."""
-    kept, tried = apart("day10.tvm", orders_by_trying, range(2))
-    assert kept == [] and tried > 1000
+    items, tried = apart("day10.tvm", orders_by_trying, range(2))
+    assert items == [] and tried > 1000
 
 
 @pytest.mark.parametrize("name", ["by remainders", "tiles that cut tiles, in one loop"])
@@ -173,12 +173,14 @@ ANSWERS = {"day10.generate": of_generate, "day10.tile": of_tile, "day10.tvm": of
 def lost_by_right_answers(exercise_id, seeds):
     exercise = exercises.find(exercise_id)
     right = [answers.reference(exercise_id), *(a for a in answers.load(exercise_id) if a.mark.kind == "right")]
-    lost = []
+    verdicts = []
     for seed in seeds:
         cases = hidden_cases(exercise_id, seed)
         results = [judge(exercise, answer, cases) for answer in right]
-        lost += [f"seed {seed}: {result.failure.case}: {result.failure.message}" for result in results if not result.ok]
-    return lost
+        verdicts += [
+            f"seed {seed}: {result.failure.case}: {result.failure.message}" for result in results if not result.ok
+        ]
+    return verdicts
 
 
 def orders_that_are_legal(seed):
@@ -203,12 +205,12 @@ def orders_by_trying(seeds):
         *exercises.find("day10.tvm").cases(),
         *(case for seed in seeds for case in hidden_cases("day10.tvm", seed)),
     ]
-    kept, tried = [], 0
+    items, tried = [], 0
     for case in cases:
         nest = case.expect
         if "spared" not in case.about or case.name in BY_HAND:
             continue
-        wanted = [at for _, at in polyhedral.order(nest.program, nest.schedule, nest.sizes)]
+        expected = [at for _, at in polyhedral.order(nest.program, nest.schedule, nest.sizes)]
         n, m = nest.sizes["N"], nest.sizes["M"]
         grains = [(), *((size,) for size in range(2, 9)), (4, 2), (6, 3), (6, 2)]
         for i, j in product(grains, grains):
@@ -216,9 +218,9 @@ def orders_by_trying(seeds):
             for times in permutations(parts) if len(parts) < 5 else ():
                 tried += 1
                 order = sorted(product(range(n), range(m)), key=lambda at: [at[v] // size for v, size in times])
-                if order == wanted:
-                    kept.append((case.name, times))
-    return kept, tried
+                if order == expected:
+                    items.append((case.name, times))
+    return items, tried
 
 
 #: Cases whose schedule has another form than splits give, and whose order they give: factors of i, order of the parts.

@@ -70,8 +70,8 @@ def right_numbers(**changed):
     ],
 )
 def test_what_is_told_of_five_numbers(changed, verdict, sentence):
-    found, told = lost("day11.cost", right_numbers(**changed), "one message")
-    assert (found, told[: len(sentence)]) == (verdict, sentence)
+    result, message = lost("day11.cost", right_numbers(**changed), "one message")
+    assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def test_cycles_follow_from_the_answers_own_numbers():
@@ -94,8 +94,8 @@ def test_cycles_follow_from_the_answers_own_numbers():
     ],
 )
 def test_what_is_told_of_a_tree(value, verdict, sentence):
-    found, told = lost("day11.reduce", value, "4 cores, 1 word each")
-    assert (found, told[: len(sentence)]) == (verdict, sentence)
+    result, message = lost("day11.reduce", value, "4 cores, 1 word each")
+    assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def test_every_tree_of_a_short_line_arrives():
@@ -138,11 +138,11 @@ def moves(n=3):
     ids=["right", "no step", "matrix", "grid", "itself", "two blocks", "too few", "too many"],
 )
 def test_what_is_told_of_moves(value, verdict, sentence):
-    found = lost("day11.matmul", value, "3 × 3 cores")
+    result = lost("day11.matmul", value, "3 × 3 cores")
     if verdict is None:
-        assert found is None
+        assert result is None
     else:
-        assert (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+        assert (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
 def broadcasts(n=5):
@@ -180,8 +180,8 @@ def broadcasts(n=5):
     ids=["right", "shifts", "no core", "backwards", "across", "too few", "one by one"],
 )
 def test_what_is_told_of_broadcasts(value, verdict, sentence):
-    found = lost("day11.matmul", value, "5 × 5 cores, with room")
-    assert found is None if verdict is None else (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+    result = lost("day11.matmul", value, "5 × 5 cores, with room")
+    assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
 def right_scaling(**changed):
@@ -208,8 +208,8 @@ def right_scaling(**changed):
     ],
 )
 def test_what_is_told_of_scaling(changed, verdict, sentence):
-    found = lost("day11.scaling", right_scaling(**changed), "little work, many sums")
+    result = lost("day11.scaling", right_scaling(**changed), "little work, many sums")
     if verdict is None:
-        assert found is None
+        assert result is None
     else:
-        assert (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+        assert (result[0], result[1][: len(sentence)]) == (verdict, sentence)

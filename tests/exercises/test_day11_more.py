@@ -64,8 +64,8 @@ GOOD = {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1), "two": 
     ],
 )
 def test_what_is_told_of_a_place(changed, verdict, sentence):
-    told = lost("day11.place", GOOD | changed, "shared cores")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day11.place", GOOD | changed, "shared cores")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_an_operation_without_a_place():
@@ -98,8 +98,8 @@ def test_the_exercise_and_the_library_count_the_same_bytes():
     ],
 )
 def test_what_is_told_of_cores(value, verdict, sentence):
-    told = lost("day11.near", value, "two pairs")
-    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+    message = lost("day11.near", value, "two pairs")
+    assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -86,8 +86,8 @@ def other_plan(extra):
     ],
 )
 def test_a_broken_compiler_is_told_what_is_wrong(answer, verdict, sentence):
-    lost = wire.first_failure("day12.compiler", answer, PLAIN)
-    assert lost[0] == verdict and sentence in lost[1]
+    verdicts = wire.first_failure("day12.compiler", answer, PLAIN)
+    assert verdicts[0] == verdict and sentence in verdicts[1]
 
 
 def test_nothing_counts_on_a_model_that_is_not_equivalent():
@@ -149,8 +149,8 @@ def test_what_the_other_process_claims_is_checked(claim):
 def test_a_slower_program_is_told_its_ratio(monkeypatch):
     times = {"broken": "", "differs": "", "launches": 1, "bytes": 1, "peak": 1, "mine": [2.0] * 3, "eager": [1.0] * 3}
     monkeypatch.setattr("passlab.exercises.day12._shared.examined", lambda *_: times)
-    lost = wire.first_failure("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
-    assert lost == (
+    verdicts = wire.first_failure("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
+    assert verdicts == (
         "cost",
         "It is slower than the model as it is: it takes 2.00 of eager's time; the limit is 0.95.",
     )

@@ -44,8 +44,8 @@ def test_dynamo_breaks_where_the_judge_says(seed):
         program = Capture(function_of(case.expect))
         with contextlib.redirect_stdout(io.StringIO()):
             program(torch.ones(3, 4), case.build()[1]["k"])
-        found = {at.line: at.reason for at in program.breaks}, len(program.graphs)
-        assert found == breaks.expected(*case.build()), f"{case.name}\n{case.expect}"
+        results = {at.line: at.reason for at in program.breaks}, len(program.graphs)
+        assert results == breaks.expected(*case.build()), f"{case.name}\n{case.expect}"
 
 
 def test_the_reasons_are_those_of_capture():
@@ -110,8 +110,8 @@ def test_dynamo_keeps_as_many_versions_as_the_judge_says():
     ],
 )
 def test_what_is_told_of_recompilations(value, verdict, sentence):
-    found = lost("day13.recompiles", value, "a number")
-    assert found is None if verdict is None else (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+    result = lost("day13.recompiles", value, "a number")
+    assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
 def lost(exercise_id, value, name):
@@ -142,8 +142,8 @@ def lost(exercise_id, value, name):
     ],
 )  # fmt: skip
 def test_what_is_told_of_breaks(value, verdict, sentence):
-    found = lost("day13.breaks", value, "a print between")
-    assert found is None if verdict is None else (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+    result = lost("day13.breaks", value, "a print between")
+    assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
 GARBAGE = [

@@ -58,13 +58,13 @@ def test_the_cases_are_as_dynamo_hands_them_over(case):
     }
     tensors = [name for name in at if isinstance(at[name], torch.Tensor)]
 
-    def function(*given):
-        values = dict(zip(tensors, given, strict=True))
-        return gm(*[values.get(name, given[0].shape[0]) for name in at])
+    def function(*arguments):
+        values = dict(zip(tensors, arguments, strict=True))
+        return gm(*[values.get(name, arguments[0].shape[0]) for name in at])
 
     (graph,) = capture(function, *[at[name] for name in tensors], dynamic=True).graphs
-    said = [[str(node.target) for node in it.graph.nodes if node.op.startswith("call")] for it in (gm, graph)]
-    assert [t for t in said[1] if "getitem" not in t] == [t for t in said[0] if "getitem" not in t]
+    message = [[str(node.target) for node in it.graph.nodes if node.op.startswith("call")] for it in (gm, graph)]
+    assert [t for t in message[1] if "getitem" not in t] == [t for t in message[0] if "getitem" not in t]
     assert any(node.type is torch.SymInt for node in graph.graph.find_nodes(op="placeholder"))
 
 
@@ -130,8 +130,8 @@ def a_result_less(gm):
     ],
 )
 def test_what_a_backend_does_wrong_is_named(answer, name, verdict, sentence):
-    found = lost("day13.backend", answer, name)
-    assert found[0] == verdict and sentence in found[1], found
+    result = lost("day13.backend", answer, name)
+    assert result[0] == verdict and sentence in result[1], result
 
 
 def test_a_kernel_with_two_results_is_refused():
@@ -169,8 +169,8 @@ def test_the_reference_runs_behind_torch_compile():
     for rows in (5, 7):
         x, y = torch.randn(2, rows, 4)
         before = x.clone(), y.clone()
-        for given, wanted in zip(fast(x, y), function(*before), strict=True):
-            torch.testing.assert_close(given, wanted)
+        for arguments, expected in zip(fast(x, y), function(*before), strict=True):
+            torch.testing.assert_close(arguments, expected)
         assert torch.equal(y, before[1])
     assert seen == [["call_module", "call_method", "call_module", "call_function", "call_function"]]
 
@@ -191,13 +191,13 @@ def test_what_is_put_back_is_where_the_view_looks(target):
     gm = functionalize.program(lambda x: (x,), "x")
     (placeholder,) = gm.graph.find_nodes(op="placeholder")
     view = gm.graph.call_function(target, (placeholder, *options))
-    wanted = x.clone()
-    target(wanted, *options).mul_(-1)
+    expected = x.clone()
+    target(expected, *options).mul_(-1)
 
     graph = fx.Graph()
     whole, part = graph.placeholder("whole"), graph.placeholder("part")
     graph.output(put_back(graph, view, whole, part))
-    assert torch.equal(fx.GraphModule({}, graph)(x, -target(x, *options)), wanted)
+    assert torch.equal(fx.GraphModule({}, graph)(x, -target(x, *options)), expected)
 
 
 def test_what_only_computes_is_what_is_written():
@@ -205,8 +205,8 @@ def test_what_only_computes_is_what_is_written():
         operands = (torch.ones(2), *([torch.full((2,), 3.0)] * (len(written._schema.arguments) > 1)))[:2]
         if len([a for a in written._schema.arguments if a.type.isSubtypeOf(torch._C.TensorType.get())]) == 1:
             operands = operands[:1]
-        wanted = computed(*operands)
-        assert torch.equal(written(*[t.clone() for t in operands]), wanted)
+        expected = computed(*operands)
+        assert torch.equal(written(*[t.clone() for t in operands]), expected)
 
 
 def copied_first(gm):
@@ -238,9 +238,9 @@ def copied_twice(gm):
     ],
 )
 def test_what_functionalisation_does_wrong_is_named(answer, name, verdict, sentence):
-    found = judge(exercises.find("day13.functionalize"), answer, [c for c in functionalize.cases() if c.name == name])
-    said = [finding for finding in found.findings if finding.verdict == verdict and not finding.ok]
-    assert said and sentence in said[0].message, found.findings
+    result = judge(exercises.find("day13.functionalize"), answer, [c for c in functionalize.cases() if c.name == name])
+    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
+    assert message and sentence in message[0].message, result.findings
 
 
 def test_aotautograd_makes_the_same_of_a_case():
@@ -249,9 +249,9 @@ def test_aotautograd_makes_the_same_of_a_case():
 
     for case in functionalize.cases():
         (gm,) = case.build()
-        given = [[value.clone() for value in gm.meta["inputs"]] for _ in range(2)]
-        mine = answers.reference("day13.functionalize")(case.build()[0])(*given[0])
-        for one, other in zip((*mine, *given[0]), (*of_torch(gm)(*given[1]), *given[1]), strict=True):
+        arguments = [[value.clone() for value in gm.meta["inputs"]] for _ in range(2)]
+        own = answers.reference("day13.functionalize")(case.build()[0])(*arguments[0])
+        for one, other in zip((*own, *arguments[0]), (*of_torch(gm)(*arguments[1]), *arguments[1]), strict=True):
             torch.testing.assert_close(one, other)
 
 
@@ -295,9 +295,9 @@ def not_running(gm):
     ],
 )
 def test_what_a_decomposition_does_wrong_is_named(answer, name, verdict, sentence):
-    found = judge(exercises.find("day13.decompose"), answer, [c for c in decompose.cases() if c.name == name])
-    said = [finding for finding in found.findings if finding.verdict == verdict and not finding.ok]
-    assert said and sentence in said[0].message, found.findings
+    result = judge(exercises.find("day13.decompose"), answer, [c for c in decompose.cases() if c.name == name])
+    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
+    assert message and sentence in message[0].message, result.findings
 
 
 @pytest.mark.parametrize("case", decompose.cases(), ids=lambda case: case.name)
@@ -374,9 +374,9 @@ def detached(gm):
     ],
 )
 def test_what_one_graph_does_wrong_is_named(change, verdict, sentence):
-    found = judge(exercises.find("day13.one-graph"), edited(change), one_graph.cases()[:1])
-    said = [finding for finding in found.findings if finding.verdict == verdict and not finding.ok]
-    assert said and sentence in said[0].message, found.findings
+    result = judge(exercises.find("day13.one-graph"), edited(change), one_graph.cases()[:1])
+    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
+    assert message and sentence in message[0].message, result.findings
 
 
 def test_where_ends_a_gradient_even_if_it_is_nan():

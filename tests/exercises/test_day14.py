@@ -38,8 +38,8 @@ def test_the_library_makes_the_same_joint_graph(seed):
         gm, _ = case.build()
         if case.expect is None and len(set(gm.graph.output_node().args[0])) == len(gm.graph.output_node().args[0]):
             right = backward.expected(gm)
-            found = joint(typed(gm))(*right.arguments)
-            for tensor, want in zip(found, [*right.outputs, *right.gradients.values()], strict=True):
+            result = joint(typed(gm))(*right.arguments)
+            for tensor, want in zip(result, [*right.outputs, *right.gradients.values()], strict=True):
                 assert not backward.apart(tensor, want), case.name
 
 
@@ -59,8 +59,8 @@ def test_the_library_derives_in_the_same_way():
         if case.asks("did") and case.name in ("products", "quotients and differences", "many inputs"):
             gm, _ = case.build()
             right = forward_mode.expected(gm)
-            found = jvp(typed(gm))(*right.arguments)
-            for tensor, want in zip(found, [*right.outputs, *right.derivatives], strict=True):
+            result = jvp(typed(gm))(*right.arguments)
+            for tensor, want in zip(result, [*right.outputs, *right.derivatives], strict=True):
                 assert not backward.apart(tensor, want), case.name
 
 

@@ -48,13 +48,13 @@ def lost(exercise_id, answer, name):
 def _least(joint, once):
     """Return the fewest bytes that can be saved, by trying all sets of memories."""
     sizes, best = _choices(joint), None
-    taken = {memory(node.args[0])[0] for node in joint.writes}
-    free = {name: size for name, size in sizes.items() if name not in taken}
+    values = {memory(node.args[0])[0] for node in joint.writes}
+    free = {name: size for name, size in sizes.items() if name not in values}
     for keep in itertools.product([False, True], repeat=len(free)):
-        kept = set(itertools.compress(free, keep))
-        again = _again(joint, kept)
+        items = set(itertools.compress(free, keep))
+        again = _again(joint, items)
         if again is not None and all(repeatable(node, once) for node in again):
-            size = sum(free[name] for name in kept)
+            size = sum(free[name] for name in items)
             best = size if best is None else min(best, size)
     return best
 
@@ -77,7 +77,7 @@ def test_no_more_is_saved_than_by_torchs_cut():
     partition = reference("day14.partition")
     for seed in range(12):
         gm = drawn(random.Random(seed), 7)()
-        mine = partition(gm, 2, {torch.ops.aten.mm.default, torch.ops.aten.addmm.default})
+        own = partition(gm, 2, {torch.ops.aten.mm.default, torch.ops.aten.addmm.default})
         primals = [node for node in gm.graph.find_nodes(op="placeholder") if not node.name.startswith("tangent")]
         for node in gm.graph.find_nodes(op="placeholder"):
             node.target = node.name = node.name.replace("tangent_", "tangents_")
@@ -87,7 +87,7 @@ def test_no_more_is_saved_than_by_torchs_cut():
         forward, _ = min_cut_rematerialization_partition(gm, None, num_fwd_outputs=2)
         results = forward.graph.find_nodes(op="output")[0].args[0][2:]
         torchs = dict(memory(by_name[node.name]) for node in results)
-        saved = [memory(node)[1] for node in mine[0].graph.find_nodes(op="output")[0].args[0][2:]]
+        saved = [memory(node)[1] for node in own[0].graph.find_nodes(op="output")[0].args[0][2:]]
         assert sum(saved) <= sum(torchs.values()), seed
 
 
@@ -126,20 +126,20 @@ def names(gm):
     ],
 )  # fmt: skip
 def test_sentences_of_partition(change, case, verdict, sentence):
-    found = lost("day14.partition", cut(change), case)
-    assert found is None if verdict is None else found[0] == verdict and sentence in found[1], found
+    result = lost("day14.partition", cut(change), case)
+    assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
 
 
 def test_what_is_overwritten_is_named():
     def stale(joint, outputs, once):
         it = Joint.of(joint, outputs)
-        kept = [node for node in it.inputs if node.name != "unused"]
-        return part(joint, it.inputs, [*it.results[:outputs], *kept], it.writes), part(
-            joint, [*kept, *it.tangents], it.results[outputs:]
+        items = [node for node in it.inputs if node.name != "unused"]
+        return part(joint, it.inputs, [*it.results[:outputs], *items], it.writes), part(
+            joint, [*items, *it.tangents], it.results[outputs:]
         )
 
-    verdict, said = lost("day14.partition", stale, "an input is overwritten")
-    assert verdict == "same" and "saves scale and writes into its memory (copy__default)" in said
+    verdict, message = lost("day14.partition", stale, "an input is overwritten")
+    assert verdict == "same" and "saves scale and writes into its memory (copy__default)" in message
 
 
 def test_views_are_of_the_memory_that_they_look_into():
@@ -174,9 +174,9 @@ def test_the_least_work_is_the_least_of_all():
         for budget in {low, (low + high) // 2, high}:
             works = []
             for keep in itertools.product([False, True], repeat=len(sizes)):
-                kept = set(itertools.compress(sizes, keep))
-                again = _again(joint, kept)
-                if again is not None and sum(sizes[name] for name in kept) <= budget:
+                items = set(itertools.compress(sizes, keep))
+                again = _again(joint, items)
+                if again is not None and sum(sizes[name] for name in items) <= budget:
                     works.append(sum(map(work_of, again)))
             assert least_work(gm, 2, budget) == min(works), (seed, budget)
         assert least_work(gm, 2, low - 1) is None
@@ -209,8 +209,8 @@ def test_a_tag_is_asked_for():
 
 def test_a_tag_that_does_not_belong():
     every = renamed(lambda node: f"again_{node.name}" if node.op == "call_function" else node.name)
-    verdict, said = lost("day14.recompute", every, "two layers, enough memory")
-    assert verdict == "spared" and ("depends on a tangent" in said or "computed after the forward graph" in said)
+    verdict, message = lost("day14.recompute", every, "two layers, enough memory")
+    assert verdict == "spared" and ("depends on a tangent" in message or "computed after the forward graph" in message)
 
 
 # ---------------------------------------------------------------------------------------------------- optimizer
@@ -242,5 +242,5 @@ def stepped(body):
     ],
 )
 def test_sentences_of_optimizer(change, verdict, sentence):
-    found = lost("day14.optimizer", groups(change), "sgd")
-    assert found is None if verdict is None else found[0] == verdict and sentence in found[1], found
+    result = lost("day14.optimizer", groups(change), "sgd")
+    assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result

@@ -55,10 +55,10 @@ def functions() -> dict[str, FunctionType]:
     """The functions that a pass over a torch.fx graph could be, by name; private ones, too."""
     given_too = (e.id for e in EVERY if e.flavour == "torch" and given.module(e.id))
     names = [*_WORK, *(exercises.module_name(name).replace(".exercises.", ".given.") for name in given_too)]
-    found = {}
+    results = {}
     for name in names:
-        found |= {f"{name}.{n}": f for n, f in vars(importlib.import_module(name)).items() if type(f) is FunctionType}
-    return found
+        results |= {f"{name}.{n}": f for n, f in vars(importlib.import_module(name)).items() if type(f) is FunctionType}
+    return results
 
 
 def _takes(function: FunctionType, number: int) -> bool:

@@ -23,8 +23,8 @@ def known(proofs):
     def of(exercise_id):
         proof = proofs(exercise_id)
         wrong = [(row["name"], row["note"]) for row in proof["rows"] if row["kind"] == "wrong"]
-        found = [(name, note, proof["signatures"][name]) for name, note in wrong]
-        return [entry for entry in found if any(case[3] for case in entry[2])]
+        results = [(name, note, proof["signatures"][name]) for name, note in wrong]
+        return [entry for entry in results if any(case[3] for case in entry[2])]
 
     return of
 
@@ -41,8 +41,8 @@ def alike(known, note, seen):
 @pytest.mark.parametrize("exercise_id", EXERCISES)
 def test_every_wrong_answer_is_known_by_its_own_note_or_one_that_behaves_the_same(known, exercise_id):
     known = known(exercise_id)
-    found = {name: match(seen, notes(known)) for name, _, seen in known}
-    assert [name for name, _, seen in known if not alike(known, found[name], seen)] == []
+    results = {name: match(seen, notes(known)) for name, _, seen in known}
+    assert [name for name, _, seen in known if not alike(known, results[name], seen)] == []
     assert sum(match(seen, notes(known)) == note for _, note, seen in known) >= 0.9 * len(known)
 
 
@@ -78,15 +78,15 @@ def test_two_mistakes_in_one_answer_get_the_note_of_one_of_them_or_none(known, e
     for one, _, seen in known:
         for other, _, also in known:
             if one != other:
-                found = match([a if a.lost else b for a, b in zip(seen, also, strict=True)], notes(known))
-                mixtures, named = mixtures + 1, named + bool(found)
-                wrong += bool(found) and not alike(known, found, seen) and not alike(known, found, also)
+                result = match([a if a.lost else b for a, b in zip(seen, also, strict=True)], notes(known))
+                mixtures, named = mixtures + 1, named + bool(result)
+                wrong += bool(result) and not alike(known, result, seen) and not alike(known, result, also)
     assert wrong <= 0.05 * mixtures
     assert named >= 0.25 * mixtures
 
 
 def cases(*rows):
-    return signature([CaseResult(name, False, status, lost, value) for name, status, lost, value in rows])
+    return signature([CaseResult(name, False, status, verdicts, value) for name, status, verdicts, value in rows])
 
 
 OK = ("a", "ok", (), "x")
@@ -103,10 +103,10 @@ def test_the_values_decide_between_two_that_lose_the_same():
 
 
 def test_failing_everywhere_says_something_only_with_the_same_values():
-    lost = [("did", name) for name in "abcd"]
-    one = [("one", cases(*((name, "ok", (verdict,), "1") for verdict, name in lost)))]
-    assert match(cases(*((name, "ok", (verdict,), "1") for verdict, name in lost)), one) == "one"
-    assert match(cases(*((name, "ok", (verdict,), "2") for verdict, name in lost)), one) == ""
+    verdicts = [("did", name) for name in "abcd"]
+    one = [("one", cases(*((name, "ok", (verdict,), "1") for verdict, name in verdicts)))]
+    assert match(cases(*((name, "ok", (verdict,), "1") for verdict, name in verdicts)), one) == "one"
+    assert match(cases(*((name, "ok", (verdict,), "2") for verdict, name in verdicts)), one) == ""
 
 
 def test_the_nearest_note_needs_three_quarters_of_the_cases():

@@ -29,8 +29,8 @@ def test_nothing_has_changed_since_it_ran(name):
 
 @pytest.mark.parametrize("name", NAMES if FULL else DRAWN)
 def test_runs(name):
-    asked = questions(notebooks.notebook(ROOT / name))
-    assert bool(asked) == name.startswith("solutions/")
+    requests = questions(notebooks.notebook(ROOT / name))
+    assert bool(requests) == name.startswith("solutions/")
     assert problems(name) == []
 
 
@@ -41,9 +41,9 @@ SEEDED = re.compile(r"\b(manual_seed|default_rng)\((\d+)\)")
 
 @pytest.fixture
 def load():
-    there = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    remote = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     yield
-    for process in there:
+    for process in remote:
         process.kill()
         process.wait()
 

@@ -89,8 +89,10 @@ def test_a_right_answer_that_is_refused_is_named_with_its_seed(monkeypatch):
         return [replace(case, build=lambda: (1, 2, 3)) if seed == 8 else case for case in hidden(exercise_id, seed)]
 
     monkeypatch.setattr(answers, "hidden_cases", broken)
-    said = refusals("day01.count-kinds", [7, 8])
-    assert said and all(sentence.startswith("seed 8: ") and "is right, but loses" in sentence for sentence in said)
+    message = refusals("day01.count-kinds", [7, 8])
+    assert message and all(
+        sentence.startswith("seed 8: ") and "is right, but loses" in sentence for sentence in message
+    )
 
 
 def test_points_for_nothing_are_named_with_seed_and_case(monkeypatch):
@@ -102,8 +104,8 @@ def test_points_for_nothing_are_named_with_seed_and_case(monkeypatch):
         return [*hidden(exercise_id, seed), *more]
 
     monkeypatch.setattr(answers, "hidden_cases", idle)
-    [said] = refusals("day03.dce", [7, 8])
-    assert said == "seed 8: unchanged must have no points: it does nothing, and keeps 'did' on 'nothing is dead'"
+    [message] = refusals("day03.dce", [7, 8])
+    assert message == "seed 8: unchanged must have no points: it does nothing, and keeps 'did' on 'nothing is dead'"
     [row] = [row for row in prove("day03.dce", 8).rows if row.problem]
     assert (row.name, row.kind) == ("unchanged", "unchanged") and row.points and "'nothing is dead'" in row.problem
 

@@ -8,9 +8,9 @@ from passlab.building.requests import Built
 from passlab.exercises import _speed
 
 
-def looks(*found: tuple[tuple[float, ...], tuple[float, ...], str]):
+def looks(*result: tuple[tuple[float, ...], tuple[float, ...], str]):
     """A function that gives these one after the other: times of a build, of what is beside it, and what is wrong."""
-    rest = iter(found)
+    rest = iter(result)
     return lambda: (lambda times, beside, wrong: (Built([], times=times, beside=(Built([], times=beside),)), wrong))(
         *next(rest)
     )
@@ -63,18 +63,18 @@ def test_a_wrong_output_counts_at_every_look():
 def test_no_inputs_come_again_unless_a_seed_says_so():
     one, other = (_speed.drawn([(3, 4), (5,)], runs=4) for _ in range(2))
     assert [part.shape for part in one[0]] == [(3, 4), (5,)] and one[0][0].dtype == np.float32
-    assert len({part.tobytes() for given in (*one, *other) for part in given}) == 16
+    assert len({part.tobytes() for arguments in (*one, *other) for part in arguments}) == 16
     same, again = (_speed.drawn([(3,)], runs=1, seed=5) for _ in range(2))
     assert np.array_equal(same[0][0], again[0][0])
 
 
 def test_a_kernel_that_keeps_its_sums_in_registers_moves_few_numbers(apart):
-    found = apart("day08.schedule", traffic)
+    result = apart("day08.schedule", traffic)
     few = {"reference", "as_in_the_lesson", "on_one_core", "packed"}
-    assert {name for name, moved in found.items() if moved <= 0.5} == few
-    assert round(found["as_in_the_lesson"], 4) == (4 + 16) / (4 * 16)
-    assert found["one_reorder"] > 3  # a number of B, and a sum loaded and stored again
-    assert found["untouched"] == 4 and found["a wide local tile"] > 2
+    assert {name for name, moved in result.items() if moved <= 0.5} == few
+    assert round(result["as_in_the_lesson"], 4) == (4 + 16) / (4 * 16)
+    assert result["one_reorder"] > 3  # a number of B, and a sum loaded and stored again
+    assert result["untouched"] == 4 and result["a wide local tile"] > 2
 
 
 # ---------------------------------------------------------------------------------------------------- There

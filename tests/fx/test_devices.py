@@ -36,10 +36,10 @@ def test_what_fails_on_the_cpu_does_not_reach_the_device(places):
 
 def test_inputs_that_a_program_refuses_are_left_out_on_the_device(places):
     after = fx.symbolic_trace(lambda x: x + x)
-    found = equivalent(
+    result = equivalent(
         positive, after, (torch.ones(3),), devices=["cpu:0"], trials=("given", "nonfinite", "structured")
     )
-    assert found and "cpu:0" in places and places.count("cpu") > places.count("cpu:0")
+    assert result and "cpu:0" in places and places.count("cpu") > places.count("cpu:0")
 
 
 def test_what_is_not_on_the_cpu_runs_on_the_device_only(places, monkeypatch):

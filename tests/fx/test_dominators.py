@@ -33,11 +33,11 @@ def ways(node: fx.Node) -> set[frozenset[fx.Node]]:
 
 def by_definition(graph: fx.Graph) -> dict[fx.Node, fx.Node | None]:
     place = {node: at for at, node in enumerate(graph.nodes)}
-    found = {}
+    results = {}
     for node in graph.nodes:
         common = frozenset.intersection(*ways(node)) - {node}
-        found[node] = min(common, key=place.__getitem__, default=None)
-    return found
+        results[node] = min(common, key=place.__getitem__, default=None)
+    return results
 
 
 @pytest.mark.parametrize("dead", [False, True])

@@ -104,10 +104,10 @@ def test_draws(call):
 
 @pytest.mark.parametrize("call", WRITES, ids=spelled)
 def test_writes(call):
-    made = node(*call)
-    assert effects(made) == {"writes"}
-    assert [n.name for n in writes(made)] == ["x"]
-    assert may_alias(made)
+    value = node(*call)
+    assert effects(value) == {"writes"}
+    assert [n.name for n in writes(value)] == ["x"]
+    assert may_alias(value)
 
 
 @pytest.mark.parametrize("call", VIEWS, ids=spelled)
@@ -153,10 +153,10 @@ def test_what_is_not_known_is_not_pure():
 
 def module_node(module: nn.Module) -> fx.Node:
     graph = fx.Graph()
-    made = graph.call_module("part", (graph.placeholder("x"),))
+    value = graph.call_module("part", (graph.placeholder("x"),))
     root = nn.Module()
     root.part = module
-    graph.output(made)
+    graph.output(value)
     return next(n for n in fx.GraphModule(root, graph).graph.nodes if n.op == "call_module")
 
 
@@ -190,23 +190,23 @@ def test_modules_that_give_their_operand_back():
 @pytest.mark.parametrize("call", [c for c in WRITES + PURE if c[0] not in (torch.zeros,)], ids=spelled)
 def test_writes_are_what_torch_does(call):
     """Run each row: operands change just where `writes` says so, and memory is shared only where `may_alias` does."""
-    made = node(*call)
+    item = node(*call)
     values = {"x": torch.linspace(-2, 1, 4).reshape(2, 2), "y": torch.linspace(0.5, 1, 4).reshape(2, 2)}
-    if made.target == "masked_fill_":
+    if item.target == "masked_fill_":
         values["y"] = values["y"] > 0.7
-    if made.target is F.interpolate:
+    if item.target is F.interpolate:
         values["x"] = values["x"].reshape(1, 2, 2)
-    if made.target is F.batch_norm:
+    if item.target is F.batch_norm:
         values["y"] = torch.tensor([0.5, 1.0])
     old = {name: value.clone() for name, value in values.items()}
-    kwargs = {"scale_factor": 2.0} if made.target is F.interpolate else {}
-    args = fx.node.map_arg(made.args, lambda n: values[n.name])
-    result = getattr(args[0], made.target)(*args[1:]) if made.op == "call_method" else made.target(*args, **kwargs)
+    kwargs = {"scale_factor": 2.0} if item.target is F.interpolate else {}
+    args = fx.node.map_arg(item.args, lambda n: values[n.name])
+    result = getattr(args[0], item.target)(*args[1:]) if item.op == "call_method" else item.target(*args, **kwargs)
     changed = {name for name in values if not torch.equal(values[name], old[name])}
-    assert changed == {n.name for n in writes(made)}
+    assert changed == {n.name for n in writes(item)}
     if isinstance(result, torch.Tensor):
         shared = any(result.untyped_storage().data_ptr() == v.untyped_storage().data_ptr() for v in values.values())
-        assert may_alias(made) or not shared
+        assert may_alias(item) or not shared
 
 
 def names(nodes) -> set[str]:

@@ -64,9 +64,9 @@ def test_graphs_run_with_the_shapes_noted_on_their_nodes():
         ShapeProp(gm).propagate(*inputs)
         for node in gm.graph.nodes:
             if node.op.startswith("call_") and isinstance(node.meta.get("tensor_meta"), tuple):
-                found, said = node.meta["tensor_meta"], noted[node.name]
-                if hasattr(found, "dtype"):
-                    assert (found.shape, found.dtype) == (said.shape, said.dtype), (gm.code, node)
+                result, message = node.meta["tensor_meta"], noted[node.name]
+                if hasattr(result, "dtype"):
+                    assert (result.shape, result.dtype) == (message.shape, message.dtype), (gm.code, node)
             node.meta["tensor_meta"] = noted[node.name]
 
 
@@ -303,7 +303,7 @@ def test_shrink_reaches_the_known_minimum(wrong, features, smallest):
         assert len(gm.meta["inputs"]) == len(gm.graph.find_nodes(op="placeholder"))
         return not equivalent(gm, wrong(gm))
 
-    found = 0
+    result = 0
     for seed in range(400):
         gm = random_graph(seed, **features)
         if equivalent(gm, wrong(gm)):
@@ -316,8 +316,8 @@ def test_shrink_reaches_the_known_minimum(wrong, features, smallest):
         assert not equivalent(small, wrong(small))
         assert sum(n.op.startswith("call_") for n in small.graph.nodes) == smallest, small.code
         assert len(small.graph.find_nodes(op="placeholder")) <= 2
-        found += 1
-        if found == 3:
+        result += 1
+        if result == 3:
             return
     raise AssertionError("no graph of 400 shows the defect")
 

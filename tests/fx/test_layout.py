@@ -30,16 +30,16 @@ def nodes(gm) -> dict[str, fx.Node]:
 
 
 def test_wants_and_converts():
-    found = nodes(trace(Net(), x))
+    result = nodes(trace(Net(), x))
     expected = {"x": NCHW, "conv": NHWC, "add": ANY, "relu": ANY, "flatten": NCHW, "fc": NCHW, "output": NCHW}
-    assert {name: wants(found[name]) for name in expected} == expected
-    assert wants(found["dropout"]) == NCHW, "what draws, draws in the order of memory"
-    assert {name: converts(node) for name, node in found.items() if converts(node)} == {"to": NHWC, "contiguous": NCHW}
+    assert {name: wants(result[name]) for name in expected} == expected
+    assert wants(result["dropout"]) == NCHW, "what draws, draws in the order of memory"
+    assert {name: converts(node) for name, node in result.items() if converts(node)} == {"to": NHWC, "contiguous": NCHW}
 
 
 def test_images_are_four_dimensional_and_computed():
-    found = nodes(trace(Net(), x))
-    images = {name for name, node in found.items() if is_image(node)}
+    result = nodes(trace(Net(), x))
+    images = {name for name, node in result.items() if is_image(node)}
     assert images == {"x", "to", "conv", "add", "relu", "contiguous", "dropout"}
 
 
@@ -49,14 +49,14 @@ def test_no_clash_where_it_is_converted():
 
 def test_clashes_are_named():
     gm = trace(Net(), x)
-    found = nodes(gm)
-    found["conv"].replace_input_with(found["to"], found["x"])
+    result = nodes(gm)
+    result["conv"].replace_input_with(result["to"], result["x"])
     (clash,) = clashes(gm, x)
     assert (clash.reader.name, clash.operand.name, clash.have, clash.want) == ("conv", "x", NCHW, NHWC)
 
     gm = trace(Net(), x)
-    found = nodes(gm)
-    found["flatten"].replace_input_with(found["contiguous"], found["relu"])
+    result = nodes(gm)
+    result["flatten"].replace_input_with(result["contiguous"], result["relu"])
     (clash,) = clashes(gm, x)
     assert (clash.reader.name, clash.have, clash.want) == ("flatten", NHWC, NCHW)
 

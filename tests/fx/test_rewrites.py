@@ -21,10 +21,10 @@ def ops(gm) -> list[str]:
     return [op_name(node, gm) for node in live(gm) if node.op.startswith("call")]
 
 
-def check(rewrite, build, wanted: str):
+def check(rewrite, build, expected: str):
     """The ops after the rewrite, by name; and a valid graph that computes the same."""
     after = check_same(rewrite, build)
-    assert ops(after) == wanted.split()
+    assert ops(after) == expected.split()
     return after
 
 
@@ -32,8 +32,8 @@ def check_same(rewrite, build):
     """The graph after the rewrite, which is valid and computes the same."""
     before, after = build(), rewrite(build())
     assert not why_not_valid(before, after)
-    found = equivalent(before, rebuild(after))
-    assert found, found.reason
+    result = equivalent(before, rebuild(after))
+    assert result, result.reason
     return after
 
 
@@ -141,10 +141,10 @@ def test_conv_bn_relu_is_one_module_and_the_model_keeps_its_weights():
     build = graph(body, (2, 4, 6, 6), **parts)
     gm = build()
     old = {name: tensor.clone() for name, tensor in gm.state_dict().items()}
-    held = dict(gm.named_parameters()) | dict(gm.named_buffers())
+    values = dict(gm.named_parameters()) | dict(gm.named_buffers())
     check(conv_bn_relu, build, "ConvReLU2d ConvReLU2d ConvReLU2d")
     conv_bn_relu(gm)
-    assert all(torch.equal(held[name], tensor) for name, tensor in old.items())
+    assert all(torch.equal(values[name], tensor) for name, tensor in old.items())
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_residual_gives_sum_and_norm_and_the_next_sum_reads_the_first():
         return F.layer_norm(t, (4,), m.w, None, 0.1) + t
 
     parts = {"one": lambda: nn.Linear(4, 4), "norm": lambda: nn.LayerNorm(4), "w": (4,)}
-    wanted = "Linear add_layer_norm getitem getitem tanh add_layer_norm getitem getitem add"
-    check(residual, graph(body, (2, 4), (2, 4), **parts), wanted)
+    expected = "Linear add_layer_norm getitem getitem tanh add_layer_norm getitem getitem add"
+    check(residual, graph(body, (2, 4), (2, 4), **parts), expected)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_all_rewrites_keep_the_meaning_of_random_graphs(seed):
     for rewrite in ALL:
         after = rewrite(after)
     assert not why_not_valid(before, after)
-    found = equivalent(before, rebuild(after), trials=("given", "double", "sizes"))
-    assert found, found.reason
+    result = equivalent(before, rebuild(after), trials=("given", "double", "sizes"))
+    assert result, result.reason
 
 
 def test_the_matcher_of_torch_finds_the_one_spelling_it_is_given():

@@ -55,8 +55,8 @@ def parts(folder: Path, *arguments: str, seconds: float = 1800) -> tuple[int, li
 
 
 def value(figures: list[Figure], what: str) -> float:
-    (found,) = [figure for figure in figures if figure.what == what]
-    return found.value
+    (result,) = [figure for figure in figures if figure.what == what]
+    return result.value
 
 
 # Kernels
@@ -64,12 +64,12 @@ def value(figures: list[Figure], what: str) -> float:
 
 def test_generated_kernels_are_as_eager_torch_in_the_interpreter(tmp_path):
     sample = 0 if amounts.FULL else 60
-    code, figures, said = parts(tmp_path, "kernels", f"--sample={sample}")
-    assert code == 0, said
+    code, figures, message = parts(tmp_path, "kernels", f"--sample={sample}")
+    assert code == 0, message
     every, without = kernels.table(Job("cpu", 0))
     assert value(figures, "kernels compared") == (sample or len(every))
-    assert "bfloat16: it truncates" in said and sum(without.values()) > 300
-    assert not any("refused" in figure.baseline for figure in figures), said
+    assert "bfloat16: it truncates" in message and sum(without.values()) > 300
+    assert not any("refused" in figure.baseline for figure in figures), message
 
 
 @pytest.mark.parametrize("function", ["order", "chain"])
@@ -89,8 +89,8 @@ def test_the_table_has_every_type_and_a_gpu_leaves_nothing_out():
     every, without = kernels.table(Job("cuda", 0))
     assert not without and {dtype for _, dtype, _, _ in every} == {str(t).removeprefix("torch.") for t in kernels.ALL}
     for dtype in kernels.ALL:
-        for name, made in (kernels.SHAPES | kernels.STRIDES).items():
-            x, y = made(dtype)
+        for name, value in (kernels.SHAPES | kernels.STRIDES).items():
+            x, y = value(dtype)
             assert x.dtype == y.dtype == dtype and (torch.broadcast_shapes(x.shape, y.shape) or not x.ndim), name
         if dtype.is_floating_point:
             edges = kernels.values(dtype, 13, 77)
@@ -99,39 +99,39 @@ def test_the_table_has_every_type_and_a_gpu_leaves_nothing_out():
 
 def test_a_tensor_keeps_its_strides_on_another_device():
     x = torch.randn(5, 8)[1:, ::2]
-    there = kernels.place(x, "cpu")
-    assert torch.equal(there, x) and there.stride() == x.stride() and there.storage_offset() == x.storage_offset()
+    remote = kernels.place(x, "cpu")
+    assert torch.equal(remote, x) and remote.stride() == x.stride() and remote.storage_offset() == x.storage_offset()
 
 
 # CUDA C, plans, speed
 
 
 def test_cuda_c_becomes_ptx(tmp_path):
-    code, figures, said = parts(tmp_path, "tvm", f"--sample={0 if amounts.FULL else 2}")
+    code, figures, message = parts(tmp_path, "tvm", f"--sample={0 if amounts.FULL else 2}")
     seen = {figure.what: figure.held for figure in figures if figure.part == "tvm" and figure.target}
     architectures = ("sm_80", "sm_90")
-    assert code == 0 and seen == {f"CUDA C of TVM's kernels to PTX for {a}": True for a in architectures}, said
-    assert "TVM's kernels, run: there is no GPU" in said
+    assert code == 0 and seen == {f"CUDA C of TVM's kernels to PTX for {a}": True for a in architectures}, message
+    assert "TVM's kernels, run: there is no GPU" in message
 
 
 def test_plans_run_in_an_arena(tmp_path):
-    code, figures, said = parts(tmp_path, "arena", "--sample=4")
-    assert code == 0 and value(figures, "programs that are in an arena what they are") == 4, said
+    code, figures, message = parts(tmp_path, "arena", "--sample=4")
+    assert code == 0 and value(figures, "programs that are in an arena what they are") == 4, message
     assert value(figures, "arenas / bytes of all values") < 1
 
 
 def test_compiled_models_are_built_with_triton_kernels(tmp_path):
-    code, figures, said = parts(tmp_path, "capstone", "--sample=3")
-    (found,) = [figure for figure in figures if figure.what == "programs that compute what their graph does"]
-    assert code == 0 and found.seen == "3 of 3" and int(found.baseline.split()[0]) >= 2, said
-    assert "time of compiled models: there is no GPU" in said
+    code, figures, message = parts(tmp_path, "capstone", "--sample=3")
+    (result,) = [figure for figure in figures if figure.what == "programs that compute what their graph does"]
+    assert code == 0 and result.seen == "3 of 3" and int(result.baseline.split()[0]) >= 2, message
+    assert "time of compiled models: there is no GPU" in message
 
 
 def test_the_chains_compute_what_eager_torch_does(tmp_path):
-    code, figures, said = parts(tmp_path, "speed")
+    code, figures, message = parts(tmp_path, "speed")
     differences = [figure for figure in figures if "largest relative difference" in figure.what]
-    assert code == 0 and len(differences) == 4 and all(figure.held for figure in differences), said
-    assert said.count("says nothing of speed") >= 4, "a time of the interpreter must not pass for a GPU's"
+    assert code == 0 and len(differences) == 4 and all(figure.held for figure in differences), message
+    assert message.count("says nothing of speed") >= 4, "a time of the interpreter must not pass for a GPU's"
 
 
 def test_the_model_of_coalescing():
@@ -164,8 +164,11 @@ def test_the_counters_of_ncu_are_read_by_kernel():
         for at, metric in enumerate(speed._METRICS):
             if kernel < 2 or at:
                 rows.writerow([kernel, "fused_add", metric, "", f"{1000 * (10 * kernel + at):,}"])
-    found = speed.counters("==PROF== Connected\n" + text.getvalue())
-    assert found == [{"sectors": 0, "read": 1000, "written": 2000}, {"sectors": 10000, "read": 11000, "written": 12000}]
+    result = speed.counters("==PROF== Connected\n" + text.getvalue())
+    assert result == [
+        {"sectors": 0, "read": 1000, "written": 2000},
+        {"sectors": 10000, "read": 11000, "written": 12000},
+    ]
     assert speed.counters("==ERROR== ERR_NVGPUCTRPERM\n") == []
 
 
@@ -176,8 +179,8 @@ def test_processes_share_the_cores(monkeypatch):
     """An answer pays CPU time for threads that wait for a core."""
     monkeypatch.setenv("OMP_NUM_THREADS", "77")
     job, count = Job("cpu", time.monotonic() + 120), min(2, cores())
-    told = [*each(job, os.getenv, [("OMP_NUM_THREADS",)] * count)]
-    assert told == [str(max(1, cores() // count))] * count
+    message = [*each(job, os.getenv, [("OMP_NUM_THREADS",)] * count)]
+    assert message == [str(max(1, cores() // count))] * count
 
 
 class Held(nn.Module):
@@ -194,10 +197,10 @@ class Held(nn.Module):
 def test_all_of_a_graph_moves():
     gm = fx.symbolic_trace(Held())
     gm.meta["inputs"] = (torch.ones(3),)
-    found, (x, name) = to_device((gm, [torch.ones(2), "same"]), "meta")
-    held = [*found.parameters(), *found.buffers(), *found.meta["inputs"], x]
-    held += [v for module in found.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
-    assert len(held) >= 4 and all(t.is_meta for t in held) and name == "same"
+    result, (x, name) = to_device((gm, [torch.ones(2), "same"]), "meta")
+    values = [*result.parameters(), *result.buffers(), *result.meta["inputs"], x]
+    values += [v for module in result.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    assert len(values) >= 4 and all(t.is_meta for t in values) and name == "same"
 
 
 @pytest.fixture
@@ -209,9 +212,9 @@ def comparing(monkeypatch):
 
 
 def test_graphs_are_compared_where_the_device_is(comparing):
-    told = judging.prove_on("day02.fold-batchnorm-core", "cpu:0", 0)
-    assert told["problems"] == [] and set(told["answers"]) == {"right", "wrong", "stub", "unchanged"}
-    assert told["graphs"] > 0 and "same" in told["verdicts"] and told["runs"]["cpu:0"] > 100
+    message = judging.prove_on("day02.fold-batchnorm-core", "cpu:0", 0)
+    assert message["problems"] == [] and set(message["answers"]) == {"right", "wrong", "stub", "unchanged"}
+    assert message["graphs"] > 0 and "same" in message["verdicts"] and message["runs"]["cpu:0"] > 100
 
 
 def test_a_wrong_verdict_is_a_problem(comparing, monkeypatch):
@@ -238,23 +241,23 @@ def test_a_package_that_only_the_notebook_imports_may_be_missing(tmp_path, monke
 def test_without_a_gpu_it_says_so_and_does_nothing(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(command, "apart", None)
-    for built, said in ((None, "was built without CUDA"), ("12.8", "finds no NVIDIA GPU")):
+    for built, message in ((None, "was built without CUDA"), ("12.8", "finds no NVIDIA GPU")):
         monkeypatch.setattr(torch.version, "cuda", built)
         assert command.main(["kernels"]) == 2
-        told = capsys.readouterr().err.strip()
-        assert said in told and sys.executable in told and "\n" not in told
+        text = capsys.readouterr().err.strip()
+        assert message in text and sys.executable in text and "\n" not in text
 
 
 def test_a_python_without_torch_is_told_what_to_do(monkeypatch):
-    found = machine.importlib.util.find_spec
-    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
+    result = machine.importlib.util.find_spec
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None if name == "torch" else result(name))
     assert "it has no torch. Name another Python: make gpu PYTHON=" in machine.unfit(False)
 
 
 def test_a_part_that_fails_or_takes_too_long_costs_only_itself(tmp_path):
-    code, figures, said = parts(tmp_path, "judging", seconds=0.2)
+    code, figures, message = parts(tmp_path, "judging", seconds=0.2)
     late = [figure for figure in figures if figure.part == "judging" and figure.seen.startswith("not measured")]
-    assert code == 0 and late, said
+    assert code == 0 and late, message
     options = command.argparse.Namespace(seed=0, sample=0, seconds=900, interpret=True)
     (broken,) = command.apart("nonsense", options)
     assert broken.held is False and "there is no part nonsense" in broken.seen
@@ -294,18 +297,18 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Rest
 """
 
 
-def others(*kept: str) -> list[str]:
+def others(*items: str) -> list[str]:
     """The importable names here that belong neither to these packages nor to what they require."""
-    wanted, todo = set(), list(kept)
+    expected, todo = set(), list(items)
     while todo:
-        if (name := re.sub(r"[-_.]+", "-", todo.pop()).lower()) not in wanted:
-            wanted.add(name)
+        if (name := re.sub(r"[-_.]+", "-", todo.pop()).lower()) not in expected:
+            expected.add(name)
             with contextlib.suppress(metadata.PackageNotFoundError):
                 needs = [line for line in metadata.requires(name) or () if "extra ==" not in line]
                 todo += [re.match(r"[\w.-]+", line)[0] for line in needs]
     owned = metadata.packages_distributions().items()
     named = {top: {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} for top, owners in owned}
-    return sorted(top for top, owners in named.items() if not owners & (wanted | {"passlab"}))
+    return sorted(top for top, owners in named.items() if not owners & (expected | {"passlab"}))
 
 
 def test_a_python_with_torch_numpy_and_triton_is_enough(tmp_path):

@@ -152,5 +152,5 @@ def test_days_of_compilers_go_before_days_of_torch_once_both_have_started():
 
 def test_two_submissions_of_a_day_are_not_graded_at_once_while_other_days_wait():
     waiting = class_run.by_day([Submission(name, day) for day in ("day03", "day05") for name in ("ada", "bob")])
-    taken = [class_run._take(waiting, ("torch",), busy) for busy in ({}, {"day03": 1}, {"day03": 1, "day05": 1})]
-    assert [one.assignment for one in taken] == ["day03", "day05", "day03"]
+    values = [class_run._take(waiting, ("torch",), busy) for busy in ({}, {"day03": 1}, {"day03": 1, "day05": 1})]
+    assert [one.assignment for one in values] == ["day03", "day05", "day03"]

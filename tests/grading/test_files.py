@@ -117,8 +117,8 @@ def test_an_entry_that_leads_out_is_named_and_the_rest_goes_on(tmp_path, into, n
         archive.writestr(info, "{}")
         archive.writestr("good.ipynb", "{}")
     outside = set(tmp_path.rglob("*"))
-    notes, found = unpacked(path, into)
-    assert found == ["good.ipynb"] and set(tmp_path.rglob("*")) - outside == {into / "good.ipynb"}
+    notes, result = unpacked(path, into)
+    assert result == ["good.ipynb"] and set(tmp_path.rglob("*")) - outside == {into / "good.ipynb"}
     assert len(notes) == 1 and notes[0].startswith("hw.zip: ") and "was skipped: " in notes[0]
     assert "\n" not in notes[0] and "\0" not in notes[0]
 
@@ -133,8 +133,8 @@ def test_links_duplicates_and_folders_in_the_way(tmp_path, into):
         archive.writestr("a.ipynb", "second")
         archive.writestr("A.ipynb", "third")
         archive.writestr("a.ipynb/b.ipynb", "fourth")
-    notes, found = unpacked(path, into)
-    assert found == ["a.ipynb"] and (into / "a.ipynb").read_text() == "first"
+    notes, result = unpacked(path, into)
+    assert result == ["a.ipynb"] and (into / "a.ipynb").read_text() == "first"
     assert [note.removeprefix("hw.zip: ").split(" (")[0] for note in notes] == [
         "link.ipynb was skipped: it is a link or a device, not a regular file.",
         "a.ipynb was skipped: there are two files of this name; the first one was used.",
@@ -164,22 +164,22 @@ def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
 
 def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, monkeypatch):
     path = zipped(tmp_path / "hw.zip", {f"{number:02d}.ipynb": os.urandom(1000) for number in range(60)})
-    notes, found = unpacked(path, into, total=3_000)
-    assert len(found) == 3 and notes[0] == "hw.zip: 03.ipynb was skipped: there are too many bytes."
+    notes, result = unpacked(path, into, total=3_000)
+    assert len(result) == 3 and notes[0] == "hw.zip: 03.ipynb was skipped: there are too many bytes."
     (again := tmp_path / "ten").mkdir()
-    notes, found = unpacked(path, again, most=10)
-    assert len(found) == 10 and notes[0] == f"hw.zip: 10.ipynb was skipped: {files.TOO_MANY}"
+    notes, result = unpacked(path, again, most=10)
+    assert len(result) == 10 and notes[0] == f"hw.zip: 10.ipynb was skipped: {files.TOO_MANY}"
     monkeypatch.setattr(files, "MAX_BYTES", 500)
     (again := tmp_path / "again").mkdir()
-    notes, found = unpacked(path, again)
-    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are listed.")
+    notes, result = unpacked(path, again)
+    assert result == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are listed.")
 
 
 def test_what_is_refused_counts_too(tmp_path, into, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 500)
     path = zipped(tmp_path / "hw.zip", {f"{number}.ipynb": bytes(1000) for number in range(5)} | {"z.ipynb": b"{}"})
-    notes, found = unpacked(path, into, total=3_000)
-    assert found == [] and notes[-1] == "hw.zip: z.ipynb was skipped: there are too many bytes."
+    notes, result = unpacked(path, into, total=3_000)
+    assert result == [] and notes[-1] == "hw.zip: z.ipynb was skipped: there are too many bytes."
 
 
 def test_of_a_zip_the_shallowest_file_comes_first_and_others_like_it_do_not_come(tmp_path, into):
@@ -235,8 +235,8 @@ def test_links_to_the_own_folder_and_pipes_are_not_copied(tmp_path):
     for name, target in (("again", "."), ("a/more", ".."), ("file", "x.ipynb"), ("far", "/etc"), ("gone", "nowhere")):
         (tmp_path / "from" / name).symlink_to(target)
     os.mkfifo(tmp_path / "from/pipe")
-    notes, found = copied(tmp_path / "from", tmp_path / "to")
-    assert found == ["a/y.ipynb", "x.ipynb"] and len(notes) == 6
+    notes, result = copied(tmp_path / "from", tmp_path / "to")
+    assert result == ["a/y.ipynb", "x.ipynb"] and len(notes) == 6
     assert "again was not copied: it is a link, a pipe or a device." in notes
     with pytest.raises(UnreadableError, match="links are not followed"):
         copied(tmp_path / "from/again", tmp_path / "again")
@@ -244,11 +244,11 @@ def test_links_to_the_own_folder_and_pipes_are_not_copied(tmp_path):
 
 def test_bytes_and_entries_are_counted_the_shallowest_first(tmp_path):
     tree(tmp_path / "from", *(f"a{at}/b/c.txt" for at in range(30)), "x.ipynb", "y.ipynb")
-    notes, found = copied(tmp_path / "from", tmp_path / "few", entries=40)
-    assert found == ["x.ipynb", "y.ipynb"] and files.TOO_MANY in notes[-1]
+    notes, result = copied(tmp_path / "from", tmp_path / "few", entries=40)
+    assert result == ["x.ipynb", "y.ipynb"] and files.TOO_MANY in notes[-1]
     (tmp_path / "from/a.bin").write_bytes(bytes(2_000))
-    notes, found = copied(tmp_path / "from", tmp_path / "small", bytes=20)
-    assert found == ["x.ipynb", "y.ipynb"] and notes[0] == "a.bin was not copied: there are too many bytes."
+    notes, result = copied(tmp_path / "from", tmp_path / "small", bytes=20)
+    assert result == ["x.ipynb", "y.ipynb"] and notes[0] == "a.bin was not copied: there are too many bytes."
     (tmp_path / "from/sparse").open("wb").truncate(2**40)
     assert "sparse was not copied: there are too many bytes." in copied(tmp_path / "from", tmp_path / "sparse")[0]
 
@@ -264,8 +264,8 @@ def test_encrypted_damaged_and_no_archive(tmp_path, into):
     data = path.read_bytes().replace(b"contents", b"CONTENTS")
     at = data.index(b"PK\1\2")  # flags of the first entry in the directory
     path.write_bytes(data[: at + 8] + b"\1" + data[at + 9 :])
-    notes, found = unpacked(path, into)
-    assert found == ["good.ipynb"]
+    notes, result = unpacked(path, into)
+    assert result == ["good.ipynb"]
     assert "locked.ipynb was skipped: it is encrypted." in notes[0] and "Bad CRC" in notes[1]
     for content in (b"", b"PK\3\4 nothing", data[: len(data) // 2]):
         path.write_bytes(content)
@@ -305,8 +305,8 @@ def test_a_tar_of_a_class(tmp_path, into):
         ("skipped.bin", os.urandom(100_000)),
         ("bob/day01/graphs.ipynb", b"4"),
     )
-    notes, found = unpacked(path, into)
-    assert found == ["ada/day01/graphs.ipynb", "bob/day01/graphs.ipynb"]
+    notes, result = unpacked(path, into)
+    assert result == ["ada/day01/graphs.ipynb", "bob/day01/graphs.ipynb"]
     assert [note.split()[1] for note in notes] == [
         "../evil.ipynb", "/abs.ipynb", "soft.ipynb", "hard.ipynb", "dev.ipynb", "pipe.ipynb",
     ]  # fmt: skip
@@ -314,13 +314,13 @@ def test_a_tar_of_a_class(tmp_path, into):
 
 def test_a_tar_that_unpacks_to_far_too_much_or_breaks_off(tmp_path, into):
     path = tarred(tmp_path / "b.tgz", ("a.ipynb", b"1"), ("bomb.bin", bytes(100 * files.MIB)), ("z.ipynb", b"2"))
-    notes, found = unpacked(path, into)
-    assert found == ["a.ipynb"] and "200 times its size; the rest was not read" in notes[0]
+    notes, result = unpacked(path, into)
+    assert result == ["a.ipynb"] and "200 times its size; the rest was not read" in notes[0]
 
     path = tarred(tmp_path / "c.tgz", ("c.ipynb", b"1"), ("d.ipynb", os.urandom(100_000)))
     path.write_bytes(path.read_bytes()[:50_000])
-    notes, found = unpacked(path, into)
-    assert found == ["a.ipynb", "c.ipynb"] and "was skipped" in notes[0]
+    notes, result = unpacked(path, into)
+    assert result == ["a.ipynb", "c.ipynb"] and "was skipped" in notes[0]
 
     path.write_bytes(b"no archive")
     with pytest.raises(UnreadableError, match=r"cannot be read as a .tar.gz"):

@@ -84,13 +84,13 @@ def graded(course):
     misplaced = submit(course, "misplaced", GOOD).parent
     misplaced.rename(misplaced.with_name("day99"))
     (course / "class/empty").mkdir()
-    lost = submit(course, "lost cells", GOOD)
-    nb = nbformat.read(lost, as_version=4)
+    verdicts = submit(course, "lost cells", GOOD)
+    nb = nbformat.read(verdicts, as_version=4)
     nb.cells = [cell for cell in nb.cells if cell.id not in ("double-check", "shout", "shout-check")]
     for cell in nb.cells:
         if cell.id == "sort-words-check":
             cell.source = "3.0"
-    nbformat.write(nb, lost)
+    nbformat.write(nb, verdicts)
     before = {p: p.read_bytes() for p in (course / "class").rglob("*.ipynb")}
     result = grade(course, "class", "--seed", "5")
     assert {p: p.read_bytes() for p in (course / "class").rglob("*.ipynb")} == before
@@ -116,18 +116,18 @@ def test_everything_gradable_is_graded(graded):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_points(graded, learner):
     _, *expected = LEARNERS[learner]
-    got = rows(graded[0])
-    assert [float(got[visible_name(learner), question]["points"]) for question in GOOD] == expected
+    actual = rows(graded[0])
+    assert [float(actual[visible_name(learner), question]["points"]) for question in GOOD] == expected
 
 
 def test_lost_cells_cost_their_question_only_and_changed_checks_are_restored(graded):
-    got = rows(graded[0])
-    assert [float(got["lost cells", question]["points"]) for question in GOOD] == [3, 0, 3]
+    actual = rows(graded[0])
+    assert [float(actual["lost cells", question]["points"]) for question in GOOD] == [3, 0, 3]
 
 
 def test_the_csv_tells_seed_and_lost_verdicts(graded):
-    got = rows(graded[0])
-    row = got["partly right", "double"]
+    actual = rows(graded[0])
+    row = actual["partly right", "double"]
     assert (row["assignment"], row["max_points"], row["seed"], row["lost"]) == ("day00", "3", "5", "did")
     assert row["message"] == "It did not do everything that it must."
 
@@ -177,8 +177,8 @@ def feedback(course, learner):
 
 @pytest.mark.parametrize("learner", [*LEARNERS, "lost cells"])
 def test_feedback_keeps_hidden_tests_to_itself(graded, learner):
-    found = SECRETS.search(feedback(graded[0], learner))
-    assert found is None, found
+    match = SECRETS.search(feedback(graded[0], learner))
+    assert match is None, match
 
 
 def test_the_search_for_secrets_finds_them_where_they_are(graded):
@@ -283,8 +283,8 @@ def test_everybody_on_the_roster_is_counted_and_what_was_repaired_is_told(course
     submit(course, "eve", GOOD, "odd")
     (folder / "roster.csv").write_text(roster, encoding="utf-16")
     result = grade(course, "odd", PASSLAB_RUN="autograder/run-odd")
-    said = " ".join(result.stdout.split())
-    assert "3 of 5 learners; not bob (nothing to grade), cyd (not graded)." in said, said + result.stderr
+    output = " ".join(result.stdout.split())
+    assert "3 of 5 learners; not bob (nothing to grade), cyd (not graded)." in output, output + result.stderr
     points = rows(course, "autograder/run-odd")
     assert {learner: row["points"] for (learner, question), row in points.items() if question == "double"} == {
         **dict.fromkeys(("ada", "dan", "eve"), "3")

@@ -67,11 +67,11 @@ def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path)
     submit(course, "learner-0003", GOOD)
     roster = [f"learner-000{n},Lovelace-{n}" for n in range(4)]
     (course / "class/roster.csv").write_text("\n".join(["id,name", *roster]))
-    asked = passlab(course, "regrade", "class", input="n\n")
-    assert asked.returncode == 0 and "Nothing was written" in asked.stdout, asked.stderr
+    requests = passlab(course, "regrade", "class", input="n\n")
+    assert requests.returncode == 0 and "Nothing was written" in requests.stdout, requests.stderr
     rows = {
         (cells[1].strip(), cells[3].strip()): (cells[4].strip(), cells[5].strip())
-        for cells in (line.split("│") for line in asked.stdout.splitlines())
+        for cells in (line.split("│") for line in requests.stdout.splitlines())
         if len(cells) > 6 and "learner-" in cells[1]
     }
     assert rows == {
@@ -82,8 +82,8 @@ def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path)
         ("learner-0003", "shout"): ("0", "3"),
     }
     assert grades(course, RUN) == before and names(course) == {None}
-    told = passlab(course, "regrade", "class", "--yes")
-    assert told.returncode == 0, told.stderr
+    message = passlab(course, "regrade", "class", "--yes")
+    assert message.returncode == 0, message.stderr
     assert names(course) == {f"Lovelace-{n}" for n in range(4)}
     changed = {(learner, question): points for learner, question, points in grades(course, RUN)}
     assert {key: changed[key] for key in rows} == {key: new for key, (_, new) in rows.items()}
@@ -189,9 +189,9 @@ def test_without_a_whole_sandbox_grading_refuses_unless_told_and_then_every_page
     refused = tiny.run(course, "-c", WITHOUT, "grade", "class")
     assert refused.returncode == 1 and "bubblewrap" in refused.stderr and "--unsafe" in refused.stderr
     assert not (course / RUN / "grades.csv").exists()
-    told = tiny.run(course, "-c", WITHOUT, "grade", "class", "--unsafe")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.splitlines()[-1].startswith(
+    message = tiny.run(course, "-c", WITHOUT, "grade", "class", "--unsafe")
+    assert message.returncode == 0, message.stderr
+    assert message.stdout.splitlines()[-1].startswith(
         "WARNING: graded with --unsafe, without the whole sandbox. Learners' "
     )
     assert grades(course, RUN) == grades(graded, RUN)

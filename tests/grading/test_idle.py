@@ -161,10 +161,10 @@ def test_what_a_learner_alters_or_adds_is_run(authored):
 
 
 def test_an_author_can_have_a_cell_run(authored):
-    told = _copy(authored)
-    _show(told).metadata["tags"] = ["runs"]
-    of = {cell.source: cell.idle for cell in _job(_copy(authored), told).cells}
-    assert not of[_show(told).source]
+    message = _copy(authored)
+    _show(message).metadata["tags"] = ["runs"]
+    of = {cell.source: cell.idle for cell in _job(_copy(authored), message).cells}
+    assert not of[_show(message).source]
     assert not of['progress("day03")'] or any(of.values())
 
 
@@ -188,7 +188,7 @@ def test_what_was_handed_in_is_shown_and_said_to_be_so(authored, tmp_path):
     at = next(i for i, cell in enumerate(read.cells) if cell.source == show.source)
     result = NotebookResult("ada", "day03", "optimizations", 0, ran={at: Ran(idle=True)})
     intake.fill(read, result)
-    said, printed, drawn = read.cells[at].outputs
-    assert said.text == f"{intake.AS_HANDED_IN}\n"
+    message, printed, drawn = read.cells[at].outputs
+    assert message.text == f"{intake.AS_HANDED_IN}\n"
     assert printed.text == "a\nb\n"
     assert drawn.data == {"text/html": "<b>mine</b>"}

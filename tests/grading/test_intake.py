@@ -50,8 +50,8 @@ def taken(folder, *paths, **more):
     return collect(folder, KNOWN, **more)
 
 
-def said(found, learner=""):
-    return " ".join(found.notes.get(learner, []))
+def said(result, learner=""):
+    return " ".join(result.notes.get(learner, []))
 
 
 # Where the notebooks lie
@@ -59,14 +59,14 @@ def said(found, learner=""):
 
 def test_the_expected_layout_needs_no_word(tmp_path):
     paths = {(who, "day01"): touch(tmp_path / who / "day01/graphs.ipynb") for who in ("ada", "grace hopper", "józsef")}
-    found = collect(tmp_path, KNOWN)
-    assert {key: s.notebooks["graphs"] for key, s in found.submissions.items()} == paths
-    assert not found.notes and not any(s.notes for s in found.submissions.values())
+    result = collect(tmp_path, KNOWN)
+    assert {key: s.notebooks["graphs"] for key, s in result.submissions.items()} == paths
+    assert not result.notes and not any(s.notes for s in result.submissions.values())
 
 
 def test_two_days_are_two_submissions(tmp_path):
-    found = taken(tmp_path, "ada/day01/graphs.ipynb", "ada/day02/passes.ipynb")
-    assert set(found.submissions) == {("ada", "day01"), ("ada", "day02")}
+    result = taken(tmp_path, "ada/day01/graphs.ipynb", "ada/day02/passes.ipynb")
+    assert set(result.submissions) == {("ada", "day01"), ("ada", "day02")}
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_a_folder_too_many_or_too_few_is_found_and_named(tmp_path, inside):
 
 def test_a_wrapper_around_the_class(tmp_path):
     inside = [f"class-2024/{learner}/day01/graphs.ipynb" for learner in ("ada", "bob")]
-    found = taken(tmp_path, *inside, f"__MACOSX/{inside[0]}")
-    assert set(found.submissions) == {("ada", "day01"), ("bob", "day01")}
-    assert "class-2024" in said(found)
+    result = taken(tmp_path, *inside, f"__MACOSX/{inside[0]}")
+    assert set(result.submissions) == {("ada", "day01"), ("bob", "day01")}
+    assert "class-2024" in said(result)
 
 
 def test_a_class_of_one_is_no_wrapper(tmp_path):
@@ -90,24 +90,24 @@ def test_a_class_of_one_is_no_wrapper(tmp_path):
 
 
 def test_of_two_copies_the_outer_one_counts(tmp_path):
-    found = taken(tmp_path, "ada/day01/graphs.ipynb", "ada/ada/day01/graphs.ipynb")
-    submission = found.submissions["ada", "day01"]
+    result = taken(tmp_path, "ada/day01/graphs.ipynb", "ada/ada/day01/graphs.ipynb")
+    submission = result.submissions["ada", "day01"]
     assert submission.notebooks == {"graphs": tmp_path / "ada/day01/graphs.ipynb"}
     assert "ada/day01/graphs.ipynb was not graded" in submission.notes[0]
 
 
 def test_an_empty_folder_is_named(tmp_path):
     (tmp_path / "ada/day01").mkdir(parents=True)
-    found = collect(tmp_path, KNOWN)
-    assert not found.submissions and said(found, "ada") == "There is no notebook in this folder."
+    result = collect(tmp_path, KNOWN)
+    assert not result.submissions and said(result, "ada") == "There is no notebook in this folder."
 
 
 def test_unknown_assignment_and_notebook_are_named(tmp_path):
-    found = taken(tmp_path, "ada/day77/graphs.ipynb", "bob/day01/graph theory.ipynb", "cyd/other/essay.ipynb")
-    assert not found.submissions
-    assert "unknown assignment 'day77'. Expected one of day01, day02." in said(found, "ada")
-    assert "day01 has no notebook of that name. Expected: graphs.ipynb." in said(found, "bob")
-    assert "unknown assignment 'other'" in said(found, "cyd")
+    result = taken(tmp_path, "ada/day77/graphs.ipynb", "bob/day01/graph theory.ipynb", "cyd/other/essay.ipynb")
+    assert not result.submissions
+    assert "unknown assignment 'day77'. Expected one of day01, day02." in said(result, "ada")
+    assert "day01 has no notebook of that name. Expected: graphs.ipynb." in said(result, "bob")
+    assert "unknown assignment 'other'" in said(result, "cyd")
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,18 @@ def test_the_day_of_a_notebook_is_told_by_its_checks_or_its_ids(tmp_path):
     zipped(tmp_path / "eve/HW.ZIP", {"x/mine.ipynb": (tmp_path / "ada/my homework.ipynb").read_text()})
     (tmp_path / "scratch").mkdir()
     shutil.move(tmp_path / "scratch", tmp_path.parent / f"{tmp_path.name}-scratch")
-    found = collect(tmp_path, KNOWN, tmp_path.parent / f"{tmp_path.name}-scratch")
-    places = {key: sorted(submission.notebooks) for key, submission in found.submissions.items()}
+    result = collect(tmp_path, KNOWN, tmp_path.parent / f"{tmp_path.name}-scratch")
+    places = {key: sorted(submission.notebooks) for key, submission in result.submissions.items()}
     assert places == {
         ("ada", "day01"): ["graphs"],
         ("bob", "day02"): ["passes"],
         ("dan", "day01"): ["graphs"],
         ("eve", "day01"): ["graphs"],
     }
-    assert "even.ipynb: unknown notebook 'even.ipynb'" in said(found, "cyd")
-    assert found.submissions["eve", "day01"].notes == ["Taken from HW.ZIP/x/mine.ipynb (expected: day01/graphs.ipynb)."]
+    assert "even.ipynb: unknown notebook 'even.ipynb'" in said(result, "cyd")
+    assert result.submissions["eve", "day01"].notes == [
+        "Taken from HW.ZIP/x/mine.ipynb (expected: day01/graphs.ipynb)."
+    ]
 
 
 def test_of_two_that_claim_one_place_the_instructor_decides(tmp_path):
@@ -158,8 +160,8 @@ def test_of_two_that_claim_one_place_the_instructor_decides(tmp_path):
     notebook_of(tmp_path / "ada/day01/graphs (1).ipynb", "day01.levels", ink="2")
     notebook_of(tmp_path / "bob/graphs.ipynb", "day01.levels")
     shutil.copy(tmp_path / "bob/graphs.ipynb", tmp_path / "bob/graphs-Copy1.ipynb")
-    found = collect(tmp_path, KNOWN).submissions
-    ada, bob = found["ada", "day01"], found["bob", "day01"]
+    result = collect(tmp_path, KNOWN).submissions
+    ada, bob = result["ada", "day01"], result["bob", "day01"]
     assert ada.undecided == (
         "day01/graphs.ipynb and day01/graphs (1).ipynb are both for day01/graphs.ipynb, and differ. Decide which one "
         "counts: remove the other, and grade again."
@@ -177,32 +179,32 @@ def test_links_are_not_followed(tmp_path):
     (tmp_path / "class/ada/day01/graphs.ipynb").symlink_to(secret)
     (tmp_path / "class/bob").mkdir()
     (tmp_path / "class/bob/day01").symlink_to(secret.parent)
-    found = collect(tmp_path / "class", KNOWN)
-    assert not found.submissions and "is a link" in said(found, "ada")
+    result = collect(tmp_path / "class", KNOWN)
+    assert not result.submissions and "is a link" in said(result, "ada")
 
 
 def test_names_that_nbgrader_reads_as_patterns(tmp_path):
-    found = taken(tmp_path, "a[b]*/day01/graphs.ipynb", "a(b)_/day01/graphs.ipynb")
-    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in found.submissions.items()}
+    result = taken(tmp_path, "a[b]*/day01/graphs.ipynb", "a(b)_/day01/graphs.ipynb")
+    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in result.submissions.items()}
     assert ids["a(b)_"] == "a(b)_" and ids["a[b]*"].startswith("a(b)_ (")
-    assert any("a[b]*" in note for notes in found.notes.values() for note in notes)
+    assert any("a[b]*" in note for notes in result.notes.values() for note in notes)
 
 
 @pytest.mark.parametrize("names", [("a*", "a_"), ("a_", "a?"), ("b*", "b?"), (" c", "c"), ("d*", "d_", "d?", "d* ")])
 def test_nobody_gets_anothers_name_by_the_order_of_folders(tmp_path, names):
-    found = taken(tmp_path, *(f"{name}/day01/graphs.ipynb" for name in names))
-    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in found.submissions.items()}
+    result = taken(tmp_path, *(f"{name}/day01/graphs.ipynb" for name in names))
+    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in result.submissions.items()}
     assert len(set(ids.values())) == len(names)
     for name, learner in ids.items():
         alone = "*" not in name and "?" not in name and name == name.strip()
-        assert (learner == name) == alone and (alone or "Another learner" in said(found, learner))
+        assert (learner == name) == alone and (alone or "Another learner" in said(result, learner))
 
 
 def test_litter_and_strays(tmp_path):
     day = "ada/day01"
     checkpoint = f"{day}/.ipynb_checkpoints/graphs-checkpoint.ipynb"
-    found = taken(tmp_path, checkpoint, f"{day}/graphs.ipynb", "lost.ipynb")
-    assert set(found.submissions) == {("ada", "day01")} and "lost.ipynb is not in a learner's folder" in said(found)
+    result = taken(tmp_path, checkpoint, f"{day}/graphs.ipynb", "lost.ipynb")
+    assert set(result.submissions) == {("ada", "day01")} and "lost.ipynb is not in a learner's folder" in said(result)
 
 
 # Reading
@@ -433,8 +435,8 @@ def test_metadata_always_comes_from_the_course(submitted, authored):
     by_id(submitted)["double-check"].metadata.nbgrader.update(points=1000, locked=False)
     by_id(submitted)["double"].metadata["nbgrader"] = {"grade_id": "double"}
     repair(submitted, authored)
-    mine, theirs = ({k: c.metadata.nbgrader for k, c in by_id(nb).items()} for nb in (submitted, authored))
-    assert mine == theirs
+    own, theirs = ({k: c.metadata.nbgrader for k, c in by_id(nb).items()} for nb in (submitted, authored))
+    assert own == theirs
 
 
 def test_a_cell_turned_to_text_is_turned_back(submitted, authored):
@@ -502,9 +504,9 @@ def test_a_read_only_cell_without_points_is_put_back_too(submitted, authored):
     readonly.metadata["nbgrader"] = {"grade_id": "size", "locked": True, "grade": False, "solution": False}
     authored = copy.deepcopy(authored)
     authored.cells.insert(2, readonly)
-    mine = copy.deepcopy(readonly)
-    mine.source = "SIZE = 10**9"
-    submitted.cells.insert(2, mine)
+    own = copy.deepcopy(readonly)
+    own.source = "SIZE = 10**9"
+    submitted.cells.insert(2, own)
     assert "'size' is read-only" in repair(submitted, authored)[0]
     assert by_id(submitted)["size"].source == "SIZE = 3"
 
@@ -514,10 +516,10 @@ def test_answers_texts_and_own_cells_stay_the_learners(submitted, authored):
     essay.metadata["nbgrader"] = {"grade_id": "essay", "locked": False, "grade": True, "solution": True, "points": 2}
     authored = copy.deepcopy(authored)
     authored.cells.append(essay)
-    mine = copy.deepcopy(essay)
-    mine.source = "Because."
+    result = copy.deepcopy(essay)
+    result.source = "Because."
     own = new_code_cell("mine = 1", id="own")
-    submitted.cells += [own, mine]
+    submitted.cells += [own, result]
     by_id(submitted)["double"].source = "def double(x): return 2 * x"
     assert repair(submitted, authored) == []
     assert by_id(submitted)["essay"].source == "Because." and "2 * x" in by_id(submitted)["double"].source
@@ -735,13 +737,13 @@ def zipped(path, entries):
 
 
 def test_a_class_in_one_zip_with_a_learners_zip_in_it(tmp_path):
-    mine = zipped(tmp_path / "mine.zip", {"day02/passes.ipynb": "{}", "inner.zip": "not opened"})
+    copy = zipped(tmp_path / "mine.zip", {"day02/passes.ipynb": "{}", "inner.zip": "not opened"})
     whole = zipped(
         tmp_path / "class.zip",
         {
             "class/ada/day01/graphs.ipynb": "{}",
             "class/bob/day01/graphs.ipynb": "{}",
-            "class/bob/mine.zip": mine.read_bytes(),
+            "class/bob/mine.zip": copy.read_bytes(),
             "class/../../evil/day01/graphs.ipynb": "{}",
             "class/cyd/hw.zip": b"PK no archive",
         },
@@ -838,17 +840,17 @@ def test_a_job_has_the_cells_in_order_and_the_checks_from_the_course(submitted, 
     submitted.cells.insert(1, new_code_cell("own = 1", id="own"))
     submitted.cells.append(new_code_cell("   \n"))
     repair(submitted, authored)
-    made = intake.job(submitted, authored, "ada", "day00", "tiny", 7)
-    assert (made.learner, made.assignment, made.notebook, made.seed) == ("ada", "day00", "tiny", 7)
-    assert [(c.name, c.exercise, c.answer) for c in made.cells][:4] == [
+    value = intake.job(submitted, authored, "ada", "day00", "tiny", 7)
+    assert (value.learner, value.assignment, value.notebook, value.seed) == ("ada", "day00", "tiny", 7)
+    assert [(c.name, c.exercise, c.answer) for c in value.cells][:4] == [
         ("own", "", ""),
         ("cell-01", "", ""),
         ("double", "", ""),
         ("double-check", "day00.double", "double"),
     ]
-    assert [c.name for c in made.cells if c.exercise] == ["double-check", "shout-check", "sort-words-check"]
-    assert not any(c.graded for c in made.cells)
-    assert all(submitted.cells[c.index].source == c.source for c in made.cells)
+    assert [c.name for c in value.cells if c.exercise] == ["double-check", "shout-check", "sort-words-check"]
+    assert not any(c.graded for c in value.cells)
+    assert all(submitted.cells[c.index].source == c.source for c in value.cells)
 
 
 def graded_cell(name: str, text: str, points: float):
@@ -890,8 +892,10 @@ def test_nbgrader_reads_the_points_of_a_verdict(submitted):
     assert [determine_grade(cell)[0] for cell in checks] == [0.3333, 3.0, 0.0]
     card = checks[0].outputs[0]
     assert card.data["text/plain"] == "card" and card.data["text/html"] == "<b>card</b>"
-    told = card.data[VERDICT]
-    assert told["seed"] == 7 and told["verdicts"] == {"did": True} and not {"cases", "html", "text"} & set(told)
+    message = card.data[VERDICT]
+    assert (
+        message["seed"] == 7 and message["verdicts"] == {"did": True} and not {"cases", "html", "text"} & set(message)
+    )
     assert checks[2].outputs[-1].evalue == "It ended the Python process."
     counts = [cell.execution_count for cell in submitted.cells if cell.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1)) and checks[0].outputs[1].execution_count == counts[2]

@@ -29,20 +29,22 @@ def holding(code: str, path, *more: str) -> Iterator[subprocess.Popen]:
     """Run a process that takes a lock and keeps it until its standard input ends."""
     body = f"import sys; from pathlib import Path; {code}; print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", body, str(path), *more]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tiny.ROOT, text=True) as held:
-        assert held.stdout.readline() == "held\n"
-        yield held
-        held.stdin.close()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tiny.ROOT, text=True) as values:
+        assert values.stdout.readline() == "held\n"
+        yield values
+        values.stdin.close()
 
 
 def test_a_second_grading_is_told_of_the_first(tmp_path):
     run = tmp_path / "new/run"
     with holding(GRADER, run, "--db", "postgresql://ann:secret@host/db") as first:
-        with pytest.raises(locks.LockedError) as taken, locks.only_grader(run):
+        with pytest.raises(locks.LockedError) as values, locks.only_grader(run):
             pass
-        said = str(taken.value)
-        assert f"{run} is in use: process {first.pid} (" in said and "since 2" in said and "PASSLAB_RUN" in said
-        assert "secret" not in said
+        message = str(values.value)
+        assert (
+            f"{run} is in use: process {first.pid} (" in message and "since 2" in message and "PASSLAB_RUN" in message
+        )
+        assert "secret" not in message
     with locks.only_grader(run):
         assert (run / locks.LOCK).read_text().startswith(f"process {os.getpid()} (")
     assert (run / locks.LOCK).read_text() == ""
@@ -60,10 +62,10 @@ def test_a_process_is_known_by_its_command_and_when_it_started(tmp_path):
     command = [sys.executable, "-m", "http.server", "0", "--directory", "/a://b:secret@c"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         time.sleep(0.1)
-        said = locks.process(server.pid)
+        message = locks.process(server.pid)
         server.kill()
-    assert said.startswith(f"process {server.pid} (http.server 0 --directory /a://b:***@c, since ")
-    started = time.mktime(time.strptime(said.rstrip(")")[-16:], "%Y-%m-%d %H:%M"))
+    assert message.startswith(f"process {server.pid} (http.server 0 --directory /a://b:***@c, since ")
+    started = time.mktime(time.strptime(message.rstrip(")")[-16:], "%Y-%m-%d %H:%M"))
     assert abs(time.time() - started) < 120
     assert locks.process(2**22 + 1) == f"process {2**22 + 1}"
 
@@ -89,10 +91,10 @@ def test_who_waits_for_a_locked_gradebook_is_told_for_whom_and_stops(impatient, 
                 with pytest.raises(StorageError) as stopped:
                     act()
                 assert time.monotonic() - start >= 1
-                said = str(stopped.value)
-                assert said.startswith(f"The gradebook {path} is locked by process {other.pid} (python")
-                told = capsys.readouterr().err
-                assert told.startswith(f"Waiting for {path}, which is locked by process {other.pid}"), told
+                message = str(stopped.value)
+                assert message.startswith(f"The gradebook {path} is locked by process {other.pid} (python")
+                text = capsys.readouterr().err
+                assert text.startswith(f"Waiting for {path}, which is locked by process {other.pid}"), text
         assert recorder.begin() == run and list(recorder.scores()) == [("ada", "ps1")], "and nothing is lost"
     assert capsys.readouterr().err == ""
 

@@ -95,12 +95,12 @@ def test_a_lock_that_another_client_holds_is_waited_for_with_a_limit(server, tmp
     with Recorder(config) as recorder, psycopg.connect(url) as other:
         recorder.record(recorder.begin(7), books.paper(config, "ada", ALL), "")
         other.execute("SELECT * FROM student WHERE id = 'ada' FOR UPDATE")
-        told = r"/course\d+ is locked by another process, for more than 1 s now\. To see by whom: SELECT pid"
+        message = r"/course\d+ is locked by another process, for more than 1 s now\. To see by whom: SELECT pid"
         for write in (recorder.preview, lambda paper: recorder.record(recorder.begin(7), paper, "")):
-            with pytest.raises(StorageError, match=told):
+            with pytest.raises(StorageError, match=message):
                 write(books.paper(config, "ada", ALL))
         other.execute("LOCK TABLE student, assignment")
-        with pytest.raises(StorageError, match=told):
+        with pytest.raises(StorageError, match=message):
             recorder.extend("ps1", "ada", 2)
         other.rollback()
         assert total(recorder.preview(books.paper(config, "ada", ALL))) == total(recorder.scores()["ada", "ps1"])
@@ -144,8 +144,8 @@ def test_the_whole_flow_by_the_commands(server, course):
     graded = tiny.run(course, "-m", "nbgrader", "autograde", "day00", PASSLAB_DB=url)
     assert graded.returncode == 0, graded.stderr
     with psycopg.connect(url) as db:
-        kept = db.execute("SELECT seed, verdict FROM passlab_score WHERE learner = 'ada' AND question = 'sort-words'")
-        assert {json.loads(verdict)["points"] for _, verdict in kept} == {3.0}
+        items = db.execute("SELECT seed, verdict FROM passlab_score WHERE learner = 'ada' AND question = 'sort-words'")
+        assert {json.loads(verdict)["points"] for _, verdict in items} == {3.0}
     assert not list((course / "autograder/run").glob("*.db")), "nothing goes into a file"
 
 
@@ -169,9 +169,9 @@ def test_which_database(monkeypatch, given, expected):
     assert database(Path("/course/run")) == expected
 
 
-@pytest.mark.parametrize("given", ["gradebook.db", "mysql://h/d", "mysql+pymysql://h/d", "postgresql://h:port/d"])
-def test_what_is_no_database_is_refused_with_a_remedy(monkeypatch, given):
-    monkeypatch.setenv("PASSLAB_DB", given)
+@pytest.mark.parametrize("arguments", ["gradebook.db", "mysql://h/d", "mysql+pymysql://h/d", "postgresql://h:port/d"])
+def test_what_is_no_database_is_refused_with_a_remedy(monkeypatch, arguments):
+    monkeypatch.setenv("PASSLAB_DB", arguments)
     with pytest.raises(ValueError, match=r"PASSLAB_DB \(or --db\).*expected postgresql://"):
         database(Path("/course/run"))
 

@@ -68,9 +68,9 @@ CONSTRUCTS: dict[str, Callable[[int], list | dict]] = {
 
 
 def _file(construct: str, n: int) -> bytes:
-    made = CONSTRUCTS[construct](n)
+    value = CONSTRUCTS[construct](n)
     nb = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [_code()]}
-    return json.dumps(nb | ({"cells": made} if isinstance(made, list) else made)).encode()
+    return json.dumps(nb | ({"cells": value} if isinstance(value, list) else value)).encode()
 
 
 @pytest.mark.parametrize("construct", CONSTRUCTS)
@@ -96,9 +96,9 @@ def test_what_takes_too_long_aside_is_damaged_and_says_so(tmp_path, monkeypatch)
         reading.read(path)
 
 
-@pytest.mark.parametrize("made", [b"", b"{}", b"[]", b'{"cells": [{}]}', b'{"cells": [{"cell_type": "spell"}]}'])
-def test_what_comes_back_is_of_the_form_or_nothing(tmp_path, monkeypatch, made):
-    monkeypatch.setattr(bounded_call, "call", lambda *_, **__: made)
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"cells": [{}]}', b'{"cells": [{"cell_type": "spell"}]}'])
+def test_what_comes_back_is_of_the_form_or_nothing(tmp_path, monkeypatch, value):
+    monkeypatch.setattr(bounded_call, "call", lambda *_, **__: value)
     path = tmp_path / "x.ipynb"
     path.write_bytes(b"")
     with pytest.raises(UnreadableError, match="was not read"):

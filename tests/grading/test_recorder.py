@@ -61,11 +61,11 @@ def tables(url: str) -> dict[str, list]:
     with engine.connect() as db:
         rows = {name: db.execute(select(table)).mappings().all() for name, table in Base.metadata.tables.items()}
     engine.dispose()
-    by_id = {(name, row["id"]): row for name, mine in rows.items() for row in mine}
+    by_id = {(name, row["id"]): row for name, own in rows.items() for row in own}
 
     def told(name, row):
         columns = Base.metadata.tables[name].columns
-        said = []
+        message = []
         for column in columns:
             value, foreign = row[column.name], next(iter(column.foreign_keys), None)
             if foreign is not None and value is not None:
@@ -73,10 +73,10 @@ def tables(url: str) -> dict[str, list]:
                 value = told(table, by_id[table, value])
             elif column.name == "id" and getattr(column.type, "length", 0) == 32:
                 continue
-            said.append((column.name, value))
-        return tuple(said)
+            message.append((column.name, value))
+        return tuple(message)
 
-    return {name: sorted((told(name, row) for row in mine), key=repr) for name, mine in rows.items()}
+    return {name: sorted((told(name, row) for row in own), key=repr) for name, own in rows.items()}
 
 
 def stock(config, paper) -> None:
@@ -163,18 +163,18 @@ def leave_the_same(ours: Config, theirs: Config, scenario: list) -> dict[str, li
             else:
                 stock(theirs, books.paper(theirs, "ada", *step))
                 recorder.record(run, books.paper(ours, "ada", *step), "")
-    found, expected = tables(ours.CourseDirectory.db_url), tables(theirs.CourseDirectory.db_url)
+    result, expected = tables(ours.CourseDirectory.db_url), tables(theirs.CourseDirectory.db_url)
     for table in expected:
-        assert [row for row in found[table] if row not in expected[table]] == []
-        assert found[table] == expected[table]
-    return found
+        assert [row for row in result[table] if row not in expected[table]] == []
+        assert result[table] == expected[table]
+    return result
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_nbgraders_tables_are_as_nbgrader_leaves_them(config, tmp_path, name):
     theirs = books.settings(shutil.copytree(config.CourseDirectory.root, tmp_path / "theirs"))
-    found = leave_the_same(config, theirs, SCENARIOS[name])
-    assert any(dict(row)["auto_score"] for row in found["grade"]) == (name != "nothing answered")
+    result = leave_the_same(config, theirs, SCENARIOS[name])
+    assert any(dict(row)["auto_score"] for row in result["grade"]) == (name != "nothing answered")
 
 
 def total(scores) -> float:
@@ -236,8 +236,8 @@ def test_extra_credit_that_a_person_changed_stays(config):
             book.db.commit()
         recorder.record(recorder.begin(seed=8), books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 2}), "")
         assert given(config) == (9.5, 37, 0, 5.5)
-        found = {s.question: (s.points, s.auto) for s in recorder.preview(books.paper(config, "ada", {"bonus": 2}))}
-        assert found["bonus"] == (5.5, 2)
+        results = {s.question: (s.points, s.auto) for s in recorder.preview(books.paper(config, "ada", {"bonus": 2}))}
+        assert results["bonus"] == (5.5, 2)
 
 
 def give(config, extra: float | None) -> None:
@@ -276,8 +276,8 @@ def test_gradings_are_in_order_whatever_the_clock_says(config, monkeypatch, cloc
             recorder.record(run, paper, str(seed))
             recorder.finish(run)
             assert given(config) == (4, 37, 0, 4 - seed), "extra credit is replaced, too"
-            found = {score.question: score.points for score in recorder.scores()["ada", "ps1"]}
-            assert found == expected and found["one"] == seed
+            results = {score.question: score.points for score in recorder.scores()["ada", "ps1"]}
+            assert results == expected and results["one"] == seed
             assert {score.seed for score in recorder.latest("ada", "ps1")} == {seed}
             entries = recorder.entries("ps1", "one")
             assert entries.last_seed == seed
@@ -328,8 +328,8 @@ def test_grades_that_nbgrader_saves_get_their_extra_credit(config):
 
 def test_how_many_submissions_it_took_to_the_best_one(config):
     with Recorder(config) as recorder:
-        given = [("ada", 0), ("ada", 4), ("ada", 4), ("ada", 2), ("bob", 1)]
-        for number, (who, points) in enumerate(given):
+        arguments = [("ada", 0), ("ada", 4), ("ada", 4), ("ada", 2), ("bob", 1)]
+        for number, (who, points) in enumerate(arguments):
             for seed in (number, number + 100):  # graded twice: one submission
                 run = recorder.scratch_run(seed)
                 recorder.record(run, books.paper(config, who, {"one": points, "five": 4 - points}), f"digest {number}")
@@ -347,8 +347,12 @@ def test_what_was_graded_can_be_read_back_to_replay_it(config):
         results = recorder.results()
     assert stored["one"] == (2, 8) and stored["two"] == (2.5, 8) and stored["sketch"] == (None, 8)
     assert [(r.notebook, r.seed, r.seconds) for r in results] == [("p1", 8, 0.25), ("p2", 8, 0.25)]
-    told = {v.exercise: (v.points, v.verdicts, v.crash) for r in results for v in r.verdicts.values()}
-    assert told["ps1.four"] == (0.0, {"did": False}, "NameError: x") and told["ps1.six"] == (1.0, {"did": True}, "")
+    message = {v.exercise: (v.points, v.verdicts, v.crash) for r in results for v in r.verdicts.values()}
+    assert message["ps1.four"] == (0.0, {"did": False}, "NameError: x") and message["ps1.six"] == (
+        1.0,
+        {"did": True},
+        "",
+    )
 
 
 def test_a_preview_shows_every_difference_and_writes_nothing(config):
@@ -356,8 +360,8 @@ def test_a_preview_shows_every_difference_and_writes_nothing(config):
         recorder.record(recorder.begin(), books.paper(config, "ada", ALL), "")
         before = tables(config.CourseDirectory.db_url)
         paper = books.paper(config, "ada", ALL | {"one": 1, "four": 3})
-        found = differences(recorder.scores(), {paper.key: recorder.preview(paper)})
-        assert [(d.question, d.old.points, d.new.points) for d in found] == [("one", 4, 1), ("four", 0, 3)]
+        result = differences(recorder.scores(), {paper.key: recorder.preview(paper)})
+        assert [(d.question, d.old.points, d.new.points) for d in result] == [("one", 4, 1), ("four", 0, 3)]
         assert tables(config.CourseDirectory.db_url) == before
         assert total(recorder.latest("ada", "ps1")) == 13.5
         paper = books.paper(config, "bob", ALL)
@@ -409,9 +413,9 @@ def test_files_are_those_of_the_last_grading(config):
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)
     assert nb.cells[1].source == "one = 3" and nb.cells[2].outputs[0].data["text/plain"] == "3.0"
-    said = {path.name: path.read_text() for path in (folder / "feedback/ada/ps1").iterdir()}
-    assert list(said) == ["p1.html"] and said["p1.html"].startswith("p1 (3.0, 4.0) {")
-    assert "'two': 'No response.'" in said["p1.html"] and "'one'" not in said["p1.html"]
+    message = {path.name: path.read_text() for path in (folder / "feedback/ada/ps1").iterdir()}
+    assert list(message) == ["p1.html"] and message["p1.html"].startswith("p1 (3.0, 4.0) {")
+    assert "'two': 'No response.'" in message["p1.html"] and "'one'" not in message["p1.html"]
 
 
 def test_nothing_is_recorded_of_what_was_not_graded(config):

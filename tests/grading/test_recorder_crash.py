@@ -28,8 +28,8 @@ fork = multiprocessing.get_context("fork")
 def points(learner: str, version: int) -> dict[str, float | str]:
     draw = random.Random(f"{learner} {version}")
     names = ("one", "two", "three", "four", "five")
-    mine = {name: draw.choice((0.0, 1.0, 2.5, 4.0, "NameError: x")) for name in names}
-    return mine | ({"six": 1.0} if draw.random() < 0.7 else {})
+    own = {name: draw.choice((0.0, 1.0, 2.5, 4.0, "NameError: x")) for name in names}
+    return own | ({"six": 1.0} if draw.random() < 0.7 else {})
 
 
 def page(nb, result, notes):
@@ -42,11 +42,11 @@ def grade(config, version: int) -> None:
         run = recorder.begin(7)
         done = recorder.digests(run)
         for learner in CLASS:
-            mine = version if learner == CHANGED else 1
-            if done.get((learner, "ps1")) != f"{learner} {mine}":
-                paper = books.paper(config, learner, points(learner, mine), "2030-01-02 00:00:00 UTC", run.seed)
+            own = version if learner == CHANGED else 1
+            if done.get((learner, "ps1")) != f"{learner} {own}":
+                paper = books.paper(config, learner, points(learner, own), "2030-01-02 00:00:00 UTC", run.seed)
                 time.sleep(0.02)  # the engine at work
-                recorder.record(run, paper, f"{learner} {mine}", page)
+                recorder.record(run, paper, f"{learner} {own}", page)
         recorder.finish(run)
 
 
@@ -116,12 +116,12 @@ def test_a_recorder_killed_many_times_leaves_what_an_undisturbed_one_does(tmp_pa
     with Recorder(hurt) as recorder:
         assert 0 < len(recorder.digests(recorder.begin(7))) < len(CLASS), "the kills came in the middle of the class"
     assert survives(hurt, 2, None, None)
-    expected, got = state(quiet), state(hurt)
-    assert got[0] == expected[0] and got[1] == expected[1]
-    assert got[2].keys() == expected[2].keys()
-    assert got[2] == expected[2]
-    assert got[3] == [(7, True)], "one run, finished"
-    for name, text in got[2].items():
+    expected, actual = state(quiet), state(hurt)
+    assert actual[0] == expected[0] and actual[1] == expected[1]
+    assert actual[2].keys() == expected[2].keys()
+    assert actual[2] == expected[2]
+    assert actual[3] == [(7, True)], "one run, finished"
+    for name, text in actual[2].items():
         assert not name.endswith(".ipynb") or json.loads(text)["cells"], name
 
 
@@ -140,5 +140,5 @@ def test_two_recorders_at_once_leave_what_one_does(tmp_path):
     shared = books.settings(shutil.copytree(tmp_path / "alone", tmp_path / "shared"))
     grade(alone, 1)
     grade_in_two(shared)
-    expected, got = state(alone), state(shared)
-    assert got[:3] == expected[:3]
+    expected, actual = state(alone), state(shared)
+    assert actual[:3] == expected[:3]

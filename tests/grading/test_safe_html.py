@@ -102,8 +102,8 @@ def test_what_learners_show_is_shown(body):
 
 
 def test_a_feedback_page_forbids_it_a_second_time():
-    made = nbgraders(notebook(RUNS[0]), SafePage, template_name="classic")
-    assert re.search(r"<head>\s*<meta[^>]*Content-Security-Policy[^>]*default-src 'none'", made)
+    value = nbgraders(notebook(RUNS[0]), SafePage, template_name="classic")
+    assert re.search(r"<head>\s*<meta[^>]*Content-Security-Policy[^>]*default-src 'none'", value)
 
 
 def test_much_html_and_much_markdown_take_no_time():

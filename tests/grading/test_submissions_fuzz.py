@@ -97,11 +97,11 @@ def test_a_notebook_with_anything_anywhere(authored, monkeypatch):
     @FUZZ
     @given(st.lists(st.tuples(st.sampled_from(where), JSON), min_size=1, max_size=3))
     def odd(changes):
-        made = plain
+        result = plain
         for at, value in changes:
             with contextlib.suppress(KeyError, IndexError, TypeError):  # what was there is no longer
-                made = put(made, at, value)
-        with one_file(json.dumps(made).encode()) as path:
+                result = put(result, at, value)
+        with one_file(json.dumps(result).encode()) as path:
             read.append(taken_in(path, authored))
 
     odd()
@@ -154,33 +154,33 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_siz
 
 
 def zipped(entries) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    value = io.BytesIO()
+    with zipfile.ZipFile(value, "w") as archive:
         for name, content, kind, method in entries:
             info = zipfile.ZipInfo(name or "empty")
             info.external_attr, info.compress_type = (kind | 0o644) << 16, method
             with contextlib.suppress(UserWarning):
                 archive.writestr(info, content)
-    return made.getvalue()
+    return value.getvalue()
 
 
 def tarred(entries) -> bytes:
-    made = io.BytesIO()
+    value = io.BytesIO()
     kinds = {stat.S_IFLNK: tarfile.SYMTYPE, stat.S_IFDIR: tarfile.DIRTYPE, stat.S_IFIFO: tarfile.FIFOTYPE}
-    with tarfile.open(fileobj=made, mode="w:gz", compresslevel=1) as archive:
+    with tarfile.open(fileobj=value, mode="w:gz", compresslevel=1) as archive:
         for name, content, kind, _ in entries:
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kinds.get(kind, tarfile.REGTYPE), "../../etc/passwd"
             info.size = len(content) if info.isreg() else 0
             archive.addfile(info, io.BytesIO(content))
-    return made.getvalue()
+    return value.getvalue()
 
 
 def damaged(data: bytes, damage) -> bytes:
-    made = bytearray(data)
+    value = bytearray(data)
     for at, byte in damage:
-        made[at % len(made)] = byte
-    return bytes(made)
+        value[at % len(value)] = byte
+    return bytes(value)
 
 
 def as_notebook(parts: list[str]) -> str | None:
@@ -206,10 +206,10 @@ def test_an_archive_is_unpacked_into_its_folder_or_is_damaged(suffix, packed):
                 share = files.Share(total, most, "there are too many bytes.")
                 notes = unpack(path, into, as_notebook, lambda _: share)
                 assert len(notes) <= 52 and all(len(note) < 500 and note.isprintable() for note in notes)
-            found = [p for p in Path(folder).rglob("*") if not p.is_dir()]
-            assert all(p.is_file() and not p.is_symlink() and p.name.endswith(".ipynb") for p in found if p != path)
-            assert all(p == path or p.is_relative_to(into) for p in found) and len(found) <= most + 1
-            assert sum(p.stat().st_size for p in found if p != path) <= total
+            results = [p for p in Path(folder).rglob("*") if not p.is_dir()]
+            assert all(p.is_file() and not p.is_symlink() and p.name.endswith(".ipynb") for p in results if p != path)
+            assert all(p == path or p.is_relative_to(into) for p in results) and len(results) <= most + 1
+            assert sum(p.stat().st_size for p in results if p != path) <= total
 
     odd()
 
@@ -258,22 +258,22 @@ def test_a_class_of_any_folders_keeps_every_learner_apart(tree, numbers):
     with tempfile.TemporaryDirectory() as folder:
         home, scratch = Path(folder, "class"), Path(folder, "scratch")
         scratch.mkdir()
-        mine = home / "honest/day01/graphs.ipynb"
-        write(mine, "file")
+        copy = home / "honest/day01/graphs.ipynb"
+        write(copy, "file")
         write(home / "second/day01/graphs.ipynb", "file")
         for path, kind in tree:
             write(home / path, kind)
-        found = intake.collect(home, KNOWN, scratch, numbers, numbers)
-        assert found.submissions["honest", "day01"].notebooks == {"graphs": mine}
+        result = intake.collect(home, KNOWN, scratch, numbers, numbers)
+        assert result.submissions["honest", "day01"].notebooks == {"graphs": copy}
         owners: dict[str, set[str]] = {}
-        for (learner, _), submission in found.submissions.items():
+        for (learner, _), submission in result.submissions.items():
             assert learner.isprintable() and not set(learner) & set('/<>"&\\*?[]') and not learner.startswith(".")
             for path in submission.notebooks.values():
                 if path.is_relative_to(home) and path.parent != home:
                     owners.setdefault(learner, set()).add(path.relative_to(home).parts[0])
         for learner, folders in owners.items():
             assert len(folders) == 1 or learner in numbers.values() or all("_assignsubmission_" in f for f in folders)
-        assert all(len(notes) <= intake.MAX_NOTES + 1 for notes in found.notes.values())
+        assert all(len(notes) <= intake.MAX_NOTES + 1 for notes in result.notes.values())
 
 
 # Tables and small texts
@@ -293,20 +293,20 @@ FORMULA = st.sampled_from(list("=+-@＝＋－＠﹦﹢﹣﹫;,\t\n\r\v\f\x1c\x85
 @settings(FUZZ, max_examples=6 * amounts.EXAMPLES)
 @given(st.text(FORMULA, max_size=12))
 def test_no_text_is_a_formula_in_any_spreadsheet(text):
-    made = exports.harmless(text)
-    fields = [made]
+    value = exports.harmless(text)
+    fields = [value]
     for separator in ";\t\n\r\v\f\x1c\x85\u2028":
         fields = [part for field in fields for part in field.split(separator)]
     for field in fields:
         assert not field.strip(' "\xa0\u3000\u200b\ufeff\u202e\x01').startswith(tuple("=+-@＝＋－＠﹦﹢﹣﹫"))
-    assert exports.harmless(made) == made
+    assert exports.harmless(value) == value
 
 
 @FUZZ
 @given(st.text() | st.from_regex(r"[0-9TZ:+\-. a-zA-Z]{0,40}", fullmatch=True))
 def test_a_time_is_a_time_or_none(text):
-    found = when(text)
-    assert found is None or found.tzinfo is None
+    result = when(text)
+    assert result is None or result.tzinfo is None
 
 
 @FUZZ

@@ -474,8 +474,8 @@ def test_kinds_of_operators():
     graph.call_function(operator.setitem, (x, 0, 3.0))
     for target in (operator.iadd, operator.add, operator.and_, operator.getitem):
         graph.call_function(target, (x, x))
-    found = {node.op: node.kind for node in view(graph) if node.id != "x"}
-    assert found == {
+    results = {node.op: node.kind for node in view(graph) if node.id != "x"}
+    assert results == {
         **{"setitem": "memory", "iadd": "memory", "add": "compute"},
         **{"and_": "compute", "getitem": "shape"},  # its underscore is only there because "and" is a word of Python
     }
@@ -513,9 +513,9 @@ def test_kinds_of_the_rest():
         def forward(self, x):
             return self.flat(x) * self.weight + torch.zeros_like(x)
 
-    found = {node.op: node.kind for node in view(Model())}
+    results = {node.op: node.kind for node in view(Model())}
     data = dict.fromkeys(("placeholder", "get_attr", "zeros_like", "output"), "data")
-    assert found == data | {"Flatten": "shape", "mul": "compute", "add": "compute"}
+    assert results == data | {"Flatten": "shape", "mul": "compute", "add": "compute"}
 
 
 def test_operands_in_kwargs_lists_dicts_and_slices():
@@ -595,11 +595,11 @@ def test_tracing_leaves_nothing_in_what_a_model_caches():
 def test_trace_is_shape_prop(block):
     from torch.fx.passes.shape_prop import ShapeProp
 
-    mine, theirs = trace(block, IMAGE), fx.symbolic_trace(block)
+    own, theirs = trace(block, IMAGE), fx.symbolic_trace(block)
     ShapeProp(theirs).propagate(IMAGE)
-    for a, b in zip(mine.graph.nodes, theirs.graph.nodes, strict=True):
+    for a, b in zip(own.graph.nodes, theirs.graph.nodes, strict=True):
         assert a.meta["tensor_meta"] == b.meta["tensor_meta"]
-    assert mine.meta["inputs"] == (IMAGE,)
+    assert own.meta["inputs"] == (IMAGE,)
 
 
 def test_meta_inputs_need_no_data(tiny):
@@ -746,13 +746,13 @@ def nested(rng, operands):
 
 def random_fx(seed, size):
     rng, graph = random.Random(seed), fx.Graph()
-    made = [graph.placeholder("x")]
+    items = [graph.placeholder("x")]
     for _ in range(size):
-        operands = [rng.choice(made) for _ in range(rng.randrange(4))]
+        operands = [rng.choice(items) for _ in range(rng.randrange(4))]
         cut = rng.randrange(len(operands) + 1)
         args = tuple(nested(rng, [o]) for o in operands[:cut])
-        made.append(graph.call_function(print, args, {"k": nested(rng, operands[cut:])}))
-    graph.output(nested(rng, [rng.choice(made) for _ in range(3)]))
+        items.append(graph.call_function(print, args, {"k": nested(rng, operands[cut:])}))
+    graph.output(nested(rng, [rng.choice(items) for _ in range(3)]))
     return graph
 
 

@@ -58,8 +58,8 @@ def test_accounts_are_made_once_and_follow_the_roster(tmp_path, folder):
         [*hubs.sealed(tmp_path), sys.executable, "-c", TWICE], cwd=tiny.ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    *made, users, modes = json.loads(done.stdout.splitlines()[-1])
-    assert made == [[accounts.instructor(), "ada", "bob"], ["cyd"], []]
+    *value, users, modes = json.loads(done.stdout.splitlines()[-1])
+    assert value == [[accounts.instructor(), "ada", "bob"], ["cyd"], []]
     assert users["bob"] == str(folder / "homes/bob"), "who leaves the roster keeps their files, and cannot log in"
     with (folder / "accounts.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))

@@ -82,8 +82,8 @@ def files(time: datetime, **more) -> dict:
 
 def test_a_submission_arrives_as_it_is(exchange, now):
     exchange(name(LEARNER.pw_name, now), files(now))
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert {path.name: path.read_text() for path in found.iterdir()} == files(now)
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert {path.name: path.read_text() for path in result.iterdir()} == files(now)
 
 
 def test_in_anothers_name_it_counts_as_its_owners(exchange, now):
@@ -94,8 +94,8 @@ def test_in_anothers_name_it_counts_as_its_owners(exchange, now):
 def test_a_link_to_a_file_of_the_instructors_is_not_followed(exchange, now, caplog):
     foreign = Path("/etc/passwd")
     exchange(name(LEARNER.pw_name, now), files(now, **{"tiny.ipynb": foreign}))
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert "root" not in "".join(path.read_text() for path in found.iterdir())
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert "root" not in "".join(path.read_text() for path in result.iterdir())
     assert "tiny.ipynb was not copied: it is a link" in caplog.text
 
 
@@ -105,54 +105,54 @@ def test_a_file_of_another_owner_is_not_collected(exchange, now, tmp_path, caplo
     exchange(name(LEARNER.pw_name, now), files(now))
     (folder,) = (tmp_path / "exchange/passlab/inbound").iterdir()
     os.chown(folder / "tiny.ipynb", 0, 0)
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert not (found / "tiny.ipynb").exists() and "not a file of the learner's" in caplog.text
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert not (result / "tiny.ipynb").exists() and "not a file of the learner's" in caplog.text
 
 
 def test_links_to_the_own_folder_end(exchange, now, caplog):
     """Two of these made nbgrader's copy grow without end."""
     links = {"again": Path("."), "and again": Path(".")}
     exchange(name(LEARNER.pw_name, now), files(now, **links))
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert {path.name for path in found.rglob("*")} == {*files(now)}
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert {path.name for path in result.rglob("*")} == {*files(now)}
     assert "again was not copied: it is a link" in caplog.text
 
 
 def test_a_submission_that_is_a_link_is_not_collected(exchange, now, tmp_path, caplog):
     inbound = tmp_path / "exchange/passlab/inbound"
     (inbound / name(LEARNER.pw_name, now)).symlink_to("/etc/ssl")
-    found = exchange.collect()
-    assert not list(found.rglob("day00")) and "links are not followed" in caplog.text
+    result = exchange.collect()
+    assert not list(result.rglob("day00")) and "links are not followed" in caplog.text
 
 
 def test_what_is_too_much_is_left_out_and_the_notebook_stays(exchange, now, monkeypatch, caplog):
     monkeypatch.setattr(files_, "LEARNER_FILES", 10)
     more = {f"more {number:02}": "x" for number in range(20)}
     exchange(name(LEARNER.pw_name, now), files(now, **more))
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert (found / "tiny.ipynb").exists() and "too many entries" in caplog.text
-    assert len(list(found.iterdir())) == 11  # and the time
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (result / "tiny.ipynb").exists() and "too many entries" in caplog.text
+    assert len(list(result.iterdir())) == 11  # and the time
 
 
 def test_a_link_to_a_folder_of_the_instructors_gives_nothing(exchange, now):
     exchange(name(LEARNER.pw_name, now), files(now, more=Path("/etc/ssl")))
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert not [path for path in (found / "more").rglob("*") if path.is_file()]
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert not [path for path in (result / "more").rglob("*") if path.is_file()]
 
 
 def test_a_pipe_does_not_stop_the_others(exchange, now, tmp_path):
     exchange(name(LEARNER.pw_name, now), files(now))
     (folder,) = (tmp_path / "exchange/passlab/inbound").iterdir()
     os.mkfifo(folder / "pipe")
-    found = exchange.collect() / LEARNER.pw_name / "day00"
-    assert (found / "tiny.ipynb").exists() and not (found / "pipe").exists()
+    result = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (result / "tiny.ipynb").exists() and not (result / "pipe").exists()
 
 
 def test_a_time_that_was_set_back_is_corrected(exchange, now):
     early = now - timedelta(days=3)
     exchange(name(LEARNER.pw_name, early), files(early))
-    found = exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt"
-    assert found.read_text() >= stamp(now - timedelta(minutes=1))
+    result = exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt"
+    assert result.read_text() >= stamp(now - timedelta(minutes=1))
 
 
 def test_the_last_of_several_submissions_counts(exchange, now):

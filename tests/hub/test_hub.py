@@ -97,10 +97,10 @@ def room(tmp_path_factory):
         browser.close()
 
 
-def press(page, sign: str, row: str, told: str) -> None:
+def press(page, sign: str, row: str, message: str) -> None:
     """Click the sign in a row of a table of formgrader, and read and close the message that comes."""
     page.locator("tr", has=page.get_by_text(row, exact=True)).locator(f".glyphicon-{sign}").click()
-    expect(page.locator(".modal-body")).to_contain_text(told, timeout=120_000)
+    expect(page.locator(".modal-body")).to_contain_text(message, timeout=120_000)
     page.locator(".modal-footer button").click()
     expect(page.locator(".modal-backdrop")).to_have_count(0)
 
@@ -183,14 +183,14 @@ def seen(room):
             if "the spy is done" in str(nbformat.read(file, as_version=4).cells[-1].outputs):
                 break
         ada.page.wait_for_timeout(100)
-    found = json.loads((hub / "homes/ada/work/day00/spy.json").read_text())
-    return {path: found.get(str(path)) for path in places} | found
+    result = json.loads((hub / "homes/ada/work/day00/spy.json").read_text())
+    return {path: result.get(str(path)) for path in places} | result
 
 
 def test_a_learner_checks_an_answer(room, seen):
-    said = (room.hub / "homes/ada/work/day00/tiny.ipynb").read_text()
+    output = (room.hub / "homes/ada/work/day00/tiny.ipynb").read_text()
     assert "day00.double" in json.loads((room.hub / "homes/ada/work/progress.json").read_text())
-    assert "Expected" in said, "the check of sort-words shows what was expected"
+    assert "Expected" in output, "the check of sort-words shows what was expected"
 
 
 def test_a_learner_sees_no_solution_and_no_hidden_case(room, seen):

@@ -19,13 +19,13 @@ CONTAINERFILE = (image.CONTAINER / "Containerfile").read_text().replace("\\\n", 
 
 def stages() -> dict[str, list[str]]:
     """Name of a stage → its instructions and, first, those of the stages that it is built on."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for line in (line.strip() for line in CONTAINERFILE.splitlines()):
         if start := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
-            lines = found[start[2]] = list(found.get(start[1], []))
-        elif line and not line.startswith("#") and found:
+            lines = results[start[2]] = list(results.get(start[1], []))
+        elif line and not line.startswith("#") and results:
             lines.append(line)
-    return found
+    return results
 
 
 def copied(stage: str) -> list[str]:
@@ -44,16 +44,16 @@ def contexts(tmp_path_factory):
         (course / name).write_bytes((ROOT / name).read_bytes())
     assert tiny.run(course, "-m", "passlab.cli", "release").returncode == 0
     words = ["-m", "autograder.hub.image", "learner", "--context", str(scratch / "learner")]
-    made = tiny.run(course, *words)
-    assert made.returncode == 0, made.stderr
+    process = tiny.run(course, *words)
+    assert process.returncode == 0, process.stderr
     image.write_context(scratch / "instructor", "instructor")
     return {target: scratch / target for target in image.TARGETS}
 
 
 def test_the_learners_image_has_no_solution_no_hidden_case_and_no_grader(contexts):
     folder = contexts["learner"]
-    taken = [path for name in copied("learner") for path in [folder / name, *(folder / name).rglob("*")]]
-    files = [path for path in taken if path.is_file()]
+    values = [path for name in copied("learner") for path in [folder / name, *(folder / name).rglob("*")]]
+    files = [path for path in values if path.is_file()]
     names = {path.relative_to(folder).as_posix() for path in files}
     assert {"learner/exercises/day00/tiny.ipynb", "learner/pyproject.toml", "hub/server.py", "start"} <= names
     assert any(re.fullmatch(r"learner/lib/passlab-.*\.whl", name) for name in names)

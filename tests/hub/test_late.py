@@ -36,14 +36,14 @@ def graded(course) -> tuple[str, float]:
     ran = tiny.run(course, "-m", "passlab.cli", "grade", "class")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     [page] = (course / "autograder/run/feedback/ada").rglob("*.html")
-    found = re.search(r"Handed in late</td><td class=n>−([\d.]+)", page.read_text())
+    match = re.search(r"Handed in late</td><td class=n>−([\d.]+)", page.read_text())
     script = """
 from autograder.authoring.source import settings
 from nbgrader.api import Gradebook
 with Gradebook(settings().CourseDirectory.db_url) as book:
     print(book.find_submission("day00", "ada").late_submission_penalty)
 """
-    return found[1] if found else "", float(tiny.run(course, "-c", script).stdout.splitlines()[-1])
+    return match[1] if match else "", float(tiny.run(course, "-c", script).stdout.splitlines()[-1])
 
 
 def test_late_days_cost_points_and_an_extension_gives_them_back(page, tmp_path):

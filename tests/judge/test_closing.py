@@ -36,17 +36,17 @@ def test_a_closed_function_raises_under_each_of_its_names(call):
 
 
 def test_the_cases_and_the_judge_may_call_it():
-    assert judge(exercise("passlab.judge.listed"), lambda given: given).ok
+    assert judge(exercise("passlab.judge.listed"), lambda arguments: arguments).ok
 
 
 def test_the_grader_s_own_code_around_an_answer_may_call_it():
     def call(answer, case):
         with reopen():
-            given = listed(["a", "b"])
-        return answer(given)
+            arguments = listed(["a", "b"])
+        return answer(arguments)
 
     closed = replace(exercise("passlab.judge.listed"), call=call)
-    assert judge(closed, lambda given: given).ok
+    assert judge(closed, lambda arguments: arguments).ok
     assert not judge(closed, lambda _: listed(["a", "b"])).points
     with reopen():
         assert listed(["a"]) == "a"

@@ -43,7 +43,7 @@ def no_relu(before, after, case):
 
 
 def exercise(**changes):
-    given = {
+    arguments = {
         "id": "day00.relu",
         "title": "Replace relu by clamp",
         "points": {"valid": 1, "same": 2, "did": 3},
@@ -53,7 +53,7 @@ def exercise(**changes):
         "cases": lambda: [Case("two outputs", lambda: (traced(),))],
         "judge": judge_pass(did=no_relu),
     }
-    return Exercise(**(given | changes))
+    return Exercise(**(arguments | changes))
 
 
 def good(gm):
@@ -287,10 +287,10 @@ def test_the_limit_is_on_cpu_time_so_that_other_programs_cost_an_answer_nothing(
     assert time.process_time() - start >= 0.15  # the timer counts whole ticks: on a busy machine it is early
 
 
-def as_tvm_raises(said):
+def as_tvm_raises(message):
     """An answer whose error has passed through a compiler: its frame is the last one, and its message has its place."""
     namespace = {}
-    source = f"def inside():\n    raise ValueError({said!r})\n"
+    source = f"def inside():\n    raise ValueError({message!r})\n"
     exec(compile(source, "/project/src/ir/op.cc", "exec"), namespace)
     return lambda gm: namespace["inside"]()
 
@@ -318,8 +318,8 @@ def unbuildable():
 
 def test_a_case_that_cannot_be_built_is_left_out_and_costs_nothing():
     cases = [Case("broken", unbuildable), Case("sound", lambda: (traced(),))]
-    found = judge(exercise(), good, cases)
-    assert found.ok and found.unbuilt == ["broken"] and "1 case of the course could not be built" in found.notes[0]
+    result = judge(exercise(), good, cases)
+    assert result.ok and result.unbuilt == ["broken"] and "1 case of the course could not be built" in result.notes[0]
     assert not judge(exercise(), lambda gm: gm, cases).ok, "the other case still counts"
     assert not judge(exercise(), lambda gm: unbuildable(), cases).points, "what an answer raises is its own"
 
@@ -336,7 +336,7 @@ def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_s
 
 
 @pytest.mark.parametrize(
-    "given, plain",
+    "arguments, plain",
     [
         (np.int64(3), 3),
         (np.float64(0.5), 0.5),
@@ -345,15 +345,15 @@ def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_s
         ([1, (np.int32(2), {"a": np.int64(3), np.int8(4): {np.uint8(5)}})], [1, (2, {"a": 3, 4: {5}})]),
     ],
 )
-def test_numpys_numbers_reach_the_judge_as_pythons(given, plain):
+def test_numpys_numbers_reach_the_judge_as_pythons(arguments, plain):
     def types(value):
         if isinstance(value, dict):
             return [(types(k), types(v)) for k, v in value.items()]
         return [types(v) for v in value] if isinstance(value, list | tuple | set) else type(value)
 
-    value = run(exercise(), lambda gm: given, exercise().cases()[0]).value
+    value = run(exercise(), lambda gm: arguments, exercise().cases()[0]).value
     assert value == plain and types(value) == types(plain)
-    assert types(wire.decode(wire.encode(given))) == types(plain), "as in grading"
+    assert types(wire.decode(wire.encode(arguments))) == types(plain), "as in grading"
 
 
 def test_a_value_without_numpys_numbers_is_the_answers_own_object():
@@ -373,5 +373,5 @@ def test_the_references_numbers_may_be_numpys(exercise_id):
         return type(value)(map(numpys, value)) if type(value) in (list, tuple, set, frozenset) else value
 
     reference = answers.reference(exercise_id)
-    found = judge(exercises.find(exercise_id), lambda *args: numpys(reference(*args)))
-    assert found.ok, found.failure
+    result = judge(exercises.find(exercise_id), lambda *args: numpys(reference(*args)))
+    assert result.ok, result.failure

@@ -40,9 +40,9 @@ def test_add_relu_by_hand():
     # add reads x and y and writes one (3); relu reads one and writes one (2).
     assert bytes_moved(gm, x, y) == 3 * KB4 + 2 * KB4
     assert bytes_moved(gm, x, y).detail == {"add": 3 * KB4, "relu": 2 * KB4}
-    found = launches(gm, x, y)
-    assert found == 2 and found.detail == {"aten.add": 1, "aten.relu": 1} and found.device == "cpu"
-    assert repr(found) == "2 launches on cpu: aten.add, aten.relu" and f"{found}" == "2"
+    result = launches(gm, x, y)
+    assert result == 2 and result.detail == {"aten.add": 1, "aten.relu": 1} and result.device == "cpu"
+    assert repr(result) == "2 launches on cpu: aten.add, aten.relu" and f"{result}" == "2"
     assert repr(bytes_moved(gm, x, y)) == "20,480 bytes moved" and repr(peak_memory(gm, x, y)) == "8,192 bytes on cpu"
     # The sum and its relu are alive together; x and y were there before.
     assert peak_memory(gm, x, y) == 2 * KB4
@@ -145,8 +145,8 @@ def test_the_view_of_another_ir_is_priced_by_its_nodes():
 def test_conv_nets_launch_one_kernel_per_node(name):
     """Every call of these is one kernel, but for `flatten` in ResNet, a view."""
     gm, inputs = traced(models.ZOO[name].build()), models.ZOO[name].inputs()
-    found = cost(gm, *inputs)
-    assert found.launches == found.nodes - (name == "resnet18")
+    result = cost(gm, *inputs)
+    assert result.launches == result.nodes - (name == "resnet18")
 
 
 def test_inference_mode_and_no_grad_and_grad_count_alike():
@@ -243,7 +243,7 @@ def test_timing_arithmetic(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
     # 2 warm-up calls and 1 to size the turn, then 4 rounds. The machine is slow in round 3.
-    found = timed(
+    result = timed(
         {
             "a": clock.candidate("a", 9, 9, 9, 1.0, 1.0, 5.0, 1.0),
             "b": clock.candidate("b", 9, 9, 9, 2.0, 2.0, 10.0, 2.0),
@@ -252,12 +252,12 @@ def test_timing_arithmetic(monkeypatch):
         warmup=2,
     )
     assert clock.calls == ["a"] * 3 + ["b"] * 3 + ["a", "b", "b", "a"] * 2
-    assert found["a"].median == 1.0 and found["a"].min == 1.0 and found["a"].ratio == 1.0
-    assert found["b"].median == 2.0 and found["b"].ratio == 2.0
-    assert found["a"].iqr == 1.0  # quartiles of 1, 1, 1, 5: 1 and 2
-    assert found.repeats == 4 and found.device.startswith("cpu, ")
+    assert result["a"].median == 1.0 and result["a"].min == 1.0 and result["a"].ratio == 1.0
+    assert result["b"].median == 2.0 and result["b"].ratio == 2.0
+    assert result["a"].iqr == 1.0  # quartiles of 1, 1, 1, 5: 1 and 2
+    assert result.repeats == 4 and result.device.startswith("cpu, ")
     with pytest.raises(KeyError, match="the candidates are a, b"):
-        found["c"]
+        result["c"]
 
 
 def test_timing_shows_itself():
@@ -275,8 +275,8 @@ def test_timing_shows_itself():
 @cuda
 def test_on_cuda():
     gm, x, y = traced(AddRelu()), vector().cuda(), vector().cuda()
-    found = launches(gm, x, y)
-    assert found == 2 and found.device.startswith("cuda")
+    result = launches(gm, x, y)
+    assert result == 2 and result.device.startswith("cuda")
     assert bytes_moved(gm, x, y) == 5 * KB4 and peak_memory(gm, x, y) == 2 * KB4
     assert timed({"eager": gm}, x, y, repeats=3).device.startswith("cuda")
     assert launches(torch.compile(gm), x, y) == 1

@@ -283,14 +283,14 @@ class _Writer:
         loops = range(len(shape))
         at = list(result) or list(loops)
         place = self.empty([shape[i] for i in at])
-        made = self.value([shape[i] for i in at])
+        value = self.value([shape[i] for i in at])
         ways = ways or [list(loops)] * len(reads)
 
         def body(elements: list[str], last: str) -> str:
-            name, made.bound = self.scalar(elements, [it.bound for it in reads])
+            name, value.bound = self.scalar(elements, [it.bound for it in reads])
             return name
 
-        return self.generic(list(zip(reads, ways, strict=True)), (place, made, at), len(shape), body)
+        return self.generic(list(zip(reads, ways, strict=True)), (place, value, at), len(shape), body)
 
 
 def _adds(feature: str, weight: float = 1.0) -> Callable[[Callable], Callable]:

@@ -103,13 +103,13 @@ def test_random_modules_verify_and_are_the_same_every_time(seed):
 def test_random_modules_run_and_mlirs_fusion_keeps_them(seed):
     module = random_module(seed, 8)
     assert equivalent(module, pipeline(module, "linalg-fuse-elementwise-ops, canonicalize"), trials=("ordinary",))
-    (given,) = random_inputs(module)
-    assert all(abs(array).max() < 1e4 for array in run(module, *given) if array.dtype.kind == "f")
+    (arguments,) = random_inputs(module)
+    assert all(abs(array).max() < 1e4 for array in run(module, *arguments) if array.dtype.kind == "f")
 
 
 @pytest.mark.parametrize("feature", [name for name in FEATURES if name not in ("dead", "outputs")])
 def test_each_feature_makes_modules(feature):
-    said = [random_text(seed, 6, [feature, "pointwise"]) for seed in range(6)]
+    message = [random_text(seed, 6, [feature, "pointwise"]) for seed in range(6)]
     signs = {
         "broadcast": "-> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]",
         "transpose": "(d1, d0)",
@@ -124,8 +124,8 @@ def test_each_feature_makes_modules(feature):
         "buffers": "outs(%v0 : memref<",
         "affine": "affine.store",
     }
-    found = signs.get(feature, "linalg.generic")
-    assert any(found in text or (feature == "broadcast" and "linalg.broadcast" in text) for text in said)
+    result = signs.get(feature, "linalg.generic")
+    assert any(result in text or (feature == "broadcast" and "linalg.broadcast" in text) for text in message)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def _findings(value, one=_FUSES):
 
 
 def test_a_right_pass_meets_the_expectations(chain):
-    found = _findings(pipeline(chain, "linalg-fuse-elementwise-ops, canonicalize"))
-    assert all(it.ok for it in found.values()) and {"valid", "same", "did"} <= set(found)
+    result = _findings(pipeline(chain, "linalg-fuse-elementwise-ops, canonicalize"))
+    assert all(it.ok for it in result.values()) and {"valid", "same", "did"} <= set(result)
 
 
 def test_a_pass_that_does_nothing_and_a_wrong_one_are_told_apart(chain):

@@ -90,8 +90,8 @@ def test_stablehlo_of_jax_becomes_linalg():
 def test_what_stablehlo_is_refused_for_has_a_place(operation, words):
     with pytest.raises(MLIRError) as refused:
         from_stablehlo(f"func.func @main(%x: tensor<2xf32>) {{\n  %y = {operation}\n  return\n}}")
-    said = str(refused.value)
-    assert said.startswith(f"The StableHLO, line 2, column 8, `%y = {operation}`: ") and words in said
+    message = str(refused.value)
+    assert message.startswith(f"The StableHLO, line 2, column 8, `%y = {operation}`: ") and words in message
     assert (refused.value.line, refused.value.column) == (2, 8)
 
 

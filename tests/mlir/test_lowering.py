@@ -33,10 +33,10 @@ def test_a_schedule_changes_no_result(name, sizes):
     random = np.random.default_rng(3)
     a, b, c = (random.normal(size=size).astype("f") for size in ((n, k), (k, m), (n, m)))
     before = bufferize(matmul(n, k, m))
-    kept = text(before)
+    items = text(before)
     loops = lower(before, **SCHEDULES[name])
     verify(loops)
-    assert not any(op.name.startswith("linalg.") for op in loops.walk()) and text(before) == kept
+    assert not any(op.name.startswith("linalg.") for op in loops.walk()) and text(before) == items
     np.testing.assert_allclose(run(loops, a, b, c)[0], a @ b + c, rtol=1e-4, atol=1e-5)
 
 

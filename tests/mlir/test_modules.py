@@ -168,8 +168,8 @@ def test_verify_names_the_line_of_the_printed_text():
     module = parse(CHAIN.replace("-> tensor<4x8xf32> {\n  %e", "-> tensor<9xf32> {\n  %e"), verified=False)
     with pytest.raises(MLIRError, match="Return what") as refused:
         verify(module)
-    said = text(module).splitlines()[refused.value.line - 1]
-    assert said[refused.value.column - 1 :] == "func.return %relu : tensor<4x8xf32>"
+    message = text(module).splitlines()[refused.value.line - 1]
+    assert message[refused.value.column - 1 :] == "func.return %relu : tensor<4x8xf32>"
 
 
 def test_verify_finds_a_use_before_the_definition():
@@ -195,10 +195,10 @@ def test_passes_return_the_module_after_each_step():
         "one-shot-bufferize{bufferize-function-boundaries=1}",
         "convert-linalg-to-loops",
     ]
-    found = passes(parse(CHAIN), steps)
-    assert [sum(op.name == "linalg.generic" for op in it.walk()) for it in found] == [1, 1, 0]
-    assert "memref" in text(found[1]) and "scf.for" in text(found[2]) and "memref" not in text(found[0])
-    for module in found:
+    result = passes(parse(CHAIN), steps)
+    assert [sum(op.name == "linalg.generic" for op in it.walk()) for it in result] == [1, 1, 0]
+    assert "memref" in text(result[1]) and "scf.for" in text(result[2]) and "memref" not in text(result[0])
+    for module in result:
         verify(module)
 
 
@@ -245,8 +245,10 @@ def test_a_failing_pass_names_the_operation_and_its_line(steps, line, words, con
     module = parse(POISON)
     with pytest.raises(MLIRError) as failed:
         pipeline(module, steps)
-    at, said = next((at, said) for at, said in enumerate(text(module).splitlines(), 1) if line in said)
-    assert f"The module, line {at}, column {len(said) - len(said.lstrip()) + 1}, `{line}`: {words}" in str(failed.value)
+    at, message = next((at, message) for at, message in enumerate(text(module).splitlines(), 1) if line in message)
+    assert f"The module, line {at}, column {len(message) - len(message.lstrip()) + 1}, `{line}`: {words}" in str(
+        failed.value
+    )
     assert confined or failed.value.line == at
 
 

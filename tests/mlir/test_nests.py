@@ -21,11 +21,11 @@ def arrays():
 
 
 def test_a_nest_is_read_and_run():
-    nest, given = parse(PRODUCT), arrays()
+    nest, arguments = parse(PRODUCT), arrays()
     assert [(loop.name, loop.size, loop.parallel) for loop in nest.loops] == [("d0", 2, True), ("d1", 3, False)]
     assert nest.operations() == 2
-    iterations = list(run(nest, given))
-    assert given["out0"].tolist() == [210.0, 543.0]
+    iterations = list(run(nest, arguments))
+    assert arguments["out0"].tolist() == [210.0, 543.0]
     assert str(iterations[4]) == "d0 = 1, d1 = 1"
     assert [str(access) for access in iterations[4].reads] == ["in0[1, 1]", "in1[1]", "out0[1]"]
     assert [str(access) for access in iterations[4].writes] == ["out0[1]"]
@@ -46,9 +46,9 @@ def test_an_expression_that_occurs_more_than_once_is_named(text, most):
 
 
 def test_without_loops_there_is_one_iteration():
-    given = {"in0": np.array(3.0), "out0": np.array(0.0)}
-    (only,) = run(parse("out0[()] = -in0[()] // 2"), given)
-    assert (str(only), given["out0"]) == ("the only iteration", -2.0)
+    arguments = {"in0": np.array(3.0), "out0": np.array(0.0)}
+    (only,) = run(parse("out0[()] = -in0[()] // 2"), arguments)
+    assert (str(only), arguments["out0"]) == ("the only iteration", -2.0)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_what_is_not_run(text, sentence):
 
 
 def test_numbers_do_not_grow_without_bound():
-    given = arrays()
-    list(run(parse("v = 3\n" + "v = v * v\n" * 60 + "out0[0] = v"), given))
-    assert np.isfinite(given["out0"][0])
-    list(run(parse("out0[0] = 1 / 0\nout0[1] = exp(9999)"), given))
-    assert given["out0"].tolist() == [np.inf, np.inf]
+    arguments = arrays()
+    list(run(parse("v = 3\n" + "v = v * v\n" * 60 + "out0[0] = v"), arguments))
+    assert np.isfinite(arguments["out0"][0])
+    list(run(parse("out0[0] = 1 / 0\nout0[1] = exp(9999)"), arguments))
+    assert arguments["out0"].tolist() == [np.inf, np.inf]
 
 
 def test_expressions_of_a_body():
@@ -121,7 +121,7 @@ def test_expressions_of_a_body():
           %w = math.log %v : f32
           return %w : f32
         }""").ops
-    told = [expression(op, "p", "q", "r") for op in list(function.body.block.ops)[:5]]
-    assert told == ["2.5", "p - q", "p >= q", "select(p, q, r)", "exp(p)"]
+    message = [expression(op, "p", "q", "r") for op in list(function.body.block.ops)[:5]]
+    assert message == ["2.5", "p - q", "p >= q", "select(p, q, r)", "exp(p)"]
     with pytest.raises(NestError, match=r"no word for math\.log"):
         expression(list(function.body.block.ops)[5], "p")

@@ -48,14 +48,14 @@ def test_all_ways_compute_what_numpy_does(kind, shape):
     random = np.random.default_rng(1)
     x, y = ((random.normal(size=size) * 60).astype(dtype) for size in (shape, shape[1:]))
     module, out = elementwise(kind, body), np.zeros(shape[::-1], dtype)
-    wanted = expected(x, y).T
-    found = {"iree": run(module, x, y, out)[0]} if 0 not in shape else {}  # IREE's runtime takes no empty tensors
-    found["c"] = run(pipeline(module, BUFFERS), x, y, out)[0]
+    want = expected(x, y).T
+    results = {"iree": run(module, x, y, out)[0]} if 0 not in shape else {}  # IREE's runtime takes no empty tensors
+    results["c"] = run(pipeline(module, BUFFERS), x, y, out)[0]
     if kind != "i1":
-        found["interpreter"] = run(module, x, y, out, by="interpreter")[0]
-    for way, value in found.items():
-        assert value.dtype == dtype and value.shape == wanted.shape, way
-        np.testing.assert_allclose(value, wanted, rtol=1e-6, err_msg=way)
+        results["interpreter"] = run(module, x, y, out, by="interpreter")[0]
+    for way, value in results.items():
+        assert value.dtype == dtype and value.shape == want.shape, way
+        np.testing.assert_allclose(value, want, rtol=1e-6, err_msg=way)
 
 
 #: Operation on integers, or floats → what NumPy says.
@@ -95,13 +95,13 @@ def test_operations_on_numbers_in_c():
           {chr(10).join(lines)}
           return {returned} : {", ".join(kinds)}
         }}""")
-    found = run_all(module, [(floats[a], floats[b], numbers[a], numbers[b]) for a, b in pairs], by="c")
+    result = run_all(module, [(floats[a], floats[b], numbers[a], numbers[b]) for a, b in pairs], by="c")
     with np.errstate(all="ignore"):
         for at, (name, expected) in enumerate(OPERATIONS.items()):
             row = floats if name.split()[0].endswith("f") else numbers
             x, y = (np.array([row[pair[side]] for pair in pairs]) for side in (0, 1))
-            got = np.array([values[at] for values in found])
-            np.testing.assert_array_equal(got, np.asarray(expected(x, y)).astype(got.dtype), err_msg=name)
+            actual = np.array([values[at] for values in result])
+            np.testing.assert_array_equal(actual, np.asarray(expected(x, y)).astype(actual.dtype), err_msg=name)
 
 
 MATMUL = """
@@ -128,9 +128,9 @@ def test_every_lowering_of_a_matmul_runs(way, checks):
     a, b, c = (random.normal(size=size).astype("f") for size in ((7, 5), (5, 3), (7, 3)))
     module = pipeline(parse(MATMUL), BUFFERS)
     lowered = pipeline(module, LOWERINGS[way]) if LOWERINGS[way] else module
-    kept = c.copy()
+    copy = c.copy()
     np.testing.assert_allclose(run(lowered, a, b, c, checks=checks)[0], a @ b + c, rtol=1e-5)
-    assert (c == kept).all()  # the caller's arrays stay
+    assert (c == copy).all()  # the caller's arrays stay
 
 
 def test_numbers_and_several_results():
@@ -144,9 +144,9 @@ def test_numbers_and_several_results():
           return %j, %y, %n, %h : index, f32, i1, f64
         }""")
     for by in ("iree", "c"):
-        found = run(module, 21, 0.5, True, by=by)
-        assert [value.dtype.name for value in found] == ["int64", "float32", "bool", "float64"]
-        assert [value.item() for value in found] == [42, 1.0, False, math.inf]
+        result = run(module, 21, 0.5, True, by=by)
+        assert [value.dtype.name for value in result] == ["int64", "float32", "bool", "float64"]
+        assert [value.item() for value in result] == [42, 1.0, False, math.inf]
 
 
 def test_a_function_without_results_returns_its_buffers():
@@ -156,8 +156,8 @@ def test_a_function_without_results_returns_its_buffers():
           memref.store %k, %m[%one] : memref<3xi32>
           return
         }""")
-    (found,) = run(module, np.arange(3, dtype="i4"), 9)
-    assert found.tolist() == [0, 9, 2]
+    (result,) = run(module, np.arange(3, dtype="i4"), 9)
+    assert result.tolist() == [0, 9, 2]
 
 
 def test_views_calls_and_loops_with_values():
@@ -190,8 +190,8 @@ def test_views_calls_and_loops_with_values():
 def test_a_module_is_built_once_for_many_inputs():
     module = elementwise("f32", CASES["f32"][1])
     many = [(np.full((2, n), 3, "f"), np.arange(n, dtype="f"), np.zeros((n, 2), "f")) for n in (1, 4, 6)]
-    for (x, y, _), (found,) in zip(many, run_all(module, many), strict=True):
-        np.testing.assert_array_equal(found, (x * y).T)
+    for (x, y, _), (item,) in zip(many, run_all(module, many), strict=True):
+        np.testing.assert_array_equal(item, (x * y).T)
     assert len(seconds(module, *many[0], repeats=3)) == 3
 
 
@@ -223,8 +223,8 @@ ERRORS = {
 
 @pytest.mark.parametrize("at", range(len(ERRORS)))
 def test_what_a_program_does_wrong_is_a_sentence(at):
-    source, (index, said) = list(ERRORS.items())[at]
-    with pytest.raises(MLIRError, match=said):
+    source, (index, message) = list(ERRORS.items())[at]
+    with pytest.raises(MLIRError, match=message):
         run(parse(source), np.zeros((4, 4), "f"), index, seconds=2)
 
 

@@ -59,9 +59,9 @@ def test_jumps_pass_their_operands_to_blocks():
 
 def test_modules_of_iree_are_read_and_drawn_alike():
     module = parse(CHAIN)
-    held = to_iree(module)
-    assert [node.op for node in view(held)] == [node.op for node in view(module)]
-    assert "linalg.generic" in draw(held).text
+    values = to_iree(module)
+    assert [node.op for node in view(values)] == [node.op for node in view(module)]
+    assert "linalg.generic" in draw(values).text
 
 
 def test_a_module_without_functions_is_refused():
@@ -116,23 +116,23 @@ def test_a_large_module_is_drawn_without_bodies_and_a_huge_one_in_groups():
 def test_a_difference_shows_what_changed_inside_a_region():
     module = parse(CHAIN)
     other = parse(CHAIN.replace("arith.maximumf", "arith.minimumf"))
-    said = diff(module, other)
-    assert "- %m = arith.maximumf" in said.text and "+ %m = arith.minimumf" in said.text
-    assert "  %s = arith.addf" in said.text
+    message = diff(module, other)
+    assert "- %m = arith.maximumf" in message.text and "+ %m = arith.minimumf" in message.text
+    assert "  %s = arith.addf" in message.text
 
 
 def test_a_difference_of_fusion_keeps_the_body_that_moved():
     module = parse(CHAIN)
-    said = diff(module, pipeline(module, "linalg-fuse-elementwise-ops, canonicalize"))
-    lines = said.text.splitlines()
+    message = diff(module, pipeline(module, "linalg-fuse-elementwise-ops, canonicalize"))
+    lines = message.text.splitlines()
     assert any(line.startswith("- %sum = linalg.generic") for line in lines)
     assert any(line.startswith("  %s = arith.addf") for line in lines)
-    assert any(line.startswith("~ %relu = linalg.generic") for line in lines) and said.svg.startswith("<svg")
+    assert any(line.startswith("~ %relu = linalg.generic") for line in lines) and message.svg.startswith("<svg")
 
 
 def test_the_same_module_has_no_difference():
-    said = diff(parse(CHAIN), parse(CHAIN)).text
-    assert not [line for line in said.splitlines()[2:] if line[0] in "+-~≠"]
+    message = diff(parse(CHAIN), parse(CHAIN)).text
+    assert not [line for line in message.splitlines()[2:] if line[0] in "+-~≠"]
 
 
 def test_the_table_knows_the_levels_of_mlir():
@@ -149,8 +149,8 @@ def test_the_arguments_of_a_map_take_its_operands():
       }) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       return %m : tensor<4xf32> }"""
     graph = view(parse(source))
-    (taken,) = [node for node in graph if node.inputs == ("%arg0",) and node.op == "argument"]
-    assert taken.attrs["block"].endswith(":body") and graph.consumers(taken.id)
+    (values,) = [node for node in graph if node.inputs == ("%arg0",) and node.op == "argument"]
+    assert values.attrs["block"].endswith(":body") and graph.consumers(values.id)
 
 
 def test_text_of_mlir_is_read_as_its_module_is():

@@ -54,8 +54,8 @@ def shown(tmp_path_factory) -> dict[str, list]:
     return outputs(CELLS, tmp_path_factory.mktemp("notebook"))
 
 
-def text(found: list) -> str:
-    return "".join(o.get("text", "") + o.get("data", {}).get("text/plain", "") + o.get("evalue", "") for o in found)
+def text(result: list) -> str:
+    return "".join(o.get("text", "") + o.get("data", {}).get("text/plain", "") + o.get("evalue", "") for o in result)
 
 
 def test_what_is_printed_there_is_shown_here(shown):
@@ -112,9 +112,9 @@ def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
         "second": "%%beside relay\n1 / 0",
         "view": "print(beside.view('relay', 'module'), beside.value('relay', '1'))",
     }
-    found = outputs(cells, tmp_path, PYTHONPATH=str(tmp_path))
-    assert "Linux on x86-64 only" in text(found["first"]) and "in this notebook do nothing" in text(found["first"])
-    assert found["second"] == [] and text(found["view"]) == "None None\n"
+    result = outputs(cells, tmp_path, PYTHONPATH=str(tmp_path))
+    assert "Linux on x86-64 only" in text(result["first"]) and "in this notebook do nothing" in text(result["first"])
+    assert result["second"] == [] and text(result["view"]) == "None None\n"
 
 
 def test_it_ends_with_the_process_that_started_it():

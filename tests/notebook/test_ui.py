@@ -55,7 +55,7 @@ def test_html_escapes_what_the_judge_says():
 
 def test_no_text_of_a_card_is_markup():
     cards, evil = ui.templates(), "<script>'\""
-    made = [
+    items = [
         cards.sentence(evil),
         cards.hints(evil, [evil], evil),
         cards.solution(evil, evil),
@@ -63,8 +63,8 @@ def test_no_text_of_a_card_is_markup():
         cards.chip(evil, True, evil, evil),
     ]
     shown = "&lt;script&gt;&#39;&#34;"
-    assert [card.count(shown) for card in made] == [1, 3, 2, 2, 3]
-    assert not any("<script>" in card for card in made)
+    assert [card.count(shown) for card in items] == [1, 3, 2, 2, 3]
+    assert not any("<script>" in card for card in items)
 
 
 def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):

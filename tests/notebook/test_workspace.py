@@ -57,17 +57,17 @@ def test_new_exercises_are_copied_and_announced_once(course):
 
 def test_work_is_never_overwritten(course):
     prepare(course)
-    mine = course / "work/day01/graphs.ipynb"
-    add(mine, "my answer")
-    before = mine.read_bytes()
+    copy = course / "work/day01/graphs.ipynb"
+    add(copy, "my answer")
+    before = copy.read_bytes()
     (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
     [line] = prepare(course)
     assert "graphs.release-bbb.ipynb" in line and "Yours is untouched" in line
-    assert mine.read_bytes() == before
-    beside = course / "work/day01/graphs.release-bbb.ipynb"
-    assert texts(beside) == ["release bbb"]
-    add(beside, "worked on")
-    assert prepare(course) == [] and texts(beside) == ["release bbb", "worked on"]
+    assert copy.read_bytes() == before
+    neighbour = course / "work/day01/graphs.release-bbb.ipynb"
+    assert texts(neighbour) == ["release bbb"]
+    add(neighbour, "worked on")
+    assert prepare(course) == [] and texts(neighbour) == ["release bbb", "worked on"]
 
 
 @pytest.mark.parametrize("change", ["code", "order", "removal"])
@@ -75,30 +75,30 @@ def test_each_change_of_text_is_kept(course, change):
     source = course / "exercises/day01/graphs.ipynb"
     source.write_text(notebook("aaa", "one", "two"))
     prepare(course)
-    mine = course / "work/day01/graphs.ipynb"
-    nb = json.loads(mine.read_text())
+    copy = course / "work/day01/graphs.ipynb"
+    nb = json.loads(copy.read_text())
     if change == "code":
         nb["cells"][1]["cell_type"] = "code"
     elif change == "order":
         nb["cells"].reverse()
     else:
         del nb["cells"][1]
-    mine.write_text(json.dumps(nb))
+    copy.write_text(json.dumps(nb))
     source.write_text(notebook("bbb", "one", "two"))
     prepare(course)
-    assert json.loads(mine.read_text()) == nb
+    assert json.loads(copy.read_text()) == nb
 
 
 def test_a_copy_that_was_only_run_gives_way_to_a_newer_release(course):
     prepare(course)
-    mine = course / "work/day01/graphs.ipynb"
-    run(mine)
+    copy = course / "work/day01/graphs.ipynb"
+    run(copy)
     assert prepare(course) == []
     (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
     [line] = prepare(course)
     assert "replaced" in line and "work/day01/graphs.ipynb" in line
-    assert texts(mine) == ["release bbb"]
-    assert [path.name for path in mine.parent.iterdir()] == ["graphs.ipynb"]
+    assert texts(copy) == ["release bbb"]
+    assert [path.name for path in copy.parent.iterdir()] == ["graphs.ipynb"]
 
 
 def test_only_the_newest_release_stands_beside_a_copy_unless_one_was_written_in(course):
@@ -115,20 +115,20 @@ def test_only_the_newest_release_stands_beside_a_copy_unless_one_was_written_in(
 
 
 def test_a_copy_of_an_earlier_version_is_known_by_its_release(course):
-    mine = course / "work/day01/graphs.ipynb"
-    mine.parent.mkdir(parents=True)
-    mine.write_text(notebook("aaa", "my answer"))
+    copy = course / "work/day01/graphs.ipynb"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(notebook("aaa", "my answer"))
     assert prepare(course) == []
     (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
     [line] = prepare(course)
-    assert "graphs.release-bbb.ipynb" in line and mine.read_text() == notebook("aaa", "my answer")
+    assert "graphs.release-bbb.ipynb" in line and copy.read_text() == notebook("aaa", "my answer")
 
 
 def test_a_copy_that_its_owner_has_brought_up_to_date_gets_none_beside_it(course):
     prepare(course)
     (course / "exercises/day01/graphs.ipynb").write_text(notebook("bbb"))
-    mine = course / "work/day01/graphs.ipynb"
-    mine.write_text(mine.read_text().replace("release aaa", "release bbb"))
+    copy = course / "work/day01/graphs.ipynb"
+    copy.write_text(copy.read_text().replace("release aaa", "release bbb"))
     assert prepare(course) == []
 
 
@@ -172,11 +172,11 @@ def test_a_source_that_is_no_notebook_is_named(course):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"metadata": 3}', '{"cells": [], "metadata": {"passlab": 3}}'])
 def test_a_damaged_copy_is_left_as_it_is(course, content):
-    mine = course / "work/day01/graphs.ipynb"
-    mine.parent.mkdir(parents=True)
-    mine.write_text(content)
+    copy = course / "work/day01/graphs.ipynb"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(content)
     prepare(course)
-    assert mine.read_text() == content
+    assert copy.read_text() == content
     assert (course / "work/day01/graphs.release-aaa.ipynb").exists()
 
 

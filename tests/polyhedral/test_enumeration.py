@@ -86,31 +86,31 @@ def test_domains_accesses_and_order_are_those_of_the_loops(name):
     sizes, ran = sizes_of(program), trace(program, sizes_of(program))
     assert order(program, program.schedule, sizes) == [(statement, at) for statement, at, _ in ran]
     for kind in ("reads", "writes"):
-        mine = {((s, at), (array, cell)) for s, at, notes in ran for what, array, cell in notes if what == kind}
-        assert set(pairs(getattr(program, kind), sizes)) == mine
+        own = {((s, at), (array, cell)) for s, at, notes in ran for what, array, cell in notes if what == kind}
+        assert set(pairs(getattr(program, kind), sizes)) == own
 
 
 @EACH
 def test_dependences_are_those_that_counting_finds(name):
     program = PROGRAMS[name]
     sizes, ran = sizes_of(program), trace(program, sizes_of(program))
-    wanted = {kind: set() for kind in ("flow", "anti", "output", "values")}
+    expected = {kind: set() for kind in ("flow", "anti", "output", "values")}
     kinds = {("writes", "reads"): "flow", ("reads", "writes"): "anti", ("writes", "writes"): "output"}
     for (s, a, first), (t, b, second) in itertools.combinations(ran, 2):
         for (what, array, cell), (then, other, place) in itertools.product(first, second):
             if (array, cell) == (other, place) and (what, then) in kinds:
-                wanted[kinds[what, then]].add(((s, a), (t, b)))
+                expected[kinds[what, then]].add(((s, a), (t, b)))
     last = {}
     for s, at, notes in ran:
         for what, array, cell in notes:
             if what == "reads" and (array, cell) in last:
-                wanted["values"].add((last[array, cell], (s, at)))
+                expected["values"].add((last[array, cell], (s, at)))
         for what, array, cell in notes:
             if what == "writes":
                 last[array, cell] = s, at
-    for kind, found in wanted.items():
-        assert set(pairs(dependences(program, kind), sizes)) == found, kind
-    together = wanted["flow"] | wanted["anti"] | wanted["output"]
+    for kind, item in expected.items():
+        assert set(pairs(dependences(program, kind), sizes)) == item, kind
+    together = expected["flow"] | expected["anti"] | expected["output"]
     assert set(pairs(dependences(program), sizes)) == together
 
 
@@ -138,8 +138,8 @@ def test_legality_is_what_enumeration_says_and_the_witness_is_a_violated_pair(na
         place = {f"{s}{list(at)}": n for n, (s, at) in enumerate(order(program, schedule, sizes))}
         broken = [(f"{s}{list(a)}", f"{t}{list(b)}") for (s, a), (t, b) in every]
         broken = [(s, t) for s, t in broken if place[s] > place[t]]
-        found = violated(dependences(program), schedule, sizes)
-        assert found == (broken[0] if broken else None), what
+        result = violated(dependences(program), schedule, sizes)
+        assert result == (broken[0] if broken else None), what
         assert legal(program, schedule) == (not broken), what
 
 
@@ -163,8 +163,8 @@ def test_generated_source_runs_and_equals_the_original(name):
     for what, schedule in transformed(program):
         if legal(program, schedule):
             for source in (python_source(program, schedule), python_source(program, schedule, sizes)):
-                got = run_python(source, sizes, arrays)
-                assert all(np.array_equal(want[array], got[array]) for array in arrays), what
+                actual = run_python(source, sizes, arrays)
+                assert all(np.array_equal(want[array], actual[array]) for array in arrays), what
                 again = parse(source)
                 assert len(order(again, again.schedule, sizes)) == len(order(program, schedule, sizes))
                 ran += 1

@@ -59,7 +59,7 @@ def test_tiles_are_visited_one_after_the_other():
 
 
 @pytest.mark.parametrize(
-    "make, said",
+    "make, message",
     [
         (lambda s: interchange(s, 0, 2), "There is no dimension 2: the times of this schedule have 2, counted from 0."),
         (lambda s: tile(s, [0, 1], [4]), "tile needs one size for each of the dimensions [0, 1]; got [4]."),
@@ -68,14 +68,14 @@ def test_tiles_are_visited_one_after_the_other():
         (lambda s: reverse("{ S[i", 0), "isl cannot read '{ S[i'. It has 1 { and 0 }."),
     ],
 )
-def test_what_cannot_be_transformed_says_why(make, said):
+def test_what_cannot_be_transformed_says_why(make, message):
     with pytest.raises(ValueError) as error:
         make(PROGRAMS["copy"].schedule)
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    "schedule, said",
+    "schedule, message",
     [
         ("{ S[i, j] -> [i, j, 0, 0] }", "The schedule drops the statement T: it gives it no time."),
         ("{ S[i, j] -> [i, 0]; T[i, j, k] -> [j] }", "Times must have the same number of dimensions to be compared: "),
@@ -99,10 +99,10 @@ def test_what_cannot_be_transformed_says_why(make, said):
         (3, "A schedule is a map of isl or its text; got int."),
     ],
 )
-def test_what_is_no_schedule_says_why(schedule, said):
+def test_what_is_no_schedule_says_why(schedule, message):
     program = PROGRAMS["matmul"]
-    assert why_not_a_schedule(program, schedule).startswith(said)
-    if isinstance(schedule, str) and "cannot read" not in said:
+    assert why_not_a_schedule(program, schedule).startswith(message)
+    if isinstance(schedule, str) and "cannot read" not in message:
         assert not legal(program, schedule)
         with pytest.raises(ValueError, match="T"):
             ast(program, schedule)
@@ -126,8 +126,8 @@ def test_an_illegal_order_computes_something_else():
     arrays = random_arrays(program, sizes)
     want = reference(program, sizes, arrays)["A"]
     for schedule in (interchange(program.schedule, 0, 1), tile(program.schedule, [0, 1], [4, 4])):
-        got = run_python(python_source(program, schedule), sizes, arrays)["A"]
-        assert np.abs(want - got).max() > 1e-3
+        actual = run_python(python_source(program, schedule), sizes, arrays)["A"]
+        assert np.abs(want - actual).max() > 1e-3
 
 
 def test_loops_that_isl_writes_are_written_as_one_writes_them():
@@ -192,11 +192,11 @@ NOT_AFFINE = [
 ]
 
 
-@pytest.mark.parametrize("source, said", NOT_AFFINE)
-def test_what_is_not_affine_says_where_and_why(source, said):
+@pytest.mark.parametrize("source, message", NOT_AFFINE)
+def test_what_is_not_affine_says_where_and_why(source, message):
     with pytest.raises(NotAffine) as error:
         parse(source)
-    assert str(error.value).startswith(said) and str(error.value).endswith(".")
+    assert str(error.value).startswith(message) and str(error.value).endswith(".")
 
 
 def test_loops_with_steps_bounds_and_conditions():
@@ -211,15 +211,15 @@ def test_loops_with_steps_bounds_and_conditions():
         """
     )
     sizes = {"N": 9}
-    wanted = [
+    expected = [
         ("S" if i + j != 4 and (i < 5 or j > 1) else "T", (i, j))
         for i in range(8, 0, -2)
         for j in range(max(0, i - 6), min(i, 4))
     ]
-    assert order(program, program.schedule, sizes) == wanted and {name for name, _ in wanted} == {"S", "T"}
+    assert order(program, program.schedule, sizes) == expected and {name for name, _ in expected} == {"S", "T"}
     arrays = random_arrays(program, sizes)
-    want, got = (run_python(s, sizes, arrays) for s in (program.source, python_source(program, program.schedule)))
-    assert all(np.array_equal(want[name], got[name]) for name in arrays)
+    want, actual = (run_python(s, sizes, arrays) for s in (program.source, python_source(program, program.schedule)))
+    assert all(np.array_equal(want[name], actual[name]) for name in arrays)
 
 
 def test_shapes_and_sizes():

@@ -49,9 +49,9 @@ def test_imports_are_seen_wherever_they_stand(tmp_path):
         "import passlab.judge\n\n\ndef later():\n    from passlab.memory import plan\n\n\n"
         'WORDS = ["-m", "passlab.cli"]\nfrom passlab import draw\n'
     )
-    found = imports.read(path).imports
-    assert {"passlab", "passlab.judge", "passlab.memory", "passlab.cli", "passlab.drawing"} <= found
-    assert "passlab.wafer" not in found
+    result = imports.read(path).imports
+    assert {"passlab", "passlab.judge", "passlab.memory", "passlab.cli", "passlab.drawing"} <= result
+    assert "passlab.wafer" not in result
 
 
 def test_code_in_a_text_is_not_prose(tmp_path):

@@ -100,8 +100,8 @@ def test_groups_that_cannot_be_kernels_name_the_node(groups, sentence):
 def test_a_plan_that_does_not_hold_names_what_is_wrong(change, sentence):
     gm = traced()
     plan = change(planned(gm, *X))
-    found = examined(Compiled(gm, plan=plan), X)["broken"]
-    assert "The plan does not hold" in found and sentence in found
+    result = examined(Compiled(gm, plan=plan), X)["broken"]
+    assert "The plan does not hold" in result and sentence in result
 
 
 def test_another_shape_or_type_is_refused_before_it_is_built():
@@ -130,10 +130,10 @@ def test_counting_and_building_leave_the_model_alone():
 
     x = torch.randn(2, 3, 4, 4)
     gm = trace(Net().train(), x)
-    before, kept, state = {k: v.clone() for k, v in gm.state_dict().items()}, x.clone(), torch.get_rng_state()
+    before, copy, state = {k: v.clone() for k, v in gm.state_dict().items()}, x.clone(), torch.get_rng_state()
     counts(compile(gm, (x,)), (x,))
     build(compile(gm, (x,)), (x,))
-    assert torch.equal(x, kept) and torch.equal(state, torch.get_rng_state())
+    assert torch.equal(x, copy) and torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(before[name], now) for name, now in gm.state_dict().items())
 
 
@@ -143,8 +143,8 @@ def test_the_reference_computes_the_same_with_fewer_launches_and_bytes(family):
     gm = model.graph()
     compiled = compile(gm, model.inputs)
     assert equivalent(gm, compiled.graph, model.inputs)
-    alone, made = counts(Compiled(gm), model.inputs), counts(compiled, model.inputs)
-    assert made.launches < alone.launches and made.bytes < alone.bytes and made.peak <= alone.peak
+    alone, value = counts(Compiled(gm), model.inputs), counts(compiled, model.inputs)
+    assert value.launches < alone.launches and value.bytes < alone.bytes and value.peak <= alone.peak
     program = build(compiled, model.inputs)
     for _ in range(2):  # the arena is used again
         torch.testing.assert_close(program(*model.inputs), gm(*model.inputs), rtol=1e-4, atol=1e-4)
@@ -163,14 +163,14 @@ def test_the_reference_compiles_random_graphs(seed):
 
 def test_the_reference_orders_a_graph_with_a_call_that_nothing_uses():
     def wide_last(x):
-        kept = [x.sum(1) + k for k in range(4)]
-        kept[0] * 3
-        return sum(kept[1:], kept[0]) * torch.cat([x] * 6).max()
+        items = [x.sum(1) + k for k in range(4)]
+        items[0] * 3
+        return sum(items[1:], items[0]) * torch.cat([x] * 6).max()
 
     gm = trace(wide_last, X[0])
-    found = reference_plan(Compiled(gm), X[:1]).plan
-    assert found.arena < planned(gm, X[0]).arena
-    assert examined(Compiled(gm, plan=found), X[:1])["broken"] == ""
+    result = reference_plan(Compiled(gm), X[:1]).plan
+    assert result.arena < planned(gm, X[0]).arena
+    assert examined(Compiled(gm, plan=result), X[:1])["broken"] == ""
 
 
 def test_a_group_with_a_triton_kernel_runs_on_a_cpu_as_without_it():
@@ -194,9 +194,9 @@ def test_a_schedule_is_found_by_the_first_name_of_its_group():
 def test_two_results_of_one_program_do_not_share_memory():
     program = build(Compiled(traced(), [["mul", "add", "relu", "mul_1"]]), X)
     first = program(*X)
-    kept = first.clone()
+    copy = first.clone()
     program(*(x + 1 for x in X))
-    assert torch.equal(first, kept)
+    assert torch.equal(first, copy)
 
 
 def test_a_program_takes_other_strides_and_refuses_other_shapes():

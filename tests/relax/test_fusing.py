@@ -39,17 +39,17 @@ def names(there):
 def test_every_legal_choice_computes_the_same(made, there):
     rng = np.random.default_rng(0)
     inputs = [(rng.random((6, 8), "float32"), rng.random((8, 8), "float32"))]
-    wanted = builds.run_module(made, inputs, pipeline="none").outputs[0]
+    expected = builds.run_module(made, inputs, pipeline="none").outputs[0]
     free = [name for name in there.ops if name not in there.returned]
     tried = 0
     for number in range(0, len(free) + 1, 2):
-        for kept in itertools.combinations(free, number):
-            groups = around(there, {*kept, *there.returned})
+        for items in itertools.combinations(free, number):
+            groups = around(there, {*items, *there.returned})
             if illegal(there, groups) is None:
                 built = builds.run_module(by(lambda module, groups=groups: groups)(made), inputs, pipeline="none")
                 assert built.ok, built.error
                 assert len(built.kernels) == price(there, groups).kernels
-                assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(built.outputs[0], wanted, strict=True))
+                assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(built.outputs[0], expected, strict=True))
                 tried += 1
     assert tried >= 5, tried
 

@@ -42,8 +42,10 @@ def values(shape, dtype=torch.float32, edges=True, seed=0):
 
 def same(function, *inputs, scale=1):
     gm = function if isinstance(function, torch.fx.GraphModule) else torch.fx.symbolic_trace(function)
-    want, got = function(*inputs), Kernel(gm)(*inputs)
-    for w, g in zip(want if isinstance(want, tuple) else [want], got if isinstance(got, tuple) else [got], strict=True):
+    want, actual = function(*inputs), Kernel(gm)(*inputs)
+    for w, g in zip(
+        want if isinstance(want, tuple) else [want], actual if isinstance(actual, tuple) else [actual], strict=True
+    ):
         assert g.dtype == w.dtype and g.shape == w.shape, (g.dtype, w.dtype, g.shape, w.shape)
         r, a = TOLERANCE.get(w.dtype, (0, 0))
         torch.testing.assert_close(g, w, rtol=r * scale, atol=a * scale, equal_nan=True)
@@ -136,8 +138,8 @@ def test_reductions_alone_and_before_and_after_others():
     same(lambda x: x.mean((2, 3)), values((3, 6, 14, 14), edges=False))
     same(lambda x: x.sum((0, 2)), values((5, 6, 700), edges=False), scale=40)
     positive = torch.rand(1_000_003)  # no divisor to cut it by: what only grows must not swallow what is small
-    found = float(Kernel(torch.fx.symbolic_trace(lambda x: x.sum()))(positive))
-    assert abs(found / float(positive.double().sum()) - 1) < 1e-6
+    result = float(Kernel(torch.fx.symbolic_trace(lambda x: x.sum()))(positive))
+    assert abs(result / float(positive.double().sum()) - 1) < 1e-6
 
 
 def test_memory_of_every_kind_is_read_where_it_is():

@@ -46,18 +46,18 @@ def compare(one, other, **close):
 def test_twenty_steps_are_torchs(name):
     method, theirs, options = METHODS[name]
     for dtype, close in ((torch.float32, {"rtol": 1e-4, "atol": 1e-6}), (torch.float64, {"rtol": 1e-10, "atol": 0})):
-        mine, right = network(dtype), network(dtype)
-        train(mine, Fused(method, mine.parameters(), **options))
+        own, right = network(dtype), network(dtype)
+        train(own, Fused(method, own.parameters(), **options))
         train(right, theirs(right.parameters(), **options, foreach=False))
-        compare(mine, right, **close)
+        compare(own, right, **close)
 
 
 def test_half_precision_is_computed_in_float32_and_rounded_once():
-    mine, right = network(torch.bfloat16), network(torch.bfloat16)
-    train(mine, Fused(ADAM, mine.parameters(), lr=1e-2, weight_decay=0.1))
+    own, right = network(torch.bfloat16), network(torch.bfloat16)
+    train(own, Fused(ADAM, own.parameters(), lr=1e-2, weight_decay=0.1))
     train(right, torch.optim.Adam(right.parameters(), lr=1e-2, weight_decay=0.1, fused=True))
-    compare(mine, right, rtol=1e-2, atol=1e-4)
-    assert all(p.dtype == torch.bfloat16 for p in mine.parameters())
+    compare(own, right, rtol=1e-2, atol=1e-4)
+    assert all(p.dtype == torch.bfloat16 for p in own.parameters())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -76,13 +76,13 @@ def test_a_parameter_without_a_gradient_is_left_alone_and_keeps_its_own_count_of
         return name != "2.weight" or step % 3 == 1
 
     for method, theirs in ((ADAM, torch.optim.Adam), (ADAMW, torch.optim.AdamW)):
-        mine, right = network(), network()
-        train(mine, Fused(method, mine.parameters(), weight_decay=0.1), used=used)
+        own, right = network(), network()
+        train(own, Fused(method, own.parameters(), weight_decay=0.1), used=used)
         train(right, theirs(right.parameters(), weight_decay=0.1), used=used)
-        compare(mine, right, rtol=1e-4, atol=1e-6)
+        compare(own, right, rtol=1e-4, atol=1e-6)
     start = network()
-    train(mine := network(), Fused(ADAM, mine.parameters()), used=lambda step, name: name != "2.weight")
-    assert torch.equal(mine[2].weight, start[2].weight) and not torch.equal(mine[0].weight, start[0].weight)
+    train(own := network(), Fused(ADAM, own.parameters()), used=lambda step, name: name != "2.weight")
+    assert torch.equal(own[2].weight, start[2].weight) and not torch.equal(own[0].weight, start[0].weight)
 
 
 def _split(model):
@@ -92,37 +92,37 @@ def _split(model):
 
 
 def test_several_groups_have_options_of_their_own():
-    mine, right = network(), network()
-    train(mine, Fused(ADAM, _split(mine), lr=1e-2))
+    own, right = network(), network()
+    train(own, Fused(ADAM, _split(own), lr=1e-2))
     train(right, torch.optim.Adam(_split(right), lr=1e-2))
-    compare(mine, right, rtol=1e-4, atol=1e-6)
+    compare(own, right, rtol=1e-4, atol=1e-6)
 
 
 def test_parameters_of_several_types_go_in_several_groups():
-    mine, right = (nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 5).double()]) for _ in range(2))
-    right.load_state_dict(mine.state_dict())
-    for model, optimizer in ((mine, Fused(ADAM, mine.parameters())), (right, torch.optim.Adam(right.parameters()))):
+    own, right = (nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 5).double()]) for _ in range(2))
+    right.load_state_dict(own.state_dict())
+    for model, optimizer in ((own, Fused(ADAM, own.parameters())), (right, torch.optim.Adam(right.parameters()))):
         for p in model.parameters():
             p.grad = torch.ones_like(p)
         optimizer.step()
-    compare(mine, right)
+    compare(own, right)
 
 
 def test_a_learning_rate_may_change_between_steps():
-    mine, right = network(), network()
-    fused, theirs = Fused(ADAM, mine.parameters(), lr=1e-2), torch.optim.Adam(right.parameters(), lr=1e-2)
+    own, right = network(), network()
+    fused, theirs = Fused(ADAM, own.parameters(), lr=1e-2), torch.optim.Adam(right.parameters(), lr=1e-2)
 
     def slower(step):
         fused.groups[0]["lr"] = theirs.param_groups[0]["lr"] = 1e-2 / (1 + step)
 
-    compare(train(mine, fused, between=slower), train(right, theirs, between=slower), rtol=1e-4, atol=1e-6)
+    compare(train(own, fused, between=slower), train(right, theirs, between=slower), rtol=1e-4, atol=1e-6)
     assert len(fused._kernels) == 1
 
 
 def test_new_numbers_of_a_parameter_are_taken_over():
-    mine, right = network(), network()
+    own, right = network(), network()
     for model, optimizer in (
-        (mine, Fused(SGD, mine.parameters(), momentum=0.9)),
+        (own, Fused(SGD, own.parameters(), momentum=0.9)),
         (right, torch.optim.SGD(right.parameters(), momentum=0.9)),
     ):
 
@@ -133,7 +133,7 @@ def test_new_numbers_of_a_parameter_are_taken_over():
                 model.load_state_dict({name: value * 0.9 for name, value in model.state_dict().items()})
 
         train(model, optimizer, between=halve)
-    compare(mine, right, rtol=1e-4, atol=1e-6)
+    compare(own, right, rtol=1e-4, atol=1e-6)
 
 
 def test_one_kernel_for_each_group():

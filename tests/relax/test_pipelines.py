@@ -50,8 +50,8 @@ def test_scheduled_models_compute_what_torch_does():
         model, x = models.ZOO[name].build(), models.ZOO[name].inputs(3)
         module = relax_module(model, *x)
         for before in ([], channels_last):
-            got = run(module, x, before=before, schedule=cpu_schedule)
-            assert np.allclose(got, model(*x).numpy(), atol=1e-5), (name, before)
+            actual = run(module, x, before=before, schedule=cpu_schedule)
+            assert np.allclose(actual, model(*x).numpy(), atol=1e-5), (name, before)
 
 
 def test_the_schedule_changes_loops_and_nothing_else():
@@ -62,9 +62,9 @@ def test_the_schedule_changes_loops_and_nothing_else():
             after = schedule_pass(cpu_schedule)(tvm.IRModule({"main": before}))["main"]
             n, m, k = shape
             a, b = (rng.integers(-9, 9, s).astype(dtype) for s in ((n, k), (k, m)))
-            given = [tvm.runtime.tensor(v) for v in (a, b, np.zeros((n, m), dtype))]
-            tvm.compile(tvm.IRModule({"main": after}), host())["main"](*given)
-            assert np.array_equal(given[2].numpy(), a @ b), (shape, dtype)
+            arguments = [tvm.runtime.tensor(v) for v in (a, b, np.zeros((n, m), dtype))]
+            tvm.compile(tvm.IRModule({"main": after}), host())["main"](*arguments)
+            assert np.array_equal(arguments[2].numpy(), a @ b), (shape, dtype)
     assert loops(matmul(256, 256, 256), "vectorized") == 0
     scheduled = cpu_schedule(matmul(256, 256, 256)).mod["main"]
     assert loops(scheduled, "vectorized") >= 1 and loops(scheduled, "parallel") == 1
@@ -77,10 +77,10 @@ def test_what_it_cannot_schedule_it_leaves():
     r = te.reduce_axis((0, n), "r")
     function = te.create_prim_func([x, te.compute((n,), lambda i: te.sum(x[i, r], axis=r), "s")])
     after = schedule_pass(cpu_schedule)(tvm.IRModule({"main": function}))
-    given = np.random.rand(5, 5).astype("float32")
+    arguments = np.random.rand(5, 5).astype("float32")
     out = tvm.runtime.tensor(np.zeros(5, "float32"))
-    tvm.compile(after, host())["main"](tvm.runtime.tensor(given), out)
-    assert np.allclose(out.numpy(), given.sum(1))
+    tvm.compile(after, host())["main"](tvm.runtime.tensor(arguments), out)
+    assert np.allclose(out.numpy(), arguments.sum(1))
 
     total = te.reduce_axis((0, 7), "t")
     v = te.placeholder((7,), name="v")
@@ -135,7 +135,7 @@ def test_mistakes_have_sentences():
     def drops(module):
         return tvm.IRModule({"other": module["main"].with_attr("global_symbol", "other")})
 
-    for act, said in (
+    for act, message in (
         (lambda: kernels(before=[forgets])(module), "The pass forgets in before returned None: end it"),
         (lambda: kernels(before=[breaks])(module), "The pass breaks in before raised KeyError"),
         (lambda: kernels(before=[drops])(module), "without the function main"),
@@ -147,11 +147,11 @@ def test_mistakes_have_sentences():
         (lambda: tune(matmul(4, 4, 4), "magic"), "A tuner must be a function"),
         (lambda: tune(matmul(4, 4, 4), lambda f, h: 3, measure=lambda f: 1.0), "return (what, PrimFunc) or None"),
     ):
-        assert said in refused(act), refused(act)
+        assert message in refused(act), refused(act)
 
 
 def test_a_tuner_of_ones_own():
-    product, told = matmul(64, 64, 64), []
+    product, message = matmul(64, 64, 64), []
 
     def tuner(function, history):
         assert [trial.what for trial in history] == list(range(len(history)))
@@ -163,34 +163,34 @@ def test_a_tuner_of_ones_own():
             return len(history), schedule
 
     def measure(function):  # the order of the loops, as a time
-        if len(told) == 2:
+        if len(message) == 2:
             raise RuntimeError("no such machine")
         return 2.0 - (function.script().index("i, k, j") > 0 if "i, k, j" in function.script() else 0)
 
-    found = tune(product, tuner, 5, measure=measure, progress=lambda trial, n: told.append(n))
-    assert told == [1, 2, 3] and found.best.what == 1 and found.curve == [2.0, 1.0, 1.0]
-    assert found.trials[2].error == "no such machine" and "3 trials" in repr(found)
+    result = tune(product, tuner, 5, measure=measure, progress=lambda trial, n: message.append(n))
+    assert message == [1, 2, 3] and result.best.what == 1 and result.curve == [2.0, 1.0, 1.0]
+    assert result.trials[2].error == "no such machine" and "3 trials" in repr(result)
     module = tvm.IRModule({"hit": product.with_attr("global_symbol", "hit"), "miss": matmul(3, 3, 3)})
-    after = schedule_pass(found)(module)
+    after = schedule_pass(result)(module)
     assert "i, k, j" in after["hit"].script() and after["miss"].script() == module["miss"].script()
     real = tune(product, tuner, 2, progress=lambda *_: None)
     assert all(0 < trial.seconds < 1 for trial in real.trials), real.trials
 
 
 def test_metaschedule_with_a_measure_and_a_cost_model_of_ones_own():
-    product, asked, told = matmul(256, 256, 256), [], []
+    product, requests, message = matmul(256, 256, 256), [], []
 
     def measure(function):
         return 1 / (1 + function.script().count("unroll"))
 
     def cost(modules):
-        asked.append(len(modules))
+        requests.append(len(modules))
         return [module.script().count("unroll") for module in modules]
 
-    found = tune(product, "metaschedule", 2, measure=measure, cost=cost, progress=lambda trial, n: told.append(n))
-    assert told == [1, 2] and asked, (told, asked)
-    assert found.best.seconds == min(measure(trial.function) for trial in found.trials)
+    result = tune(product, "metaschedule", 2, measure=measure, cost=cost, progress=lambda trial, n: message.append(n))
+    assert message == [1, 2] and requests, (message, requests)
+    assert result.best.seconds == min(measure(trial.function) for trial in result.trials)
     a, b = (np.random.rand(256, 256).astype("float32") for _ in "ab")
-    given = [tvm.runtime.tensor(v) for v in (a, b, np.zeros((256, 256), "float32"))]
-    tvm.compile(tvm.IRModule({"main": found.best.function}), host())["main"](*given)
-    assert np.allclose(given[2].numpy(), a @ b, atol=1e-3)
+    arguments = [tvm.runtime.tensor(v) for v in (a, b, np.zeros((256, 256), "float32"))]
+    tvm.compile(tvm.IRModule({"main": result.best.function}), host())["main"](*arguments)
+    assert np.allclose(arguments[2].numpy(), a @ b, atol=1e-3)

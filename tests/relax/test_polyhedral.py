@@ -35,10 +35,10 @@ def found(name, schedule, sizes, **marks) -> dict:
     arrays = random_arrays(program, sizes)
     if name in ("lu", "trisolve"):
         arrays["A" if name == "lu" else "L"] += 10 * np.eye(sizes["N"], dtype="float32")
-    want, got = reference(program, sizes, arrays), compiled(program, schedule, sizes, arrays, **marks)()
+    want, actual = reference(program, sizes, arrays), compiled(program, schedule, sizes, arrays, **marks)()
     function = prim_func(program, schedule, sizes, **marks)
     return {
-        "equal": all(np.allclose(want[array], got[array], rtol=1e-4) for array in arrays),
+        "equal": all(np.allclose(want[array], actual[array], rtol=1e-4) for array in arrays),
         "changed": any(not np.array_equal(want[array], arrays[array]) for array in arrays),
         "order": visits(function) == order(program, schedule, sizes),
         "marks": sorted({word for word in ("parallel", "vectorized", "unroll") if f"T.{word}(" in function.script()}),
@@ -80,10 +80,10 @@ def built() -> dict:
     i, j, k = schedule.get_loops(block)
     outer, inner = schedule.split(j, [None, 4])
     schedule.reorder(outer, i, k, inner)
-    mine = interchange(interchange(tile(nests, [2], [4]), 1, 2), 3, 4)
+    own = interchange(interchange(tile(nests, [2], [4]), 1, 2), 3, 4)
     ran = [instance for instance in visits(schedule.mod["main"]) if instance[0] == "T"]
-    mine = [instance for instance in order(PROGRAMS["matmul"], mine, {"M": 8, "N": 8, "K": 8}) if instance[0] == "T"]
-    results["TVM's primitives"] = {"order": ran == mine, "instances": len(ran)}
+    own = [instance for instance in order(PROGRAMS["matmul"], own, {"M": 8, "N": 8, "K": 8}) if instance[0] == "T"]
+    results["TVM's primitives"] = {"order": ran == own, "instances": len(ran)}
 
     jacobi = tvm.s_tir.Schedule(prim_func(PROGRAMS["jacobi1d"], PROGRAMS["jacobi1d"].schedule, {"T": 4, "N": 8}))
     try:
@@ -117,9 +117,9 @@ def test_tensor_ir_computes_the_same_and_visits_in_order(built, name):
 
 
 def test_tensor_ir_elsewhere(built):
-    found = built
-    assert found["whole tiles"] == {"vectors of 8": True, "others": 2}
-    assert found["through builds"] == {"error": ""}
-    assert found["TVM's primitives"] == {"order": True, "instances": 512}
-    assert found["TVM on jacobi"] == {"refused": True}
-    assert found["unknown bound"] == {"said": "The variable n has no value before the function runs."}
+    result = built
+    assert result["whole tiles"] == {"vectors of 8": True, "others": 2}
+    assert result["through builds"] == {"error": ""}
+    assert result["TVM's primitives"] == {"order": True, "instances": 512}
+    assert result["TVM on jacobi"] == {"refused": True}
+    assert result["unknown bound"] == {"said": "The variable n has no value before the function runs."}

@@ -45,9 +45,9 @@ def test_functions_that_were_called_before_may_be_called(how):
 
 
 def test_functions_that_an_exercise_asks_for_may_be_called():
-    asked = program(lambda x: tuple_of(half(Composite="half", Primitive=1)(x)), SHAPE)()
-    assert not why_not_open(BEFORE(), asked, has_composite("half"))
-    assert "hides" in why_not_open(BEFORE(), asked, has_composite("third"))
+    requests = program(lambda x: tuple_of(half(Composite="half", Primitive=1)(x)), SHAPE)()
+    assert not why_not_open(BEFORE(), requests, has_composite("half"))
+    assert "hides" in why_not_open(BEFORE(), requests, has_composite("third"))
 
 
 def test_an_operator_that_is_written_twice_is_not_hidden():

@@ -98,11 +98,11 @@ def test_types_are_inferred_on_a_copy(seen):
 
 
 def test_a_primitive_function_is_one_node(seen):
-    held = "nn.dense, nn.bias_add, nn.relu"
+    values = "nn.dense, nn.bias_add, nn.relu"
     for form in ("fused", "fused anf"):
         (op, kind, inputs, type, *_, attrs) = next(n for n in seen[form]["nodes"].values() if n[1] == "compute")
         assert (op, kind, inputs, type) == ("fusion", "compute", ["x", "w", "b"], "float32[2, 8]")
-        assert attrs == {"fused": held}
+        assert attrs == {"fused": values}
         assert len(seen[form]["nodes"]) == 4 and seen[form]["row"][-1] == "kernels"
     assert "+ %0 = fusion" in seen["diff"] and "- %2 = nn.relu" in seen["diff"]
 

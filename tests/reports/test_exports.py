@@ -46,9 +46,9 @@ def test_grades_csv_keeps_its_columns_and_adds_misconception_and_status(tmp_path
 
 def test_what_people_graded_and_what_was_not_handed_in():
     scores = [Score("n", "essay", None, 5), Score("n", "old", 0, 5, error="not handed in"), Score("n", "read", 2, 5)]
-    found = exports.rows({("ada", "day01"): scores})
-    assert [row.status for row in found] == ["to be graded", "not attempted", "partly right"]
-    assert found[0].points is None and found[1].message == "not handed in"
+    result = exports.rows({("ada", "day01"): scores})
+    assert [row.status for row in result] == ["to be graded", "not attempted", "partly right"]
+    assert result[0].points is None and result[1].message == "not handed in"
 
 
 def test_a_row_without_points_waits_for_a_person(tmp_path):

@@ -45,10 +45,10 @@ def make(outputs=(), answer="def dce(gm):\n    return gm", markdown="## Dead cod
     ]
     verdict = Verdict("day03.dce", 4.0, 8.0, 7, {"did": True, "spared": False}, "relu_1 is gone.")
     verdict.html, verdict.misconception = "<div id=card>the card</div>", "unread is dead"
-    made = NotebookResult("ada", "day03", "optimizations", 7, {1: Ran(list(outputs))}, {2: verdict})
+    item = NotebookResult("ada", "day03", "optimizations", 7, {1: Ran(list(outputs))}, {2: verdict})
     for name, value in result.items():
-        setattr(made, name, value)
-    return nb, made
+        setattr(item, name, value)
+    return nb, item
 
 
 def text_of(page):
@@ -66,8 +66,8 @@ def test_scores_come_first_with_links_then_the_notebook_and_the_card():
 
 def test_given_marks_comments_and_a_late_penalty_count():
     points = {"dce-check": Mark(5.0, 8.0), "essay": Mark(2.5, 3.0)}
-    given = Marks(points, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
-    page = feedback(*make(), given)
+    arguments = Marks(points, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
+    page = feedback(*make(), arguments)
     assert (
         "7.5 of 11 points, less 1.5 for handing in late" in page and "−1.5" in page and "still to be read" not in page
     )
@@ -206,11 +206,11 @@ $$
 @pytest.fixture
 def server():
     """A server of the learner's, to which nothing may be sent: its address and the paths that were asked for."""
-    asked = []
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_response(204)
             self.end_headers()
 
@@ -221,7 +221,7 @@ def server():
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=listening.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{listening.server_port}", asked
+    yield f"127.0.0.1:{listening.server_port}", requests
     listening.shutdown()
 
 
@@ -244,12 +244,12 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
     nb.cells[0].attachments = {'a"><script>window.pwned=25</script>': {"image/png": PIXEL}}
     result.learner = "<script>window.pwned=26</script>"
     path = tmp_path / "page.html"
-    address, asked = server
+    address, requests = server
     path.write_text(feedback(nb, result).replace("SERVER", address), encoding="utf-8")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
         page = browser.new_page()
-        page.on("popup", lambda popup: asked.append("popup"))
+        page.on("popup", lambda popup: requests.append("popup"))
         page.goto(path.as_uri())
         page.wait_for_timeout(500)
         title = page.title()
@@ -263,7 +263,7 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
         assert page.evaluate("window.pwned") is None
         assert page.title() == title and title.startswith("optimizations")
         assert page.url == path.as_uri()
-        assert asked == []
+        assert requests == []
         assert page.locator(".total").is_visible() and page.locator(".total").inner_text() == "4 of 11 points"
         assert page.locator("section.check").count() == 1 and page.locator("section.check").is_visible()
         for place in (".total", "section.check h3"):  # nothing lies over it
@@ -278,12 +278,12 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
 
 
 def test_a_page_renders_so_much_and_shows_the_rest_as_it_is(monkeypatch):
-    sent = []
-    monkeypatch.setattr(bounded_call, "call", lambda _, texts: sent.extend(texts) or ["<p></p>"] * len(texts))
+    messages = []
+    monkeypatch.setattr(bounded_call, "call", lambda _, texts: messages.extend(texts) or ["<p></p>"] * len(texts))
     cells = [new_markdown_cell("**a" * 6_600 + str(number), id=f"cell-{number}") for number in range(90)]
     page = feedback(new_notebook(cells=cells), NotebookResult("ada", "day01", "graphs", 3))
-    assert sum(len(text) for _, text in sent) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
-    assert page.count("**a" * 6_600) == len(cells) - len(sent) and PLAINLY in page
+    assert sum(len(text) for _, text in messages) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
+    assert page.count("**a" * 6_600) == len(cells) - len(messages) and PLAINLY in page
 
 
 def colours(n: int) -> str:

@@ -46,7 +46,7 @@ def rows(*seconds: float, **more) -> dict[str, dict]:
 
 def standings(*named: tuple[str, dict]) -> list[Standing]:
     eager = {model: BASELINES[model]["eager"] for model in MODELS}
-    return ranked([ranking.standing(name, mine, eager) for name, mine in named])
+    return ranked([ranking.standing(name, own, eager) for name, own in named])
 
 
 def test_the_mean_over_models_decides():
@@ -59,8 +59,8 @@ def test_the_mean_over_models_decides():
 def test_what_the_spread_cannot_tell_apart_is_a_tie():
     close = [("a", rows(5e-4, 5e-4, spread=0.2)), ("b", rows(5.2e-4, 5e-4, spread=0.2)), ("c", rows(9e-4, 9e-4))]
     assert [(s.name, s.rank, s.tied) for s in standings(*close)] == [("a", 1, True), ("b", 1, True), ("c", 3, False)]
-    apart = [(name, {model: one | {"spread": 1e-9} for model, one in mine.items()}) for name, mine in close]
-    assert [(s.name, s.rank) for s in standings(*apart)] == [("a", 1), ("b", 2), ("c", 3)]
+    separate = [(name, {model: one | {"spread": 1e-9} for model, one in own.items()}) for name, own in close]
+    assert [(s.name, s.rank) for s in standings(*separate)] == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_speed_without_equivalence_has_no_rank():
@@ -114,11 +114,11 @@ def lines(names: bool = True, remembered: Records | None = None) -> list[Standin
 
 
 def test_late_failed_and_withdrawn_entries_have_no_rank():
-    found = {one.name: one for one in lines()}
-    assert list(found) == ["ada", "dan", "bob", "cyd", "eve"]
-    assert [one.state for one in found.values()] == ["ranked", "late", "failed", "withdrawn", "withdrawn"]
-    assert [one.rank for one in found.values()] == [1, None, None, None, None]
-    assert found["dan"].speedup == pytest.approx(5) and found["cyd"].rows == {}
+    results = {one.name: one for one in lines()}
+    assert list(results) == ["ada", "dan", "bob", "cyd", "eve"]
+    assert [one.state for one in results.values()] == ["ranked", "late", "failed", "withdrawn", "withdrawn"]
+    assert [one.rank for one in results.values()] == [1, None, None, None, None]
+    assert results["dan"].speedup == pytest.approx(5) and results["cyd"].rows == {}
 
 
 def test_the_history_has_the_points_and_what_was_measured_then():
@@ -179,8 +179,8 @@ def test_a_class_without_any_program_has_a_page():
 
 
 def test_the_json_is_data():
-    found = json.loads(leaderboard.data(lines(), BASELINES, ABOUT))
-    assert found["standings"][0]["name"] == "ada" and found["baselines"].keys() == set(MODELS)
+    result = json.loads(leaderboard.data(lines(), BASELINES, ABOUT))
+    assert result["standings"][0]["name"] == "ada" and result["baselines"].keys() == set(MODELS)
 
 
 # Running and measuring
@@ -189,10 +189,10 @@ def test_the_json_is_data():
 CASES = {"seen": ["did"], "convnet": ["same", "did"], "a trap": ["same"], "two parts": [], "mlp": ["did"]}
 
 
-def verdict(**lost: str) -> Verdict:
+def verdict(**verdicts: str) -> Verdict:
     """A verdict on these cases. `lost`: case → the verdict that is lost there."""
-    made = [CaseResult(name, name != "seen", "ok", (lost[name],) if name in lost else ()) for name in CASES]
-    return Verdict("day12.compiler", 1, 2, 7, cases=made)
+    items = [CaseResult(name, name != "seen", "ok", (verdicts[name],) if name in verdicts else ()) for name in CASES]
+    return Verdict("day12.compiler", 1, 2, 7, cases=items)
 
 
 def answered(of: str) -> AnswerRun:
@@ -217,11 +217,11 @@ def test_hidden_models_race_and_traps_do_not():
     cyd = Entry("cyd")
     for _ in range(2):
         entries.sort_out(cyd, verdict(), answered("cyd__"))
-    made = Board([bob, ada, cyd])
-    entries.race(made, Timer())
-    assert {row["seconds"] for row in ada.rows.values()} == {4e-4} and ada.rows.keys() == made.baselines.keys()
+    value = Board([bob, ada, cyd])
+    entries.race(value, Timer())
+    assert {row["seconds"] for row in ada.rows.values()} == {4e-4} and ada.rows.keys() == value.baselines.keys()
     assert {row["seconds"] for row in cyd.rows.values()} == {6e-4} and bob.rows == {}
-    assert all(rows.keys() == {"eager"} for rows in made.baselines.values())
+    assert all(rows.keys() == {"eager"} for rows in value.baselines.values())
 
 
 def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
@@ -248,5 +248,5 @@ def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
     ],
 )
 def test_what_may_not_race_says_why(failure, told, said):
-    found = entries.why_not_raced(NotebookResult("ada", "day12", "capstone", 1, failure=failure), told)
-    assert found.startswith(said) and bool(found) == bool(said)
+    result = entries.why_not_raced(NotebookResult("ada", "day12", "capstone", 1, failure=failure), told)
+    assert result.startswith(said) and bool(result) == bool(said)

@@ -17,28 +17,30 @@ LESSONS = {path.stem[:5]: path.stem for path in (ROOT / "course").glob("day*.py"
 
 @pytest.mark.parametrize("exercise", [e for day in exercises.days() for e in exercises.of_day(day)], ids=lambda e: e.id)
 def test_each_exercise_names_a_section_that_its_lesson_has(exercise):
-    found = headings(ROOT, LESSONS[exercise.day])
-    assert exercise.section in found, f"{exercise.id}: section={exercise.section!r}; the lesson has {', '.join(found)}"
+    result = headings(ROOT, LESSONS[exercise.day])
+    assert exercise.section in result, (
+        f"{exercise.id}: section={exercise.section!r}; the lesson has {', '.join(result)}"
+    )
     assert exercise.section not in ("Key takeaways", "Further reading", "Tomorrow")
 
 
 @pytest.mark.parametrize("lesson", LESSONS.values())
 def test_sections_of_a_lesson_have_anchors_of_their_own_which_are_the_books(lesson):
-    found = headings(ROOT, lesson)
-    assert len({make_id(heading) for heading in found.values()}) == len(found) > 5
-    assert {_anchor(ROOT, lesson, heading) for heading in found} == {make_id(heading) for heading in found.values()}
+    result = headings(ROOT, lesson)
+    assert len({make_id(heading) for heading in result.values()}) == len(result) > 5
+    assert {_anchor(ROOT, lesson, heading) for heading in result} == {make_id(heading) for heading in result.values()}
 
 
 def test_a_failed_answer_is_sent_to_its_section_and_a_right_one_is_not():
     nb, result = make()
-    page, given = draft(nb, result), marks(nb, result)
-    told = "<p><b>In the lesson:</b> “Dead code elimination”, in day03_optimizations.ipynb.</p>"
-    assert page(given).count(told) == 1
-    book = draft(nb, result, (), Lessons(book="https://example.edu/passlab/"))(given)
+    page, arguments = draft(nb, result), marks(nb, result)
+    message = "<p><b>In the lesson:</b> “Dead code elimination”, in day03_optimizations.ipynb.</p>"
+    assert page(arguments).count(message) == 1
+    book = draft(nb, result, (), Lessons(book="https://example.edu/passlab/"))(arguments)
     address = "https://example.edu/passlab/day03_optimizations.html#dead-code-elimination"
     assert f'<a href="{address}">Dead code elimination</a>, in day03' in book
     result.verdicts[2].points = 8.0
-    assert "In the lesson" not in draft(nb, result)(given)
+    assert "In the lesson" not in draft(nb, result)(arguments)
 
 
 def test_the_anchor_of_a_stretch_section_is_that_of_its_whole_heading():

@@ -36,16 +36,16 @@ def text(page):
 
 
 def line_of(page, question):
-    found = re.search(rf"<tr>(?:(?!</tr>).)*?>{question}<.*?</tr>", page, re.S)
-    return text("<body>" + found[0])
+    match = re.search(rf"<tr>(?:(?!</tr>).)*?>{question}<.*?</tr>", page, re.S)
+    return text("<body>" + match[0])
 
 
 def some():
-    made = [Row(f"l{n}", "day03", "dce", 8, 8, status="right") for n in range(6)]
-    made += [Row(f"l{n}", "day03", "dce", 4, 8, misconception="unread is dead", status="partly right") for n in (6, 7)]
-    made += [Row("l8", "day03", "dce", 0, 8, misconception="forwards", status="crashed")]
+    items = [Row(f"l{n}", "day03", "dce", 8, 8, status="right") for n in range(6)]
+    items += [Row(f"l{n}", "day03", "dce", 4, 8, misconception="unread is dead", status="partly right") for n in (6, 7)]
+    items += [Row("l8", "day03", "dce", 0, 8, misconception="forwards", status="crashed")]
     return [
-        *made,
+        *items,
         Row("l9", "day03", "dce", 0, 8, status="not attempted"),
         Row("l9", "day03", "essay", None, 2, status="to be graded"),
     ]
@@ -62,25 +62,25 @@ def test_a_question_says_how_many_have_it_right_what_is_wrong_and_what_crashed()
 
 def test_totals_times_and_the_spread_come_from_rows_and_results():
     results = synthetic.make(30, seed=5)
-    made = rows(synthetic.scores(results))
-    page = report(made, results, FACTS)
-    total = sum(row.points for row in made if row.learner == "learner-0007")
+    value = rows(synthetic.scores(results))
+    page = report(value, results, FACTS)
+    total = sum(row.points for row in value if row.learner == "learner-0007")
     assert f"{round(total, 2):g}" in line_of(page, "learner-0007")
     slowest = max(v.seconds for r in results for v in r.verdicts.values() if v.exercise == "day03.dce")
     assert (f"{slowest:.1f} s" if slowest >= 1 else f"{1000 * slowest:.0f} ms") in line_of(page, "dce")
     counts = re.findall(r'aria-label="learners by share of the points: ([^"]*)"', page)
-    assert len(counts) == 3 and all(sum(map(int, re.findall(r": (\d+)", told))) == 30 for told in counts)
+    assert len(counts) == 3 and all(sum(map(int, re.findall(r": (\d+)", message))) == 30 for message in counts)
 
 
 def test_how_it_was_graded_who_was_not_read_and_who_is_alike():
-    said = text(report(some(), synthetic.make(1), FACTS))
+    message = text(report(some(), synthetic.make(1), FACTS))
     for part in ("4711", "30 a minute", "2 on this machine", "✓ bubblewrap", "✗ cgroup"):
-        assert part in said, part
-    assert "every layer that grading needs" in said
+        assert part in message, part
+    assert "every layer that grading needs" in message
     for part in ("bob : day01: graphs.ipynb is damaged.", "ada : Taken from old/.", "One level deeper.", "43 learners"):
-        assert part in said, part
-    assert "ada cyd 2 cse, dce" in said
-    assert UNSAFE not in said
+        assert part in message, part
+    assert "ada cyd 2 cse, dce" in message
+    assert UNSAFE not in message
 
 
 def test_an_unsafe_run_says_so_whoever_knows_it():
@@ -111,13 +111,13 @@ def test_in_a_browser_tables_sort_and_no_name_is_markup(tmp_path):
     from playwright.sync_api import sync_playwright
 
     evil = "<script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"
-    made = [Row("zoe", "day03", "dce", 8, 8, status="right"), Row("ada", "day03", "dce", 10, 8, status="right")]
-    made += [Row(evil, evil, evil, 2, 8, misconception=evil, message=evil, status="wrong")]
+    items = [Row("zoe", "day03", "dce", 8, 8, status="right"), Row("ada", "day03", "dce", 10, 8, status="right")]
+    items += [Row(evil, evil, evil, 2, 8, misconception=evil, message=evil, status="wrong")]
     facts = Facts(
         notes={evil: [evil]}, unread=[(evil, evil)], similar=Similar([Pair(evil, evil, (evil,))], [(evil, (evil,) * 9)])
     )
     path = tmp_path / "report.html"
-    path.write_text(report(made, synthetic.make(2), facts), encoding="utf-8")
+    path.write_text(report(items, synthetic.make(2), facts), encoding="utf-8")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
         page = browser.new_page()

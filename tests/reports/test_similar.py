@@ -47,8 +47,8 @@ def look(n, bound):
 
 
 def pairs(*answers, **more):
-    found = similar([(f"learner-{n}", "dce", text) for n, text in enumerate(answers)], **more)
-    return [(p.first, p.second, p.questions) for p in found.pairs]
+    result = similar([(f"learner-{n}", "dce", text) for n, text in enumerate(answers)], **more)
+    return [(p.first, p.second, p.questions) for p in result.pairs]
 
 
 def test_other_names_comments_layout_annotations_and_imports_are_the_same_answer():
@@ -91,17 +91,17 @@ def test_stub_reference_and_short_answers_say_nothing():
 
 
 def test_what_many_have_is_counted_and_not_paired():
-    found = similar([(f"learner-{n}", "dce", ORIGINAL) for n in range(COMMON + 1)])
-    assert found.pairs == [] and found.common == [("dce", tuple(f"learner-{n}" for n in range(COMMON + 1)))]
-    found = similar([(f"learner-{n}", "dce", ORIGINAL) for n in range(COMMON)])
-    assert len(found.pairs) == COMMON * (COMMON - 1) // 2 and found.common == []
+    result = similar([(f"learner-{n}", "dce", ORIGINAL) for n in range(COMMON + 1)])
+    assert result.pairs == [] and result.common == [("dce", tuple(f"learner-{n}" for n in range(COMMON + 1)))]
+    result = similar([(f"learner-{n}", "dce", ORIGINAL) for n in range(COMMON)])
+    assert len(result.pairs) == COMMON * (COMMON - 1) // 2 and result.common == []
 
 
 def test_pairs_with_most_questions_come_first_and_one_learner_is_no_pair():
     answers = [("ada", "dce", ORIGINAL), ("ada", "dce", RENAMED), ("bob", "dce", RENAMED)]
     answers += [(who, q, ORIGINAL) for who in ("cyd", "dan") for q in ("cse", "gelu")]
-    found = similar(answers)
-    assert [(p.first, p.second, p.questions) for p in found.pairs] == [
+    result = similar(answers)
+    assert [(p.first, p.second, p.questions) for p in result.pairs] == [
         ("cyd", "dan", ("cse", "gelu")),
         ("ada", "bob", ("dce",)),
     ]
@@ -154,5 +154,5 @@ def test_one_who_copied_is_found_in_a_class_of_a_thousand():
     answers += [
         ("cheat", q, text.replace("total", "t")) for who, q, text in answers if who == "learner-5" and q in copied
     ]
-    found = similar(answers)
-    assert [(p.first, p.second, p.questions) for p in found.pairs] == [("cheat", "learner-5", ("q3", "q4"))]
+    result = similar(answers)
+    assert [(p.first, p.second, p.questions) for p in result.pairs] == [("cheat", "learner-5", ("q3", "q4"))]

@@ -36,8 +36,8 @@ def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
 
     monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
     measured = list(bench.measure(["a", "b"], 10))
-    said = ["1", "not measured: KeyError: 'gone'", "not measured: there is nothing to measure"]
-    assert [f.seen for f in measured] == said
+    message = ["1", "not measured: KeyError: 'gone'", "not measured: there is nothing to measure"]
+    assert [f.seen for f in measured] == message
 
 
 def line_graph(n):
@@ -88,8 +88,8 @@ def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
 def test_json_and_exit(monkeypatch, capsys):
     monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("w", 2.0, 1.0, "x")])})
     assert bench.main(["--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["figures"][0]["held"] is False and found["machine"]["torch"] == torch.__version__
+    result = json.loads(capsys.readouterr().out)
+    assert result["figures"][0]["held"] is False and result["machine"]["torch"] == torch.__version__
     with pytest.raises(SystemExit):
         bench.main(["nonsense"])
     assert "there is no part nonsense" in capsys.readouterr().err
@@ -104,11 +104,11 @@ def test_each_figure_of_the_house_has_its_earlier_value(monkeypatch):
     for measured, value in (("checked", ["a"]), ("graded", ["a", "b", "a"]), ("type_errors", 3)):
         monkeypatch.setattr(house, measured, lambda value=value: value)
     monkeypatch.setattr(house.importlib.util, "find_spec", lambda name: name)
-    found = {f.what: f for f in house.house(0) if isinstance(f, Figure)}
-    assert found.keys() == house.BEFORE.keys() and house.GOALS.keys() < found.keys()
-    assert found["files that a submission enters again"].seen == "1"
-    parts = sum(f.value for name, f in found.items() if name.startswith("lines of ") and "function" not in name)
-    assert found["lines in all"].value == parts - found["lines of an average exercise"].value
+    results = {f.what: f for f in house.house(0) if isinstance(f, Figure)}
+    assert results.keys() == house.BEFORE.keys() and house.GOALS.keys() < results.keys()
+    assert results["files that a submission enters again"].seen == "1"
+    parts = sum(f.value for name, f in results.items() if name.startswith("lines of ") and "function" not in name)
+    assert results["lines in all"].value == parts - results["lines of an average exercise"].value
 
 
 def test_a_walk_notes_a_file_for_each_function_that_is_called_from_another(tmp_path, monkeypatch):
@@ -143,9 +143,10 @@ def b(): return 0
     assert inner.stays == ["third.py"]
 
 
-def behaviours(*lost: str) -> list[Behaviour]:
+def behaviours(*verdicts: str) -> list[Behaviour]:
     return [
-        Behaviour(f"case {n}", "ok", [law] if law else [], f"{n}{law}" if law else f"{n}") for n, law in enumerate(lost)
+        Behaviour(f"case {n}", "ok", [law] if law else [], f"{n}{law}" if law else f"{n}")
+        for n, law in enumerate(verdicts)
     ]
 
 

@@ -88,8 +88,8 @@ def test_what_was_saved_where_it_is_built_moves_into_work(course):
         saved.append(answer(course / EXERCISE, f"answer before {title}"))
         revise(course, title)
         assert "saved-in-exercises" in build(course)
-    kept = [course / f"work/day00/tiny.saved-in-exercises{number}.ipynb" for number in ("", "-2")]
-    assert [path.read_bytes() for path in kept] == saved
+    items = [course / f"work/day00/tiny.saved-in-exercises{number}.ipynb" for number in ("", "-2")]
+    assert [path.read_bytes() for path in items] == saved
     assert "Third" in (course / EXERCISE).read_text() and "answer before" not in (course / EXERCISE).read_text()
 
 
@@ -136,8 +136,8 @@ def test_learners_without_the_instructors_part_keep_the_exercises_they_were_give
 def test_a_source_that_cannot_be_built_is_named_and_the_exercises_stay(course):
     before = (course / EXERCISE).read_bytes()
     (course / AUTHORED).write_text((course / AUTHORED).read_text().replace('check("day00.shout"', 'check("day00.none"'))
-    said = build(course)
-    assert said.startswith("The exercises cannot be built: ") and "day00.none" in said and said.count("\n") == 1
+    output = build(course)
+    assert output.startswith("The exercises cannot be built: ") and "day00.none" in output and output.count("\n") == 1
     assert (course / EXERCISE).read_bytes() == before
 
 
@@ -189,20 +189,20 @@ def is_new(folder: Path) -> bool:
 
 def test_an_update_keeps_what_was_saved_in_the_exercises_and_in_work(clone):
     passlab(clone, "passlab.notebook.workspace")
-    mine = answer(clone / COPY, "my answer in work")
+    copy = answer(clone / COPY, "my answer in work")
     saved = answer(clone / EXERCISE, "my answer in exercises")
-    said = passlab(clone, "passlab.cli", "update")
-    assert "work/day00/tiny.saved-in-exercises.ipynb" in said and "Built 2 notebooks" in said
-    assert (clone / COPY).read_bytes() == mine
+    message = passlab(clone, "passlab.cli", "update")
+    assert "work/day00/tiny.saved-in-exercises.ipynb" in message and "Built 2 notebooks" in message
+    assert (clone / COPY).read_bytes() == copy
     assert (clone / "work/day00/tiny.saved-in-exercises.ipynb").read_bytes() == saved
-    [beside] = clone.glob("work/day00/tiny.release-*.ipynb")
-    assert "Day 0 · New" in beside.read_text() and is_new(clone)
+    [neighbour] = clone.glob("work/day00/tiny.release-*.ipynb")
+    assert "Day 0 · New" in neighbour.read_text() and is_new(clone)
 
 
 def test_an_update_replaces_a_copy_in_which_nothing_was_written(clone):
     passlab(clone, "passlab.notebook.workspace")
-    said = passlab(clone, "passlab.cli", "update")
-    assert "have replaced copies" in said and "Day 0 · New" in (clone / COPY).read_text() and is_new(clone)
+    message = passlab(clone, "passlab.cli", "update")
+    assert "have replaced copies" in message and "Day 0 · New" in (clone / COPY).read_text() and is_new(clone)
 
 
 def test_git_alone_takes_nothing_either(clone):

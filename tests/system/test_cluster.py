@@ -40,8 +40,8 @@ def said(process, pattern: str, seconds: float = 60) -> str:
     """What a Dask process has logged, once it has."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := re.search(pattern, process.log.read_text()):
-            return found[1]
+        if match := re.search(pattern, process.log.read_text()):
+            return match[1]
         assert process.poll() is None, process.log.read_text()
         time.sleep(0.1)
     raise AssertionError(process.log.read_text())
@@ -73,9 +73,9 @@ def test_nobody_speaks_to_the_cluster_without_its_certificate(course, cluster, t
     from distributed.security import Security
 
     address, workers = cluster
-    mine = course / "autograder/run/cluster"
-    assert [oct(p.stat().st_mode & 0o777) for p in (mine, mine / "key.pem")] == ["0o700", "0o600"]
-    with Client(address, security=security(mine), set_as_default=False, timeout="20s") as client:
+    copy = course / "autograder/run/cluster"
+    assert [oct(p.stat().st_mode & 0o777) for p in (copy, copy / "key.pem")] == ["0o700", "0o600"]
+    with Client(address, security=security(copy), set_as_default=False, timeout="20s") as client:
         assert client.submit(int, "7").result() == 7
     foreign = Security.temporary()
     (tmp_path / "key.pem").write_text(foreign.tls_client_key)
@@ -132,14 +132,14 @@ def test_a_class_on_two_workers_of_which_one_dies_has_every_score_once(course, c
     out, err = grader.communicate(timeout=240)
     assert grader.returncode == 0, out + err
     assert f"Graded {LEARNERS} of {LEARNERS}" in out
-    found = grades(course, "autograder/run-cluster")
-    assert len(found) == len(GOOD) * LEARNERS
-    assert {(learner, q) for learner, q, points in found if points == "3"} == {
+    result = grades(course, "autograder/run-cluster")
+    assert len(result) == len(GOOD) * LEARNERS
+    assert {(learner, q) for learner, q, points in result if points == "3"} == {
         (learner, q) for learner, questions in well.items() for q in questions
     }
     # and they are what grading here gives
     assert tiny.run(course, "-m", "passlab.cli", "grade", "class", "--seed", "7").returncode == 0
-    assert grades(course, "autograder/run") == found
+    assert grades(course, "autograder/run") == result
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,15 @@ def command(course: Path, run: str) -> subprocess.Popen:
 
 def engines(course: Path) -> set[int]:
     """Processes of an engine of this course: warm parents, verifiers, workers."""
-    found = set()
+    results = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             environment, words = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
             if str(course).encode() in environment and b"autograder.engine" in words:
-                found.add(int(pid))
+                results.add(int(pid))
         except OSError:
             continue
-    return found
+    return results
 
 
 def is_whole(course: Path, run: str, expected: list) -> None:

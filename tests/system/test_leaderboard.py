@@ -27,13 +27,13 @@ def test_compilers_race_from_the_notebook_to_the_page(tmp_path):
     env = os.environ | {"PASSLAB_RUN": str(tmp_path / "run")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads((tmp_path / "run/leaderboard.json").read_text())
-    perfect, *others = found["standings"]
+    result = json.loads((tmp_path / "run/leaderboard.json").read_text())
+    perfect, *others = result["standings"]
     assert (perfect["name"], perfect["rank"], {one["state"] for one in others}) == ("perfect", 1, {"failed"})
     assert {one["name"]: one["why"] for one in others}["untouched"] == "No compiler was written."
-    assert found["baselines"].keys() == perfect["rows"].keys() >= {"graph 1", "graph 2", "graph 3"}
+    assert result["baselines"].keys() == perfect["rows"].keys() >= {"graph 1", "graph 2", "graph 3"}
     for model, row in perfect["rows"].items():
-        eager = found["baselines"][model]["eager"]
+        eager = result["baselines"][model]["eager"]
         assert row["seconds"] > 0 and row["launches"] < eager["launches"] and row["bytes"] < eager["bytes"]
     page = (tmp_path / "run/leaderboard.html").read_text()
     assert ">perfect<" in page and "No compiler was written." in page

@@ -39,8 +39,8 @@ def test_a_hundred_submissions_keep_their_scores_and_the_grader_its_size(course)
     early = max(size for done, size in sizes if 10 <= done < 30)
     late = max(size for done, size in sizes if 70 <= done < 100)
     assert late - early < 25, f"{early:.0f} MiB after 10 to 30 submissions, {late:.0f} MiB after 70"
-    found = grades(course, "autograder/run-load")
-    assert len(found) == len(GOOD) * LEARNERS
-    assert {(learner, q) for learner, q, points in found if points == "3"} == {
+    result = grades(course, "autograder/run-load")
+    assert len(result) == len(GOOD) * LEARNERS
+    assert {(learner, q) for learner, q, points in result if points == "3"} == {
         (learner, q) for learner, questions in well.items() for q in questions
     }

@@ -80,8 +80,8 @@ def test_the_release_from_autograder_is_the_same_too(flow):
 
 def test_scores_are_in_the_export(flow):
     with (flow / "exported.csv").open(newline="") as lines:
-        got = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(lines)}
-    assert got == {"ada": (9, 9), "bob": (0, 9), "cyd": (6, 9)}
+        actual = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(lines)}
+    assert actual == {"ada": (9, 9), "bob": (0, 9), "cyd": (6, 9)}
 
 
 KEPT = """
@@ -100,9 +100,9 @@ def test_seed_and_verdicts_are_kept_whoever_graded(flow):
     rows = [json.loads(line) for line in tiny.run(flow, "-c", KEPT).stdout.splitlines()]
     seeds = {learner: {row[3] for row in rows if row[0] == learner} for learner in ("ada", "bob", "cyd", "dan")}
     assert seeds["ada"] == seeds["dan"] == {8} and len(seeds["bob"]) == 1 and seeds["bob"] == seeds["cyd"] != {8}
-    told = {(learner, question): (points, did) for learner, question, points, _, did in rows}
-    assert told["cyd", "double"] == (0, False) and told["cyd", "sort-words"] == (3, True)
-    assert told["dan", "shout"] == (0, False) and told["dan", "double"] == (3, True)
+    message = {(learner, question): (points, did) for learner, question, points, _, did in rows}
+    assert message["cyd", "double"] == (0, False) and message["cyd", "sort-words"] == (3, True)
+    assert message["dan", "shout"] == (0, False) and message["dan", "double"] == (3, True)
 
 
 def test_feedback_is_written_and_clean(flow):
@@ -125,8 +125,8 @@ def test_validate(flow, tmp_path, edit, passes):
     nb = nbformat.read(flow / "exercises/day00/tiny.ipynb", as_version=4)
     edit(nb, {cell.id: cell for cell in nb.cells})
     nbformat.write(nb, tmp_path / "mine.ipynb")
-    said = nbgrader(flow, "validate", str(tmp_path / "mine.ipynb")).stdout
-    assert ("Success! Your notebook passes all the tests." in said) == passes, said
+    output = nbgrader(flow, "validate", str(tmp_path / "mine.ipynb")).stdout
+    assert ("Success! Your notebook passes all the tests." in output) == passes, output
 
 
 def test_validate_accepts_the_authored_notebook(flow):
@@ -169,10 +169,10 @@ def test_every_page_of_formgrader_comes_with_a_policy(server):
 def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(server, flow):
     """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
     assert server("formgrader/api/assignments")
-    said = tiny.run(
+    output = tiny.run(
         flow, "-c", "from autograder.authoring.source import settings; settings(); import os; print(*os.environ)"
     ).stdout
-    assert "PASSLAB_" not in said
+    assert "PASSLAB_" not in output
 
 
 def submission(server, learner: str) -> dict:

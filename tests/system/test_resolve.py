@@ -44,10 +44,10 @@ def test_the_pins_can_be_installed_on_every_platform(online):
 
 def test_setup_says_how_much_is_downloaded(online):
     text = (resolve.PROJECT.parent / "lib/setup.sh").read_text()
-    said = {name: float(size) * 1e9 for name, size in re.findall(r'(\w+)_download="([0-9.]+) GB"', text)}
+    message = {name: float(size) * 1e9 for name, size in re.findall(r'(\w+)_download="([0-9.]+) GB"', text)}
     linux, mac = (resolve.resolve(platform, "3.12") for platform in ("Linux x86-64", "macOS arm64"))
     sizes = {"cuda": linux.download, "cpu": linux.cpu_download, "mac": mac.download}
-    assert said == pytest.approx(sizes, rel=0.1)
+    assert message == pytest.approx(sizes, rel=0.1)
 
 
 def test_the_supported_pythons_are_those_that_pip_accepts():

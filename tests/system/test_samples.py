@@ -51,17 +51,17 @@ def test_perfect_and_untouched(graded):
 @pytest.mark.parametrize("learner", ["crash", "endless-loop"])
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_an_accident_costs_its_own_question(graded, learner, notebook):
-    got = shares(graded, learner, NOTEBOOKS[notebook])
-    assert got[:2] == [0, 1][: len(got)] and set(got[2:]) <= {0}
+    actual = shares(graded, learner, NOTEBOOKS[notebook])
+    assert actual[:2] == [0, 1][: len(actual)] and set(actual[2:]) <= {0}
 
 
 def test_partly_right_is_right_wrong_and_then_unwritten(graded):
-    got = shares(graded, "partly-right", NOTEBOOKS["graphs"])
-    assert got[0] == 1 and got[1] < 1 and set(got[2:]) == {0}
+    actual = shares(graded, "partly-right", NOTEBOOKS["graphs"])
+    assert actual[0] == 1 and actual[1] < 1 and set(actual[2:]) == {0}
 
 
 def test_the_damaged_notebook_is_named_and_feedback_written_for_the_rest(graded):
-    run, said, _ = graded
-    assert "graphs.ipynb is damaged" in said and "(1 could not be read)" in said
+    run, message, _ = graded
+    assert "graphs.ipynb is damaged" in message and "(1 could not be read)" in message
     learners = {"perfect", "untouched", "partly-right", "crash", "endless-loop"}
     assert {page.parts[-3] for page in run.glob("feedback/*/*/*.html")} == learners

@@ -103,10 +103,10 @@ def test_sets_up_once_torch_first(machine):
 
 
 def test_says_before_it_starts_what_it_takes_and_then_each_phase(machine):
-    said = machine().stderr.split("\n")
-    assert said[0] == "Creating a virtual environment with Python 3.12.1 in .venv"
-    assert "torch without CUDA: 1.2 GB to download" in said[1] and "5 GiB in .venv" in said[1]
-    assert said[2:] == [
+    output = machine().stderr.split("\n")
+    assert output[0] == "Creating a virtual environment with Python 3.12.1 in .venv"
+    assert "torch without CUDA: 1.2 GB to download" in output[1] and "5 GiB in .venv" in output[1]
+    assert output[2:] == [
         f"  downloading torch-{TORCH}.whl (526.6 MB)",
         "  unpacking",
         f"  downloading torch-{TORCH}.whl (526.6 MB)",
@@ -141,8 +141,8 @@ def test_a_moved_project_gets_a_new_environment(machine):
     machine()
     moved = machine.project.with_name("moved")
     machine.project.rename(moved)
-    said = machine(moved)
-    assert said.returncode == 0 and "virtual environment" in said.stderr
+    message = machine(moved)
+    assert message.returncode == 0 and "virtual environment" in message.stderr
 
 
 # Which Python
@@ -170,8 +170,8 @@ def test_each_supported_python_is_taken(machine, version):
 def test_another_python_can_be_named(machine):
     other = machine.project / "other python"
     python(other, "3.13.0")
-    said = machine(PYTHON=str(other))
-    assert said.returncode == 0 and "with Python 3.13.0" in said.stderr
+    message = machine(PYTHON=str(other))
+    assert message.returncode == 0 and "with Python 3.13.0" in message.stderr
 
 
 def test_a_named_python_is_never_replaced_by_another(machine):
@@ -204,8 +204,8 @@ def test_an_environment_whose_python_is_gone_is_made_anew(machine, change):
         base.symlink_to("/nope")
     else:
         python(base, "3.13.0")
-    said = machine()
-    assert said.returncode == 0 and "virtual environment with Python 3.12.1" in said.stderr
+    message = machine()
+    assert message.returncode == 0 and "virtual environment with Python 3.12.1" in message.stderr
     assert machine().stderr == ""
 
 
@@ -226,9 +226,9 @@ def test_an_environment_whose_python_is_gone_is_made_anew(machine, change):
     ids=["index", "named index", "no answer", "other versions", "pip's own", "pip's own with CUDA", "CUDA wanted"],
 )
 def test_torch_comes_without_cuda_if_it_can(machine, env, option, sentence):
-    said = machine(**env)
+    message = machine(**env)
     torch, rest = calls(machine)
-    assert said.returncode == 0 and sentence in said.stderr
+    assert message.returncode == 0 and sentence in message.stderr
     assert torch.partition(f" torch=={TORCH}")[2].strip() == option and "index-url" not in rest
 
 
@@ -240,8 +240,8 @@ def test_an_nvidia_gpu_wants_cuda(machine):
 def test_other_systems_have_one_torch(machine):
     (machine.path / "uname").unlink()
     script(machine.path / "uname", "#!/bin/sh\necho Darwin\n")
-    said = machine()
-    assert "with torch: 0.7 GB" in said.stderr and "index-url" not in calls(machine)[0]
+    message = machine()
+    assert "with torch: 0.7 GB" in message.stderr and "index-url" not in calls(machine)[0]
 
 
 def test_an_environment_keeps_its_torch(machine):
@@ -286,8 +286,8 @@ def test_setup_stops_with_one_sentence(machine, name):
 
 
 def test_another_failure_names_the_log(machine):
-    said = one_sentence(machine(PIP_SAYS="error: subprocess-exited-with-error\n  error: cannot build foo"))
-    assert "cannot build foo" in said and ".venv/setup.log" in said
+    output = one_sentence(machine(PIP_SAYS="error: subprocess-exited-with-error\n  error: cannot build foo"))
+    assert "cannot build foo" in output and ".venv/setup.log" in output
 
 
 def test_a_failed_setup_is_taken_up_again(machine):

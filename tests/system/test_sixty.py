@@ -68,10 +68,10 @@ def read(path) -> list[dict[str, str]]:
 
 def points(run) -> dict[str, list[str]]:
     """Learner → the points of each question; [] where there is no grade."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for row in read(run / "grades.csv"):
-        found.setdefault(row["learner"], []).extend([row["points"]] if row["question"] else [])
-    return found
+        results.setdefault(row["learner"], []).extend([row["points"]] if row["question"] else [])
+    return results
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -207,5 +207,5 @@ def test_two_sections_of_a_hub_have_the_same_points(course, first, tmp_path):
     done = subprocess.run(words, cwd=course, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     for section in ("", "evening"):
-        own = {who: given for who, given in expected.items() if sixty.section(who) == section}
+        own = {who: arguments for who, arguments in expected.items() if sixty.section(who) == section}
         assert points(course / f"autograder/run-hub{section}") == own

@@ -88,8 +88,8 @@ def test_feedback_shows_the_text_and_not_the_rubric(written):
 
 
 def test_progress_lists_it(written):
-    said = tiny.run(written, "-c", "from passlab import progress; progress()").stdout
-    assert "day00.essay" in said and "graded by a person" in said and "0 of 13 core points" in said
+    output = tiny.run(written, "-c", "from passlab import progress; progress()").stdout
+    assert "day00.essay" in output and "graded by a person" in output and "0 of 13 core points" in output
 
 
 def test_a_grade_by_the_rubric_counts_and_outlives_the_next_grading(written):

@@ -26,7 +26,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8",
 
 def told(built, want=None) -> dict:
     """What came of a module; `right`: do the outputs equal those, to the last bit of their shape and type?"""
-    got = [[as_torch(array) for array in arrays] for arrays in built.outputs]
+    actual = [[as_torch(array) for array in arrays] for arrays in built.outputs]
     return {
         "error": built.error,
         "stage": built.stage,
@@ -37,19 +37,19 @@ def told(built, want=None) -> dict:
         "beside kernels": [len(other.kernels) for other in built.beside],
         "beside alike": all(
             np.allclose(one, other, equal_nan=True)
-            for beside in built.beside
-            for ours, theirs in zip(built.outputs, beside.outputs, strict=True)
+            for neighbour in built.beside
+            for ours, theirs in zip(built.outputs, neighbour.outputs, strict=True)
             for one, other in zip(ours, theirs, strict=True)
         ),
         "right": want is not None
-        and len(got) == len(want)
+        and len(actual) == len(want)
         and all(
             len(a) == len(b)
             and all(
                 x.dtype == y.dtype and x.shape == y.shape and torch.allclose(x, y, equal_nan=True)
                 for x, y in zip(a, b, strict=True)
             )
-            for a, b in zip(got, want, strict=True)
+            for a, b in zip(actual, want, strict=True)
         ),
     }
 
@@ -96,10 +96,10 @@ def at_once(make, two) -> dict:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(run_module, make(), [two]) for _ in range(3)]
+        requests = [pool.submit(run_module, make(), [two]) for _ in range(3)]
         endless = pool.submit(lambda: run_module(ENDLESS(), [(ONES,)], seconds=2))
-        found = [told(one.result(), [relu_of_sum(*two)])["right"] for one in asked]
-    return {"right": all(found), "error": endless.result().error}
+        results = [told(one.result(), [relu_of_sum(*two)])["right"] for one in requests]
+    return {"right": all(results), "error": endless.result().error}
 
 
 def forked(make, two) -> dict:
@@ -128,8 +128,8 @@ def interrupted() -> dict:
 
 
 def children(pid: int) -> list[str]:
-    with open(f"/proc/{pid}/task/{pid}/children") as found:
-        return found.read().split()
+    with open(f"/proc/{pid}/task/{pid}/children") as result:
+        return result.read().split()
 
 
 # Relax
@@ -142,9 +142,9 @@ def relax_module(shapes, emit, dtype="float32"):
     params = [relax.Var(f"x{at}", relax.TensorType(shape, dtype)) for at, shape in enumerate(shapes)]
     with builder.function("main", params):
         with builder.dataflow():
-            made = emit(builder, *params)
-            made = builder.emit_output(made)
-        builder.emit_func_output(made)
+            value = emit(builder, *params)
+            value = builder.emit_output(value)
+        builder.emit_func_output(value)
     return builder.get()
 
 
@@ -175,8 +175,8 @@ def relax_checks() -> dict:
 
     def make(rows=3):
         def emit(builder, x, y):
-            made = builder.emit(op.nn.relu(builder.emit(op.add(x, y))))
-            return relax.Tuple([made, relax.Tuple([builder.emit(op.subtract(x, y))])])
+            value = builder.emit(op.nn.relu(builder.emit(op.add(x, y))))
+            return relax.Tuple([value, relax.Tuple([builder.emit(op.subtract(x, y))])])
 
         return relax_module([(rows, 4), (rows, 4)], emit)
 

@@ -60,8 +60,8 @@ def found(flavour: str) -> dict:
     ("flavour", "name"), [(flavour, name) for flavour in FLAVOURS for name in [*EQUAL, *ONLY[flavour]]]
 )
 def test_it_computes_what_torch_computes(flavour, name):
-    said = found(flavour)[name]
-    assert said["right"], said["error"]
+    message = found(flavour)[name]
+    assert message["right"], message["error"]
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,22 @@ def test_it_computes_what_torch_computes(flavour, name):
 )
 def test_what_goes_wrong_is_a_sentence_about_that_request(flavour, name):
     stage, sentence = FAILED.get((flavour, name)) or FAILED["both", name]
-    said = found(flavour)[name]
-    assert said["stage"] == stage
-    assert sentence[1:] in said["error"] if sentence[0] == "…" else said["error"].startswith(sentence), said["error"]
-    assert "\n" not in said["error"] and said["error"].endswith(".")
+    message = found(flavour)[name]
+    assert message["stage"] == stage
+    assert sentence[1:] in message["error"] if sentence[0] == "…" else message["error"].startswith(sentence), message[
+        "error"
+    ]
+    assert "\n" not in message["error"] and message["error"].endswith(".")
 
 
 @each_flavour
 def test_kernels_and_storage_are_those_of_one_run(flavour):
-    fused, apart = found(flavour)["built once, run twice"], found(flavour)["not fused"]
+    fused, separate = found(flavour)["built once, run twice"], found(flavour)["not fused"]
     relu = "relu" if flavour == "relax" else "nn_relu"
     assert fused["kernels"] == [f"fused_add_{relu}", f"{'fused_' if flavour == 'relay' else ''}subtract"]
-    assert len(apart["kernels"]) == 3
+    assert len(separate["kernels"]) == 3
     assert fused["allocations"] == [2, 96], "two outputs of 3x4 float32"
-    assert fused["times"] == 3 and apart["times"] == 0
+    assert fused["times"] == 3 and separate["times"] == 0
     assert found(flavour)["timed, each run"]["times"] == 2
     assert fused["beside"] == []
 
@@ -95,8 +97,8 @@ def test_what_runs_beside_a_module_has_times_outputs_and_kernels_too(flavour):
 
 @pytest.mark.parametrize(("flavour", "name"), [("relax", "shape_func"), ("relax", "shape_func_of_mine")])
 def test_a_kernel_is_counted_whatever_it_is_called(flavour, name):
-    said = found(flavour)[f"a kernel called {name}"]
-    assert said["right"] and said["kernels"] == [name]
+    message = found(flavour)[f"a kernel called {name}"]
+    assert message["right"] and message["kernels"] == [name]
 
 
 @each_flavour
@@ -216,8 +218,8 @@ def _by_turns(sock: socket.socket, hidden: str) -> None:
     send(sock, {"stage": "run"})
     out = np.ones(4, np.float32)
     while True:
-        asked, _ = receive(sock)
-        what = asked["do"]
+        requests, _ = receive(sock)
+        what = requests["do"]
         start, lies = time.process_time(), text == b"mine" and what == hidden
         _spend(0.025 if lies else 0.005 if what == "run" else 0)
         replies = {

@@ -47,10 +47,10 @@ def ir(flavour):
     return SimpleNamespace(load=load, from_onnx=from_onnx, run=run, names=names)
 
 
-def same(got, want):
+def same(actual, want):
     want = [w.detach() for w in (want if isinstance(want, tuple) else (want,))]
-    assert len(got) == len(want), (len(got), len(want))
-    for g, w in zip(got, want, strict=True):
+    assert len(actual) == len(want), (len(actual), len(want))
+    for g, w in zip(actual, want, strict=True):
         assert g.shape == tuple(w.shape) and g.dtype == w.numpy().dtype, (g.shape, g.dtype, w)
         np.testing.assert_allclose(g, w.numpy(), rtol=1e-4, atol=1e-4)
 
@@ -109,8 +109,8 @@ def test_models_come_in_through_an_onnx_file(ir, tmp_path):
         assert ir.names(module)[0] == "x" and len(params) == len(ir.names(module)) - 1 > 3
         same(ir.run(module, *inputs, *params.values()), net(*inputs))
     net, inputs = model("convnet")
-    kept, folded = importers.to_onnx(net, *inputs, fold=False), importers.to_onnx(net, *inputs)
-    norms = [sum(node.op_type == "BatchNormalization" for node in proto.graph.node) for proto in (kept, folded)]
+    items, folded = importers.to_onnx(net, *inputs, fold=False), importers.to_onnx(net, *inputs)
+    norms = [sum(node.op_type == "BatchNormalization" for node in proto.graph.node) for proto in (items, folded)]
     assert norms == [2, 0]
 
 

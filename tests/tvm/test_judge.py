@@ -106,11 +106,11 @@ def said() -> Callable[[str], dict[str, Any]]:
 
 @each_flavour
 def test_every_check_says_what_it_should(said, flavour):
-    found = said(flavour)
-    assert found.keys() == EXPECTED[flavour].keys()
+    result = said(flavour)
+    assert result.keys() == EXPECTED[flavour].keys()
     wrong = {}
     for name, part in EXPECTED[flavour].items():
-        sentence = found[name]
+        sentence = result[name]
         if bool(sentence) if part is None else (not sentence or part not in sentence):
             wrong[name] = sentence
     assert wrong == {}
@@ -173,10 +173,10 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         return f"{runs[3]} run of before and {runs[1]} of after"
 
     def arguments() -> str:
-        mine, theirs = make.alone("relu"), make.alone("leaky")
-        texts = [str(mine), str(theirs)]
-        valid(mine, theirs), same(mine, theirs), judge.first_difference(mine, theirs)
-        return "unchanged" if [str(mine), str(theirs)] == texts else "changed"
+        own, theirs = make.alone("relu"), make.alone("leaky")
+        texts = [str(own), str(theirs)]
+        valid(own, theirs), same(own, theirs), judge.first_difference(own, theirs)
+        return "unchanged" if [str(own), str(theirs)] == texts else "changed"
 
     def verdicts(answer: Callable) -> str:
         def law(mod_before, mod_after, case):
@@ -192,10 +192,10 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
             cases=lambda: [Case("one", lambda: (make.start(),))],
             judge=judge.judge_pass(law, law, law, reference=lambda case: lambda x, y: torch.relu(x) + y),
         )
-        held = judge_answer(exercise, answer).verdicts
-        if not held["valid"]:
+        values = judge_answer(exercise, answer).verdicts
+        if not values["valid"]:
             return "not valid"
-        return " ".join(verdict if ok else f"not {verdict}" for verdict, ok in held.items())
+        return " ".join(verdict if ok else f"not {verdict}" for verdict, ok in values.items())
 
     def fill(x, y):
         return torch.relu(x) + y
@@ -339,8 +339,8 @@ class Relay:
                     other: relay.Function([z := self.var("z")], relay.Call(main, [z]), ret),
                 }
             )
-            said = judge.why_not_same(self.alone("relu"), module, seconds=10)
-            return "did not run" if said.startswith("The module that came back ") else said
+            message = judge.why_not_same(self.alone("relu"), module, seconds=10)
+            return "did not run" if message.startswith("The module that came back ") else message
 
         def any_size() -> str:
             x = relay.var("x", relay.TensorType((relay.Any(), 3), "float32"))
@@ -352,8 +352,8 @@ class Relay:
             relu = relay.nn.relu(x)
             add = relay.add(relu, relu)
             body = relay.nn.relu(relay.add(add, relay.negative(add)))
-            found = judge.consumers(self.module(body, [x]))
-            return f"add: {len(found[add])}, relu: {'result' if found[body] == [None] else found[body]}"
+            results = judge.consumers(self.module(body, [x]))
+            return f"add: {len(results[add])}, relu: {'result' if results[body] == [None] else results[body]}"
 
         return {"not run": not_run, "any size": any_size, "consumers": consumers}
 
@@ -484,8 +484,8 @@ class Relax:
         def consumers() -> str:
             x = self.var()
             module = self.module(lambda e: op.add(y := e(op.nn.relu(x)), e(op.add(y, y))), [x])
-            found = judge.consumers(module)
-            names = {var.name: readers for var, readers in found.items()}
+            results = judge.consumers(module)
+            names = {var.name: readers for var, readers in results.items()}
             return f"lv: {len(names['lv'])}, gv: {'result' if names['gv'] == [None] else names['gv']}"
 
         def kernels() -> str:

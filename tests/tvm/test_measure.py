@@ -44,14 +44,14 @@ EXPECTED = {
 
 @each_flavour
 def test_measured(flavour):
-    found = {name: check() for name, check in checks(flavour).items()}
-    planned = found.pop("allocations, planned")
+    results = {name: check() for name, check in checks(flavour).items()}
+    planned = results.pop("allocations, planned")
     assert planned[0] < EXPECTED["allocations"][0] and planned[1] < EXPECTED["allocations"][1]
-    assert found.keys() == EXPECTED.keys()
+    assert results.keys() == EXPECTED.keys()
     wrong = {}
     for name, want in EXPECTED.items():
-        if not (want in found[name] if isinstance(want, str) else found[name] == want):
-            wrong[name] = found[name]
+        if not (want in results[name] if isinstance(want, str) else results[name] == want):
+            wrong[name] = results[name]
     assert wrong == {}
 
 
@@ -88,20 +88,20 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
             return str(error)
         return "nothing"
 
-    def pair(found: Any) -> list[int]:
-        return [found.count, found.bytes]
+    def pair(result: Any) -> list[int]:
+        return [result.count, result.bytes]
 
     def by_name() -> bool:
-        found = measure.launches(module, x, **unfused)
-        return sum(found.detail.values()) == 4 and any("relu" in name for name in found.detail)
+        result = measure.launches(module, x, **unfused)
+        return sum(result.detail.values()) == 4 and any("relu" in name for name in result.detail)
 
     def in_order() -> bool:
         names = measure.kernels(module, x, **unfused)
         return [part in name for part, name in zip(("dense", "add", "relu", "sum"), names, strict=True)] == [True] * 4
 
     def cost() -> list[int]:
-        found = passlab.cost(module, x)
-        return [found.nodes, found.launches, found.bytes]
+        result = passlab.cost(module, x)
+        return [result.nodes, result.launches, result.bytes]
 
     def runs() -> bool:
         (out,) = run(x)

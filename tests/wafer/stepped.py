@@ -19,7 +19,7 @@ def stepped(program: Program, limit: int = 100_000) -> list[int]:
     # passed[m][k]: the cycles in which the words of m left the k-th router of its route
     passed = [[[] for _ in route] for route in routes]
     owner: dict[tuple, int] = {}
-    asked: dict[tuple, list[tuple[int, int]]] = {}
+    requests: dict[tuple, list[tuple[int, int]]] = {}
 
     def needs(m: int, k: int) -> list[tuple]:
         route = routes[m]
@@ -49,11 +49,11 @@ def stepped(program: Program, limit: int = 100_000) -> list[int]:
         return time
 
     def ask(now: int, m: int, what: tuple) -> None:
-        if owner.get(what) != m and all(who != m for _, who in asked.setdefault(what, [])):
-            asked[what].append((now, m))
+        if owner.get(what) != m and all(who != m for _, who in requests.setdefault(what, [])):
+            requests[what].append((now, m))
 
     def grant() -> None:
-        for what, waiting in asked.items():
+        for what, waiting in requests.items():
             if what not in owner and waiting:
                 owner[what] = min(waiting)[1]
                 waiting.remove(min(waiting))
@@ -87,10 +87,10 @@ def stepped(program: Program, limit: int = 100_000) -> list[int]:
                     continue
                 if k == 0:
                     at = supply(m, word)
-                    there = at is not None and at + ramp + 1 <= now
+                    remote = at is not None and at + ramp + 1 <= now
                 else:
-                    there = word < len(passed[m][k - 1]) and passed[m][k - 1][word] < now
+                    remote = word < len(passed[m][k - 1]) and passed[m][k - 1][word] < now
                 room = k + 1 == len(routes[m]) or word == len(passed[m][k + 1])
-                if there and room:
+                if remote and room:
                     passed[m][k].append(now)
     raise RuntimeError(f"The program has not ended after {limit} cycles.")

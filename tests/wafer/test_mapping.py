@@ -97,15 +97,15 @@ def test_loads_are_those_of_messages_walked_by_hand(seed):
     cores = np.random.default_rng(seed).permutation(machine.cores)[: len(pieces)]
     if seed == 3:
         cores[:5] = cores[5]  # several pieces on one core send each other nothing
-    found, carried = load(pieces, cores, machine), by_hand(pieces, cores, machine)
+    result, carried = load(pieces, cores, machine), by_hand(pieces, cores, machine)
     ways = {(0, 1): "east", (0, -1): "west", (1, 0): "south", (-1, 0): "north"}
-    for (here, there), words in carried.items():
-        way = ways[there[0] - here[0], there[1] - here[1]]
-        assert found.links[way][here] == pytest.approx(words)
-    assert found.traffic == pytest.approx(sum(carried.values())) == pytest.approx(traffic(pieces, cores, machine))
-    assert sum((links > 0).sum() for links in found.links.values()) == len(carried)
-    assert found.hottest == pytest.approx(max(carried.values()))
-    assert found.computing.sum() == pytest.approx(sum(o.flops for o in pieces.operations) / 2)
+    for (local, remote), words in carried.items():
+        way = ways[remote[0] - local[0], remote[1] - local[1]]
+        assert result.links[way][local] == pytest.approx(words)
+    assert result.traffic == pytest.approx(sum(carried.values())) == pytest.approx(traffic(pieces, cores, machine))
+    assert sum((links > 0).sum() for links in result.links.values()) == len(carried)
+    assert result.hottest == pytest.approx(max(carried.values()))
+    assert result.computing.sum() == pytest.approx(sum(o.flops for o in pieces.operations) / 2)
 
 
 def test_the_busiest_is_named():
@@ -119,19 +119,19 @@ def test_messages_carry_the_same_words_as_the_loads():
     machine = Machine(4, 4)
     pieces = cut(WORK, machine, shapes=SHAPES)
     cores = np.arange(len(pieces))
-    made = messages(pieces, cores, machine)
-    assert sum(m.words for m in made) == np.ceil(pieces.words).sum()
-    run = simulate(program(machine, made))
+    value = messages(pieces, cores, machine)
+    assert sum(m.words for m in value) == np.ceil(pieces.words).sum()
+    run = simulate(program(machine, value))
     assert run.traffic().sum() >= load(pieces, cores, machine).traffic
-    last = [m for m in made if m.route[-1] == (2, 1)]
+    last = [m for m in value if m.route[-1] == (2, 1)]
     assert all(m.waits for m in last), "the end waits for what comes before"
 
 
 def test_a_sum_waits_for_the_sum_to_its_left_and_for_its_input():
     machine = Machine(4, 4)
     pieces = cut(WORK, machine, shapes=SHAPES)
-    made = messages(pieces, np.arange(len(pieces)), machine)
-    sums = [made[k] for k in np.flatnonzero(pieces.kind == SUM)]
+    value = messages(pieces, np.arange(len(pieces)), machine)
+    sums = [value[k] for k in np.flatnonzero(pieces.kind == SUM)]
     middle = next(m for m in sums if m.route[0] == divmod(pieces.first["layer"] + 4, 4))
     assert len(middle.waits) == 2
 
@@ -208,8 +208,8 @@ def test_greedy_and_search_against_rows():
     machine = Machine(14, 14)
     pieces = cut(zoo("gpt"), machine)
     plans = [row_major(pieces, machine), greedy(pieces, machine), search(pieces, machine, evaluations=200_000)]
-    rows, near, found = (traffic(pieces, cores, machine) for cores in plans)
-    assert rows > 1.4 * near > 1.5 * found
+    rows, near, result = (traffic(pieces, cores, machine) for cores in plans)
+    assert rows > 1.4 * near > 1.5 * result
     assert all(len(set(cores.tolist())) == len(pieces) for cores in plans)
 
 

@@ -44,8 +44,8 @@ def test_a_playback_of_one_message():
     }
     first, second = busy[(0, 0), (0, 1)], busy[(0, 1), (0, 2)]
     assert len(first) == len(second) == 3 and second[0] == first[0] + 1
-    there = [k for k, frame in enumerate(frames) if (0, 2) in frame.cores]
-    assert len(there) == 3 and there[0] == second[0] + 1 + line.ramp
+    remote = [k for k, frame in enumerate(frames) if (0, 2) in frame.cores]
+    assert len(remote) == 3 and remote[0] == second[0] + 1 + line.ramp
 
 
 def test_depth_is_colour():
@@ -96,8 +96,8 @@ def test_what_cannot_be_fused(names, sentence):
 
 
 def test_arrays_of_a_load_have_the_shape_of_the_grid():
-    found = load(PIECES, row_major(PIECES, MACHINE), MACHINE)
-    assert {a.shape for a in (found.computing, found.ramps, found.memory, *found.links.values())} == {(6, 7)}
-    assert not found.links["east"][:, -1].any() and not found.links["west"][:, 0].any()
-    assert not found.links["south"][-1].any() and not found.links["north"][0].any()
-    assert np.isclose(found.memory.sum(), PIECES.nbytes.sum())
+    result = load(PIECES, row_major(PIECES, MACHINE), MACHINE)
+    assert {a.shape for a in (result.computing, result.ramps, result.memory, *result.links.values())} == {(6, 7)}
+    assert not result.links["east"][:, -1].any() and not result.links["west"][:, 0].any()
+    assert not result.links["south"][-1].any() and not result.links["north"][0].any()
+    assert np.isclose(result.memory.sum(), PIECES.nbytes.sum())

@@ -14,9 +14,9 @@ from passlab.wafer.matmul import ALGORITHMS, Move, blocks_used, fold, run, shift
 def test_the_product_is_the_product(name, n):
     rng = np.random.default_rng(n)
     a, b = (rng.integers(-99, 99, (3 * n, 3 * n)) for _ in range(2))
-    found = run(Machine(n, n), ALGORITHMS[name](n), a, b)
-    assert (found.c == a @ b).all()
-    assert found.work == 27 and len(found.messages) == n
+    result = run(Machine(n, n), ALGORITHMS[name](n), a, b)
+    assert (result.c == a @ b).all()
+    assert result.work == 27 and len(result.messages) == n
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 9])
@@ -29,7 +29,7 @@ def test_a_folded_ring_has_its_neighbours_at_most_two_links_apart(n):
 def test_ways_grow_with_the_mesh_unless_the_ring_is_folded():
     a = np.eye(32)
     ways = {name: run(Machine(16, 16), steps(16), a, a) for name, steps in ALGORITHMS.items()}
-    assert {name: found.hops for name, found in ways.items()} == {"summa": 15, "cannon": 15, "shift": 2}
+    assert {name: item.hops for name, item in ways.items()} == {"summa": 15, "cannon": 15, "shift": 2}
     assert sum(ways["shift"].messages) < min(sum(ways[name].messages) for name in ("summa", "cannon"))
 
 

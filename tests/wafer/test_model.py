@@ -99,8 +99,8 @@ def test_the_least_energy_is_that_of_all_trees():
     for cores in range(2, 7):
         table = least_energy(cores, cores - 1)
         for deep in range(1, cores):
-            found = [numbers(tree, 1) for tree in every_tree(cores)]
-            assert table[deep, cores] == min(f.energy for f in found if f.depth <= deep)
+            results = [numbers(tree, 1) for tree in every_tree(cores)]
+            assert table[deep, cores] == min(f.energy for f in results if f.depth <= deep)
 
 
 @pytest.mark.parametrize(("cores", "words"), [(4, 1), (6, 3), (6, 40)])

@@ -83,8 +83,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_program_gets_a_sentence(name):
-    messages, told = BROKEN[name]
-    assert why_not_a_program(GRID, messages).startswith(told)
+    messages, message = BROKEN[name]
+    assert why_not_a_program(GRID, messages).startswith(message)
     with pytest.raises(ValueError):
         program(GRID, messages)
 
@@ -104,6 +104,6 @@ def test_joined_programs_wait():
 
 
 def test_a_circle_has_no_cost():
-    there, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
+    remote, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
     with pytest.raises(ValueError, match="waits, in the end, for itself"):
-        cost(program(GRID, [Message(there, 3, waits=(1,)), Message(back, 3, waits=(0,))]))
+        cost(program(GRID, [Message(remote, 3, waits=(1,)), Message(back, 3, waits=(0,))]))

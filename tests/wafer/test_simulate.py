@@ -88,9 +88,9 @@ def test_events_and_words_agree(block):
     stuck = 0
     for seed in range(100 * block, 100 * block + 100):
         p = drawn(seed)
-        found = ended(lambda p=p: simulate(p).done.tolist())
-        stuck += found is None
-        assert found == ended(lambda p=p: stepped(p, 400)), seed
+        result = ended(lambda p=p: simulate(p).done.tolist())
+        stuck += result is None
+        assert result == ended(lambda p=p: stepped(p, 400)), seed
     assert 0 < stuck < 20
 
 
@@ -104,20 +104,20 @@ def ring(machine, cores, words, reach=2):
 @pytest.mark.parametrize("words", [1, 2, 5])
 def test_rings_agree_on_deadlock(cores, words):
     p = program(Machine(2, 3), ring(Machine(2, 3), cores, words))
-    found = ended(lambda: simulate(p).done.tolist())
-    assert found == ended(lambda: stepped(p, 300))
-    assert (found is None) == (words > 1)  # one word leaves its link at once
+    result = ended(lambda: simulate(p).done.tolist())
+    assert result == ended(lambda: stepped(p, 300))
+    assert (result is None) == (words > 1)  # one word leaves its link at once
 
 
 def test_a_deadlock_is_told_with_its_cores():
     machine = Machine(2, 2)
     with pytest.raises(Deadlock) as stuck:
         simulate(program(machine, ring(machine, ((0, 0), (0, 1), (1, 1), (1, 0)), 4)))
-    told = str(stuck.value)
-    assert told.startswith(
+    message = str(stuck.value)
+    assert message.startswith(
         "Deadlock after cycle 4: message 0, (0, 0) to (1, 1), waits for link (0, 1) → (1, 1), which message 1 holds"
     )
-    assert all(f"message {i}" in told for i in range(4))
+    assert all(f"message {i}" in message for i in range(4))
 
 
 def test_the_same_messages_by_xy_routes_arrive():
@@ -127,9 +127,9 @@ def test_the_same_messages_by_xy_routes_arrive():
 
 
 def test_messages_that_wait_for_each_other_are_told():
-    there, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
+    remote, back = ((0, 0), (0, 1)), ((0, 1), (0, 0))
     with pytest.raises(Deadlock, match=r"message 0, \(0, 0\) to \(0, 1\), waits for message 1 to arrive at \(0, 0\)"):
-        simulate(program(Machine(1, 2), [Message(there, 3, waits=(1,)), Message(back, 3, streams=(0,))]))
+        simulate(program(Machine(1, 2), [Message(remote, 3, waits=(1,)), Message(back, 3, streams=(0,))]))
 
 
 @pytest.mark.parametrize("ramp", [0, 2, 5])
@@ -142,8 +142,8 @@ def test_one_message_takes_its_words_its_cores_and_two_ramps(cores, words, ramp)
 
 
 def test_work_comes_before_the_message():
-    there = ((0, 0), (0, 1))
-    idle, busy = (simulate(program(Machine(1, 2), [Message(there, 3, work=work)])).cycles for work in (0, 40))
+    remote = ((0, 0), (0, 1))
+    idle, busy = (simulate(program(Machine(1, 2), [Message(remote, 3, work=work)])).cycles for work in (0, 40))
     assert busy == idle + 40
 
 
