@@ -33,8 +33,8 @@ def ir(flavour):
 
 
 def params(ir, module):
-    found = [p.type_annotation if ir.flavour == "relay" else p.ty for p in module["main"].params]
-    return [(tuple(int(n) for n in t.shape), str(t.dtype)) for t in found]
+    results = [p.type_annotation if ir.flavour == "relay" else p.ty for p in module["main"].params]
+    return [(tuple(int(n) for n in t.shape), str(t.dtype)) for t in results]
 
 
 def inputs(ir, module, seed=0):
@@ -79,17 +79,17 @@ def texts(flavour: str) -> str:
 
 @each_flavour
 def test_same_seed_same_module_in_every_process(flavour):
-    there = python(f"from tests.tvm.test_generate import texts\nprint(texts({flavour!r}))")
-    assert there == texts(flavour)
-    assert len(set(there.split())) == 12
+    remote = python(f"from tests.tvm.test_generate import texts\nprint(texts({flavour!r}))")
+    assert remote == texts(flavour)
+    assert len(set(remote.split())) == 12
 
 
 @each_flavour
 def test_a_sample_builds_and_means_the_same_optimised_and_not(ir):
     for seed in range(3, 9):
         module = ir.make(seed)
-        given = [inputs(ir, module)]
-        one, other = run_module(module, given, **ir.plain), run_module(module, given)
+        arguments = [inputs(ir, module)]
+        one, other = run_module(module, arguments, **ir.plain), run_module(module, arguments)
         assert one.ok and other.ok, (seed, one.error, other.error)
         for x, y in zip(one.outputs[0], other.outputs[0], strict=True):
             assert np.isfinite(x).all(), seed
@@ -109,17 +109,17 @@ def test_features_choose_what_occurs(ir):
 
 @each_flavour
 def test_shrinking_finds_the_one_call_that_a_planted_fault_needs(ir):
-    found = 0
+    count = 0
     for seed in range(60):
         module = ir.make(seed, 20)
         for fault in ("nn.softmax", "take", "nn.conv2d"):
-            if names(module)[fault] and found < 12:
+            if names(module)[fault] and count < 12:
                 small = shrink(module, lambda m, fault=fault: names(m)[fault] > 0, 200)
                 ir.check(small)
                 assert dict(names(small)) == {fault: 1}, (seed, fault, small)
                 assert params(ir, small) == params(ir, module)
-                found += 1
-    assert found == 12
+                count += 1
+    assert count == 12
     module = ir.make(1, 20)
     bare = shrink(module, lambda m: names(m).total() > 0, drop_parameters=True)
     assert names(bare).total() == 1 and len(params(ir, bare)) < len(params(ir, module)), bare
@@ -127,20 +127,20 @@ def test_shrinking_finds_the_one_call_that_a_planted_fault_needs(ir):
 
 @each_flavour
 def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(ir):
-    asked = 0
+    requests = 0
 
     def fails(module):
         """It has a softmax whose result is read twice."""
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         reads = modules.consumers(module)
-        found = [n.expr if n.var is None else n.var for n in modules.nodes(module, "main") if "softmax" in n.name]
-        return any(len(reads.get(key, ())) > 1 for key in found)
+        results = [n.expr if n.var is None else n.var for n in modules.nodes(module, "main") if "softmax" in n.name]
+        return any(len(reads.get(key, ())) > 1 for key in results)
 
     features = ("reduce", "diamond", "pointwise", "dead")
     module = next(m for m in (ir.make(seed, 14, features=features) for seed in range(400)) if fails(m))
-    asked = 0
+    requests = 0
     small = shrink(module, fails, 120)
-    assert asked <= 121 and fails(small) and names(small).total() <= 4, small
+    assert requests <= 121 and fails(small) and names(small).total() <= 4, small
     with pytest.raises(ValueError, match=r"^shrink expects a module that fails"):
         shrink(module, lambda m: False)
