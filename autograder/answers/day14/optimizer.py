@@ -47,6 +47,7 @@ def hidden(seed: int) -> list[Case]:
         steps_case("drawn sgd", "sgd", drawn(rng, "sgd", 8)),
         steps_case("drawn adam", "adam", drawn(rng, "adam", 8)),
         steps_case("dampening", "sgd", [row("p", (3,), **damped), row("q", (2,), gradients=one, **damped)]),
+        steps_case("dampening, and a single step", "sgd", [row("p", (3,), gradients=(*NEVER[1:], True), **damped)]),
         steps_case("dampening without momentum", "sgd", [row("p", (3,), lr=lr, dampening=0.5, weight_decay=decay)]),
         steps_case(
             "Nesterov's momentum", "sgd", [row("p", (3,), lr=lr, momentum=speed, nesterov=True, weight_decay=decay)]
@@ -186,6 +187,11 @@ frozen = edited(
     ("one['memory'] in stepped or not any(one['gradients'])", "one['memory'] in stepped"),
 )
 damped_first = edited("same", "dampens the first gradient, too", ("torch.where(t == 1, g, damped)", "damped"))
+by_zero = edited(
+    "same",
+    "takes a momentum of 0 for that of the first step",
+    ("torch.where(t == 1, g, damped)", "torch.where(speed == 0, g, damped)"),
+)
 no_nesterov = edited("same", "forgets Nesterov's step", ("g + momentum * speed if nesterov else speed", "speed"))
 no_correction = edited("same", "forgets that Adam's averages begin with zeros", ("lr / (1 - betas[0] ** t)", "lr"))
 eps_inside = edited(

@@ -177,11 +177,15 @@ def why_not_alike(value: Sequence[Mapping], method: str, rows: Mapping[str, dict
 
 
 def started(one: Mapping[str, Any]) -> tuple[Tensor, list[Tensor]]:
-    """Return a parameter's first value, and its gradients."""
+    """Return a parameter's first value, and its gradients; of several numbers, one is 0, another in each step."""
     generator = torch.Generator().manual_seed(sum(map(ord, one["memory"])))
     dtype = getattr(torch, one["dtype"])
     draw = [torch.randn(one["shape"], generator=generator, dtype=torch.float64).to(dtype) for _ in range(STEPS + 1)]
-    return draw[0], draw[1:]
+    value, *gradients = draw
+    for step, gradient in enumerate(gradients):
+        if gradient.numel() > 1:
+            gradient.view(-1)[step % gradient.numel()] = 0
+    return value, gradients
 
 
 def by_torch(method: str, one: Mapping[str, Any]) -> list[Tensor]:
