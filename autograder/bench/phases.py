@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -70,23 +71,22 @@ def calls(gm: fx.GraphModule) -> int:
 
 
 def best_order(gm: fx.GraphModule, names=("simplify", "cse", "dce", "scale", "double")) -> int:
-    """Return the fewest launches that an order of passes reaches, each repeated until nothing changes.
+    """Return the fewest launches that an order of passes reaches, each order repeated until nothing changes."""
+    after: dict[tuple[str, str], fx.GraphModule] = {}
 
-    Passes that never read what a model has (its modules) are tried in one order only.
-    """
-    results = []
+    def run(program: fx.GraphModule, name: str) -> fx.GraphModule:
+        key = str(program.graph), name
+        if key not in after:  # many orders come by the same graph
+            after[key] = STAGES[name](fx.GraphModule(program, copy.deepcopy(program.graph)))
+        return after[key]
+
+    least = calls(gm)
     for order in itertools.permutations(names):
-        twin, before = copy.deepcopy(gm), ""
-        for _ in range(10):
-            if (now := str(twin.graph)) == before:
-                break
-            before = now
-            for name in order:
-                twin = STAGES[name](twin)
-        results.append(calls(twin))
-        if str(twin.graph) == str(gm.graph) and len(gm.graph.nodes) > 20:
-            break
-    return min(results)
+        program, before = gm, ""
+        while (now := str(program.graph)) != before:
+            before, program = now, functools.reduce(run, order, program)
+        least = min(least, calls(program))
+    return least
 
 
 def saturated(gm: fx.GraphModule, laws=LAWS, nodes=5_000, rounds=6) -> Saturated:
@@ -102,7 +102,7 @@ def saturated(gm: fx.GraphModule, laws=LAWS, nodes=5_000, rounds=6) -> Saturated
         if id(term) not in parts:
             parts[id(term)] = term
             todo += term[1:]
-    greedy = sum(launch(term[0]) for term in {graph.find(graph.add_term(t)): t for t in parts.values()}.values())
+    greedy = sum(launch(term[0]) for term in parts.values())  # a class is one object in all of a term
     return Saturated(optimum, greedy, report.stop)
 
 

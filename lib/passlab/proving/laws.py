@@ -210,12 +210,12 @@ class Decision(NamedTuple):
             return "always"
         if self.condition:
             return f"if {self.condition}; not{example}"
-        if self.proof.verdict == "refuted" and self.proof.reals:
-            return f"over the reals; not{example}" if example else "over the reals; floats differ at infinities"
-        words = {"reals": "over the reals", "tested": "tested", "refuted": "no"}[self.proof.verdict]
-        if example or self.proof.verdict == "refuted":
-            return words + ("; not" if self.proof.verdict != "refuted" else "") + example
-        return f"{words}; bit by bit undecided" if self.proof.verdict == "reals" else words
+        if self.proof.reals:
+            differ = "; floats differ" if self.proof.counterexample else ""
+            return f"over the reals; not{example}" if example else f"over the reals{differ}"
+        if self.proof.verdict == "refuted":
+            return f"no{example}"
+        return f"tested; not{example}" if example else "tested"
 
 
 def decide(law: Law, dtype: torch.dtype, budget: float = 2.0) -> Decision:
@@ -333,8 +333,8 @@ _PAGE = """# Laws, and what is known of them
 Computed by `python -m passlab.proving.laws`; do not edit. The laws are those of days 3, 4, 7 and 9. A cell says what
 was proved, bit by bit, for all numbers of a type: a NaN equals a NaN, 0.0 is not −0.0, and integers wrap around. A law
 with a precondition has the weakest of those that `passlab.proving.laws` states for it. "Over the reals": in a finite
-field; floating point differs by rounding, or for the input that is shown. "Tested": neither could be decided. Laws of
-tensors are decided for float32; "—": the two sides have different types there, or cannot be computed.
+field; of floating point an input is shown for which the bits differ, or none was found. "Tested": neither could be
+decided. Laws of tensors are decided for float32; "—": the two sides have different types there, or cannot be computed.
 
 {}
 """

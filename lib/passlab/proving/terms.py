@@ -276,6 +276,8 @@ class Terms:
         if None not in values:
             dtypes = [self.terms[number].dtype for number in numbers]
             return self.constant(_computed(op, values, dtypes), result)
+        if op == "mul" and work.is_floating_point and -1 in values:  # exactly, and fewer steps for the solver
+            return self.call("neg", work, result, [numbers[1 - values.index(-1)]])
         if op in _COMMUTE:
             numbers = sorted(numbers)
         return self.add(op, result, numbers)
