@@ -11,6 +11,8 @@ Reading order: products, convolutions, pools, the pass.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -142,16 +144,12 @@ def max_pool(
     kernel, stride, padding = how
     windows = _windows(x, kernel, stride, padding, -math.inf)
     rows, columns = (_places(windows.shape, d, stride[d], padding[d], x.device) for d in (0, 1))
-    best = place = None
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            value, at = windows[..., i, j], (rows + i) * x.shape[3] + (columns + j)
-            at = at.expand(value.shape)
-            if best is None:
-                best, place = value, (rows.clamp(min=0) * x.shape[3] + columns.clamp(min=0)).expand(value.shape)
-            else:
-                above = (value > best) | value.isnan()
-                best, place = torch.where(above, value, best), torch.where(above, at, place)
+    best = windows[..., 0, 0]
+    place = (rows.clamp(min=0) * x.shape[3] + columns.clamp(min=0)).expand(best.shape)
+    for i, j in list(itertools.product(*map(range, kernel)))[1:]:
+        value, at = windows[..., i, j], (rows + i) * x.shape[3] + (columns + j)
+        above = (value > best) | value.isnan()
+        best, place = torch.where(above, value, best), torch.where(above, at.expand(value.shape), place)
     return best, place
 
 
@@ -164,17 +162,15 @@ def max_pool_backward(
         return NotImplemented
     kernel, stride, padding = how
     rows, columns = (_places(g.shape, d, stride[d], padding[d], x.device) for d in (0, 1))
-    total = None
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            part = torch.where(places == (rows + i) * x.shape[3] + (columns + j), g, 0.0)
-            part = _spread(part, 2, i - padding[0], stride[0], x.shape[2])
-            part = _spread(part, 3, j - padding[1], stride[1], x.shape[3])
-            total = part if total is None else total + part
-    return total
+    parts = []
+    for i, j in itertools.product(*map(range, kernel)):
+        part = torch.where(places == (rows + i) * x.shape[3] + (columns + j), g, 0.0)
+        part = _spread(part, 2, i - padding[0], stride[0], x.shape[2])
+        parts.append(_spread(part, 3, j - padding[1], stride[1], x.shape[3]))
+    return functools.reduce(torch.add, parts)
 
 
-def put_together(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+def put_together(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool) -> Tensor:
     """Return `x` with `values` added at pairs of rows and columns: the gradient of an enlarged image."""
     *_, rows, columns = indices
     there = columns == torch.arange(x.shape[3], device=x.device)[:, None]
@@ -198,7 +194,7 @@ MEANINGS: dict[Any, Callable] = {
 
 def multiplications(node: fx.Node) -> float:
     """Return how many numbers a product or convolution multiplies; infinity for one that has no meaning here."""
-    values = fx.node.map_arg(node.args, lambda operand: operand.meta["val"])
+    values: Any = fx.node.map_arg(node.args, lambda operand: operand.meta["val"])
     dtype = node.all_input_nodes[0].meta["val"].dtype
     if node.target not in MEANINGS or node.kwargs or dtype not in (torch.float32, torch.float64):
         return math.inf
@@ -212,7 +208,7 @@ def multiplications(node: fx.Node) -> float:
     return a.numel() * b.shape[-1]
 
 
-def _of_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> float:
+def _of_put(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> float:
     shapes = [None if index is None else (index.ndim, index.shape[-1]) for index in indices]
     fits = accumulate and len(shapes) == 4 and shapes[:2] == [None, None] and shapes[2] == (2, 1)
     fits = fits and indices[3] is not None and indices[3].ndim == 1
@@ -254,7 +250,7 @@ def _replace(gm: fx.GraphModule, node: fx.Node, meaning: Callable) -> None:
             if step.op == "call_function":
                 copies[step] = gm.graph.node_copy(step, copies.__getitem__)
                 copies[step].meta[INSIDE] = step.target is aten.mul.Tensor
-    (results,) = traced.graph.find_nodes(op="output")[0].args
+    results: Any = traced.graph.find_nodes(op="output")[0].args[0]
     if isinstance(node.meta["val"], Tensor):
         node.replace_all_uses_with(copies[results])
     else:
