@@ -180,7 +180,7 @@ class Types(Analysis):
             result = target(*args, **kwargs)
         else:
             result = FUNCTIONS[label](*values)
-        return tree_map(lambda part: TensorType(tuple(part.shape), part.dtype), result)
+        return tree_map(_fact, tuple(result) if isinstance(result, torch.Size) else result)
 
 
 class Folded(Types):
@@ -207,9 +207,18 @@ def _arguments(label: Call, values: Sequence[Any]) -> tuple[tuple, dict]:
     return args, kwargs
 
 
-def _example(fact: TensorType | str) -> Any:
-    """Return a tensor of a type, without data, or the number that a text means."""
-    return _parsed(fact) if isinstance(fact, str) else torch.empty(fact.shape, dtype=fact.dtype, device="meta")
+def _fact(part: Any) -> Any:
+    """Return the type of a tensor, a number as a text, and anything else as it is."""
+    if isinstance(part, Tensor):
+        return TensorType(tuple(part.shape), part.dtype)
+    return repr(part) if isinstance(part, (int, float)) and not isinstance(part, bool) else part
+
+
+def _example(fact: Any) -> Any:
+    """Return a tensor of a type, without data, or the number that a text means; anything else as it is."""
+    if isinstance(fact, TensorType):
+        return torch.empty(fact.shape, dtype=fact.dtype, device="meta")
+    return _parsed(fact) if isinstance(fact, str) else fact
 
 
 def _parsed(text: str) -> float:
