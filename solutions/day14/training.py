@@ -581,7 +581,7 @@ check("day14.optimizer", fused)
 # | `split_with_sizes` and `operator.getitem` | |
 # | `index.Tensor` | (x, [rows]) |
 # | `_to_copy` | to another dtype |
-# | `gt.Tensor`, `gt.Scalar`, and operations on whole numbers | nothing changes |
+# | `gt.Tensor`, `gt.Scalar`, `ones`, `scalar_tensor`, and operations on whole numbers | nothing changes |
 
 
 # %%

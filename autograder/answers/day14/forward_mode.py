@@ -40,7 +40,12 @@ def factors(x: Any, w: Any) -> tuple:
 
 
 def two_types(x: Any, y: Any) -> tuple:
-    return x.double() * y, (x * y).float()
+    return x.double() * y, (x * y).float(), torch.ones(3, dtype=torch.float64) - x
+
+
+def cut_off(x: Any) -> tuple:
+    whole = x.long()
+    return x * whole.double(), whole.double().sin()
 
 
 def lists(x: Any, n: Any) -> tuple:
@@ -54,7 +59,7 @@ def parts(x: Any, i: Any) -> tuple:
 
 
 def largest(x: Any) -> tuple:
-    return x.amax([0]), x.amax([0, 1], True), x.unsqueeze(0).amax([-1])
+    return x.amax([0]), x.amax([0, 1], True), x.amax([1], True), x.unsqueeze(0).amax([-1])
 
 
 def chosen(x: Any, y: Any) -> tuple:
@@ -138,6 +143,7 @@ def hidden(seed: int) -> list[Case]:
         ("quotients", quotients, x, y, torch.tensor([1, 2, 4])),
         ("factors", factors, drawn(3, 3), drawn(3, 2)),
         ("two types", two_types, single, drawn(3)),
+        ("whole numbers between", cut_off, 3 * x),
         ("lists, some of which changes", lists, x, torch.arange(3)),
         ("parts", parts, drawn(3, 4), whole[:2]),
         ("largest", largest, drawn(3, 2)),
@@ -357,6 +363,15 @@ alone = edited(
     "did",
     "differentiates softmax element by element",
     ("out * (dx - (out * dx).sum(dim, keepdim=True))", "out * dx * (1 - out)"),
+)
+through_whole_numbers = edited(
+    "did", "lets changes pass whole numbers", ("not out.is_floating_point()", "out.dtype == torch.bool")
+)
+never_kept = edited(
+    "did",
+    "forgets that amax may keep its dimensions",
+    ("torch.where(chosen, dx, 0.0).sum(dim, keepdim)", "torch.where(chosen, dx, 0.0).sum(dim)"),
+    ("chosen.sum(dim, keepdim)", "chosen.sum(dim)"),
 )
 sums_ties = edited("same", "adds the changes of equal largest elements", ("total / chosen.sum(dim, keepdim)", "total"))
 first_at_tie = edited(
