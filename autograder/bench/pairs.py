@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import itertools
 import random
 from typing import Any
@@ -39,7 +41,7 @@ def _others(node: fx.Node, old: Any) -> list[Any]:
 
 
 def _type(node: fx.Node) -> Any:
-    meta = node.meta.get("tensor_meta")
+    meta: Any = node.meta.get("tensor_meta")
     return (meta.shape, meta.dtype) if hasattr(meta, "dtype") else None
 
 
@@ -52,7 +54,7 @@ def drawn_pair(seed: int) -> tuple[fx.GraphModule, fx.GraphModule, tuple] | None
         return None
     inputs = gm.meta["inputs"]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # torch.fx prints where a graph fails
             gm(*inputs), twin(*inputs)
     except Exception:
         return None
