@@ -39,8 +39,9 @@ from passlab.graph.registry import COMPILERS
 from passlab.judge import PATIENCE
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
-#: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
-#: is killed after the grace time, which is CPU time. (An interrupted cell still has to render its traceback.)
+#: A cell is interrupted after CELL_SECONDS of CPU time, an answer after its exercise's limit; by the clock after
+#: PATIENCE times as long. If that does not stop it, its process is killed after the grace time, which is CPU time, too.
+#: (An interrupted cell still has to render its traceback.)
 CELL_SECONDS = 30.0
 CELL_GRACE, GRACE = 1.0, 0.1
 #: The limit for a whole notebook, restarts included.
@@ -544,7 +545,8 @@ class _Run:
     def _ready(self, worker: Worker, form: type[Message]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
         with contextlib.suppress(ClosedError, DeadlineError, MessageError):
-            receive(worker.control, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(cast(Any, form)))
+            until = self._by(PATIENCE * CELL_SECONDS * (1 + len(self.checks)))
+            receive(worker.control, until, 0, reader(cast(Any, form)))
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)
@@ -552,8 +554,9 @@ class _Run:
     def _cell(self, worker: Worker, cell: Cell) -> str:
         """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
-            begun, _ = receive(worker.control, self._by(CELL_SECONDS), 0, reader(messages.Begun))
-            if not self._is_stopped(worker):
+            begun, _ = receive(worker.control, self._by(PATIENCE * CELL_SECONDS), 0, reader(messages.Begun))
+            seconds = CELL_SECONDS + CELL_GRACE
+            if not worker.answers(worker.control, seconds, self._by(PATIENCE * seconds)):
                 raise DeadlineError
             head, _ = receive(worker.control, self._by(CELL_SECONDS), 0, reader(messages.Ran))
         except DeadlineError:
@@ -572,15 +575,6 @@ class _Run:
         self.shown += outputs.size(ran.outputs)
         self.result.ran[cell.index] = ran
         return ""
-
-    def _is_stopped(self, worker: Worker) -> bool:
-        """Wait while a cell runs. Return False if it uses CPU time for CELL_GRACE after its time is over.
-
-        On a busy machine it can take long until a worker gets the CPU time to stop: then the clock does not decide.
-        """
-        if select.select([worker.control], [], [], max(self._by(CELL_SECONDS) - time.monotonic(), 0))[0]:
-            return True
-        return worker.answers(worker.control, CELL_GRACE, self._by(PATIENCE * CELL_SECONDS))
 
     def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:
         """Run the visible or the hidden cases of a question. Return False if the worker has ended or must be killed."""

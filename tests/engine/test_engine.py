@@ -25,7 +25,7 @@ LOOP = "def double(x):\n    while True: pass"
 STUBBORN = (
     "import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    while True: pass"
 )
-DEAF = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
+DEAF = "import signal\nfor s in (signal.SIGALRM, signal.SIGPROF): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
 
 #: Learner → cells, and the points of the three questions. Something happens to almost everybody.
 CLASS = {
@@ -92,8 +92,8 @@ def test_what_ended_a_cell_is_said_at_that_cell_and_the_others_have_run(graded):
     ],
 )
 def test_the_verdict_says_what_happened(graded, learner, words):
-    said = [verdict["message"] for verdict in graded[learner]["verdicts"].values()]
-    assert any(words in message for message in said), said
+    text = [verdict["message"] for verdict in graded[learner]["verdicts"].values()]
+    assert any(words in message for message in text), text
 
 
 def test_hidden_text_that_an_answer_passes_on_is_not_shown(graded):
@@ -146,15 +146,15 @@ import os, signal, sys, threading
 from autograder.engine import engine
 from autograder.engine.data import Cell, Job
 
-real = engine._Run._cell
+real, seconds = engine._Run._cell, float(sys.argv[2])
 
 def cell(run, worker, cell):
     if "while" in cell.source:  # the machine has no time for it just then
-        threading.Timer(0.5, os.kill, (worker.pid, signal.SIGSTOP)).start()
-        threading.Timer(3.0, os.kill, (worker.pid, signal.SIGCONT)).start()
+        threading.Timer(0.2, os.kill, (worker.pid, signal.SIGSTOP)).start()
+        threading.Timer(2 + seconds, os.kill, (worker.pid, signal.SIGCONT)).start()
     return real(run, worker, cell)
 
-engine._Run._cell, engine.CELL_SECONDS = cell, 1.0
+engine._Run._cell, engine.CELL_SECONDS = cell, seconds
 job = Job("ada", "day00", "tiny", (Cell(1, "b", sys.argv[1]), Cell(2, "c", "", "day00.double", "double")), 3)
 with engine.Engine(jobs=1) as one:
     result = one.grade(job)
@@ -162,9 +162,16 @@ with engine.Engine(jobs=1) as one:
 """
 
 
+def test_a_busy_machine_stops_no_cell(course):
+    """It needs 0.5 s of CPU time, and 7 s pass by the clock; its limit is 5 s."""
+    work = "\nimport time\nwhile time.process_time() - start < 0.5: pass"
+    result = tiny.run(course, "-c", STARVED, GOOD["double"] + "\nimport time; start = time.process_time()" + work, "5")
+    assert result.stdout.split() == ["3.0"], result.stdout + result.stderr
+
+
 def test_a_loop_below_an_answer_costs_nothing_on_a_busy_machine(course):
     """The cell is stopped, and what it has defined stays, however late the machine lets it stop."""
-    result = tiny.run(course, "-c", STARVED, GOOD["double"] + "\nwhile True: pass")
+    result = tiny.run(course, "-c", STARVED, GOOD["double"] + "\nwhile True: pass", "1")
     assert result.stdout.strip() == "OutOfTime: This cell ran longer than 1 s and was stopped. 3.0"
 
 
@@ -204,7 +211,7 @@ from autograder.engine.data import Cell, Job
 
 module.NOTEBOOK_SECONDS = 4.0
 module.CELL_SECONDS = 3.0
-DEAF = "import signal\\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\\nwhile True: pass"
+DEAF = "import signal\\nfor s in (signal.SIGALRM, signal.SIGPROF): signal.signal(s, signal.SIG_IGN)\\nwhile True: pass"
 GOOD = "def double(x): return x + x"
 
 def job(learner, *sources):
@@ -229,5 +236,5 @@ with module.Engine(jobs=2) as engine:
 
 def test_a_notebook_that_uses_up_its_time_ends_its_own_worker_only(course):
     ended = tiny.run(course, "-c", LATE)
-    told, why = ended.stdout.splitlines() or ["", ended.stderr]
-    assert told.split() == ["True", *["''", "0"], *["''", "3"] * 3] and "they were over" in why, ended.stdout + why
+    message, why = ended.stdout.splitlines() or ["", ended.stderr]
+    assert message.split() == ["True", *["''", "0"], *["''", "3"] * 3] and "they were over" in why, ended.stdout + why

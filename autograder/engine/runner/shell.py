@@ -37,7 +37,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from autograder.engine.data import Ran
-from passlab.judge import OutOfTime, answer_limit, time_limit
+from passlab.judge import OutOfTime, answer_limit
 
 #: Limits for one cell: characters of printed text and of everything displayed, and number of outputs.
 MAX_TEXT = 50_000
@@ -423,7 +423,8 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def showtraceback(self, exc_tuple=None, *arguments, **more):
         if self.seconds and (exc_tuple or sys.exc_info())[0] is OutOfTime:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+                signal.setitimer(timer, 0)
             self.say_out_of_time()
             return
         self.skipped = _shorten((exc_tuple or sys.exc_info())[2])
@@ -504,7 +505,7 @@ class Shell:
 
         Whatever is wrong with a cell shows when it runs.
         """
-        with contextlib.suppress(Exception, OutOfTime), time_limit(seconds):
+        with contextlib.suppress(Exception, OutOfTime), answer_limit(seconds):
             for source in cells:
                 self._statements(self.ip.transform_cell(source), self.ip.compile.get_code_name(source, "", 0))
 
@@ -527,7 +528,7 @@ class Shell:
         sys.displayhook = ip.displayhook  # a stopped cell may have left another
         with ip.catcher.recording() as record:
             try:
-                with time_limit(seconds) if seconds else contextlib.nullcontext():
+                with answer_limit(seconds) if seconds else contextlib.nullcontext():
                     result = ip.run_cell(source, store_history=True)
             except OutOfTime:
                 if not record.error:
@@ -550,7 +551,7 @@ class Shell:
         text = ip.transform_cell(source)
         name = ip.compile.cache(text, ip.execution_count, raw_code=source)
         ip.execution_count += 1
-        with contextlib.suppress(OutOfTime), time_limit(seconds):
+        with contextlib.suppress(OutOfTime), answer_limit(seconds):
             for code in self._statements(text, name):
                 try:
                     exec(code, ip.user_global_ns, ip.user_ns)
