@@ -63,10 +63,12 @@ def test_bits_of_an_accumulator():
     assert Accumulator(0, 128).bits == 9
 
 
-def test_the_bound_of_a_small_layer_is_its_largest_sum():
+@pytest.mark.parametrize("offset", [-2.0, 2.0])
+def test_the_bound_of_a_small_layer_is_its_largest_sum(offset):
     """All 2^4 corners of the grid: a linear function is largest at one."""
-    x = torch.randn(32, 4)
-    _, qdq = prepared(nn.Sequential(nn.Linear(4, 3)), x)
+    x, linear = torch.randn(32, 4), nn.Linear(4, 3)
+    nn.init.constant_(linear.bias, offset)
+    _, qdq = prepared(nn.Sequential(linear), x)
     ((name, bound),) = accumulators(qdq).items()
     integers = fold(qdq)
     weight = next(b for b in integers.buffers() if b.dtype == torch.int8 and b.dim() == 2).long()
