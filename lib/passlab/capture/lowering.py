@@ -104,7 +104,7 @@ def lower(
     program = Capture(f, dynamic, private.lowered(forward, backward, forward, split))
     if gradients and not isinstance(f, nn.Module):
         raise TypeError(f"gradients=True is for a module, whose parameters it means; got {type(f).__name__}.")
-    with needing_gradients(f) if gradients else nullcontext():
+    with needing_gradients(f) if isinstance(f, nn.Module) and gradients else nullcontext():
         program(*inputs)
     if len(graphs) != 1:
         where = f" It breaks at {program.breaks[0]}." if program.breaks else ""

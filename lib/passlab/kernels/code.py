@@ -127,18 +127,17 @@ def operands(program: fx.GraphModule) -> list[tuple[int, fx.Node]]:
 def is_product(node: fx.Node) -> bool:
     """Return whether a node sums products of two operands, each element of which takes part in several: such a sum is
     not split, as its vectors are neighbours in the result."""
-    if (
-        node.op != "call_function"
-        or name_of(node.target) != "sum"
-        or name_of(node.args[0].target) not in ("mul", "where")
-    ):
+    if node.op != "call_function" or name_of(node.target) != "sum":
         return False
-    factors = [a for a in node.args[0].args if isinstance(a, fx.Node) and a.meta["val"].ndim and constant(a) is None]
-    size = node.args[0].meta["val"].numel()
+    summed: Any = node.args[0]
+    if summed.op != "call_function" or name_of(summed.target) not in ("mul", "where"):
+        return False
+    factors = [a for a in summed.args if isinstance(a, fx.Node) and a.meta["val"].ndim and constant(a) is None]
+    size = summed.meta["val"].numel()
     return len(factors) == 2 and all(_behind_views(a).meta["val"].numel() < size for a in factors)
 
 
-def _behind_views(node: fx.Node) -> fx.Node:
+def _behind_views(node: Any) -> fx.Node:
     while node.op == "call_function" and name_of(node.target) in VIEWS:
         node = node.args[0]
     return node
@@ -150,7 +149,7 @@ CHEAP = 8
 
 def stored(program: fx.GraphModule) -> set[fx.Node]:
     """Return the nodes, besides reductions, whose values a program with products or windows holds in buffers."""
-    read = [a for node in program.graph.nodes if is_product(node) for a in node.args[0].all_input_nodes]
+    read: list[Any] = [a for node in program.graph.nodes if is_product(node) for a in node.args[0].all_input_nodes]
     read += [node for node in program.graph.nodes if node.op == "call_function" and name_of(node.target) == "unfold"]
     if not read:
         return set()
@@ -250,7 +249,8 @@ class _Body:
         return max(0, min(index, size - 1)) if isinstance(index, int) else T.max(T.min(index, size - 1), 0)
 
     def _cat(self, node: fx.Node, at: tuple) -> Any:
-        parts, d = [a for a in node.args[0] if a.meta["val"].numel()], (*node.args[1:], 0)[0] % len(at)
+        args: Any = node.args
+        parts, d = [a for a in args[0] if a.meta["val"].numel()], (*args[1:], 0)[0] % len(at)
         result, end = None, _shape(node)[d]
         for part in reversed(parts):
             begin = end - _shape(part)[d]
@@ -265,9 +265,11 @@ class _Body:
         return self.function.tirx.Select(condition, value, other)
 
     def _constant_pad_nd(self, node: fx.Node, at: tuple) -> Any:
-        source, pads, *filled = node.args
+        args: Any = node.args
+        source, pads, *filled = args
         before = [0] * (len(at) - len(pads) // 2) + list(pads[::2])[::-1]
-        places, inside = [], True
+        places: list[Any] = []
+        inside: Any = True
         for i, skip, size, n in zip(at, before, _shape(source), _shape(node), strict=True):
             places.append(self._clamped(i - skip, size) if n != size or skip else i)
             conditions = ([i >= skip] if skip > 0 else []) + ([i < skip + size] if skip + size < n else [])
@@ -277,12 +279,14 @@ class _Body:
         return self._chosen(inside, self.value(source, tuple(places)), number)
 
     def _iota(self, node: fx.Node, at: tuple) -> Any:
-        index = at[0] * node.kwargs["step"] + node.kwargs["start"]
+        how: Any = node.kwargs
+        index = at[0] * how["step"] + how["start"]
         dtype = _dtype(node)
         return self.function.number(index, dtype) if isinstance(index, int) else index.astype(dtype)
 
     def _unsafe_index(self, node: fx.Node, at: tuple) -> Any:
-        source, indices = node.args
+        args: Any = node.args
+        source, indices = args
         numbers = [d for d, index in enumerate(indices) if index is not None]
         ndim = max(indices[d].meta["val"].ndim for d in numbers)
         if numbers != list(range(numbers[0], numbers[-1] + 1)):
@@ -330,7 +334,8 @@ class _Body:
 
 def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
     """Map element `at` of a view to its element in the viewed tensor, which has the shape `source`."""
-    name, args, shape = name_of(node.target), node.args, _shape(node)
+    args: Any = node.args
+    name, shape = name_of(node.target), _shape(node)
     if name == "broadcast_in_dim":
         return tuple(0 if n == 1 else at[d] for n, d in zip(source, args[2], strict=True))
     if name == "expand":
@@ -350,7 +355,7 @@ def source_index(node: fx.Node, source: tuple, at: tuple) -> tuple:
     if name in ("alias", "detach"):
         return at
     if name == "unfold":
-        d, _, step = node.args[1] % len(source), *node.args[2:]
+        d, _, step = args[1] % len(source), *args[2:]
         return tuple(i * step + at[-1] if e == d else i for e, i in enumerate(at[:-1]))
     if name == "flip":
         turned = {d % len(source) for d in args[1]}
