@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional
 
 from autograder.authoring.answers import edited, right, something_to_do, wrong
 from passlab.exercises.day13.backend import case
@@ -59,6 +60,7 @@ def hidden(seed: int) -> list[Case]:
         *(drawn(f"drawn, with writes, number {i + 1}", 0.25) for i in range(4)),
         case("a number is not a tensor", numbers, "s0", "s1", "x"),
         case("two writes", two_writes, "s0", "x", "y"),
+        case("a write by an option", by_an_option, "s0", "x", "y"),
         case("a view of an input that is written", through_a_view, "s0", "x", "y"),
         case("the first of three reads an input", far, "s0", "x", "y"),
         case("a write behind all reads", late, "s0", "x", "y"),
@@ -74,6 +76,12 @@ def numbers(s0: Any, s1: Any, x: Any) -> tuple:
     n = s0 * 2
     half = (s0 + s1) * 0.5
     return ((x * half) + n).neg(), n, half
+
+
+def by_an_option(s0: Any, x: Any, y: Any) -> tuple:
+    a = x * 2
+    functional.relu(x, inplace=True)
+    return ((a + x * y).tanh(),)
 
 
 def two_writes(s0: Any, x: Any, y: Any) -> tuple:
@@ -207,6 +215,11 @@ def rebuilt(gm):
 
 
 ignores_writes = edited("same", "moves reads of an input behind a write", ("not (reads and between)", "True"))
+by_name = edited(
+    "same",
+    "knows writes by names that end in _",
+    ("'writes' in effects(node)", "getattr(node.target, '__name__', str(node.target)).endswith('_')"),
+)
 no_views = edited(
     "same",
     "looks for writes into the operands themselves, and not into what they are views of",
