@@ -611,7 +611,7 @@ def layout(
         order.append((name, scope, best))
         left.remove(name)
     choice: dict[str, str] = {}
-    # The neighbours of an operation were removed after it, so they have a layout by now.
+    # The neighbours of an operation were removed after it: they have a layout by now.
     for name, scope, best in reversed(order):
         choice[name] = best[tuple(choice[other] for other in scope)]
     return choice

@@ -469,7 +469,7 @@ def pipeline(
     """
     ### BEGIN SOLUTION
     waiting, seen = [(module, [])], {mlir.text(module)}
-    # The list grows while it is read: breadth first, so the first hit is a shortest one.
+    # The list grows while it is read: breadth first, so the first hit is shortest.
     for state, steps in waiting:
         ops = Counter(op.name for op in state.walk())
         dialects = Counter(op.name.split(".")[0] for op in state.walk())

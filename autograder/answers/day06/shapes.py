@@ -164,7 +164,7 @@ EQUIVALENT = {
     ("parts[0][:dim]", "parts[1][:dim]"): "these sizes are equal by the constraints",
     ("len(args[0][0])", "len(args[0][1])"): "what is joined has as many dimensions",
     ("list(shape[:-2])", "shape[:-2]"): "every shape is a list already",
-    ("list(other[:-2])", "other[:-2]"): "every shape is a list already",
+    ("list(y[:-2])", "y[:-2]"): "every shape is a list already",
     ("return list(shape)", "return (shape)"): "every shape is a list already",
     ("list(....shape)", "....shape"): "a shape may be a tuple",
     ('node.op != "output"', "True"): "a shape for the output, too, does no harm",
