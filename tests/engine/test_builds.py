@@ -262,7 +262,9 @@ ANSWERS = {
         ),
         "endless": (
             "main, x = relay.GlobalVar('main'), relay.var('x', mod['main'].params[0].checked_type)\n"
-            "    again = relay.Call(main, [relay.add(x, x)])\n"
+            # Each call stays in memory, so that a quick one would use all memory before its time is over.
+            "    slow = relay.sum(relay.broadcast_to(relay.sum(x), (2**22,)))\n"
+            "    again = relay.Call(main, [relay.add(x, slow)])\n"
             "    return tvm.IRModule({main: relay.Function([x], again, mod['main'].ret_type)})",
             0.0,
             "The module was still running after 4 s.",
