@@ -132,7 +132,7 @@ class Walk:
         stop = self.number(parts(node.for_get_cond())[1], values)
         if node.for_get_cond().get_op_type() == OP.le:
             stop = stop + 1
-        return self.made(name, first, stop, step, node.for_get_body(), values)
+        return self.serial_loop(name, first, stop, step, node.for_get_body(), values)
 
     def serial_loop(self, name, first, stop, step, body, values):
         turn = tir.Var(name, "int32")
@@ -224,7 +224,7 @@ def as_range(node, statement):
                 return self.of(node.for_get_body(), {**values, name: first})
             step = node.for_get_inc().get_val().to_python()
             stop = self.number(parts(node.for_get_cond())[1], values)
-            return self.made(name, first, stop, step, node.for_get_body(), values)
+            return self.serial_loop(name, first, stop, step, node.for_get_body(), values)
 
     return Mine(statement).of(node, {})
 
