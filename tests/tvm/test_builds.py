@@ -154,7 +154,7 @@ def test_what_is_no_module_is_said_at_once():
         builds.run_module(3, [])
     with pytest.raises(ValueError, match="No pipeline 'zero'"):
         builds.run_module(builds.Packed("relax", ""), [], pipeline="zero")
-    with pytest.raises(ValueError, match="nothing is timed: pass timed=True"):
+    with pytest.raises(ValueError, match="no run is timed: also pass timed=True, or omit beside"):
         builds.run_module(builds.Packed("relax", ""), [], beside=[builds.Packed("relax", "")])
     with pytest.raises(ValueError, match="No module takes or returns tensors of dtype complex64"):
         builds.run_module(builds.Packed("relax", ""), [(np.ones(1, "complex64"),)])
