@@ -67,6 +67,9 @@ def _warm_torch(notebooks: bool) -> None:
             importlib.import_module(module.name)
     for name in (*_LATE, *(_PLOTTING if notebooks else ())):
         importlib.import_module(name)
+    # Where there is no GPU, a build of torch for CUDA counts one as soon as a FakeTensorMode has been used. If the
+    # first backward pass comes after that, it starts threads for it, and then no fork can compute gradients.
+    torch.ones(1, requires_grad=True).sum().backward()
     _rehearse_judging()
 
 
