@@ -43,7 +43,7 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     """Run a command of the Makefile in a clone."""
     dropped = ("PASSLAB_RUN", "PASSLAB_BUILDS", "MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
-    begin, before, first, last = time.perf_counter(), _busy(), 0.0, ""
+    begin, before, first, last = time.perf_counter(), children_cpu(), 0.0, ""
     with (
         _group() as group,
         subprocess.Popen(
@@ -61,7 +61,7 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
             if not first and line.match(text):
                 first = time.perf_counter() - begin
         process.wait()
-        busy = group.cpu_seconds() if group else _busy() - before
+        busy = group.cpu_seconds() if group else children_cpu() - before
     return Wait(first, time.perf_counter() - begin, busy, last, process.returncode == 0)
 
 
@@ -76,7 +76,7 @@ def _group() -> contextlib.AbstractContextManager[Group]:
     return contextlib.nullcontext(Group({}))
 
 
-def _busy() -> float:
+def children_cpu() -> float:
     """Return the CPU seconds of the processes below this one that have ended and were waited for by their parents."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

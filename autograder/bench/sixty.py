@@ -9,7 +9,6 @@ import contextlib
 import csv
 import ctypes
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import nbformat
 from autograder.authoring.notebooks import source_notebook
 from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, apart, at_least, at_most
+from autograder.bench.first_hour import children_cpu
 from autograder.toys.sixty import KINDS, Notebooks, write
 from passlab.notebook.cells import unmarked
 
@@ -85,5 +85,4 @@ def _cpu() -> float:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return children_cpu()
