@@ -32,6 +32,7 @@ from autograder.engine.messages import GraphRan, reader
 from autograder.engine.wire.kinds import is_word
 from passlab.building.requests import Ended
 from passlab.fx import isolation
+from passlab.fx import values as _questions  # noqa: F401 (what `isolation.confined` may be asked is declared there)
 from passlab.fx.isolation import ProcessLostError
 from passlab.fx.programs import Program, Run, Trace, is_accelerator, preserve_state, rng_state
 from passlab.judge import PATIENCE

@@ -80,20 +80,20 @@ def use(
 
 
 def confined(function: Callable[..., dict]) -> Callable[..., dict]:
-    """Declare a function that runs a program: if its first argument holds a marked graph, another process calls it.
+    """Declare a function that runs a program: if that is a marked graph, another process calls the function.
 
-    That argument is a record with a field `graph`. All arguments are sent to that process, and the dictionary that the
-    function returns is sent back. Do not trust it: the program may control the process. Raises ProcessLostError if the
-    process gives no reply.
+    The program is the first argument: a GraphModule, or a record with one as its field `graph`. All arguments are sent
+    to that process, and the dictionary that the function returns is sent back. Do not trust it: the program may control
+    the process. Raises ProcessLostError if the process gives no reply, or if the function raises there.
     """
     name = name_of(function)
     CONFINED[name] = function
 
     @functools.wraps(function)
-    def called(compiled: Any, *arguments: Any) -> dict:
-        if not is_marked(compiled.graph):
-            return function(compiled, *arguments)
-        return _call(name, (compiled, *arguments)) if _call is not None else refuse()
+    def called(program: Any, *arguments: Any) -> dict:
+        if not is_marked(program if isinstance(program, fx.GraphModule) else program.graph):
+            return function(program, *arguments)
+        return _call(name, (program, *arguments)) if _call is not None else refuse()
 
     return called
 

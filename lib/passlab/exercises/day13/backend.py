@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from passlab.equivalence import equivalent
 from passlab.fx.effects import effects, written
 from passlab.fx.judge import why_not_valid
 from passlab.fx.nodes import attribute, why_not_ordered
+from passlab.fx.values import values_of
 from passlab.given.day13.backend import elementwise
 from passlab.judge import Case, Finding, listed, plural
 
@@ -172,9 +172,11 @@ def flat(gm: fx.GraphModule) -> fx.GraphModule:
 
 def _memories(gm: fx.GraphModule, inputs: tuple) -> list[int]:
     """Return, for each tensor that a graph returns, the first input or result that shares its memory, by number."""
-    inputs = copy.deepcopy(inputs)
+    values = values_of(gm, inputs)
     places: dict[int, int] = {}
-    tensors = [t for t in (*inputs, *tree_leaves(gm(*inputs))) if isinstance(t, Tensor)]
+    *nodes, output = gm.graph.nodes
+    parts = [values[node] for node in nodes if node.op == "placeholder"]
+    tensors = [t for t in (*parts, *tree_leaves(values[output])) if isinstance(t, Tensor)]
     return [places.setdefault(t.untyped_storage()._cdata, at) for at, t in enumerate(tensors)]
 
 

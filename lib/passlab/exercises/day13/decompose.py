@@ -12,6 +12,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.patterns import canonical
+from passlab.fx.programs import Program
 from passlab.given.day13.decompose import SMALL, aten
 from passlab.judge import Case, Finding, listed, shown
 
@@ -87,8 +88,8 @@ def _why_left(gm: fx.GraphModule) -> str:
     return f"{listed(typed)} may not be given a dtype: everything is computed in float32." if typed else ""
 
 
-def _run(gm: fx.GraphModule, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    return gm(*(x.to(dtype) for x in inputs))
+def _run(gm: fx.GraphModule, dtype: torch.dtype) -> Tensor:
+    return gm(*(x.to(dtype) for x in gm.meta["inputs"]))
 
 
 def _why_not_equal(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -96,10 +97,10 @@ def _why_not_equal(before: fx.GraphModule, after: fx.GraphModule) -> str:
     draw = torch.Generator().manual_seed(1)
     inputs = [torch.rand(x.shape, generator=draw, dtype=torch.float64) * 3 - 0.75 for x in before.meta["inputs"]]
     expected = before(*inputs)
-    try:
-        value = after(*inputs)
-    except Exception as error:
-        return f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+    run = Program(after).run(tuple(inputs))
+    if run.error:
+        return f"The graph does not run: {type(run.error).__name__}: {str(run.error).splitlines()[0][:120]}"
+    value = run.output
     if not isinstance(value, Tensor) or value.shape != expected.shape:
         return f"The result should be a tensor of shape {tuple(expected.shape)}; it is {_form(value)}."
     off = ~torch.isclose(value.double(), expected, rtol=1e-7, atol=1e-9, equal_nan=True)
@@ -120,8 +121,10 @@ def _at(place: tuple[int, ...]) -> str:
 def _why_not_accurate(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return where float32 loses what the operation itself does not lose."""
     inputs = before.meta["inputs"]
-    exact, torchs = _run(before, inputs, torch.float64), _run(before, inputs, torch.float32).double()
-    value = _run(after, inputs, torch.float32)
+    exact, torchs = _run(before, torch.float64), _run(before, torch.float32).double()
+    value = Program(after).run(tuple(x.float() for x in inputs)).output
+    if not isinstance(value, Tensor) or value.shape != exact.shape:
+        return f"The result should be a tensor of shape {tuple(exact.shape)}; it is {_form(value)}."
     if value.dtype != torch.float32:
         return f"The result is in {str(value.dtype).removeprefix('torch.')}; the operation keeps float32."
     value, expected = value.double(), exact.float().double()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.fx.judge import rebuild, why_not_valid
+from passlab.fx.values import differentiate
 from passlab.given.day13.one_graph import If, While
 from passlab.judge import Case, Finding, plural
 
@@ -138,17 +139,6 @@ def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
     return ""
 
 
-def _with_gradients(program: Callable, state: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the results of a program, and the gradients of a weighted sum of them."""
-    leaves = [x.clone().requires_grad_() for x in state]
-    results = list(program(*(x.clone() for x in leaves)))
-    loss = sum(((at + 1.5) * value).sum() for at, value in enumerate(results))
-    if not isinstance(loss, Tensor) or not loss.requires_grad:
-        return results, [torch.zeros_like(x) for x in leaves]
-    gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
-    return results, [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, gradients, strict=True)]
-
-
 def _difference(names: Sequence[str], old: Sequence[Tensor], new: Sequence[Any], what: str) -> str:
     for name, one, other in zip(names, old, new, strict=True):
         if not isinstance(other, Tensor) or other.shape != one.shape:
@@ -173,10 +163,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     after, names = rebuild(value), _inputs(steps)
     messages = {"same": "", "did": ""}
     for state in case.expect:
-        expected = _with_gradients(lambda *x: run(steps, x), state)
+        expected = differentiate(lambda *x: run(steps, x), state)
         arguments = ", ".join(f"{name} = {_text(x)}" for name, x in zip(names, state, strict=True))
         try:
-            actual = _with_gradients(after, state)
+            actual = differentiate(after, state)
         except Exception as error:
             reason = f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
             messages = {verdict: message or reason for verdict, message in messages.items()}

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from passlab.fx.judge import rebuild, why_not_valid
+from passlab.fx.programs import Program
+from passlab.fx.values import aten_calls
 from passlab.given.day14.optimizer import DEFAULTS
 from passlab.judge import Case, Finding, plural, shown
 from passlab.judge.forms import why_not_a_list
@@ -19,8 +21,11 @@ STATE = {"sgd": 1, "adam": 2}
 #: How many steps are run.
 STEPS = 5
 #: ATen operations that belong to an element-wise kernel besides those that torch tags as such.
-CONSTANTS = {"aten::full_like", "aten::ones_like", "aten::zeros_like", "aten::scalar_tensor", "aten::clone"}
-CONSTANTS |= {"aten::_to_copy", "aten::full", "aten::lift_fresh_copy", "aten::detach"}
+CONSTANTS = {
+    *("aten.full_like.default", "aten.ones_like.default", "aten.zeros_like.default", "aten.scalar_tensor.default"),
+    *("aten.clone.default", "aten._to_copy.default", "aten.full.default", "aten.lift_fresh_copy.default"),
+    "aten.detach.default",
+}
 EVERY = (True,) * STEPS
 
 
@@ -132,21 +137,14 @@ def _why_not_a_step(gm: fx.GraphModule, state: int) -> str:
 
 def why_not_one_kernel(gm: fx.GraphModule, inputs: Sequence[Tensor]) -> str:
     """Return which operation of a step is not element-wise, or why the step cannot run."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     try:
-        with torch.no_grad():
-            whole = make_fx(lambda *args: list(rebuild(gm)(*args)), tracing_mode="fake")(*inputs)
+        record = aten_calls(rebuild(gm), tuple(inputs))
     except Exception as error:
         return f"cannot run on flat tensors: {str(error).splitlines()[0][:200]}"
-    for node in whole.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) and node.target.name() not in CONSTANTS:
-            return f"calls {node.target}, which is not element-wise: it would not be one kernel."
-    results = whole.graph.find_nodes(op="output")[0].args[0]
-    for node in results:
-        value = node.meta["val"] if isinstance(node, fx.Node) else None
+    for name, pointwise in record["calls"]:
+        if not pointwise and name not in CONSTANTS:
+            return f"calls {name}, which is not element-wise: it would not be one kernel."
+    for value in record["results"]:
         if value is None or (value.shape, value.dtype) != (inputs[0].shape, inputs[0].dtype):
             form = f"{value.dtype}{list(value.shape)}" if value is not None else "no tensor"
             return f"returns {form} for a group of {inputs[0].dtype}{list(inputs[0].shape)}."
@@ -201,25 +199,36 @@ def by_torch(method: str, one: Mapping[str, Any]) -> list[Tensor]:
     return after
 
 
+def _is_like(results: Any, p: Tensor, count: int) -> bool:
+    """Return whether these are `count` tensors of the form of p."""
+    tensors = [x for x in results if isinstance(x, Tensor)] if isinstance(results, (list, tuple)) else []
+    return len(tensors) == count == len(results) and all((x.shape, x.dtype) == (p.shape, p.dtype) for x in tensors)
+
+
 def by_group(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) -> list[Tensor]:
-    """Return the parameters of a group after each step, in a row."""
+    """Return the parameters of a group after each step, in a row. Raises ValueError if a step cannot run."""
     members = [rows[name] for name in group["params"]]
     draws = [started(one) for one in members]
     p = torch.cat([value.reshape(-1) for value, _ in draws])
-    state, gm, number, after = [torch.zeros_like(p) for _ in range(STATE[method])], rebuild(group["graph"]), 0, []
+    state, step_of, number, after = [torch.zeros_like(p) for _ in range(STATE[method])], Program(group["graph"]), 0, []
     for step, used in enumerate(members[0]["gradients"]):
         if used:
             number += 1
             g = torch.cat([gradients[step].reshape(-1) for _, gradients in draws])
-            with torch.no_grad():
-                p, *state = gm(p.clone(), g, *state, torch.tensor(float(number), dtype=torch.float64))
+            run = step_of.run((p, g, *state, torch.tensor(float(number), dtype=torch.float64)))
+            if run.error or not _is_like(run.output, p, STATE[method] + 1):
+                raise ValueError(f"Step {number} cannot run: {str(run.error or run.output)[:200]}")
+            p, *state = run.output
         after.append(p.clone())
     return after
 
 
 def difference(method: str, group: Mapping[str, Any], rows: Mapping[str, dict]) -> str:
     """Return where a group differs from torch.optim, or ""."""
-    values = by_group(method, group, rows)
+    try:
+        values = by_group(method, group, rows)
+    except ValueError as error:
+        return f"The graph of the group of {group['params'][0]}: {error}"
     for one in (rows[name] for name in group["params"]):
         size = started(one)[0].numel()
         for step, right in enumerate(by_torch(method, one)):

@@ -16,6 +16,7 @@ from passlab.equivalence import equivalent
 from passlab.exercises.day14._joint import DEAR, Joint, copied, drawn, draws, is_write, traced
 from passlab.fx.cases import seeded
 from passlab.fx.judge import why_not_valid
+from passlab.fx.values import values_of
 from passlab.given.day14.partition import NUMBER
 from passlab.judge import Case, Finding, plural
 from passlab.judge.forms import why_not_a_list
@@ -161,25 +162,6 @@ def place(value: Any) -> Any:
     return value.untyped_storage()._cdata if isinstance(value, Tensor) else id(value)
 
 
-def shapes_of(gm: fx.GraphModule, inputs: tuple) -> dict[fx.Node, Any] | str:
-    """Return node → its value without data, or why the graph cannot run."""
-    from torch._subclasses import FakeTensorMode
-
-    values: dict[fx.Node, Any] = {}
-
-    class Noted(fx.Interpreter):
-        def run_node(self, n: fx.Node) -> Any:
-            values[n] = super().run_node(n)
-            return values[n]
-
-    with FakeTensorMode() as mode:
-        try:
-            Noted(gm).run(*(mode.from_tensor(value) for value in inputs))
-        except Exception as error:
-            return f"The forward graph cannot run: {str(error).splitlines()[0][:200]}"
-    return values
-
-
 def repeated(parts: Parts, gm: fx.GraphModule, once: Collection[Any]) -> str:
     """Return which operation runs more often than in the joint graph and must not, or ""."""
     targets = {node.target for node in gm.graph.nodes if node.target in once or draws(node)}
@@ -206,8 +188,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if not broken:
         forward, backward = value
         parts = Parts(forward, backward, tuple(_results(forward)[outputs:]))
-        values = shapes_of(forward, gm.meta["inputs"][: len(joint.inputs)])
-        broken = values if isinstance(values, str) else ""
+        try:
+            values = values_of(forward, gm.meta["inputs"][: len(joint.inputs)])
+        except ValueError as error:
+            broken = f"The forward graph cannot run: {error}"
     if not broken:
         for node in parts.saved:
             if not isinstance(values[node], (Tensor, int, float)):

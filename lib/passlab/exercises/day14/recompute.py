@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from passlab.autodiff import work_of
 from passlab.equivalence import equivalent
 from passlab.exercises.day14._joint import Joint, copied, drawn, draws, traced
-from passlab.exercises.day14.partition import shapes_of
 from passlab.fx.cases import seeded
 from passlab.fx.judge import why_not_valid
+from passlab.fx.values import values_of
 from passlab.given.day14.partition import memory
 from passlab.judge import Case, Finding
 
@@ -156,8 +156,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         foreign = [n for n in value.graph.nodes if n.op not in ("placeholder", "call_function", "output")]
         broken = f"Node {foreign[0].name} is a {foreign[0].op}: the joint graph has none." if foreign else ""
     if not broken:
-        values = shapes_of(value, gm.meta["inputs"])
-        broken = values if isinstance(values, str) else ""
+        try:
+            values = values_of(value, gm.meta["inputs"])
+        except ValueError as error:
+            broken = f"The graph cannot run: {error}"
     yield Finding("valid", not broken, broken)
     if broken:
         return
