@@ -103,6 +103,15 @@ def _rehearse_export() -> None:
     torch.jit.trace(net, x)
 
 
+def _rehearse_recording() -> None:
+    """Record a function on tensors without data, as judges of joint graphs do: that imports all of Dynamo."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    for mode in ("fake", "symbolic"):
+        make_fx(torch.neg, tracing_mode=mode)(torch.ones(2))
+
+
 def _import_all(prefixes: tuple[str, ...]) -> None:
     import passlab
 
@@ -142,6 +151,8 @@ def warm(name: str, notebooks: bool = True) -> None:
                 own.rehearse_notebook(*_rehearsal())
         elif notebooks:  # torch's notebooks alone export models
             _rehearse_export()
+        else:
+            _rehearse_recording()
 
 
 def import_given(flavour: str) -> None:
