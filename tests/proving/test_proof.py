@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder.bench.pairs import differ, drawn_pair
-from passlab import random_graph
+from passlab import equivalent, random_graph
 from passlab.proving import prove, smt
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "i64": torch.int64}
@@ -264,3 +264,11 @@ def test_a_swapped_operand_is_found_where_it_matters():
     other.output(other.call_function(operator.sub, (b, a)))
     proof = prove(fx.GraphModule({}, graph), fx.GraphModule({}, other), tensors("i32", (2,), 2))
     assert proof.verdict == "refuted" and set(proof.counterexample) == {"a", "b"} and proof.place.startswith("For a = ")
+
+
+def test_equivalent_proves_where_it_is_asked_to():
+    x = torch.randn(3)
+    proof = equivalent(lambda x: x * 1, lambda x: x, x, prove=True)
+    assert proof and proof.verdict == "proved" and not proof.reason
+    proof = equivalent(lambda x: x - x, lambda x: x * 0 + 1, x, prove=True)
+    assert not proof and proof.verdict == "refuted" and "before gives" in proof.reason

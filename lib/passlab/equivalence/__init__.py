@@ -32,7 +32,8 @@ def equivalent(
     trials: Sequence[str] | None = None,
     thorough: bool = False,
     aliasing: bool | None = None,
-) -> Equivalence:
+    prove: bool = False,
+) -> Equivalence | Any:
     """Run `before` and `after` on the same inputs and return whether, and where, they differ.
 
     inputs      a tuple of examples (tensors, numbers, nested lists), a list of such tuples, or None: then
@@ -44,6 +45,8 @@ def equivalent(
     aliasing    whether an output that shares memory with an input in one program only is a difference. Default: yes
                 where a program writes into its inputs; elsewhere a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.
+    prove       ask first for a proof for every input, then for one over the reals, and run tests only where there is
+                none. The answer is a `passlab.proving.Proof`. Of the other keywords, only `seed` counts then.
 
     A GraphModule is run from its nodes, even if `recompile()` was forgotten (`before` up to `LARGE` nodes).
 
@@ -53,6 +56,8 @@ def equivalent(
     Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. A failure of
     `after` is a result, not an exception.
     """
+    if prove:
+        return load("proving").prove(before, after, inputs, seed=seed)
     options = Options(seed, atol, rtol, modes, devices, trials, thorough, aliasing)
     own = (part(side, "equivalent") for side in (before, after))
     torch = load("fx.equivalent")

@@ -83,6 +83,11 @@ class Proof:
         }
         return f"Not the same function.{algebra[self.reals]}"
 
+    @property
+    def reason(self) -> str:
+        """Why they are not the same function, "" if they may be: as of `passlab.equivalence.Equivalence`."""
+        return "" if self else self.place or " ".join(self.why.values())
+
     def __repr__(self) -> str:
         lines = [self.sentence]
         if self.place:
