@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Tensor]]] = {
 }
 #: How many graph substitutions TASO found and kept, of up to four operators (section 4 of the paper).
 TASO = 743
-_SIGN = {"add": "+", "sub": "−", "mul": "·", "matmul": "@"}
+_SIGN = {"add": "+", "sub": "−", "mul": "·", "truediv": "/", "matmul": "@"}
 
 
 class Finding(NamedTuple):
@@ -138,6 +138,8 @@ def text(term: Term | str) -> str:
     if isinstance(term, str):
         return term.removeprefix("?")
     name, *parts = term
+    if not parts:
+        return str(name)
     if name in _SIGN:
         grouped = [f"({text(part)})" if part[0] in _SIGN else text(part) for part in parts]
         return f" {_SIGN[name]} ".join(grouped)

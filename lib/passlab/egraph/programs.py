@@ -43,6 +43,9 @@ class Leaf:
     kind: str
     name: str
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class Call:
@@ -52,6 +55,9 @@ class Call:
     target: Any
     spec: str
     node: fx.Node = field(compare=False)
+
+    def __str__(self) -> str:
+        return name_of(self.target)
 
 
 class TensorType(NamedTuple):
