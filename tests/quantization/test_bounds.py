@@ -13,6 +13,9 @@ from passlab.models import ZOO
 from passlab.quantization import (
     QuantizationError,
     accumulators,
+    channels,
+    clipping,
+    dequantize,
     errors,
     float_copies,
     fold,
@@ -30,11 +33,13 @@ from passlab.quantization import (
     overflowing_inputs,
     plan,
     proved_ranges,
+    quantize,
     random_network,
     weight_bytes,
 )
 from passlab.quantization.bounds import Accumulator
 from passlab.quantization.graphs import prune
+from passlab.quantization.picture import splits
 
 ZOO_NETS = ["mlp", "convnet", "gpt"]
 
@@ -376,3 +381,37 @@ def test_what_onnx_cannot_hold_is_named():
     with pytest.raises(QuantizationError, match="calls integer_linear, which has no ONNX form"):
         to_onnx(fold(qdq))
     assert grid(0, 1).bits == 8
+
+
+def test_clipping_splits_the_error_of_a_grid():
+    values = torch.cat([torch.linspace(-1, 1, 1000), torch.tensor([8.0])])
+    rows = splits(values, bits=4)
+    on = grid(-rows[4].end, rows[4].end, 4)
+    error = (dequantize(quantize(values, *on), *on) - values).square().double()
+    assert rows[4].end == 1 and math.isclose(rows[4].total, float(error.mean()), rel_tol=1e-6)
+    assert math.isclose(rows[4].clipping, (8 - on.scale * (7 - on.zero_point)) ** 2 / 1001, rel_tol=1e-6)
+    assert rows[-1].clipping == 0
+    few, many = clipping(values, bits=(4, 8)), clipping(values, bits=(8,))
+    assert len(str(few).splitlines()) == 3 and str(many).splitlines()[1] in str(few)
+    assert "8 bits: best to end at" in few.svg and "outside: clipping" in few.svg
+
+
+def test_fewer_bits_want_a_narrower_grid():
+    values = torch.randn(4096, generator=torch.Generator().manual_seed(0)) ** 3
+    best = [min(splits(values, bits), key=lambda row: row.total).end for bits in (8, 6, 4, 3)]
+    assert best == sorted(best, reverse=True) and best[0] > best[-1]
+
+
+def test_channels_are_shown_as_shares_of_the_widest():
+    picture = channels({"weights": torch.tensor([4.0, 1.0, 1.9, 2.1])})
+    assert str(picture).splitlines()[1] == "weights: 50% below a half"
+    assert "channels, sorted" in picture.svg
+
+
+def test_pictures_need_something_to_show():
+    with pytest.raises(ValueError, match="empty"):
+        clipping(torch.zeros(0))
+    with pytest.raises(ValueError, match="nothing to draw"):
+        channels({})
+    with pytest.raises(QuantizationError, match="NaN"):
+        clipping(torch.tensor([1.0, math.nan]))

@@ -41,7 +41,7 @@ from passlab.quantization.ops import (
     unpack,
 )
 from passlab.quantization.pack import pack_int4
-from passlab.quantization.picture import errors
+from passlab.quantization.picture import channels, clipping, errors
 from passlab.quantization.plan import Plan, plan
 from passlab.quantization.semantics import FixedPoint, Grid, QuantizationError, fixed_point, requantize
 
@@ -55,6 +55,8 @@ __all__ = [
     "QuantizationError",
     "accumulators",
     "arithmetic",
+    "channels",
+    "clipping",
     "dequantize",
     "errors",
     "fixed_point",
