@@ -49,6 +49,7 @@ MAP = {
     12: ("all of them", "a compiler of your own, on the leaderboard"),
     13: ("days 3, 4 and 6", "what torch.compile captures, and a backend of your own"),
     14: ("days 3 and 5", "gradients as a graph, and what training keeps in memory"),
+    15: ("days 3 and 6", "a network in integers, with its errors proved"),
 }
 
 
