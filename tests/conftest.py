@@ -158,12 +158,12 @@ def no_tvm_is_left(request):
     yield
     folders = {place(path).split("/")[0] for path in (request.path, *(item.path for item in request.session.items))}
     if not folders & set(TVM):  # else this process was told to hold one
-        assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture apart"
+        assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture in_own_process"
 
 
 @pytest.fixture(scope="session")
-def apart():
-    """`apart(exercise_id, function, *args)` calls a function where the exercise's compiler is.
+def in_own_process():
+    """`in_own_process(exercise_id, function, *args)` calls a function where the exercise's compiler is.
 
     A process can hold only one TVM, so this one holds none: each of the two has a process of its own, kept for the
     session. The function is one of a module, and what it raises is raised here.

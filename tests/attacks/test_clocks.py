@@ -16,10 +16,10 @@ from tests.attacks.clocks import ATTACKS, Race
 
 
 @pytest.mark.parametrize("race", ATTACKS, ids=lambda race: race.name)
-def test_who_skips_work_loses_and_who_does_it_wins(race, apart):
-    verdicts, message = apart(race.exercise, put, race.name, "answer")
+def test_who_skips_work_loses_and_who_does_it_wins(race, in_own_process):
+    verdicts, message = in_own_process(race.exercise, put, race.name, "answer")
     assert verdicts >= race.lost, f"{race.tries}: lost {sorted(verdicts)} {message}"
-    assert apart(race.exercise, put, race.name, "twin") == (set(), [])
+    assert in_own_process(race.exercise, put, race.name, "twin") == (set(), [])
 
 
 # ---------------------------------------------------------------------------------------------------- There

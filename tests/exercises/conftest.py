@@ -20,12 +20,13 @@ def builds_are_kept(monkeypatch):
 
 
 @pytest.fixture
-def proofs(once, apart) -> Callable[..., dict]:
+def proofs(once, in_own_process) -> Callable[..., dict]:
     """`proofs(exercise_id, seed=0)` is the report of `autograder.proofs.wire` as a dictionary."""
 
     def of(exercise_id: str, seed: int = 0) -> dict:
         path = once(
-            f"{exercise_id} {seed}.json", lambda path: path.write_text(apart(exercise_id, report, exercise_id, seed))
+            f"{exercise_id} {seed}.json",
+            lambda path: path.write_text(in_own_process(exercise_id, report, exercise_id, seed)),
         )
         proof = json.loads(path.read_text())
         proof["signatures"] = {

@@ -36,8 +36,10 @@ def given_nonsense(exercise_id: str) -> list[tuple[float, bool, str]]:
 
 
 @pytest.mark.parametrize("exercise_id", EARLY)
-def test_nonsense_gets_a_sentence_and_no_points(exercise_id, apart):
-    for value, (points, ok, message) in zip(NONSENSE, apart(exercise_id, given_nonsense, exercise_id), strict=True):
+def test_nonsense_gets_a_sentence_and_no_points(exercise_id, in_own_process):
+    for value, (points, ok, message) in zip(
+        NONSENSE, in_own_process(exercise_id, given_nonsense, exercise_id), strict=True
+    ):
         # None is right for a pass that lost nothing.
         assert points == 0 or (exercise_id, value) == ("day02.lost-attribute", None), (value, message)
         assert not ok and message.endswith(".") and len(message) > 20, (value, message)
@@ -52,8 +54,8 @@ def given_an_error(exercise_id: str) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("exercise_id", EARLY)
-def test_an_answer_that_raises_is_quoted(exercise_id, apart):
-    points, message = apart(exercise_id, given_an_error, exercise_id)
+def test_an_answer_that_raises_is_quoted(exercise_id, in_own_process):
+    points, message = in_own_process(exercise_id, given_an_error, exercise_id)
     assert points == 0 and "LookupError" in message and "no such thing" in message
 
 
@@ -71,8 +73,8 @@ def points_for_nothing(exercise_id: str, seed: int) -> tuple[float, list[str]]:
 
 
 @pytest.mark.parametrize("exercise_id", IDLE)
-def test_an_answer_that_does_nothing_earns_nothing(exercise_id, apart):
-    assert apart(exercise_id, points_for_nothing, exercise_id, IDLE[exercise_id]) == (0, [])
+def test_an_answer_that_does_nothing_earns_nothing(exercise_id, in_own_process):
+    assert in_own_process(exercise_id, points_for_nothing, exercise_id, IDLE[exercise_id]) == (0, [])
 
 
 def drawn(exercise_id: str, seed: int) -> list[list[str]]:
@@ -87,9 +89,9 @@ def shown(part: object) -> str:
 
 
 @pytest.mark.parametrize("exercise_id", DRAWN)
-def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
+def test_hidden_cases_are_drawn_from_the_seed(exercise_id, in_own_process):
     # 3 and 5: the first numbers of Python's generators for 3 and 4 are nearly the same.
-    one, again, other = (apart(exercise_id, drawn, exercise_id, seed) for seed in (3, 3, 5))
+    one, again, other = (in_own_process(exercise_id, drawn, exercise_id, seed) for seed in (3, 3, 5))
     looked_at = None if exercise_id.startswith("day10.") else 1  # there the programs may be the same each time
     assert one == again
     assert [row[:looked_at] for row in one] != [row[:looked_at] for row in other]

@@ -281,6 +281,6 @@ def relay_says(change: str) -> tuple[list[str], str]:
         ),
     ],
 )
-def test_what_a_reading_of_relay_lacks_is_named(change, lost, said, apart):
-    result, sentence = apart("day01.read-relay", relay_says, change)
+def test_what_a_reading_of_relay_lacks_is_named(change, lost, said, in_own_process):
+    result, sentence = in_own_process("day01.read-relay", relay_says, change)
     assert result == lost and said in sentence

@@ -269,6 +269,6 @@ def silu_of(change: str) -> tuple[list[str], str]:
         ("without the helper", ["valid"], "calls helper, and the module has no function of that name"),
     ],
 )
-def test_what_a_pass_over_relax_returns_is_judged(change, first, said, apart):
-    verdicts, sentence = apart("day02.fuse-silu", silu_of, change)
+def test_what_a_pass_over_relax_returns_is_judged(change, first, said, in_own_process):
+    verdicts, sentence = in_own_process("day02.fuse-silu", silu_of, change)
     assert [v for v in verdicts if v != "same"][:1] == first and said in sentence

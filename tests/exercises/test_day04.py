@@ -1,6 +1,6 @@
 """Day 4, the exercises about groups: chains, convex, groups. Reference answers against what they are to foretell.
 
-What needs a TVM is below `# There` and runs in a process that holds it (see `apart`).
+What needs a TVM is below `# There` and runs in a process that holds it (see `in_own_process`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from passlab.judge import judge
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_groups_of_the_reference_are_those_of_fuse_ops_on_random_graphs(seed, apart):
-    wrong, groups, operations = apart("day04.groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
+def test_the_groups_of_the_reference_are_those_of_fuse_ops_on_random_graphs(seed, in_own_process):
+    wrong, groups, operations = in_own_process("day04.groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
     assert wrong == []
     assert groups < 0.7 * operations, "something is fused"
 
 
-def test_the_patterns_of_fx_are_those_of_relay(apart):
+def test_the_patterns_of_fx_are_those_of_relay(in_own_process):
     """Every operation that has a translation, on its own call."""
-    differ, seen = apart("day04.groups", patterns_that_differ)
+    differ, seen = in_own_process("day04.groups", patterns_that_differ)
     assert differ == {}
     assert {"relu", "add", "transpose", "cat", "sum", "conv2d", "softmax", "cumsum", "unsqueeze"} <= seen
 
 
-def test_the_groups_of_kernels_written_down_by_hand(apart):
-    assert apart("day04.groups", groups_by_hand) == {
+def test_the_groups_of_kernels_written_down_by_hand(in_own_process):
+    assert in_own_process("day04.groups", groups_by_hand) == {
         "reductions": [["exp"], ["relu", "sum_1"], ["relu_1"], ["softmax", "mul"], ["sum_2"]],
         "a fork": [["conv2d"], ["relu"], ["sigmoid"]],
         "a fork that joins again": [["conv2d", "relu", "sigmoid", "add"]],
@@ -36,13 +36,13 @@ def test_the_groups_of_kernels_written_down_by_hand(apart):
     }
 
 
-def test_an_operation_without_a_translation_is_named(apart):
-    assert "erfinv: there is no translation of erfinv to Relay." in apart("day04.groups", untranslated)
+def test_an_operation_without_a_translation_is_named(in_own_process):
+    assert "erfinv: there is no translation of erfinv to Relay." in in_own_process("day04.groups", untranslated)
 
 
-def test_large_graphs_are_grouped_by_looking_at_few_nodes(apart):
+def test_large_graphs_are_grouped_by_looking_at_few_nodes(in_own_process):
     """The reference looks at 256 nodes at most between a node and its post-dominator, however long the way is."""
-    small, large = apart("day04.groups", nodes_looked_at, (200, 2000))
+    small, large = in_own_process("day04.groups", nodes_looked_at, (200, 2000))
     assert 0 < large < 15 * small
 
 
@@ -58,8 +58,8 @@ def test_large_graphs_are_grouped_by_looking_at_few_nodes(apart):
         ([["relu"]], "Node sum_1 is missing: a node that is not fused forms a group of one."),
     ],
 )
-def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
-    assert sentence in apart("day04.groups", said_of, "day04.groups", answer)
+def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, in_own_process):
+    assert sentence in in_own_process("day04.groups", said_of, "day04.groups", answer)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
         (["exp", "relu", "truediv"], "relu neither reads exp nor has to stay behind it."),
     ],
 )
-def test_an_answer_that_shows_no_obstacle_is_told_why(answer, sentence, apart):
-    assert sentence in apart("day04.convex", said_of, "day04.convex", answer)
+def test_an_answer_that_shows_no_obstacle_is_told_why(answer, sentence, in_own_process):
+    assert sentence in in_own_process("day04.convex", said_of, "day04.convex", answer)
 
 
-def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart):
+def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(in_own_process):
     """The judge's search against the definition: some order keeps every pair and has the members side by side."""
-    differ, refused = apart("day04.convex", obstacles_by_definition, range(300))
+    differ, refused = in_own_process("day04.convex", obstacles_by_definition, range(300))
     assert differ == [] and 50 < refused < 250
 
 
@@ -102,8 +102,8 @@ def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart
         ([["mul", "relu"]], "The group (mul, relu) has a cycle: 'mul' leaves it, and the path through 'add' re-"),
     ],
 )
-def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, apart):
-    assert sentence in apart("day04.chains", said_of, "day04.chains", answer)
+def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, in_own_process):
+    assert sentence in in_own_process("day04.chains", said_of, "day04.chains", answer)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, apart):
         ("written in between", [["exp", "mul", "add"]], "exp is in a group, but it uses memory that the program"),
     ],
 )
-def test_a_group_that_goes_too_far_is_told_why(case, answer, sentence, apart):
-    assert sentence in apart("day04.chains", spared_of, "day04.chains", case, answer)
+def test_a_group_that_goes_too_far_is_told_why(case, answer, sentence, in_own_process):
+    assert sentence in in_own_process("day04.chains", spared_of, "day04.chains", case, answer)
 
 
-def test_the_largest_groups_are_largest_whichever_way_they_are_found(apart):
+def test_the_largest_groups_are_largest_whichever_way_they_are_found(in_own_process):
     """The judge's walk against merging pairs of groups for as long as one result is left."""
-    assert apart("day04.chains", chains_that_differ, range(200)) == []
+    assert in_own_process("day04.chains", chains_that_differ, range(200)) == []
 
 
 # There

@@ -1,6 +1,7 @@
 """Day 4, the exercises about kernels: codegen, cost, measure. What the judges say, and that they say the truth.
 
-What needs a TVM is below `# There` and runs in a process that holds it (see `apart`). No verdict here hangs on a clock.
+What needs a TVM is below `# There` and runs in a process that holds it (see `in_own_process`). No verdict hangs on a
+clock.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ IDS = ("day04.codegen", "day04.cost", "day04.measure")
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
-def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
-    one, again, other = (apart(exercise_id, told, exercise_id, seed) for seed in (3, 3, 4))
+def test_hidden_cases_are_drawn_from_the_seed(exercise_id, in_own_process):
+    one, again, other = (in_own_process(exercise_id, told, exercise_id, seed) for seed in (3, 3, 4))
     assert one == again != other
 
 
@@ -50,22 +51,22 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_kernel_gets_its_own_sentence(name, apart):
+def test_a_broken_kernel_gets_its_own_sentence(name, in_own_process):
     verdict, sentence = BROKEN[name]
-    verdicts, message = apart("day04.codegen", judged, name)
+    verdicts, message = in_own_process("day04.codegen", judged, name)
     assert verdicts[0] == verdict and sentence in message, (verdicts, message)
 
 
-def test_what_is_right_and_written_by_hand_has_all_points(apart):
-    assert apart("day04.codegen", judged, "by_hand") == ([], "")
+def test_what_is_right_and_written_by_hand_has_all_points(in_own_process):
+    assert in_own_process("day04.codegen", judged, "by_hand") == ([], "")
 
 
-def test_a_kernel_travels_and_is_judged_the_same(apart):
-    assert apart("day04.codegen", travels) == [[]] * len(exercises.find("day04.codegen").cases())
+def test_a_kernel_travels_and_is_judged_the_same(in_own_process):
+    assert in_own_process("day04.codegen", travels) == [[]] * len(exercises.find("day04.codegen").cases())
 
 
-def test_the_reference_is_right_on_other_seeds(apart):
-    assert apart("day04.codegen", reference_on, "day04.codegen", range(11, 15)) == []
+def test_the_reference_is_right_on_other_seeds(in_own_process):
+    assert in_own_process("day04.codegen", reference_on, "day04.codegen", range(11, 15)) == []
 
 
 # ---------------------------------------------------------------------------------------------------- measure
@@ -151,9 +152,9 @@ def lost(choices, value):
     return [f.verdict for f in findings if not f.ok], message[0] if message else ""
 
 
-def test_each_side_has_the_kernels_that_the_reference_prices(apart):
+def test_each_side_has_the_kernels_that_the_reference_prices(in_own_process):
     """The situations' own formulas against the reference, which counts in the graph."""
-    for message, priced in apart("day04.cost", prices_of, range(5)):
+    for message, priced in in_own_process("day04.cost", prices_of, range(5)):
         assert message == pytest.approx(priced)
 
 
@@ -203,8 +204,8 @@ def test_situations_of_one_name_and_the_same_shapes_are_the_same_function():
             assert seen.setdefault(situation, code) == code
 
 
-def test_both_sides_of_every_choice_compute_what_the_graph_does(apart):
-    differ, kernels = apart("day04.cost", both_sides, 5)
+def test_both_sides_of_every_choice_compute_what_the_graph_does(in_own_process):
+    differ, kernels = in_own_process("day04.cost", both_sides, 5)
     assert differ == []
     assert all(fused <= before for before, fused in kernels) and any(fused < before for before, fused in kernels)
 

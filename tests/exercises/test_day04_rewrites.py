@@ -1,6 +1,6 @@
 """Day 4, linear + bias + activation and attention: what they promise beyond what the proof of all exercises shows.
 
-The notebook of the answers holds Relax: what is below `# There` runs in a process that does (see `apart`).
+The notebook of the answers holds Relax: what is below `# There` runs in a process that does (see `in_own_process`).
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_a_layer_in_one_spelling(name, apart):
-    assert apart(IDS[0], after_linear, name) == LINEAR[name][1]
+def test_a_layer_in_one_spelling(name, in_own_process):
+    assert in_own_process(IDS[0], after_linear, name) == LINEAR[name][1]
 
 
 def softmax(x, dim=-1):
@@ -117,18 +117,18 @@ ATTENTION = {
 
 
 @pytest.mark.parametrize("name", ATTENTION)
-def test_attention_in_one_spelling(name, apart):
-    assert apart(IDS[1], after_attention, name) == ATTENTION[name][1]
+def test_attention_in_one_spelling(name, in_own_process):
+    assert in_own_process(IDS[1], after_attention, name) == ATTENTION[name][1]
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
-def test_reference_keeps_the_meaning_of_random_graphs(exercise_id, apart):
-    assert apart(exercise_id, broken_graphs, exercise_id) == []
+def test_reference_keeps_the_meaning_of_random_graphs(exercise_id, in_own_process):
+    assert in_own_process(exercise_id, broken_graphs, exercise_id) == []
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
-def test_cases_are_the_same_every_time_and_others_for_another_seed(exercise_id, apart):
-    assert apart(exercise_id, case_wirings, exercise_id) == (True, True)
+def test_cases_are_the_same_every_time_and_others_for_another_seed(exercise_id, in_own_process):
+    assert in_own_process(exercise_id, case_wirings, exercise_id) == (True, True)
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
@@ -150,8 +150,8 @@ def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
         (IDS[1], "query_stays_scaled", "4 are enough. It still calls mul and mul_1."),
     ],
 )
-def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):
-    text = apart(exercise_id, said_of, exercise_id, answer)
+def test_messages_say_what_to_look_at(exercise_id, answer, sentence, in_own_process):
+    text = in_own_process(exercise_id, said_of, exercise_id, answer)
     assert any(sentence in message for message in text), text
 
 
@@ -194,12 +194,12 @@ def one_attention(gm):
 
 
 @pytest.mark.parametrize(("exercise_id", "small"), [(IDS[0], one_linear_act), (IDS[1], one_attention)])
-def test_the_smaller_version_asks_for_one_spelling(exercise_id, small, apart):
+def test_the_smaller_version_asks_for_one_spelling(exercise_id, small, in_own_process):
     exercise = exercises.find(exercise_id)
     assert judge(exercise, small, exercise.smaller_cases()).ok
     assert not judge(exercise, small).ok
     assert judge(exercise, lambda gm: gm, exercise.smaller_cases()).points == 0
-    assert apart(exercise_id, points_of_the_reference_on_the_smaller, exercise_id) == exercise.total
+    assert in_own_process(exercise_id, points_of_the_reference_on_the_smaller, exercise_id) == exercise.total
 
 
 # There

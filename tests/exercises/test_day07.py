@@ -1,6 +1,7 @@
 """Day 7, exercises 1 to 4: the sentences that broken answers get, and the reference answers on random modules.
 
-All of it needs Relay, which this process does not hold: what is below `# There` runs in one that does (see `apart`).
+All of it needs Relay, which this process does not hold: what is below `# There` runs in one that does (see
+`in_own_process`).
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("exercise_id", PASSES)
-def test_a_broken_pass_gets_its_own_sentence_and_the_next_answer_is_judged(exercise_id, name, apart):
+def test_a_broken_pass_gets_its_own_sentence_and_the_next_answer_is_judged(exercise_id, name, in_own_process):
     verdict, sentence = BROKEN[name]
-    verdicts, message, after = apart(exercise_id, judged_after, exercise_id, name)
+    verdicts, message, after = in_own_process(exercise_id, judged_after, exercise_id, name)
     assert verdicts[0] == verdict and sentence in message, (verdicts, message)
     assert not [other for other, (_, part) in BROKEN.items() if other != name and part and part in message], message
     assert after, "the reference answer, judged after it, has all points"
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_foretold_groups_are_those_of_fuse_ops_on_random_modules(seed, apart):
-    wrong, groups, calls = apart("day07.fusion-groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
+def test_the_foretold_groups_are_those_of_fuse_ops_on_random_modules(seed, in_own_process):
+    wrong, groups, calls = in_own_process("day07.fusion-groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
     assert wrong == []
     assert groups < 0.9 * calls, "something is fused"
 
 
-def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
-    result = apart("day07.fusion-groups", groups_by_hand)
+def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(in_own_process):
+    result = in_own_process("day07.fusion-groups", groups_by_hand)
     assert result == {
         "sum of relu": [[0, 1]],
         "relu of sum": [[0], [1]],
@@ -61,8 +62,8 @@ def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
     }
 
 
-def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
-    message, there_again = apart("day07.fusion-groups", asks_fuse_ops)
+def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(in_own_process):
+    message, there_again = in_own_process("day07.fusion-groups", asks_fuse_ops)
     assert "FuseOps does what this exercise asks" in message and there_again
 
 
@@ -77,8 +78,8 @@ def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
         ([[0]], "Call 1 is missing: a call that is not fused forms a group of one."),
     ],
 )
-def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
-    assert sentence in apart("day07.fusion-groups", said_of, "day07.fusion-groups", answer)
+def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, in_own_process):
+    assert sentence in in_own_process("day07.fusion-groups", said_of, "day07.fusion-groups", answer)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +92,13 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
         ([{}] * 4, "Before the first pass there are 1 calls of add; your table says 0."),
     ],
 )
-def test_an_answer_that_is_no_table_is_told_so(answer, sentence, apart):
-    assert sentence in apart("day07.pipeline-counts", said_of, "day07.pipeline-counts", answer)
+def test_an_answer_that_is_no_table_is_told_so(answer, sentence, in_own_process):
+    assert sentence in in_own_process("day07.pipeline-counts", said_of, "day07.pipeline-counts", answer)
 
 
-def test_the_counts_of_resnet_18_are_those_the_lesson_shows(apart):
+def test_the_counts_of_resnet_18_are_those_the_lesson_shows(in_own_process):
     """With parameters as inputs nothing is constant: FoldConstant leaves what SimplifyInference made."""
-    start, simplified, folded, fused = apart("day07.pipeline-counts", counts_of_resnet)
+    start, simplified, folded, fused = in_own_process("day07.pipeline-counts", counts_of_resnet)
     norms = start["nn.batch_norm"]
     assert norms == 20 and sum(simplified.values()) == sum(start.values()) + 10 * norms
     assert folded == simplified == fused

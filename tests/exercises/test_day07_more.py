@@ -14,9 +14,9 @@ SEEDS = range(12)
 
 
 @pytest.fixture
-def there(apart):
+def there(in_own_process):
     """Call a function of this module where Relay is."""
-    return lambda function, *args: apart("day07.cse", function, *args)
+    return lambda function, *args: in_own_process("day07.cse", function, *args)
 
 
 # ---------------------------------------------------------------------------------------------------- instruments
@@ -40,7 +40,7 @@ def _witnessed(seed):
         with tvm.transform.PassContext(opt_level=level, instruments=[timing]):
             tvm.transform.Sequential([made(name) for name in contexts[0]])(module)
             lines = [line for line in timing.render().split("\n") if ":" in line]
-        rows = cases.seen(witness.events)
+        rows = cases.record_of(witness.events)
         right = [(line.strip().split(":")[0], len(line) - len(line.lstrip("\t"))) for line in lines]
         ends = [rows[0]["before"], rows[0]["after"]], [shared_cases.size(module), shared_cases.size(result)]
         messages.append((case.name, [(row["name"], row["depth"]) for row in rows], right, *ends))

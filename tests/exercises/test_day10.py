@@ -360,8 +360,8 @@ def test_dependences_of_visible_cases_are_those_found_pair_by_pair(case):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["domains", "dependences"])
-def test_drawn_cases_are_what_python_runs(name, seed, apart):
-    result = apart("day10.skew", drawn_that_differ, f"day10.{name}", seed)
+def test_drawn_cases_are_what_python_runs(name, seed, in_own_process):
+    result = in_own_process("day10.skew", drawn_that_differ, f"day10.{name}", seed)
     assert result == []
 
 

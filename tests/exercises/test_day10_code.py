@@ -1,6 +1,7 @@
 """Day 10, exercises 5 to 7: the sentences that broken answers get, that every case can be kept, and what is a trap.
 
-All of it needs TVM, which this process does not hold: what is below `# There` runs in one that does (see `apart`).
+All of it needs TVM, which this process does not hold: what is below `# There` runs in one that does (see
+`in_own_process`).
 """
 
 from __future__ import annotations
@@ -56,39 +57,39 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("exercise_id", "name"), [(one, name) for one, names in BROKEN.items() for name in names])
-def test_a_broken_answer_gets_a_sentence_of_its_own(exercise_id, name, apart):
+def test_a_broken_answer_gets_a_sentence_of_its_own(exercise_id, name, in_own_process):
     verdict, sentence = BROKEN[exercise_id][name]
-    verdicts, message = apart(exercise_id, lost_first, exercise_id, name)
+    verdicts, message = in_own_process(exercise_id, lost_first, exercise_id, name)
     assert verdicts == verdict and sentence in message, (verdicts, message)
 
 
 @pytest.mark.parametrize("exercise_id", BROKEN)
-def test_right_answers_hold_on_cases_that_are_drawn(exercise_id, apart):
+def test_right_answers_hold_on_cases_that_are_drawn(exercise_id, in_own_process):
     seeds = range(3) if exercise_id != "day10.tile" else range(1)
-    assert apart(exercise_id, lost_by_right_answers, exercise_id, seeds) == []
+    assert in_own_process(exercise_id, lost_by_right_answers, exercise_id, seeds) == []
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_orders_that_are_asked_for_are_legal(seed, apart):
+def test_the_orders_that_are_asked_for_are_legal(seed, in_own_process):
     """Otherwise the arrays after the run could not be those of the loops as they are written."""
-    legal, illegal = apart("day10.generate", orders_that_are_legal, seed)
+    legal, illegal = in_own_process("day10.generate", orders_that_are_legal, seed)
     assert illegal == [] and legal >= 12
 
 
-def test_where_none_is_right_no_split_and_no_order_of_loops_is(apart):
+def test_where_none_is_right_no_split_and_no_order_of_loops_is(in_own_process):
     """Every way to split each loop once or twice and to order the parts, tried out. Two cases say that some do."""
-    items, tried = apart("day10.tvm", orders_by_trying, range(2))
+    items, tried = in_own_process("day10.tvm", orders_by_trying, range(2))
     assert items == [] and tried > 1000
 
 
 @pytest.mark.parametrize("name", ["by remainders", "tiles that cut tiles, in one loop"])
-def test_an_order_of_another_form_is_accepted_if_splits_give_it_and_no_other_order_is(name, apart):
-    accepted, refused = apart("day10.tvm", other_form_by_hand, name)
+def test_an_order_of_another_form_is_accepted_if_splits_give_it_and_no_other_order_is(name, in_own_process):
+    accepted, refused = in_own_process("day10.tvm", other_form_by_hand, name)
     assert accepted == [] and len(refused) == 1 and "or loops in exactly that order" in refused[0]
 
 
-def test_an_order_that_is_given_is_accepted_where_none_was_asked(apart):
-    assert apart("day10.tvm", reversed_by_hand) == []
+def test_an_order_that_is_given_is_accepted_where_none_was_asked(in_own_process):
+    assert in_own_process("day10.tvm", reversed_by_hand) == []
 
 
 # ---------------------------------------------------------------------------------------------------- There

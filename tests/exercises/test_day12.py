@@ -11,7 +11,7 @@ from passlab import exercises
 from passlab.capstone import Compiled, grouped
 from passlab.capstone.counting import ROOM
 from passlab.capstone.reference import fold_batchnorm
-from passlab.exercises.day12._shared import broken_in, kept, limit
+from passlab.exercises.day12._shared import broken_in, limit, why_larger
 from passlab.fx.judge import rebuild
 from passlab.judge import judge
 from passlab.memory.plan import Plan, planned
@@ -125,7 +125,7 @@ def test_weights_that_grow_are_named():
     with after.graph.inserting_before(mul):
         mul.replace_all_uses_with(after.graph.get_attr("product"))
     after.graph.eliminate_dead_code()
-    assert kept(before, after).startswith("The weights grew from 512 to 16,384 bytes, 16,384 of them in product:")
+    assert why_larger(before, after).startswith("The weights grew from 512 to 16,384 bytes, 16,384 of them in product:")
 
 
 def test_an_answer_saves_two_thirds_of_what_the_course_saves():
@@ -160,4 +160,4 @@ def test_the_courses_compiler_keeps_a_convolution_that_is_called_twice():
     (case,) = (c for c in hidden_cases("day12.compiler", 1) if c.name == "one convolution, two batch norms")
     before, _ = case.build()
     after = fold_batchnorm(rebuild(before))
-    assert kept(before, after) == "" and len(after.graph.nodes) == len(before.graph.nodes)
+    assert why_larger(before, after) == "" and len(after.graph.nodes) == len(before.graph.nodes)

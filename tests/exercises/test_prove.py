@@ -69,16 +69,16 @@ if FULL:  # in `make test-full`
         assert proof["ok"], proof["problems"] + rows
 
     @pytest.mark.parametrize("exercise_id", EXERCISES)
-    def test_right_answers_have_all_points_on_new_seeds(exercise_id, apart):
+    def test_right_answers_have_all_points_on_new_seeds(exercise_id, in_own_process):
         first = run_seed()
-        assert apart(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS), True) == []
+        assert in_own_process(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS), True) == []
 
 
 if FULL:  # in `make test-full`
 
     @pytest.mark.parametrize("exercise_id", EXERCISES)
-    def test_no_mutant_survives_that_is_not_listed(exercise_id, apart):
-        report = apart(exercise_id, mutants.try_all, exercise_id, 60)
+    def test_no_mutant_survives_that_is_not_listed(exercise_id, in_own_process):
+        report = in_own_process(exercise_id, mutants.try_all, exercise_id, 60)
         assert report.ok, [f"line {m.line}: {m.before.strip()} → {m.after.strip()}" for m in report.survivors]
 
 

@@ -68,8 +68,8 @@ def test_no_inputs_come_again_unless_a_seed_says_so():
     assert np.array_equal(same[0][0], again[0][0])
 
 
-def test_a_kernel_that_keeps_its_sums_in_registers_moves_few_numbers(apart):
-    result = apart("day08.schedule", traffic)
+def test_a_kernel_that_keeps_its_sums_in_registers_moves_few_numbers(in_own_process):
+    result = in_own_process("day08.schedule", traffic)
     few = {"reference", "as_in_the_lesson", "on_one_core", "packed"}
     assert {name for name, moved in result.items() if moved <= 0.5} == few
     assert round(result["as_in_the_lesson"], 4) == (4 + 16) / (4 * 16)

@@ -17,7 +17,7 @@ from torch import fx, nn
 from autograder.answers.day03._shared import Build, zoo
 from autograder.authoring.answers import edited, plain, reference, right, something_to_do
 from passlab import random_graph
-from passlab.exercises.day03.gelu import gelus, made, none_made
+from passlab.exercises.day03.gelu import expect_gelus, expect_no_gelu, gelus
 from passlab.fx.cases import call, case, graph, nodes
 from passlab.fx.effects import written
 from passlab.judge import Case, core, drawn
@@ -46,11 +46,11 @@ def plain_orders(rng: random.Random) -> Iterable[Case]:
         return results[0] + results[1]
 
     why = "The operands of + and * may stand either way round."
-    yield core(case("plain: drawn orders", graph(forms, (2, 3), (2, 3)), did=[made(2, 0, why)]))
+    yield core(case("plain: drawn orders", graph(forms, (2, 3), (2, 3)), did=[expect_gelus(2, 0, why)]))
 
 
 @core
-@case("plain: another x", graph(..., (2, 3), (2, 3)), spared=[none_made("Both formulas have x and y in them.")])
+@case("plain: another x", graph(..., (2, 3), (2, 3)), spared=[expect_no_gelu("Both formulas have x and y in them.")])
 def plain_other(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     return (0.5 * x) * (1 + torch.erf(y / ROOT)), (x * 0.5) * (torch.erf((x + y) / ROOT) + 1)
 
@@ -59,7 +59,7 @@ def plain_other(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
 @case(
     "plain: more near-misses",
     graph(..., (2, 3)),
-    spared=[none_made("None of these formulas is GELU: look at every constant, and every operation.")],
+    spared=[expect_no_gelu("None of these formulas is GELU: look at every constant, and every operation.")],
 )
 def plain_near(m: Any, x: fx.Proxy) -> tuple:
     return (
@@ -129,7 +129,7 @@ def spellings(rng: random.Random) -> Iterable[Case]:
     for i in range(5):
         rng.random()
         build = spelled(rng.randrange(10**9))
-        yield case(f"drawn, number {i + 1}", build, did=[made(2, 2, ORDER)], cost=[nodes(13, "One node each.")])
+        yield case(f"drawn, number {i + 1}", build, did=[expect_gelus(2, 2, ORDER)], cost=[nodes(13, "One node each.")])
 
 
 @drawn
@@ -141,19 +141,19 @@ def random_graphs(rng: random.Random) -> Iterable[Case]:
             return random_graph(seed, 60, only=("gelu", "pointwise"))
 
         erf, tanh = (len(nodes) for nodes in gelus(ANSWER(build())).values())
-        return case(title, build, did=[made(erf, tanh, ORDER)])
+        return case(title, build, did=[expect_gelus(erf, tanh, ORDER)])
 
     for i in range(3):
         yield something_to_do("day03.gelu", partial(draw, f"generated, number {i + 1}"))
 
 
-gpt = case("GPT", zoo("gpt"), did=[made(0, 1, "The block's MLP has the tanh form.")])
+gpt = case("GPT", zoo("gpt"), did=[expect_gelus(0, 1, "The block's MLP has the tanh form.")])
 
 
 @case(
     "half of it is read elsewhere",
     graph(..., (2, 3)),
-    did=[made(2, 0, "What else reads the gate keeps it.")],
+    did=[expect_gelus(2, 0, "What else reads the gate keeps it.")],
 )
 def shared(m: Any, x: fx.Proxy) -> tuple:
     gate = 1 + torch.erf(x / ROOT)
@@ -163,7 +163,7 @@ def shared(m: Any, x: fx.Proxy) -> tuple:
 @case(
     "a gate that is written",
     graph(..., (2, 3)),
-    spared=[none_made("The program writes into erf(…) and into x / 2: what is read later is another value.")],
+    spared=[expect_no_gelu("The program writes into erf(…) and into x / 2: what is read later is another value.")],
 )
 def written_program(m: Any, x: fx.Proxy) -> tuple:
     gate, half = torch.erf(x / ROOT), 0.5 * x
@@ -173,7 +173,7 @@ def written_program(m: Any, x: fx.Proxy) -> tuple:
     return first, half * (1 + gate)
 
 
-@case("minus signs", graph(..., (2, 3), (2, 3)), did=[made(2, 2, "A minus is a factor of -1.")])
+@case("minus signs", graph(..., (2, 3), (2, 3)), did=[expect_gelus(2, 2, "A minus is a factor of -1.")])
 def signs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     gate = torch.erf(-(-x / ROOT)) - (-1)
     return (
@@ -184,7 +184,7 @@ def signs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     )
 
 
-@case("times one", graph(..., (2, 3), (2, 3)), did=[made(1, 1, "1.0 * x, 2 * x / 2 and x ** 1 are x.")])
+@case("times one", graph(..., (2, 3), (2, 3)), did=[expect_gelus(1, 1, "1.0 * x, 2 * x / 2 and x ** 1 are x.")])
 def times_one(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     erf, tanh = torch.special.erf(1.0 * x / ROOT), torch.tanh(SLOPE * (y * 2 / 2 + CUBIC * (y**1) ** 3))
     return 0.5 * x * (1 + erf), y.pow(1) * 0.5 * (tanh + 1)
@@ -193,7 +193,7 @@ def times_one(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
 @case(
     "constants that are nearly right",
     graph(..., (2, 3)),
-    spared=[none_made("Each formula has a constant that is off in its fifth digit or before.")],
+    spared=[expect_no_gelu("Each formula has a constant that is off in its fifth digit or before.")],
 )
 def nearly(m: Any, x: fx.Proxy) -> tuple:
     return (
@@ -206,7 +206,7 @@ def nearly(m: Any, x: fx.Proxy) -> tuple:
     )
 
 
-@case("seven digits", graph(..., (2, 3), (2, 3)), did=[made(2, 1, "Seven significant digits of it are right.")])
+@case("seven digits", graph(..., (2, 3), (2, 3)), did=[expect_gelus(2, 1, "Seven significant digits of it are right.")])
 def seven_digits(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     return (
         0.5 * x * (1 + torch.erf(x * 0.7071068)),
@@ -218,7 +218,7 @@ def seven_digits(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
 @case(
     "off in the sixth digit",
     graph(..., (2, 3)),
-    spared=[none_made("Each formula has a constant that is off in its sixth digit.")],
+    spared=[expect_no_gelu("Each formula has a constant that is off in its sixth digit.")],
 )
 def six_digits(m: Any, x: fx.Proxy) -> tuple:
     return (
@@ -231,7 +231,7 @@ def six_digits(m: Any, x: fx.Proxy) -> tuple:
 @case(
     "two formulas with one erf",
     graph(..., (2, 3)),
-    did=[made(2, 0, "One erf may belong to several formulas.")],
+    did=[expect_gelus(2, 0, "One erf may belong to several formulas.")],
 )
 def one_erf(m: Any, x: fx.Proxy) -> tuple:
     erf = torch.erf(x / ROOT)
@@ -241,7 +241,7 @@ def one_erf(m: Any, x: fx.Proxy) -> tuple:
 @case(
     "modules with misleading names",
     graph(..., (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid, mul=nn.ReLU),
-    spared=[none_made("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
+    spared=[expect_no_gelu("The module called erf is a tanh, that called tanh a sigmoid, that called mul a ReLU.")],
 )
 def modules(m: Any, x: fx.Proxy) -> tuple:
     product = 0.5 * m.mul(x) * (1 + torch.erf(x / ROOT))
@@ -251,7 +251,7 @@ def modules(m: Any, x: fx.Proxy) -> tuple:
 @case(
     "inputs with misleading names",
     graph(..., (2, 3), (2, 3)),
-    did=[made(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
+    did=[expect_gelus(1, 0, "An input called mul is no product, and one called tanh is no tanh.")],
 )
 def inputs(m: Any, mul: fx.Proxy, tanh: fx.Proxy) -> tuple:
     return 0.5 * mul * (1 + torch.erf(mul / ROOT)), 0.5 * mul * (1 + tanh)
@@ -260,7 +260,7 @@ def inputs(m: Any, mul: fx.Proxy, tanh: fx.Proxy) -> tuple:
 @case(
     "quotients and powers of x",
     graph(..., (2, 3), (2, 3)),
-    spared=[none_made("None of these formulas is GELU.")],
+    spared=[expect_no_gelu("None of these formulas is GELU.")],
 )
 def no_polynomials(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     return (
@@ -276,7 +276,7 @@ def no_polynomials(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
     )
 
 
-@case("more near-misses", graph(..., (2, 3), torch.arange(3)), spared=[none_made(NEVER)])
+@case("more near-misses", graph(..., (2, 3), torch.arange(3)), spared=[expect_no_gelu(NEVER)])
 def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
     return (
         0.5 * x * torch.add(1, torch.erf(x / ROOT), alpha=2),

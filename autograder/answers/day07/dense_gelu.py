@@ -14,11 +14,11 @@ from torch import nn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.dense_gelu import (
     MATCHES,
+    expect_composites,
+    expect_no_composites,
     from_onnx,
     from_torch,
     layer,
-    made,
-    none_made,
     spares,
     turned,
     turned_onnx,
@@ -48,19 +48,24 @@ def parameters(x: relay.Var, w: relay.Var, b: relay.Var) -> relay.Expr:
 FORMULAS = "These are other functions: look at the numbers."
 
 
-@case("one constant in both places", program(..., (2, 4)), run=False, did=[made(1, MATCHES)])
+@case("one constant in both places", program(..., (2, 4)), run=False, did=[expect_composites(1, MATCHES)])
 def one_half_program(x: relay.Var) -> relay.Expr:
     y, half = layer(x), number(0.5)
     return y * (half + relay.erf(y * number(0.5**0.5)) * half)
 
 
-@case("the result is read twice", program(..., (2, 4)), did=[made(2, MATCHES)], spared=[none_made("", 2)])
+@case(
+    "the result is read twice",
+    program(..., (2, 4)),
+    did=[expect_composites(2, MATCHES)],
+    spared=[expect_no_composites("", 2)],
+)
 def residual(x: relay.Var) -> relay.Expr:
     h = from_torch(layer(x, 0, 4))
     return relay.tanh(h) + from_torch(layer(h, 1, 4)) + x
 
 
-@case("three dimensions", program(..., (2, 3, 4)), run=False, did=[made(1, MATCHES)])
+@case("three dimensions", program(..., (2, 3, 4)), run=False, did=[expect_composites(1, MATCHES)])
 def sequence(x: relay.Var) -> relay.Expr:
     return turned_onnx(relay.nn.relu(weight(6, seed=8)) + dense_layer(x))
 
@@ -106,7 +111,7 @@ def biases(x: relay.Var, square: relay.Var, b: relay.Var) -> relay.Expr:
     )
 
 
-@case("each operand swapped by itself", program(..., (2, 4)), run=False, did=[made(9, MATCHES)])
+@case("each operand swapped by itself", program(..., (2, 4)), run=False, did=[expect_composites(9, MATCHES)])
 def swapped(x: relay.Var) -> relay.Expr:
     y = [layer(x, seed) for seed in range(7)]
     half, root = number(0.5), number(0.5**0.5)
@@ -195,7 +200,7 @@ def hidden(seed: int) -> list[Case]:
         case(
             "weights and biases are inputs",
             program(parameters, (2, 4), (units, 4), (units,)),
-            did=[made(2, MATCHES)],
+            did=[expect_composites(2, MATCHES)],
         ),
         one_half_program,
         residual,
@@ -203,8 +208,8 @@ def hidden(seed: int) -> list[Case]:
         case(
             "imported from torch",
             imported,
-            did=[made(1, MATCHES)],
-            spared=[none_made("The second layer has a relu.", 1)],
+            did=[expect_composites(1, MATCHES)],
+            spared=[expect_no_composites("The second layer has a relu.", 1)],
         ),
         spares("other numbers", numbers, (2, 4), why=FORMULAS),
         digits,
@@ -217,7 +222,7 @@ def hidden(seed: int) -> list[Case]:
         row_of_biases,
         middle_bias,
         each_reader,
-        case("in two functions", two_functions, run=False, did=[made(2, MATCHES)]),
+        case("in two functions", two_functions, run=False, did=[expect_composites(2, MATCHES)]),
     ]
 
 

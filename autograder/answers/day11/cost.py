@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from autograder.authoring.answers import edited, right
-from passlab.exercises.day11.cost import along, sent
+from passlab.exercises.day11.cost import along, messages_case
 from passlab.judge import Case
 from passlab.wafer import TREES, Message, reduce_messages
 
@@ -38,28 +38,28 @@ def hidden(seed: int) -> list[Case]:
         along((0, 2), (0, 3), waits=(1, 2)),
     ]
     return [
-        sent("a core that sends more than any receives", [along((4, 4), end, words=words) for end in ((4, 7), (7, 4), (1, 4))]),  # noqa: E501
-        sent("a core that receives more than any sends", [along(end, (4, 4), words=words) for end in ((4, 7), (7, 4), (1, 4))]),  # noqa: E501
-        sent("there and back", [along((2, 2), (2, 6), words=words), along((2, 6), (2, 2), waits=(0,), words=words)]),
-        sent("one link for two", [along((2, 2), (2, 6), words=words), along((2, 3), (2, 5), words=1)]),
-        sent("the longer of two ways counts", ways, rng.randint(0, 4)),
-        sent("the longest way is not the longest chain", far, rng.randint(0, 4)),
-        sent("messages in any order", mixed, 3),
-        sent("a multicast with few drops", [Message(row, words, drops=(row[2], row[-1])), along(row[2], (9, 1), words=words, streams=(0,))]),  # noqa: E501
-        sent("a multicast with many drops", [Message(row, words, drops=row[1:]), *(along(core, row[-1], words=1) for core in row[2:-1])]),  # noqa: E501
-        sent(
+        messages_case("a core that sends more than any receives", [along((4, 4), end, words=words) for end in ((4, 7), (7, 4), (1, 4))]),  # noqa: E501
+        messages_case("a core that receives more than any sends", [along(end, (4, 4), words=words) for end in ((4, 7), (7, 4), (1, 4))]),  # noqa: E501
+        messages_case("there and back", [along((2, 2), (2, 6), words=words), along((2, 6), (2, 2), waits=(0,), words=words)]),  # noqa: E501
+        messages_case("one link for two", [along((2, 2), (2, 6), words=words), along((2, 3), (2, 5), words=1)]),
+        messages_case("the longer of two ways counts", ways, rng.randint(0, 4)),
+        messages_case("the longest way is not the longest chain", far, rng.randint(0, 4)),
+        messages_case("messages in any order", mixed, 3),
+        messages_case("a multicast with few drops", [Message(row, words, drops=(row[2], row[-1])), along(row[2], (9, 1), words=words, streams=(0,))]),  # noqa: E501
+        messages_case("a multicast with many drops", [Message(row, words, drops=row[1:]), *(along(core, row[-1], words=1) for core in row[2:-1])]),  # noqa: E501
+        messages_case(
             "a core that receives a copy, and more",
             [Message(row, words, drops=row[1:-2:2] + row[-1:]), along((9, 4), row[1], words=words // 2)],
         ),
-        sent("a core that waits for a short way and a deep one", deep, 1),
-        sent("routes with a turn of their own", [along((0, 0), (5, 0), (5, 5), (2, 5), words=words)], 0),
-        sent("a star", reduce_messages(TREES["star"](rng.randint(6, 12)), rng.randint(2, 30))),
-        sent("two phases", reduce_messages(TREES["two-phase"](16), rng.choice([2, 200]))),
-        sent(
+        messages_case("a core that waits for a short way and a deep one", deep, 1),
+        messages_case("routes with a turn of their own", [along((0, 0), (5, 0), (5, 5), (2, 5), words=words)], 0),
+        messages_case("a star", reduce_messages(TREES["star"](rng.randint(6, 12)), rng.randint(2, 30))),
+        messages_case("two phases", reduce_messages(TREES["two-phase"](16), rng.choice([2, 200]))),
+        messages_case(
             "waits for words that go on beyond it",
             [Message(row, words, drops=row[1:]), along(row[2], (9, 1), words=words, waits=(0,))],
         ),
-        sent(
+        messages_case(
             "waits for what has waited",
             [
                 along((0, 0), (0, 4)),

@@ -26,7 +26,7 @@ def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     return nodes
 
 
-def made(erf: int, tanh: int, why: str) -> Expectation:
+def expect_gelus(erf: int, tanh: int, why: str) -> Expectation:
     """Expect at least `erf` GELU nodes of the erf form and `tanh` of the tanh form."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
@@ -45,7 +45,7 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
     return law
 
 
-def none_made(why: str) -> Expectation:
+def expect_no_gelu(why: str) -> Expectation:
     """Expect no GELU node at all."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
@@ -70,13 +70,13 @@ EITHER = "The operands of + and * may stand either way round."
 
 
 @core
-@case("plain: 0.5 x (1 + erf(x / √2))", graph(..., (2, 3)), did=[made(1, 0, "This is the formula.")])
+@case("plain: 0.5 x (1 + erf(x / √2))", graph(..., (2, 3)), did=[expect_gelus(1, 0, "This is the formula.")])
 def plain(m: Any, x: Any) -> Any:
     return (0.5 * x) * (1 + torch.erf(x / ROOT))
 
 
 @core
-@case("plain: operands the other way round", graph(..., (2, 3), (2, 3)), did=[made(2, 0, EITHER)])
+@case("plain: operands the other way round", graph(..., (2, 3), (2, 3)), did=[expect_gelus(2, 0, EITHER)])
 def plain_orders(m: Any, x: Any, y: Any) -> tuple:
     h = torch.tanh(y)
     return (torch.erf(x / ROOT) + 1) * (x * 0.5), (h * 0.5) * (1 + torch.erf(h / ROOT))
@@ -86,7 +86,7 @@ def plain_orders(m: Any, x: Any, y: Any) -> tuple:
 @case(
     "plain: near-misses",
     graph(..., (2, 3)),
-    spared=[none_made("None of these formulas is GELU: look at every constant, and every operation.")],
+    spared=[expect_no_gelu("None of these formulas is GELU: look at every constant, and every operation.")],
 )
 def plain_near(m: Any, x: Any) -> tuple:
     return (
@@ -101,7 +101,7 @@ def plain_near(m: Any, x: Any) -> tuple:
 @case(
     "0.5 x (1 + erf(x / √2)), twice",
     graph(..., (2, 3), (2, 3)),
-    did=[made(2, 0, ORDER)],
+    did=[expect_gelus(2, 0, ORDER)],
     cost=[nodes(6, "One node stands for the whole formula.")],
 )
 def erf_forms(m: Any, x: Any, y: Any) -> Any:
@@ -112,7 +112,7 @@ def erf_forms(m: Any, x: Any, y: Any) -> Any:
 @case(
     "the tanh form, twice",
     graph(..., (2, 3), (2, 3)),
-    did=[made(0, 2, ORDER)],
+    did=[expect_gelus(0, 2, ORDER)],
     cost=[nodes(6, "One node stands for the whole formula.")],
 )
 def tanh_forms(m: Any, x: Any, y: Any) -> Any:
@@ -123,7 +123,7 @@ def tanh_forms(m: Any, x: Any, y: Any) -> Any:
 @case(
     "methods, between two layers",
     graph(..., (2, 4), up=lambda: nn.Linear(4, 8), down=lambda: nn.Linear(8, 4)),
-    did=[made(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
+    did=[expect_gelus(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
 )
 def inside(m: Any, x: Any) -> Any:
     h = m.up(x) * 2
@@ -133,7 +133,7 @@ def inside(m: Any, x: Any) -> Any:
 @case(
     "near-misses",
     graph(..., (2, 3), (2, 3)),
-    spared=[none_made("None of these formulas is GELU: look at every constant, every sign, and every x.")],
+    spared=[expect_no_gelu("None of these formulas is GELU: look at every constant, every sign, and every x.")],
 )
 def near(m: Any, x: Any, y: Any) -> tuple:
     return (

@@ -44,7 +44,7 @@ def _misshapen(call: relay.Call) -> str | None:
     return None
 
 
-def made(count: int, why: str) -> Expectation:
+def expect_composites(count: int, why: str) -> Expectation:
     """Expect at least `wanted` layers to be calls of a correct composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
@@ -56,7 +56,7 @@ def made(count: int, why: str) -> Expectation:
     return law
 
 
-def none_made(why: str, allowed: int = 0) -> Expectation:
+def expect_no_composites(why: str, allowed: int = 0) -> Expectation:
     """Expect that no layer, or at most `allowed`, became a composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
@@ -118,16 +118,22 @@ def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowe
         name,
         build,
         run=False,
-        spared=[none_made(why, allowed), most("nn.dense", count, double), least("nn.dense", count, "It is used.")],
+        spared=[
+            expect_no_composites(why, allowed),
+            most("nn.dense", count, double),
+            least("nn.dense", count, "It is used."),
+        ],
     )
 
 
-@case("from torch", program(..., (2, 4)), did=[made(2, MATCHES)], spared=[none_made(MATCHES, 2)])
+@case(
+    "from torch", program(..., (2, 4)), did=[expect_composites(2, MATCHES)], spared=[expect_no_composites(MATCHES, 2)]
+)
 def torch_forms(x: relay.Var) -> relay.Expr:
     return tuple_of(from_torch(layer(x)), turned(weight(6, seed=9) + dense(x, 1)))
 
 
-@case("from ONNX, two layers", program(..., (2, 4)), did=[made(2, MATCHES)])
+@case("from ONNX, two layers", program(..., (2, 4)), did=[expect_composites(2, MATCHES)])
 def onnx_forms(x: relay.Var) -> relay.Expr:
     first = from_onnx(dense(x) + weight(6))
     return turned_onnx(layer(first, 1, units=5, inputs=6))

@@ -16,7 +16,7 @@ from passlab.tvm.judge import first_difference
 COLUMNS = ("name", "depth", "before", "after", "seconds")
 
 
-def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+def record_of(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return the rows, without times, for these events."""
     rows: list[dict[str, Any]] = []
     running: list[dict[str, Any]] = []
@@ -99,7 +99,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if why:
         return
     witness = Witness()
-    alone, right = run(module, contexts, level, witness), seen(witness.events)
+    alone, right = run(module, contexts, level, witness), record_of(witness.events)
     changed = _changed(alone, value.get("module"))
     yield Finding("same", not changed, changed, before=alone)
     missed = _missed(value["rows"], right) or _impossible(value["rows"], value["elapsed"])

@@ -17,7 +17,7 @@ ASKED = {"did": NUMBERS[:3], "same": NUMBERS[3:5], "cost": NUMBERS[5:]}
 GRID = Machine(16, 16)
 
 
-def sent(name: str, messages: list[Message], ramp: int = 2) -> Case:
+def messages_case(name: str, messages: list[Message], ramp: int = 2) -> Case:
     """Return a case of messages on a grid of 16 × 16 cores."""
     return Case(name, lambda: (messages, ramp))
 
@@ -35,11 +35,11 @@ def cases() -> list[Case]:
     row = tuple((1, column) for column in range(6))
     broadcast = [Message(row, 20, drops=row[1:]), along((1, 3), (4, 3), words=20, streams=(0,), adds=False)]
     return [
-        sent("one message", [along((0, 0), (0, 5), words=10)]),
-        sent("a chain of four", reduce_messages(TREES["chain"](4), 12)),
-        sent("a star of four", reduce_messages(TREES["star"](4), 12)),
-        sent("one waits, one does not", fork),
-        sent("a broadcast along a row, and on from its middle", broadcast, 1),
+        messages_case("one message", [along((0, 0), (0, 5), words=10)]),
+        messages_case("a chain of four", reduce_messages(TREES["chain"](4), 12)),
+        messages_case("a star of four", reduce_messages(TREES["star"](4), 12)),
+        messages_case("one waits, one does not", fork),
+        messages_case("a broadcast along a row, and on from its middle", broadcast, 1),
     ]
 
 

@@ -77,7 +77,7 @@ def weights(gm: fx.GraphModule) -> dict[str, int]:
     return dict(sizes.values())
 
 
-def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
+def why_larger(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return what of the model was not left alone, or "": its random draws and writes, and the size of its weights."""
     for effect in ("draws", "writes"):
         old, new = ([n.name for n in gm.graph.nodes if effect in effects(n)] for gm in (before, after))
@@ -99,7 +99,7 @@ def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Fi
     broken, reply = why_not_compiled(before, value) or "", {}
     if not broken:
         try:
-            reply = looked_at(case, value, case.expect.rounds if time_it else 0)
+            reply = examined_case(case, value, case.expect.rounds if time_it else 0)
             broken = broken_in(reply, TIMED if time_it and case.expect.rounds else ())
         except ProcessLostError as error:
             broken = f"No program can be built from it: {error}."
@@ -111,7 +111,7 @@ def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Fi
     ok = result.ok and not reply["differs"]
     small = (result.graph, result.graph_after) if result.graph is not None else (before, after)
     mark = (result.first_diverging,) if result.first_diverging else ()
-    change = kept(before, after)
+    change = why_larger(before, after)
     message = "" if ok else reply["differs"] if result.ok else f"{change} {result.reason}".strip()
     yield Finding("same", ok, message, before=small[0], after=small[1], mark=mark)
     if case.asks("spared"):
@@ -125,7 +125,7 @@ def _memory(case: Case) -> tuple[int, int] | None:
     return allowed(*case.build())
 
 
-def looked_at(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
+def examined_case(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
     """Return what `examined` says of a compiled model of a case, on the CPU if it is timed. Raises ProcessLostError."""
     before, inputs = case.build()
     return examined(compiled, inputs, before, rounds, _memory(case), "cpu" if rounds else device())

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from passlab.capstone.families import drawn
-from passlab.exercises.day12._shared import TIMED, Demand, broken_in, first_three, graph_case, looked_at, model_case
+from passlab.exercises.day12._shared import TIMED, Demand, broken_in, examined_case, first_three, graph_case, model_case
 from passlab.fx.cases import graph, seeded
 from passlab.judge import Case, Finding
 
@@ -56,7 +56,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         ratio = _ratio(step)
         for _ in range(LOOKS - 1):
             if ratio > case.expect.ratio:
-                again = looked_at(case, value, case.expect.rounds)
+                again = examined_case(case, value, case.expect.rounds)
                 ratio = min(ratio, math.inf if broken_in(again, TIMED) else _ratio(again))
         fast = ratio <= case.expect.ratio
         slower = "slower than the model as it is" if ratio >= 1 else "not fast enough"

@@ -283,7 +283,7 @@ def _changed(x: Any, y: Any) -> bool:
     return isinstance(x, Tensor) and not (isinstance(y, Tensor) and torch.allclose(x, y, 0, 0, equal_nan=True))
 
 
-def apart(value: Any, want: Tensor) -> str:
+def why_unequal(value: Any, want: Tensor) -> str:
     """Return how a tensor differs from what it should be, or ""."""
     if not isinstance(value, Tensor):
         return f"is {value!r:.40}, not a tensor"
@@ -300,13 +300,13 @@ def apart(value: Any, want: Tensor) -> str:
 
 
 def _output(at: int, value: Any, want: Tensor) -> str:
-    why = apart(value, want)
+    why = why_unequal(value, want)
     return f"Output {at} of the joint graph {why}, as in the forward graph." if why else ""
 
 
 def _gradient(values: Sequence[Any], right: Gradients) -> str:
     for gradient, (name, want) in zip(values, right.gradients.items(), strict=True):
-        if why := apart(gradient, want):
+        if why := why_unequal(gradient, want):
             return f"The gradient of {name} {why}."
     return ""
 

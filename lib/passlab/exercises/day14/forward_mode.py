@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from passlab.exercises.day14.backward import apart, operations, program
+from passlab.exercises.day14.backward import operations, program, why_unequal
 from passlab.exercises.day14.vjp import numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
@@ -163,10 +163,10 @@ def _wrong(gm: fx.GraphModule, results: Sequence[Any], right: Derivatives) -> st
     results_of: Any = gm.graph.output_node().args[0]
     names = [str(node) for node in results_of]
     for i, (name, out) in enumerate(zip(names, right.outputs, strict=True)):
-        if why := apart(results[i], out):
+        if why := why_unequal(results[i], out):
             return f"Output {i}, {name}, {why}, as in the forward graph."
     floats = [name for name, out in zip(names, right.outputs, strict=True) if _float(out)]
     for name, derivative, want in zip(floats, results[len(names) :], right.derivatives, strict=True):
-        if why := apart(derivative, want):
+        if why := why_unequal(derivative, want):
             return f"The derivative of {name} {why}."
     return ""
