@@ -192,8 +192,8 @@ channels(
 )
 
 # %% [markdown]
-# Most channels use less than half of a common grid. So a weight may have one scale (**per tensor**), one for each
-# output (**per channel**), or one for each run of, say, 16 inputs of an output (**per group**):
+# Most channels of the weight use less than half of a common grid. So it may have one scale (**per tensor**), one for
+# each output (**per channel**), or one for each run of, say, 16 inputs of an output (**per group**):
 
 
 # %%
@@ -488,7 +488,7 @@ for name, row in accumulators(moved).items():
 bad = overflow(moved, "linear", bits=16)
 products = (bad.inputs.int() - dq.args[2]) * integers.head_weight_int[bad.output]
 total = products.sum() + integers.linear_bias[bad.output]
-print(f"{bad.inputs[:8].tolist()} …: {bad.sum:,}, of which 16 bits hold {bad.held:,}")
+print(f"{bad.inputs[:5].tolist()} …: {bad.sum:,}; held in 16 bits {bad.held:,}")
 assert total == bad.sum and total.to(torch.int16) == bad.held
 
 # %% [markdown]
@@ -542,8 +542,8 @@ for name in ("resnet18", "mobilenetv2", "gpt", "vit"):
     folded = fold(move(inserted))
     count, y = weight_bytes(folded), float_net(*make(8, 5))
     copies = [len(float_copies(graph)) for graph in (inserted, folded)]
-    size = f"{count.floating:>12,} → {count.stored:>10,} bytes, {count.ratio:.3f}"
-    share = f"{arithmetic(folded).share:.0%} in int8, copies {copies}"
+    size = f"{count.floating:>10,} → {count.stored:>10,} B: {count.ratio:.3f}"
+    share = f"{arithmetic(folded).share:.0%} int8, copies {copies}"
     error = (folded(*make(8, 5)) - y).norm() / y.norm()
     print(f"{name:<12}{size}, {share}, error {error:.1%}")
     assert count.ratio < 0.27 and copies[1] == 0
@@ -608,26 +608,24 @@ assert signed.equal(unpack(packed))
 # The largest factor of an output gets 31 bits, the others what is left. The bias is on the grid of 2^−shift, in int64:
 
 # %%
-group = 16
-four = insert(gpt, observe(gpt, batches), bits=4, group=group)
-packed_gpt = fold(move(four))
-(node, *_) = packed_gpt.graph.find_nodes(op="call_function", target=integer_linear_int4)
-constants = [packed_gpt.get_buffer(part.target) for part in node.args[1:3]]
-multiplier, shift = (packed_gpt.get_buffer(part.target) for part in node.args[5:7])
-zeros, (weight, bias) = node.args[4], constants
-x_q = torch.randint(-128, 128, (5, 64), dtype=torch.int8)
+four = fold(move(insert(gpt, observe(gpt, batches), bits=4, group=16)))
+node = next(n for n in four.graph.nodes if n.target is integer_linear_int4)
+_, *rest = node.args
+rest = [four.get_buffer(a.target) if isinstance(a, fx.Node) else a for a in rest]
+packed, bias, group, x_zero, multiplier, shift, zero_point, low, high = rest
+weight = unpack(packed).long()
+x_q = torch.randint(-128, 128, (1, 64), dtype=torch.int8)
 
-total = bias.expand(5, -1).clone()
-for g, part in enumerate(unpack(weight).long().split(group, 1)):
-    acc = (x_q.long()[:, g * group : (g + 1) * group] - zeros) @ part.T
+total = bias.clone()
+for g, part in enumerate(weight.split(group, 1)):
+    acc = part @ (x_q[0].long() - x_zero)[g * group : (g + 1) * group]
     total += acc * multiplier[:, g].long()
-quotient = total >> shift.long()
-rest, half = total - (quotient << shift.long()), 1 << (shift.long() - 1)
-rounded = quotient + ((rest > half) | ((rest == half) & (quotient % 2 == 1)))
-by_hand = (rounded + node.args[7]).clamp(-128, 127).to(torch.int8)
-operands = (*constants, group, zeros, multiplier, shift)
-assert by_hand.equal(integer_linear_int4(x_q, *operands, *node.args[7:]))
-print(weight.dtype, tuple(weight.shape), "for", tuple(unpack(weight).shape))
+by_hand = [
+    requantized(t, 1, s, zero_point, low, high)
+    for t, s in zip(total.tolist(), shift.tolist(), strict=True)
+]
+assert by_hand == integer_linear_int4(x_q, *rest)[0].tolist()
+print(packed.dtype, tuple(packed.shape), "for a weight of", tuple(weight.shape))
 
 # %% [markdown]
 # The unpacked weight is never written to memory: `integer_linear_int4` unpacks what it multiplies. That is *fused*, and
@@ -761,8 +759,7 @@ channels(largest, title="Channels behind the first norm")
 # ## What others do · stretch
 #
 # **onnxruntime** takes the same pairs, as QuantizeLinear and DequantizeLinear of ONNX, and folds them by patterns of its
-# own. Its requantize multiplies by a float, so results may differ by a step. Its *static quantization* inserts the pairs
-# itself:
+# own. Its requantize multiplies by a float, so that results may differ by a step:
 
 # %%
 from importlib.util import find_spec
