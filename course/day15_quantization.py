@@ -125,9 +125,8 @@ for low, high in (
     g, s = grid(low, high), grid(low, high, symmetric=True)
     assert math.isclose(g.scale, affine(low, high)[0], rel_tol=1e-6)
     assert g.zero_point == affine(low, high)[1] and s.zero_point == 0
-    print(
-        f"{low:4} … {high}: scale {g.scale:.4f} at {g.zero_point:4}; symmetric {s.scale:.4f}"
-    )
+    print(f"{low:4} … {high}: scale {g.scale:.4f} at {g.zero_point:4};", end=" ")
+    print(f"symmetric {s.scale:.4f}")
 
 # %% [markdown]
 # A **symmetric** grid has the zero point 0 and the scale max(−low, high) / 127. It makes sums cheaper, and is used for
@@ -157,7 +156,7 @@ for low, high in ((1.0, 0.0), (-math.inf, 8.0), (0.0, math.nan)):
 
 # %%
 def prepared(name):
-    """Return a network of the zoo for quantization, and its inputs by batch and seed."""
+    """Return a network of the zoo, and its inputs by batch and seed."""
     row = models.ZOO[name]
     return functional(trace(row.build(), *row.inputs(8))), row.inputs
 
