@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Tensor]]] = {
 }
 #: How many graph substitutions TASO found and kept, of up to four operators (section 4 of the paper).
 TASO = 743
-_SIGN = {"add": "+", "sub": "−", "mul": "·", "truediv": "/", "matmul": "@"}
+_SIGN = {"add": "+", "sub": "−", "mul": "·", "truediv": "/", "div": "/", "matmul": "@"}
 
 
 class Finding(NamedTuple):
