@@ -43,3 +43,9 @@ def test_a_large_graph_is_text():
         graph.add(f"v{number}")
     picture = draw_classes(graph)
     assert "too many" in picture.note and "e0 [" not in picture.dot and "v199" in picture.text
+
+
+def test_names_are_escaped_once():
+    graph = EGraph()
+    dot = draw_classes(graph, {graph.add("a < b"): "x << y"}, "1 & 2").dot
+    assert all(text in dot for text in ("a &lt; b", "x &lt;&lt; y", "1 &amp; 2")) and "&amp;lt;" not in dot

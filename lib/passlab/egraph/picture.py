@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from passlab.drawing.boxes import COLOURS, fit, legend
-from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, bold, cut, escape, rows, small
+from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, bold, cut, rows, small
 from passlab.egraph.graph import EGraph
 
 #: Maximum number of e-nodes in a drawing; the text form has more.
@@ -47,14 +47,14 @@ def _dot(graph: EGraph, titles: Mapping[int, list[str]], title: str, counts: str
     first = {number: boxes[number, next(iter(nodes))] for number, nodes in graph.nodes.items()}
     lines = [
         "digraph {",
-        f"graph [label={rows(bold(escape(title)), small(escape(counts)), key)} labelloc=t labeljust=l bgcolor=white",
+        f"graph [label={rows(bold(cut(title, 90)), small(escape(counts)), key)} labelloc=t labeljust=l bgcolor=white",
         f'  compound=true nodesep=0.3 ranksep=0.5 pad=0.1 fontname="{FONT}" fontcolor="{INK}"]',
         f'node [shape=plain fontname="{FONT}" fontsize=11 fontcolor="{INK}"]',
         f'edge [color="{GREY}" arrowsize=0.6]',
     ]
     for number, nodes in graph.nodes.items():
         inside = "; ".join(f"{boxes[number, node]} [label={_box(node)}]" for node in nodes)
-        name = bold(escape(", ".join(titles.get(number, ()))))
+        name = bold(", ".join(titles.get(number, ())))
         label = f"{small(str(number), PALE)}  {name}" if number in titles else small(str(number), PALE)
         colour, width = (_NAMED, 2) if number in titles else (GREY, 1)
         look = f'style="rounded,dashed" color="{colour}" penwidth={width} margin=7 labeljust=l fontsize=10'
@@ -74,7 +74,7 @@ def _box(node: tuple) -> str:
     """Return an e-node as a table: its label, and below it a cell for each operand."""
     operands = len(node) - 1
     line, fill = (_LINE, _FILL) if operands else (_LEAF_LINE, _LEAF_FILL)
-    head = f'<td colspan="{max(1, operands)}">{bold(escape(cut(str(node[0]), 24)))}</td>'
+    head = f'<td colspan="{max(1, operands)}">{bold(cut(str(node[0]), 24))}</td>'
     cells = "".join(f'<td port="p{at}" width="16" height="5" fixedsize="true"></td>' for at in range(operands))
     below = f"<tr>{cells}</tr>" if operands else ""
     look = f'border="0" cellborder="1" cellspacing="0" cellpadding="3" color="{line}" bgcolor="{fill}"'
