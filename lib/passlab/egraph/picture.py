@@ -47,7 +47,7 @@ def _dot(graph: EGraph, titles: Mapping[int, list[str]], title: str, counts: str
     first = {number: boxes[number, next(iter(nodes))] for number, nodes in graph.nodes.items()}
     lines = [
         "digraph {",
-        f"graph [label={rows(bold(cut(title, 90)), small(escape(counts)), key)} labelloc=t labeljust=l bgcolor=white",
+        f"graph [label={rows(bold(cut(title, 90)), small(counts), key)} labelloc=t labeljust=l bgcolor=white",
         f'  compound=true nodesep=0.3 ranksep=0.5 pad=0.1 fontname="{FONT}" fontcolor="{INK}"]',
         f'node [shape=plain fontname="{FONT}" fontsize=11 fontcolor="{INK}"]',
         f'edge [color="{GREY}" arrowsize=0.6]',
