@@ -77,6 +77,7 @@ equivalent(before, after)
 # | 13 | [torch.compile from inside](day13_compile.ipynb) | [Breaks, versions, a backend](../work/day13/compile.ipynb) | 3, 4, 6 |
 # | 14 | [Training as a pass](day14_training.ipynb) | [Rules, gradients, the cut](../work/day14/training.ipynb) | 3, 5 |
 # | 15 | [Fewer bits](day15_quantization.ipynb) | [Grids, pairs, integers](../work/day15/quantization.ipynb) | 3, 6 |
+# | 16 | [All rewrites at once](day16_saturation.ipynb) | [E-graphs, laws, proofs](../work/day16/saturation.ipynb) | 3 |
 #
 # ### How long they take
 #

@@ -50,6 +50,7 @@ MAP = {
     13: ("days 3, 4 and 6", "what torch.compile captures, and a backend of your own"),
     14: ("days 3 and 5", "gradients as a graph, and what training keeps in memory"),
     15: ("days 3 and 6", "a network in integers, with its errors proved"),
+    16: ("day 3", "all rewrites at once, and laws that are proved"),
 }
 
 
@@ -86,6 +87,7 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
             nbformat.write(nb, folder / "exercises" / f"day{day.number:02d}_{name}.ipynb")
     (folder / "index.md").write_text(_front(found, pictures), encoding="utf-8")
     (folder / "library.md").write_text(reference.page(every), encoding="utf-8")
+    shutil.copy(source.ROOT / "docs" / "laws.md", folder)
 
 
 # ---------------------------------------------------------------------------------------------------- a notebook
