@@ -51,7 +51,6 @@ from passlab.quantization import (
     grid,
     insert,
     layer_errors,
-    layers_of,
     move,
     observe,
     overflow,
@@ -270,7 +269,6 @@ class Small(nn.Module):
 x = torch.randn(64, 3, 8, 8)
 net = functional(trace(Small().eval().requires_grad_(False), x))
 pairs = insert(net, observe(net, [(x,)]))
-print(*(node.name for node in layers_of(net)), sep=", ")
 draw(pairs, title="With pairs")
 
 # %% [markdown]
@@ -305,6 +303,7 @@ candidates = {
     "transpose": lambda t: t.transpose(1, 3),
     "slice": lambda t: t[:, 1:3],
     "max_pool2d": lambda t: F.max_pool2d(t, 2),
+    "cat": lambda t: torch.cat([t, t.flip(1)], 1),
     "relu": torch.relu,
     "pad with 0": lambda t: F.pad(t, (1, 1)),
     "negative": lambda t: -t,
@@ -328,8 +327,8 @@ for name, f in candidates.items():
 # %% [markdown]
 # The grid is one increasing function of each element. It commutes with what only **moves** elements, and with what
 # **chooses by order**. It does not with what computes: ReLU and padding mean the *number* 0, which is the integer
-# `zero_point`; a sum needs another grid; and −(−128) is no int8. Integers of two grids cannot be concatenated. With a
-# scale for each channel, even a transpose would have to move the scales along.
+# `zero_point`; a sum needs another grid; and −(−128) is no int8. `cat` needs all its operands on one grid. With a scale
+# for each channel, even a transpose would have to move the scales along.
 #
 # In the same way a **quantize moves above** f, if nothing else reads f's result. And where the two meet, a pair vanishes:
 
