@@ -96,6 +96,12 @@ def test_the_book_is_built_and_has_no_broken_link(course):
     assert "build/book/source" not in message.stderr, "Sphinx warns of a page: " + message.stderr
 
 
+def test_the_table_of_laws_is_a_page(course):
+    folder, _ = course
+    page = next(path for path in folder.rglob("laws.html") if "_static" not in path.parts).read_text(encoding="utf-8")
+    assert page.count("<tr") > 40 and "x · 0 = 0" in page
+
+
 def test_a_page_opens_the_learner_s_copy_in_the_lab_and_links_within_the_book(course):
     html = course[0] / "build/book/html"
     lesson = (html / "day21_small.html").read_text()
