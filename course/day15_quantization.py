@@ -504,12 +504,12 @@ for bits in range(18, 24):
     assert not (proved and at)
 
 # %% [markdown]
-# There are three answers. From 22 bits on, the bound is a proof. Up to 20, an input settles it. In between the layer
-# alone could overflow, but no input of the network was found for which it does, and that is no proof.
+# There are three answers. From some width on, the bound is a proof. Below another, an input settles it. In between the
+# layer alone could overflow, but no input of the network was found for which it does: that is no proof.
 #
 # ## Three errors of a layer
 #
-# How far are integers from floats? For a layer, on the same inputs x on its grid:
+# How far are integers from floats? For a layer, on the same inputs x on its grid, both saturated:
 #
 # $$error \le \max_x \Big|\sum_i (\hat w_i - w_i)\, x_i + (\hat b - b)\Big| + \frac{s_{out}}{2}$$
 #
