@@ -1,0 +1,87 @@
+"""Day 15, quantization as a pass: its exercises."""
+
+from __future__ import annotations
+
+from passlab.judge import Exercise
+
+#: notebook → flavour; exercises without a notebook belong to the first
+NOTEBOOKS = {"quantization": "torch"}
+
+EXERCISES: tuple[Exercise, ...] = (
+    Exercise(
+        id="day15.grid",
+        title="A grid for a range",
+        section="A grid",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 2},
+        difficulty=1,
+        minutes=20,
+        hints=(
+            "Three steps, in this order: refuse what has no grid, extend the range to 0, and compute. Which comparison "
+            "is true of NaN?",
+            "A grid of b bits has the integers -2**(b - 1) to 2**(b - 1) - 1: between its ends are 2**b - 1 steps. A "
+            "symmetric one uses as many steps above 0 as below it.",
+            "Let low become min(low, 0) and high become max(high, 0). The zero point is round(first - low / scale), "
+            "with the scale that is returned, so that low is at the first integer.",
+        ),
+        meaning={
+            "valid": "a scale and a zero point, or None",
+            "did": "the smallest scale that covers the range",
+            "same": "0 and the ends are where they belong",
+            "spared": "None where there is no grid, and only there",
+        },
+        helps={"valid": 2, "same": 3, "did": 2, "spared": 1},
+        closed=("passlab.quantization.grids.grid", "passlab.quantization.grids.weight_scales"),
+    ),
+    Exercise(
+        id="day15.insert",
+        title="Pairs in the right places",
+        section="Insert",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 2},
+        difficulty=2,
+        minutes=35,
+        hints=(
+            "Decide first, and change the graph afterwards: collect the values that need a pair, without repetition, "
+            "while the graph is still the float one. A dict keeps the order of its keys.",
+            "An operand of a layer: walk back while the node is one of MOVES. A result of a layer: look at its "
+            "readers; if there is one, and it is a relu, the pair belongs behind that.",
+            "node.replace_all_uses_with(pair, lambda user: user is not q) redirects all readers but the quantize. For "
+            "weights, keep a dict from id(attribute(gm, node.target)) to the pair, and use "
+            "layer.replace_input_with(weight, pair).",
+        ),
+        meaning={
+            "valid": "a graph with the same inputs and outputs",
+            "same": "pairs have the right grids, and nothing else changes",
+            "did": "each value of a layer is read through a pair",
+            "spared": "no pair anywhere else",
+            "cost": "one pair for each value and each weight",
+        },
+        helps={"valid": 3, "same": 3, "did": 2, "spared": 2, "cost": 1},
+        closed=("passlab.quantization.insert.insert",),
+    ),
+    Exercise(
+        id="day15.fold",
+        title="Integers between the layers",
+        section="Integers only",
+        points={"valid": 1, "same": 4, "did": 2, "spared": 2, "cost": 1},
+        difficulty=2,
+        minutes=45,
+        hints=(
+            "Start at each quantize and walk back: perhaps a relu, then the layer, then the dequantizes of its value "
+            "and of its weight. Write a function that returns the layer, or None at the first thing that does not "
+            "match.",
+            "In float64: the bias is on the grid of scale s_x * s_w, and the factor is s_x * s_w / s_out; both are "
+            "vectors, one number for each output. fixed_points(factors) makes multipliers and shifts.",
+            "ends(bits) are the two ends of the result's grid. A relu cuts off what is below 0, and 0 is the integer "
+            "zero_point: with one, the low end is the zero point.",
+        ),
+        meaning={
+            "valid": "a graph with the same inputs and outputs",
+            "same": "bit for bit the stated integers",
+            "did": "each layer that has an integer form computes with integers",
+            "spared": "all else stays in float",
+            "cost": "the integers of a weight are stored once",
+        },
+        helps={"valid": 1, "same": 2, "did": 1, "spared": 1, "cost": 3},
+        closed=("passlab.quantization.fold.fold", "passlab.quantization.fold.layer_of"),
+    ),
+)
