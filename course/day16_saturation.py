@@ -24,7 +24,7 @@
 # - **laws**: which of them are proved, for which numbers, and how to find laws that nobody wrote
 #
 # In the exercises, [work/day16/saturation.ipynb](../work/day16/saturation.ipynb), you write the e-graph, saturation,
-# and the laws. The lesson takes about 75 minutes, and 25 more for what is marked stretch.
+# and the laws. The lesson takes about 75 minutes, and 30 more for what is marked stretch.
 
 # %%
 import copy
@@ -113,7 +113,7 @@ draw_classes(graph, {root: "(a · 2) / 2"}, "A term")
 shifted = graph.add_term(("shl", a, one))
 graph.union(graph.add_term(("mul", a, two)), shifted)
 graph.rebuild()
-draw_classes(graph, {root: "(a · 2) / 2", shifted: "a << 1"}, "Two ways to double")
+draw_classes(graph, {root: "(a · 2) / 2", shifted: "twice a"}, "Two ways to double")
 
 # %% [markdown]
 # The e-node `div` was not touched, and now stands for two terms: its first operand is the class with both ways to
@@ -590,20 +590,47 @@ assert agree == 0
 # %% [markdown]
 # ## Shared parts · stretch
 #
-# If parts are counted once, the choice of one class changes the price of another, which may find its parts paid for.
-# There is no order in which to decide, and the problem is NP-hard: a set cover can be written as an e-graph whose roots
-# are the elements, and whose shared parts are the sets. So it goes to a solver, as an integer program. There is a
-# variable of 0 or 1 for each class, *needed*, and for each e-node, *taken*:
+# If parts are counted once, the choice of one class changes the price of another, which may find its parts paid for. So
+# there is no order in which to decide. It is as hard as *set cover*: choose as few sets as possible, so that each number
+# is in one of them. As an e-graph: a number is a class with an e-node for each set that has it, and only sets cost.
+# Problems of this kind go to a solver, here OR-Tools' CP-SAT, as variables of 0 or 1, conditions, and a sum:
+
+# %%
+from ortools.sat.python import cp_model
+
+from passlab.egraph import cheapest_shared
+
+SETS = {"s": {1, 2}, "t": {2, 3, 4}, "u": {1, 4}, "v": {3, 5}, "w": {1, 2, 5}}
+model = cp_model.CpModel()
+taken = {name: model.new_bool_var(name) for name in SETS}
+for element in range(1, 6):
+    model.add_bool_or([taken[name] for name in SETS if element in SETS[name]])
+model.minimize(sum(taken.values()))
+solver = cp_model.CpSolver()
+solver.parameters.num_workers = 1
+solver.solve(model)
+print([name for name in SETS if solver.value(taken[name])])
+
+graph, classes = EGraph(), {}
+for name, elements in SETS.items():
+    for element in elements:
+        choice = graph.add(f"{element} in", graph.add(name))
+        graph.union(classes.setdefault(element, choice), choice)
+graph.rebuild()
+_, fewest, _ = cheapest_shared(graph, [*classes.values()], lambda label: label in SETS)
+print(fewest, "sets")
+assert fewest == solver.objective_value
+
+# %% [markdown]
+# For any e-graph, there is a variable for each class, *needed*, and one for each e-node, *taken*:
 #
 # - The roots are needed. Of a class that is needed, one e-node is taken.
-# - If an e-node is taken, the classes of its operands are needed.
-# - Each class has a level, and if an e-node is taken, its operands have lower ones. Otherwise, a = a · 1 would be a way
-#   to compute a.
+# - If an e-node is taken, the classes of its operands are needed (`add_implication`).
+# - Each class has a level, and if an e-node is taken, its operands have lower ones (`add`, `only_enforce_if`).
+#   Otherwise, a = a · 1 would be a way to compute a.
 # - The sum of costs of what is taken is least.
 
 # %%
-from passlab.egraph import cheapest_shared
-
 graph = EGraph()
 root = graph.add_term(("add", ("div", x, z), ("div", y, z)))
 saturate(graph, DIVIDE)
@@ -652,9 +679,20 @@ print(f"{len(listed.terms):,} terms, {len(set(listed.prints)):,} fingerprints")
 print(f"{len(candidates(listed)):,} pairs that may be laws, up to names")
 
 # %% [markdown]
-# Most of these follow from others. If x + y = y + x is known, then (x + y) · z = (y + x) · z is no news. Today's tool
-# decides that, too: put both sides into an e-graph, with variables as leaves, saturate it with the laws so far, smallest
-# first, and see whether the two are in one class. What is left:
+# Most of these follow from others. If x + y = y + x is known, then (x + y) · z = (y + x) · z is no news. An e-graph
+# decides that: put both sides into it, with variables as leaves, saturate it with the laws so far, and see whether the
+# two are in one class.
+
+# %%
+from passlab.egraph.discover import follows
+
+left = ("mul", ("add", "?x", "?y"), "?z")
+right = ("mul", ("add", "?y", "?x"), "?z")
+print(follows(left, right, orders("add")), follows(left, right, orders("mul")))
+
+# %% [markdown]
+# So go through the pairs, smallest first, and keep one as a law if it does not follow from the laws so far. In the end,
+# go through the laws once more: an early one may follow from later ones. What is left:
 
 # %%
 findings = discover()
@@ -668,10 +706,15 @@ assert sum(finding.proof.verdict == "proved" for finding in findings) == 5
 # that one would not have guessed:
 #
 # 1. (x + y) + z = x + (y + z) is not there. It follows from x + (y + z) = y + (x + z) and x + y = y + x.
-# 2. (xᵀ @ y)ᵀ = yᵀ @ x removes two transpositions of three. The rule of the textbooks, (x @ y)ᵀ = yᵀ @ xᵀ, follows.
+# 2. (xᵀ @ y)ᵀ = yᵀ @ x saves a transposition. The rule of the textbooks, (x @ y)ᵀ = yᵀ @ xᵀ, costs one, and follows.
 # 3. Without + there are laws of subtraction, and one of them looks like a misprint:
 
 # %%
+base = [finding.law for finding in findings]
+_, associate = orders("add")
+left = ("transpose", ("matmul", "?x", "?y"))
+right = ("matmul", ("transpose", "?y"), ("transpose", "?x"))
+print(follows(associate.left, associate.right, base), follows(left, right, base))
 for finding in discover(("transpose", "neg", "sub", "matmul"), operations=3):
     if finding.law.name in ("x − (y − z) = z − (y − x)", "x @ (y − y) = x − x"):
         print(finding.law.name, repr(finding.proof), "", sep="\n")
