@@ -368,7 +368,7 @@ for shape in ((3,), (4, 1)):
 # ## The cheapest term
 #
 # Which term of a class is the cheapest? If the cost of a term is the sum over its tree, it consists of the cheapest
-# terms of the classes below. Costs only go down, so:
+# terms of the classes below. Prices are lowered until none changes:
 
 
 # %%
@@ -452,8 +452,8 @@ for before, after in (
 # around. If there is one, it is run, and shown if it makes a difference. Of `tanh` the solver knows only that equal
 # operands give equal results.
 #
-# **Over the reals.** Only rounding differs; see the next section. **Tested.** Neither could be decided, and there is
-# only what `equivalent` always did.
+# **Over the reals.** Only rounding differs, and what is no real number; see the next section. **Tested.** Neither could
+# be decided, and there is only what `equivalent` always did.
 #
 # Seventeen laws, each decided or said to be undecided:
 
