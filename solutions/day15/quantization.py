@@ -81,5 +81,256 @@ def grid(low: float, high: float, bits: int, symmetric: bool) -> tuple | None:
 # %%
 check("day15.grid", grid)
 
+# %% [markdown]
+# ## 2 · Pairs in the right places
+#
+# `insert` gets a float graph whose weights are nodes (`get_attr`), and `grids`: name of a value → its (scale,
+# zero_point). It returns the graph with **pairs**: a quantize, and a dequantize of the same grid that reads it.
+#
+# A **layer** calls one of `LAYERS`: `F.linear`, `F.conv2d`, or `torch.add`, the last only if it adds two values, both
+# computed: neither is a number or a `get_attr`. All of them get these operands as positional arguments.
+#
+# - **Values**: each value that a layer reads or returns gets a pair, and whatever read the value reads the pair instead:
+#   other nodes and the output, too. The pair is `dequantize(quantize(value, *grid), *grid)` with the value's grid.
+# - **Moves**: where the operand of a layer is the result of one of `MOVES`, the pair belongs to what that moves, its first
+#   operand; and so on, back to a node that is not one of them. What is moved itself gets no pair.
+# - **Relu**: if nothing but one `torch.relu` reads what a layer returns, the pair belongs behind the relu, and not before it.
+# - **Weights**: the second operand of `F.linear` and `F.conv2d`, always a `get_attr`, gets a pair whose scale is a buffer:
+#   the node that `constant(gm, name, weight_scales(weight))` returns. Zero point 0, 8 bits, and `axis=0`. Only layers read
+#   it through the pair; other readers of a weight go on reading the float. Biases get no pair.
+# - **Once**: there is one pair for each value, however many layers read or return it, and one for each weight, however
+#   many layers have it: two `get_attr` nodes may name one tensor, by one name or by two.
+# - Nothing else gets a pair, and nothing else changes.
+#
+# A weight is `attribute(gm, node.target)`. You may edit `gm` or make another graph. Not to be called: the library's `insert`.
+
+
+# %%
+def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
+    """Return the graph with pairs around its layers."""
+    ### BEGIN SOLUTION
+
+    def is_value(x):
+        return isinstance(x, fx.Node) and x.op != "get_attr"
+
+    def is_layer(node):
+        if node.op != "call_function" or node.target not in LAYERS:
+            return False
+        return node.target is not torch.add or all(map(is_value, node.args[:2]))
+
+    def pair(node, after, *grid, **how):
+        with gm.graph.inserting_after(after):
+            q = gm.graph.call_function(quantize, (node, *grid), how)
+        with gm.graph.inserting_after(q):
+            return gm.graph.call_function(dequantize, (q, *grid), how)
+
+    layers = [node for node in gm.graph.nodes if is_layer(node)]
+    roots = {}
+    for layer in layers:
+        for operand in layer.args[: 2 if layer.target is torch.add else 1]:
+            while operand.target in MOVES:
+                operand = operand.args[0]
+            roots[operand] = True
+        users = list(layer.users)
+        alone = len(users) == 1 and users[0].target is torch.relu
+        roots[users[0] if alone else layer] = True
+    for root in roots:
+        dq = pair(root, root, *grids[root.name])
+        q = dq.args[0]
+        root.replace_all_uses_with(dq, lambda user, q=q: user is not q)
+
+    pairs = {}
+    for layer in layers:
+        if layer.target is torch.add:
+            continue
+        weight = layer.args[1]
+        value = attribute(gm, weight.target)
+        if id(value) not in pairs:
+            with gm.graph.inserting_after(weight):
+                scale = constant(gm, f"{weight.name}_scale", weight_scales(value))
+            pairs[id(value)] = pair(weight, scale, scale, axis=0)
+        layer.replace_input_with(weight, pairs[id(value)])
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %%
+check("day15.insert", insert)
+
+# %% [markdown]
+# ## 4 · Bytes that move · stretch
+#
+# A transpose of floats moves four bytes where one would do. These functions only move or choose elements; `MOVING` holds
+# them, and they take one tensor or a list of tensors (`torch.cat`):
+#
+# reshape, flatten, transpose, permute, flip, roll, `x[…]` (`operator.getitem`), cat, and two that choose the largest,
+# amax and max_pool2d.
+#
+# For t among them, and finite numbers, three laws hold bit for bit:
+#
+# 1. quantize(t(x)) = t(quantize(x)). If t reads several tensors, each is quantized.
+# 2. t(dequantize(q)) = dequantize(t(q)), if all that t reads is dequantized *on one grid*: the same scale, zero point
+#    and bits.
+# 3. quantize(dequantize(q)) = q, on one grid.
+#
+# Apply them from left to right until none can be applied. The first only if the quantize is the *only* reader of t(x):
+# otherwise t would run twice. A scale per channel belongs to an axis, so quantize and dequantize with `axis` stay where
+# they are. All other functions (relu, average, sum …) compute, and stay what they are, on the same values.
+
+# %%
+from passlab.given.day15.move import MOVING
+
+
+# %%
+def move(gm: fx.GraphModule) -> fx.GraphModule:
+    """Let what only moves elements move int8.
+
+    In:  gm: a functional graph. Its pairs are nodes quantize(x, scale, zero_point,
+         bits) and dequantize(q, scale, zero_point, bits); scale is a float. Or scale
+         is a node, and there is the keyword argument axis: such nodes stay.
+    Out: a graph with the same results, bit for bit, to which none of the three laws
+         can be applied any more. Besides quantize and dequantize it calls the same
+         functions as before, each as often; nodes that nothing needs do not count.
+    Not to be called: passlab.quantization.move.move.
+
+    Example:  torch.tanh(torch.flatten(dequantize(q, 0.1, 0, 8)))
+              becomes torch.tanh(dequantize(torch.flatten(q), 0.1, 0, 8)).
+    """
+    ### BEGIN SOLUTION
+    graph = gm.graph
+
+    def grid(node, function):
+        """The scale, zero point and bits of a node, None if it is no pair's."""
+        plain = node.target is function and "axis" not in node.kwargs
+        return node.args[1:] if plain else None
+
+    todo = list(graph.nodes)
+    while todo:
+        q = todo.pop()
+        if not grid(q, quantize):
+            continue
+        t = q.args[0]
+        if t.target in MOVING and len(t.users) == 1:
+            for x in t.all_input_nodes:
+                with graph.inserting_before(t):
+                    todo.append(graph.call_function(quantize, (x, *q.args[1:])))
+                t.replace_input_with(x, todo[-1])
+            q.replace_all_uses_with(t)
+
+    for t in list(graph.nodes):
+        grids = {grid(x, dequantize) for x in t.all_input_nodes}
+        if t.target in MOVING and len(grids) == 1 and None not in grids:
+            for dq in t.all_input_nodes:
+                t.replace_input_with(dq, dq.args[0])
+            with graph.inserting_after(t):
+                new = graph.call_function(dequantize, (t, *grids.pop()))
+            t.replace_all_uses_with(new, lambda user, new=new: user is not new)
+
+    for q in graph.nodes:
+        if grid(q, quantize) and grid(q.args[0], dequantize) == grid(q, quantize):
+            q.replace_all_uses_with(q.args[0].args[0])
+    graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %%
+check("day15.move", move)
+
+# %% [markdown]
+# ## 5 · Two in a byte · stretch
+#
+# Weights of 4 bits are still stored as floats, and quantized each time the network runs. Store their integers, two in
+# a byte, and let the linear layers unpack them while they read.
+#
+# 1. A weight is a constant (a `get_attr` node) with `quantize` and `dequantize` behind it, with 4 bits and a scale for
+#    each `group` of inputs. `quantize` can be called on tensors, so its integers are known now.
+# 2. Of each two neighbours in a row, the first is the low half of a byte, the second the high half: a weight (outputs,
+#    inputs) becomes a tensor of `uint8`, (outputs, inputs / 2). If the rows are odd, the integers are stored as int8.
+# 3. `F.linear(x, weight, bias)` with such a weight becomes `linear_int4(x, packed, scale, bias)`. What else reads the
+#    weight gets `dequantize(unpack(packed), …)`, with the other arguments of dequantize as they were; weights with odd
+#    rows are dequantized for all of their readers.
+# 4. What is stored twice is not saved. Several `get_attr` nodes may read the same weight, each with its own pair, and
+#    all on the same grid: store it once, and unpack it at most once. And if something besides quantize reads the floats
+#    of a weight, they have to stay: then leave the weight and its pairs as they are.
+# 5. Pairs with other bits, and weights without a pair, stay as they are.
+#
+# A constant is stored by `gm.register_buffer(name, tensor)`, read by `graph.get_attr(name)`. What counts is the bytes of
+# all constants that the graph reads, each name once.
+
+# %%
+from passlab.given.day15.pack import linear_int4, unpack
+
+
+# %%
+def pack(gm: fx.GraphModule) -> fx.GraphModule:
+    """Store weights of 4 bits packed, and let linear layers read them so.
+
+    In:  gm: a graph whose weights are attributes of gm, float32, (outputs, inputs).
+         Their pairs are quantize(weight, scale, 0, bits, group=...) and
+         dequantize(q, scale, 0, bits, group=...), where scale is a constant, too.
+         F.linear may be called with keywords.
+    Out: a graph with the same results but for the rounding of float sums, which reads
+         the fewest bytes of constants, and unpacks nothing outside linear_int4 that
+         is not needed. All other functions are called as often as before.
+    Not to be called: passlab.quantization.pack.pack_int4.
+
+    Example:  of a row, the integers [-8, 7] become the byte 0x78:
+              -8 is 1000, 7 is 0111, and the first is the low half.
+    """
+    ### BEGIN SOLUTION
+    graph = gm.graph
+
+    def operands(input, weight, bias=None):
+        return input, weight, bias
+
+    def halves(q):
+        return (q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4).to(torch.uint8)
+
+    needed = {  # floats that something else reads
+        node.target
+        for node in graph.find_nodes(op="get_attr")
+        if any(user.target is not quantize for user in node.users)
+    }
+    opened = {}  # weight → the node that unpacks it
+    for dq in graph.find_nodes(op="call_function", target=dequantize):
+        q = dq.args[0]
+        weight, scale = q.args[:2]
+        if q.args[3] != 4 or weight.target in needed:
+            continue
+        values = [getattr(gm, weight.target), getattr(gm, scale.target)]
+        integers = quantize(*values, *q.args[2:], **q.kwargs)
+        odd = integers.shape[1] % 2
+        name = f"{weight.target}_int4"
+        gm.register_buffer(name, integers if odd else halves(integers))
+        with graph.inserting_before(q):
+            packed = graph.get_attr(name)
+        for user in list(dq.users):
+            if user.target is F.linear and not odd:
+                x, w, bias = operands(*user.args, **user.kwargs)
+                if w is dq:
+                    with graph.inserting_before(user):
+                        args = (x, packed, scale, bias)
+                        new = graph.call_function(linear_int4, args)
+                    user.replace_all_uses_with(new)
+                    graph.erase_node(user)
+        if odd:
+            dq.replace_input_with(q, packed)
+        elif dq.users:
+            if name not in opened:
+                with graph.inserting_before(q):
+                    opened[name] = graph.call_function(unpack, (packed,))
+            dq.replace_input_with(q, opened[name])
+    graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %%
+check("day15.pack", pack)
+
 # %%
 progress("day15")

@@ -84,4 +84,54 @@ EXERCISES: tuple[Exercise, ...] = (
         helps={"valid": 1, "same": 2, "did": 1, "spared": 1, "cost": 3},
         closed=("passlab.quantization.fold.fold", "passlab.quantization.fold.layer_of"),
     ),
+    Exercise(
+        id="day15.move",
+        title="Bytes that move",
+        section="Move",
+        points={"valid": 1, "same": 3, "did": 4, "spared": 2},
+        difficulty=2,
+        minutes=40,
+        stretch=True,
+        hints=(
+            "Do the laws one after the other: first let each quantize go up as far as it can, then each dequantize "
+            "down, then remove the pairs that have met. For the first, go backward.",
+            "For the first law: new quantize nodes before t, one for each of t.all_input_nodes, each put into t by "
+            "replace_input_with. What read the old quantize reads t, and the old one is erased. The new ones may go "
+            "further: keep them in a list of what is still to do.",
+            "For the second law: collect the grids (node.args[1:]) of all operands in a set; it must have one entry, "
+            "and no None. Put the new dequantize behind t, and let all users of t but this one read it: "
+            "t.replace_all_uses_with(new, lambda user: user is not new).",
+        ),
+        meaning={
+            "same": "all results, bit for bit",
+            "did": "no law can be applied any more",
+            "spared": "all functions are called as often as before",
+        },
+        helps={"valid": 1, "same": 3, "did": 1, "spared": 2},
+        closed=("passlab.quantization.move.move",),
+    ),
+    Exercise(
+        id="day15.pack",
+        title="Two in a byte",
+        section="Four bits · stretch",
+        points={"valid": 1, "same": 3, "did": 4, "spared": 2},
+        difficulty=2,
+        minutes=45,
+        stretch=True,
+        hints=(
+            "For each dequantize node: find its quantize, its weight and its scale. Compute the integers by calling "
+            "quantize on the two attributes, with the node's other arguments. Store them, then visit dq.users.",
+            "q[:, 0::2] and q[:, 1::2] are the two numbers of each byte. & 15 keeps the low four bits of a number, "
+            "also of a negative one; << 4 moves them up. First of all, find the weights whose floats have to stay.",
+            "A weight may be the first operand of a linear layer, or both, and the operands may have keywords: a "
+            "function operands(input, weight, bias=None), called with *user.args and **user.kwargs, sorts them. "
+            "What is left in dq.users after the layers are replaced reads dequantize(unpack(…)).",
+        ),
+        meaning={
+            "did": "the fewest bytes are stored, and nothing is unpacked in vain",
+            "spared": "everything else stays",
+        },
+        helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
+        closed=("passlab.quantization.pack.pack_int4",),
+    ),
 )

@@ -1,0 +1,305 @@
+"""Hidden cases and answers of day15.move."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from torch import fx
+from torch.nn import functional as F
+
+from autograder.authoring.answers import edited, right, something_to_do, wrong
+from passlab.exercises.day15.move import STAYS, dq, move_case, q
+from passlab.given.day15.move import MOVING
+from passlab.judge import Case
+from passlab.quantization import dequantize, quantize
+
+#: Functions of tensors (4, 4, 4) that return such tensors.
+MOVED = (
+    lambda x: torch.transpose(x, 0, 2),
+    lambda x: torch.permute(x, (1, 2, 0)),
+    lambda x: torch.reshape(torch.flatten(x, 1), (4, 4, 4)),
+    lambda x: torch.flip(x, (1,)),
+    lambda x: torch.roll(x, 1, 2),
+    lambda x: torch.cat([x[:2], x[1:3]], 0),
+    lambda x: F.max_pool2d(x, 3, 1, 1),
+)
+COMPUTED = (torch.relu, torch.tanh, lambda x: x * 0.5, lambda x: F.avg_pool2d(x, 3, 1, 1))
+
+
+def random_body(rng: random.Random) -> Any:
+    """Return a program of x and y, two tensors (4, 4, 4)."""
+    seed = rng.randrange(2**31)
+
+    def body(m: Any, x: Any, y: Any) -> tuple:
+        draw = random.Random(seed)
+        grids = [(round(draw.uniform(0.01, 0.1), 3), draw.randint(-5, 5), 8) for _ in range(2)]
+        values = [x, y]
+        for _ in range(draw.randint(9, 13)):
+            value = values[-1] if draw.random() < 0.75 else draw.choice(values)
+            kind = draw.random()
+            if kind < 0.45:
+                values.append(draw.choice(MOVED)(value))
+            elif kind < 0.55:
+                values.append(torch.cat([value[1:], draw.choice(values)[:1]], 0))
+            elif kind < 0.7:
+                values.append(draw.choice(COMPUTED)(value))
+            else:
+                grid = draw.choice(grids)
+                values.append(dq(q(value, grid), grid))
+        return values[-1], values[-2]
+
+    return body
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.randint(3, 5), rng.randint(3, 5)
+    zero = rng.randint(-9, 9)
+    grid, other = (0.04, zero, 8), (0.04, zero + 1, 8)
+
+    def drawn(name: str) -> Case:
+        return something_to_do("day15.move", lambda: move_case(name, (4, 4, 4), (4, 4, 4))(random_body(rng)))
+
+    @move_case("a margin around a pool", (2, 3, 5, 5))
+    def pool(m: Any, x: Any) -> Any:
+        return torch.exp(F.max_pool2d(dq(q(x, grid), grid), 3, 2, 1))
+
+    @move_case("the largest", (2, n, m))
+    def largest(m: Any, x: Any) -> Any:
+        return q(torch.amax(torch.tanh(x), (1, 2)), grid)
+
+    @move_case("many in a row", (n, m))
+    def row(m: Any, x: Any) -> Any:
+        y = torch.flip(torch.transpose(torch.exp(x), 0, 1), (0,))
+        return q(torch.roll(torch.flatten(y), 2, 0)[1:], grid)
+
+    @move_case("many in a row, the other way", (n, m))
+    def row_below(m: Any, x: Any) -> Any:
+        y = torch.flip(torch.transpose(dq(q(x, grid), grid), 0, 1), (0,))
+        return torch.exp(torch.roll(torch.flatten(y), 2, 0)[1:])
+
+    @move_case("something else reads it", (n, m), about=STAYS)
+    def shared(m: Any, x: Any) -> Any:
+        y = torch.transpose(torch.exp(x), 0, 1)
+        return q(y, grid), y + 1
+
+    @move_case("the output reads it", (n, m), about=STAYS)
+    def output(m: Any, x: Any) -> Any:
+        y = torch.transpose(torch.exp(x), 0, 1)
+        return q(y, grid), y
+
+    @move_case("the grid of a channel", (n, m), scale=torch.rand(n) + 0.1, about=STAYS)
+    def channel(m: Any, x: Any) -> Any:
+        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
+        z = q(torch.transpose(torch.exp(x), 0, 1), (m.scale, 0, 8), axis=1)
+        return torch.exp(torch.transpose(y, 0, 1)), z
+
+    @move_case("zero points differ", (n, m), (n, m), about=STAYS)
+    def zero_points(m: Any, x: Any, y: Any) -> Any:
+        a, b = dq(q(x, grid), grid), dq(q(y, other), other)
+        return torch.cat([a, b], 0) + 1, q(a, other)
+
+    @move_case("bits differ", (n, m), (n, m), about=STAYS)
+    def bits(m: Any, x: Any, y: Any) -> Any:
+        return q(dq(q(x, grid), grid), (*grid[:2], 4))
+
+    @move_case("one of two is a float", (n, m), (n, m), about=STAYS)
+    def half(m: Any, x: Any, y: Any) -> Any:
+        return torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0) + 1
+
+    @move_case("one of two is a float, before a quantize", (n, m), (n, m))
+    def half_before(m: Any, x: Any, y: Any) -> Any:
+        return q(torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0), grid)
+
+    @move_case("one tensor twice", (n, m))
+    def twice(m: Any, x: Any) -> Any:
+        y = dq(q(x, grid), grid)
+        return torch.cat([y, y], 1) + 1, q(torch.cat([torch.exp(x)] * 2, 0), grid)
+
+    @move_case("back onto the grid", (n, m))
+    def back(m: Any, x: Any) -> Any:
+        y = torch.transpose(dq(q(x, grid), grid), 0, 1)
+        return q(y, grid), torch.tanh(y)
+
+    @move_case("a sum and an average", (2, n, 4, 4), about=STAYS)
+    def computed(m: Any, x: Any) -> Any:
+        y = dq(q(x, grid), grid)
+        return F.avg_pool2d(y, 2), q(torch.sum(torch.exp(x), 1), grid), q(torch.neg(y), grid)
+
+    return [
+        *(drawn(f"drawn, number {i + 1}") for i in range(4)),
+        *(pool, largest, row, row_below, shared, output, channel, zero_points, bits, half, half_before),
+        *(twice, back, computed),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _grid(node, function):
+    """The grid of a node with one scale, None for other nodes."""
+    return node.args[1:] if node.target is function and isinstance(node.args[1], float) else None
+
+
+@right("writes a new graph; a value is a node of floats, or one of integers and a grid")
+def rewritten(gm):
+    wanted = {}  # node → the grid on which its only reader wants it
+    for node in reversed(gm.graph.nodes):
+        if len(node.users) == 1 and node.target in MOVING:
+            (user,) = node.users
+            wanted[node] = _grid(user, quantize) or wanted.get(user)
+    graph, values = fx.Graph(), {}
+
+    def floats(node):
+        value, grid = values[node]
+        return value if grid is None else graph.call_function(dequantize, (value, *grid))
+
+    def integers(node, grid):
+        return values[node][0] if values[node][1] == grid else graph.call_function(quantize, (floats(node), *grid))
+
+    for node in gm.graph.nodes:
+        grids = {values[x][1] for x in node.all_input_nodes}
+        grid = wanted.get(node) or (grids.pop() if len(grids) == 1 else None)
+        if _grid(node, dequantize):
+            values[node] = values[node.args[0]][0], node.args[1:]
+        elif _grid(node, quantize):
+            values[node] = integers(node.args[0], node.args[1:]), None
+        elif node.target in MOVING and grid:
+            values[node] = graph.node_copy(node, lambda x, grid=grid: integers(x, grid)), grid
+        else:
+            values[node] = graph.node_copy(node, floats), None
+    return fx.GraphModule(gm, graph)
+
+
+@right("applies one law at a time, until there is none")
+def one_by_one(gm):
+    while _step(gm):
+        gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+def _step(gm):
+    for node in gm.graph.nodes:
+        grid = _grid(node, quantize)
+        if grid and _grid(node.args[0], dequantize) == grid:
+            node.replace_all_uses_with(node.args[0].args[0])
+            return True
+        if node.target not in MOVING:
+            continue
+        grids = [_grid(x, dequantize) for x in node.all_input_nodes]
+        if grids[0] and all(grid == grids[0] for grid in grids):
+            new = _over(gm, node, lambda x: x.args[0])
+            with gm.graph.inserting_after(new):
+                node.replace_all_uses_with(gm.graph.call_function(dequantize, (new, *grids[0])))
+            return True
+        user = next(iter(node.users), None)
+        if len(node.users) == 1 and _grid(user, quantize):
+            with gm.graph.inserting_before(node):
+                made = {x: gm.graph.call_function(quantize, (x, *user.args[1:])) for x in node.all_input_nodes}
+            user.replace_all_uses_with(_over(gm, node, made.get))
+            return True
+    return False
+
+
+def _over(gm, node, operand):
+    with gm.graph.inserting_before(node):
+        return gm.graph.call_function(node.target, fx.map_arg(node.args, operand), dict(node.kwargs))
+
+
+@wrong("did", "moves dequantize alone")
+def below_only(gm):
+    return _with(gm, above=False)
+
+
+@wrong("did", "moves quantize alone")
+def above_only(gm):
+    return _with(gm, below=False)
+
+
+def _lower(gm, node, grid):
+    for x in node.all_input_nodes:
+        node.replace_input_with(x, x.args[0])
+    with gm.graph.inserting_after(node):
+        new = gm.graph.call_function(dequantize, (node, *grid))
+    node.replace_all_uses_with(new, lambda user: user is not new)
+
+
+def _with(gm, above=True, below=True):
+    for node in reversed(list(gm.graph.nodes)):
+        while above and _grid(node, quantize) and node.args[0].target in MOVING and len(node.args[0].users) == 1:
+            over = node.args[0]
+            with gm.graph.inserting_before(over):
+                made = [gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes]
+            for x, new in zip(over.all_input_nodes, made, strict=True):
+                over.replace_input_with(x, new)
+            node.replace_all_uses_with(over)
+            gm.graph.erase_node(node)
+            node = made[0]
+    for node in list(gm.graph.nodes):
+        grids = {_grid(x, dequantize) for x in node.all_input_nodes}
+        if below and node.target in MOVING and len(grids) == 1 and None not in grids:
+            _lower(gm, node, grids.pop())
+    for node in gm.graph.nodes:
+        if _grid(node, quantize) and _grid(node.args[0], dequantize) == _grid(node, quantize):
+            node.replace_all_uses_with(node.args[0].args[0])
+    gm.graph.eliminate_dead_code()
+    return gm
+
+
+@wrong("spared", "moves a quantize above what others read, and computes it twice")
+def computed_twice(gm):
+    for node in reversed(list(gm.graph.nodes)):
+        if _grid(node, quantize) and node.args[0].target in MOVING and len(node.args[0].users) > 1:
+            over = node.args[0]
+            with gm.graph.inserting_before(over):
+                made = {x: gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes}
+            node.replace_all_uses_with(_over(gm, over, made.get))
+            gm.graph.erase_node(node)
+    return one_by_one(gm)
+
+
+no_third_law = edited(
+    "did",
+    "leaves pairs on one grid",
+    ("grid(q, quantize) and grid(q.args[0], dequantize) == grid(q, quantize)", "False"),
+)
+not_cat = edited(
+    "did",
+    "moves over functions of one tensor alone",
+    ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.cat and len(grids) == 1"),
+    ("t.target in MOVING and len(t.users) == 1", "t.target in MOVING[:7] and len(t.users) == 1"),
+)
+any_grid = edited(
+    "same",
+    "puts two grids onto one",
+    ("len(grids) == 1 and None not in grids", "None not in grids and t.all_input_nodes"),
+)
+any_axis = edited(
+    "same",
+    "moves the scales of channels",
+    ("node.target is function and 'axis' not in node.kwargs", "node.target is function"),
+)
+any_zero = edited(
+    "same",
+    "compares scales, and forgets zero points and bits",
+    (
+        "grid(q.args[0], dequantize) == grid(q, quantize)",
+        "(grid(q.args[0], dequantize) or [0])[0] == grid(q, quantize)[0]",
+    ),
+)
+any_reader = edited(
+    "same",
+    "moves a quantize above what others read",
+    ("t.target in MOVING and len(t.users) == 1", "t.target in MOVING"),
+)
+over_relu = edited(
+    "same",
+    "moves a quantize above relu, as if 0 were the integer 0",
+    (
+        "t.target in MOVING and len(t.users) == 1",
+        "(t.target in MOVING or t.target is torch.relu) and len(t.users) == 1",
+    ),
+)

@@ -1,0 +1,229 @@
+"""Hidden cases and answers of day15.pack."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day15.pack import _operands, pack_case, pair
+from passlab.fx.cases import read
+from passlab.given.day15.pack import linear_int4, unpack
+from passlab.judge import Case
+from passlab.quantization import dequantize, quantize
+
+#: What a case decides in which nothing is to be packed.
+STAYS = ("valid", "same", "spared")
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    group = rng.choice([2, 4, 6])
+    width, rows = group * rng.randint(2, 3), rng.randint(3, 7)
+    wide = {"w": (rows, width), "group": group}
+    square = {"w": (width, width), "group": group}
+    odd = {"w": (rows, 9), "group": 3}
+
+    def four(m: Any, x: Any = None, group: int = group) -> Any:
+        """The pair of m.w; with x, by nodes of their own."""
+        return pair(m.w, m.s, group) if x is None else pair(read(x, "w"), read(x, "s"), group)
+
+    @pack_case("drawn, two layers", (2, 3, width), w=(rows * 2, width), w2=(rows, rows * 2), b=(rows,), group=2)
+    def two(m: Any, x: Any) -> Any:
+        y = torch.tanh(F.linear(x, pair(m.w, m.s, 2)))
+        return F.linear(y, pair(m.w2, m.s2, 2), m.b) + y.sum()
+
+    @pack_case("keywords", (2, width), b=(rows,), **wide)
+    def keywords(m: Any, x: Any) -> Any:
+        return F.linear(x, bias=m.b, weight=four(m))
+
+    @pack_case("all by name", (2, width), b=(rows,), **wide)
+    def by_name(m: Any, x: Any) -> Any:
+        return F.linear(input=x, weight=four(m), bias=m.b)
+
+    @pack_case("one pair, three readers", (2, width), **square)
+    def readers(m: Any, x: Any) -> Any:
+        weight = four(m)
+        return F.linear(F.linear(x, weight), weight), torch.relu(weight)
+
+    @pack_case("two pairs, and other readers", (2, width), **square)
+    def two_pairs(m: Any, x: Any) -> Any:
+        first, second = four(m), four(m, x)
+        return F.linear(x, first) + first.sum(), F.linear(x, second) + second.sum()
+
+    @pack_case("a weight as an input", (2, width), w2=(rows, width), s2=(rows, width // group), **square)
+    def as_input(m: Any, x: Any) -> Any:
+        return F.linear(four(m), m.w2) * x.sum()
+
+    @pack_case("a weight times itself", (2, width), **square)
+    def itself(m: Any, x: Any) -> Any:
+        weight = four(m)
+        return F.linear(weight, weight) * x.sum()
+
+    @pack_case("odd rows", (2, 9), **odd)
+    def odd_rows(m: Any, x: Any) -> Any:
+        weight = four(m, group=3)
+        return F.linear(x, weight), weight.sum()
+
+    @pack_case("odd rows, twice", (2, 9), w=(9, 9), group=3)
+    def odd_twice(m: Any, x: Any) -> Any:
+        y = F.linear(x, four(m, group=3))
+        return F.linear(torch.relu(y), pair(read(x, "w"), read(x, "s"), 3))
+
+    @pack_case("the floats are needed", (2, width), about=STAYS, **wide)
+    def needed(m: Any, x: Any) -> Any:
+        return F.linear(x, four(m)), m.w.abs()
+
+    @pack_case("the floats are needed elsewhere", (2, width), about=STAYS, **wide)
+    def elsewhere(m: Any, x: Any) -> Any:
+        return F.linear(x, four(m)) + F.linear(x, read(x, "w"))
+
+    @pack_case("eight bits beside four", (2, width), w2=(rows, rows), **{**wide, "group": 1})
+    def eight(m: Any, x: Any) -> Any:
+        return F.linear(F.linear(x, pair(m.w, m.s, 1)), pair(m.w2, m.s2, 1, 8))
+
+    @pack_case("a large batch and three dimensions", (2, 3, 2, width), b=(rows,), **wide)
+    def batch(m: Any, x: Any) -> Any:
+        return torch.relu(F.linear(torch.tanh(x), four(m), m.b))
+
+    return [
+        *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
+        *(needed, elsewhere, eight, batch),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _needed(gm):
+    """The names of constants that something besides a quantize reads."""
+    reads = [(node.target, user) for node in gm.graph.nodes if node.op == "get_attr" for user in node.users]
+    return {name for name, user in reads if user.target is not quantize}
+
+
+@right("in two walks: constants first, then their readers; a byte is 16 times the second half, plus the first")
+def two_walks(gm):
+    nodes, needed, constants = gm.graph, _needed(gm), {}
+    for node in list(nodes.nodes):
+        if node.target is quantize and node.args[3] == 4 and node.args[0].target not in needed:
+            name = node.args[0].target
+            if name not in constants:
+                value = quantize(getattr(gm, name), getattr(gm, node.args[1].target), 0, 4, group=node.kwargs["group"])
+                halves = value.long() % 16
+                small = value if value.shape[1] % 2 else (halves[:, ::2] + 16 * halves[:, 1::2]).to(torch.uint8)
+                gm.register_buffer(f"packed_{len(constants)}", small)
+                with nodes.inserting_before(next(iter(nodes.nodes))):
+                    constants[name] = nodes.get_attr(f"packed_{len(constants)}"), small.dtype == torch.uint8
+    opened = {}
+    for node in list(nodes.nodes):
+        if node.target is not dequantize or node.args[3] != 4 or node.args[0].args[0].target not in constants:
+            continue
+        name = node.args[0].args[0].target
+        constant, packed = constants[name]
+        for user in list(node.users):
+            if packed and user.target is F.linear and _operands(*user.args, **user.kwargs)[1] is node:
+                x, _, bias = _operands(*user.args, **user.kwargs)
+                user.target, user.args, user.kwargs = linear_int4, (x, constant, node.args[1]), {"bias": bias}
+        if packed and node.users and name not in opened:
+            with nodes.inserting_after(constant):
+                opened[name] = nodes.call_function(unpack, (constant,))
+        node.update_arg(0, opened.get(name, constant))
+    nodes.eliminate_dead_code()
+    return gm
+
+
+@right("builds a new graph")
+def new_graph(gm):
+    from torch import fx
+
+    graph, values, needed, opened = fx.Graph(), {}, _needed(gm), {}
+
+    def packed(dq):
+        """The name of a weight that is packed, or None."""
+        plain = dq.target is dequantize and dq.args[3] == 4 and dq.args[0].args[0].op == "get_attr"
+        return dq.args[0].args[0].target if plain and dq.args[0].args[0].target not in needed else None
+
+    def constant(dq):
+        name = packed(dq)
+        q = quantize(getattr(gm, name), getattr(gm, dq.args[1].target), *dq.args[2:], **dq.kwargs)
+        low, high = (q.view(torch.uint8)[:, start::2] for start in (0, 1))
+        value = q if q.shape[1] % 2 else low.bitwise_and(15).bitwise_or(high.bitwise_left_shift(4))
+        setattr(gm, f"{name}_small", torch.nn.Buffer(value))
+        return graph.get_attr(f"{name}_small"), value.dtype == torch.uint8
+
+    def floats(node):
+        name = packed(node)
+        if name is None:
+            return values[node]
+        if name not in opened:
+            opened[name], two = constant(node)
+            opened[name] = graph.call_function(unpack, (opened[name],)) if two else opened[name]
+        return graph.call_function(dequantize, (opened[name], values[node.args[1]], *node.args[2:]), node.kwargs)
+
+    for node in gm.graph.nodes:
+        if packed(node):
+            continue
+        if node.target is F.linear:
+            x, weight, bias = _operands(*node.args, **node.kwargs)
+            if packed(weight):
+                small, two = constant(weight)
+                if two:
+                    parts = floats(x), small, values[weight.args[1]], bias and floats(bias)
+                    values[node] = graph.call_function(linear_int4, parts)
+                    continue
+        values[node] = graph.node_copy(node, floats)
+    result = fx.GraphModule(gm, graph)
+    graph.eliminate_dead_code()
+    return result
+
+
+@wrong("did", "unpacks for each linear layer")
+def unfused(gm):
+    needed, graph = _needed(gm), gm.graph
+    for node in list(graph.nodes):
+        if node.target is quantize and node.args[3] == 4 and node.args[0].target not in needed:
+            value = quantize(
+                getattr(gm, node.args[0].target), getattr(gm, node.args[1].target), *node.args[2:], **node.kwargs
+            )
+            name, odd = f"{node.args[0].target}_small", value.shape[1] % 2
+            low, high = (value[:, start::2].to(torch.uint8) & 15 for start in (0, 1)) if not odd else (None, None)
+            gm.register_buffer(name, value if odd else low | high << 4)
+            with graph.inserting_before(node):
+                new = graph.get_attr(name)
+                new = new if odd else graph.call_function(unpack, (new,))
+            node.replace_all_uses_with(new)
+    graph.eliminate_dead_code()
+    return gm
+
+
+high_first = edited(
+    "same",
+    "puts the first number into the high half",
+    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 1::2] & 15 | (q[:, 0::2] & 15) << 4"),
+)
+sign = edited(
+    "same",
+    "lets the sign of the first number flow into the second",
+    ("q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4", "q[:, 0::2] | (q[:, 1::2] & 15) << 4"),
+)
+no_bias = edited("same", "forgets the bias", ("(x, packed, scale, bias)", "(x, packed, scale)"))
+any_operand = edited("same", "takes a weight for the second operand wherever it is read", ("w is dq", "True"))
+any_bits = edited(
+    "spared",
+    "packs weights of eight bits as well",
+    ("q.args[3] != 4 or weight.target in needed", "weight.target in needed"),
+    ("quantize(*values, *q.args[2:], **q.kwargs)", "quantize(*values, 0, 4, **q.kwargs)"),
+)
+twice = edited(
+    "spared",
+    "packs what is needed as floats, too",
+    ("q.args[3] != 4 or weight.target in needed", "q.args[3] != 4"),
+)
+by_pair = edited(
+    "did",
+    "stores a weight for each of its pairs",
+    ("f'{weight.target}_int4'", "f'{q.name}_int4'"),
+)

@@ -1,0 +1,46 @@
+"""Results of two graphs side by side: shared by the exercises that return a changed graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, fx
+
+from passlab.fx.programs import Program
+
+
+def why_not_alike(
+    before: fx.GraphModule, after: fx.GraphModule, inputs: tuple, why: Callable[[Tensor, Tensor], str]
+) -> str:
+    """Return why the results of two graphs are not alike, or "": `why(old, new)` compares tensors of one form."""
+    old, new = (Program(gm).run(inputs) for gm in (before, after))
+    if new.error is not None:
+        return f"The graph cannot run: {(str(new.error).splitlines() or [''])[0][:200]}"
+    results = [run.output if isinstance(run.output, tuple | list) else [run.output] for run in (old, new)]
+    for at, (a, b) in enumerate(zip(*results, strict=False)):
+        if not isinstance(b, Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
+            form = f"{b.dtype} {list(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
+            return f"Result {at} was {a.dtype} {list(a.shape)}; it is {form}."
+        if reason := why(a, b):
+            return f"Result {at} {reason}"
+    return ""
+
+
+def why_not_near(rounding: float) -> Callable[[Tensor, Tensor], str]:
+    """Return a comparison that allows an error of `rounding`, relative to the largest number."""
+
+    def why(a: Tensor, b: Tensor) -> str:
+        off, most = float((a - b).abs().max()), float(a.abs().max())
+        return "" if off <= rounding * max(most, 1e-3) else f"is off by {off:.3g}; its numbers are at most {most:.3g}."
+
+    return why
+
+
+def why_not_equal(a: Tensor, b: Tensor) -> str:
+    """Compare bit for bit."""
+    if torch.equal(a, b):
+        return ""
+    where = tuple(int(i) for i in (a != b).nonzero()[0])
+    count = f"{int((a != b).sum())} of {a.numel()} elements"
+    return f"differs in {count}: at {list(where)} it was {a[where]:g}, and is {b[where]:g}."
