@@ -1,0 +1,280 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 16 · All rewrites at once: exercises
+#
+# Questions 4, 5 and 6, about 135 minutes together, are stretch: harder, and for extra credit. Read the lesson first:
+# [day16_saturation.ipynb](../../course/day16_saturation.ipynb).
+#
+# Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day16.extract")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
+#
+# A term is a tuple: a label, then its operands, which are terms. `("a",)` has no operands. In a pattern a text that begins
+# with "?" is a variable: `("mul", "?x", ("2",))`.
+
+# %%
+import itertools
+
+import torch
+from ortools.sat.python import cp_model
+
+from passlab import check, hint, progress
+
+# %% [markdown]
+# ## 4 · The cheapest term · stretch
+#
+# Saturation leaves a graph of classes; what runs is one term. To choose it, take an e-node for each class that is used: for
+# the roots, and for the operands of what is taken. A choice that leads back to a class makes no term.
+#
+# What does a choice cost? There are two answers. **As trees**: an e-node costs what its label costs, plus the cost of each
+# of its operands, which is paid as often as it occurs; the roots are added up. **With shared parts**: a class that is
+# used counts once, however many operands and roots use it.
+#
+# The graph comes as data: `{1: [("mul", 2, 3), ("add", 2, 2)], 2: [("x",)], 3: [("2",)]}` has three classes, whose names
+# are whole numbers; an e-node is a label and the classes of its operands. The order of the classes means nothing.
+
+
+# %%
+def extract(
+    classes: dict[int, list[tuple]],
+    roots: list[int],
+    cost: dict[str, int],
+    shared: bool,
+) -> dict[int, tuple]:
+    """Choose e-nodes so that the terms of the roots cost as little as possible.
+
+    In:  classes: class -> its e-nodes. From each class a term can be made, but there
+             may be loops. If shared is False, up to 200 classes, otherwise up to 50.
+         roots: the classes that are wanted.
+         cost: what each label costs, a whole number, 0 or more.
+         shared: whether a class that is used several times counts once.
+    Out: class -> one of its e-nodes, at least for the roots and the operands of what is
+         taken. Entries for other classes are not looked at. Any of the cheapest
+         choices will do.
+    Not to be called: passlab.egraph.extract.cheapest,
+         passlab.egraph.extract.cheapest_shared.
+
+    Example: above, {1: ("add", 2, 2), 2: ("x",)} costs add + 2 * x as a tree, and
+             add + x with shared parts.
+    """
+    ### BEGIN SOLUTION
+    choice, total, changes = {}, {}, True
+    while changes:
+        changes = False
+        for number, nodes in classes.items():
+            for node in nodes:
+                label, *operands = node
+                if all(operand in total for operand in operands):
+                    price = cost[label] + sum(total[operand] for operand in operands)
+                    if number not in total or price < total[number]:
+                        choice[number], total[number] = node, price
+                        changes = True
+    if not shared:
+        return choice
+
+    model = cp_model.CpModel()
+    used = {number: model.new_bool_var("") for number in classes}
+    # the operands of what is taken are on lower levels: no loops
+    level = {number: model.new_int_var(0, len(classes), "") for number in classes}
+    takes = {}
+    for number, nodes in classes.items():
+        for node in nodes:
+            take = takes[number, node] = model.new_bool_var("")
+            for operand in node[1:]:
+                model.add_implication(take, used[operand])
+                model.add(level[operand] < level[number]).only_enforce_if(take)
+        model.add(sum(takes[number, node] for node in nodes) == used[number])
+    for root in roots:
+        model.add(used[root] == 1)
+    model.minimize(sum(cost[node[0]] * take for (_, node), take in takes.items()))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.solve(model)
+    return {
+        number: node for (number, node), take in takes.items() if solver.value(take)
+    }
+    ### END SOLUTION
+
+
+# %%
+check("day16.extract", extract)
+
+# %% [markdown]
+# ## 5 · Why two terms are equal · stretch
+#
+# A chain of laws is a proof that anybody can check: each step changes one term into the next. A step is
+# `(name, place, back)`: the name of a law; the place in the term where it is applied; and whether the law is read from
+# right to left. A place is a tuple of numbers, which lead from the whole term, `()`, to a part of it: `(0,)` is the first
+# operand, `(0, 1)` the second operand of the first.
+#
+# A law has a name and two sides, and both sides have the same variables. Where one side matches a part, with one term for
+# each variable, the other side with these terms takes its place. A side may be a variable alone: it matches any term.
+#
+# | | term | step to it |
+# |---|---|---|
+# | start | `("neg", ("mul", ("2",), ("a",)))` | |
+# | | `("neg", ("mul", ("a",), ("2",)))` | `("swap", (0,), False)` |
+# | end | `("neg", ("add", ("a",), ("a",)))` | `("double", (0,), False)` |
+#
+# Here the laws are `("swap", ("mul", "?x", "?y"), ("mul", "?y", "?x"))` and
+# `("double", ("mul", "?x", ("2",)), ("add", "?x", "?x"))`. From the end to the start, the steps are the same, in reverse
+# and with `back=True`.
+
+
+# %%
+def chain(
+    laws: list[tuple], start: tuple, end: tuple, most: int
+) -> list[tuple[str, tuple[int, ...], bool]] | None:
+    """Find a chain of laws that leads from one term to another.
+
+    In:  laws: (name, left side, right side); the names are different.
+         start, end: terms of at most 15 labels.
+         most: how many steps are allowed, 6 or fewer. There may be dozens of terms one
+             step from a term: from one end alone, six steps take too long.
+    Out: the steps, in order, at most so many; [] if both terms are the same. None if
+         there is no such chain. Any chain that is short enough will do.
+    Not to be called: passlab.egraph.graph.EGraph.explain.
+
+    Example: the table above.
+    """
+
+    ### BEGIN SOLUTION
+    def match(pattern, term, binding):
+        if isinstance(pattern, str):
+            return binding.setdefault(pattern, term) == term
+        return pattern[0] == term[0] and all(
+            match(part, operand, binding)
+            for part, operand in zip(pattern[1:], term[1:], strict=True)
+        )
+
+    def filled(pattern, binding):
+        if isinstance(pattern, str):
+            return binding[pattern]
+        return (pattern[0], *(filled(part, binding) for part in pattern[1:]))
+
+    def steps_from(term):
+        for name, left, right in laws:
+            for back, one, other in ((False, left, right), (True, right, left)):
+                binding = {}
+                if match(one, term, binding):
+                    yield (name, (), back), filled(other, binding)
+        for i, operand in enumerate(term[1:]):
+            for (name, place, back), new in steps_from(operand):
+                yield (name, (i, *place), back), (*term[: i + 1], new, *term[i + 2 :])
+
+    chains = [{start: []}, {end: []}]  # from each end: term -> chain that leads to it
+    edges = [[start], [end]]
+    for left in range(most, -1, -1):
+        for term in chains[0].keys() & chains[1].keys():
+            rest = [(name, place, not back) for name, place, back in chains[1][term]]
+            return chains[0][term] + rest[::-1]
+        if left:
+            side = 0 if len(edges[0]) < len(edges[1]) else 1
+            edge, known = [], chains[side]
+            for term in edges[side]:
+                for step, new in steps_from(term):
+                    if new not in known:
+                        known[new] = [*known[term], step]
+                        edge.append(new)
+            edges[side] = edge
+    return None
+    ### END SOLUTION
+
+
+# %%
+check("day16.proof", chain)
+
+# %% [markdown]
+# ## 6 · Laws that nobody wrote · stretch
+#
+# Given some operations on square matrices: which laws hold? Write down all small terms and compute each on random numbers.
+# Terms that give the same are equal, but for a tiny chance, if the numbers come from a large field: here the whole numbers
+# modulo the prime `P`. Most of these equations say nothing new: they follow from smaller ones.
+#
+# From `passlab.given.day16.discover` you have
+#
+# | name | what it is |
+# |---|---|
+# | `ARITY` | operation → how many operands it has: 1 or 2 |
+# | `value(term, numbers)` | what a term gives. `numbers`: variable → a tensor of whole numbers from 0 to P − 1, of shape (n, n) |
+# | `follows(left, right, laws)` | whether an equation follows from laws: saturation, within limits, brings both sides together |
+# | `variables(term)` | the set of the variables of a term |
+#
+# `mul` multiplies element by element, `matmul` as matrices do; `relu` stands for a function of each element of which only
+# the name is known. A term is a variable, `"?x"`, or a tuple: an operation and its operands.
+
+# %%
+from passlab.given.day16.discover import ARITY, P, follows, value, variables
+
+ARITY
+
+
+# %%
+def discover(operations: list[str], names: list[str], most: int) -> list[tuple]:
+    """Find laws of which all others follow.
+
+    In:  operations: those that may occur.
+         names: the variables, such as "?x".
+         most: how many operations a side of a law may have, 2 or 3.
+    Out: laws, each a pair (left, right) of terms. The left side is not a variable
+         alone, and has all variables of the right side.
+         - Each law is true: it holds for all square matrices, and for any relu.
+         - They are complete: every true law of this form follows from yours, directly
+           or by way of others. Here the limits are more generous.
+         - None is left over: follows(left, right, all your other laws) is False for
+           each, with the others in the order of your list.
+         There are at most 1,200 terms.
+    Not to be called: passlab.egraph.discover.discover,
+         passlab.egraph.discover.candidates, passlab.egraph.discover.enumerate_terms.
+
+    Example: for ["mul"], three variables and two operations, commutativity and
+             associativity are enough: ("mul", "?x", "?y") = ("mul", "?y", "?x"), and
+             ("mul", ("mul", "?x", "?y"), "?z") = ("mul", "?x", ("mul", "?y", "?z")).
+    """
+    ### BEGIN SOLUTION
+    levels = [list(names)]  # terms by the number of their operations
+    for count in range(1, most + 1):
+        level = []
+        for name in operations:
+            if ARITY[name] == 1:
+                level += [(name, term) for term in levels[count - 1]]
+            else:
+                for k in range(count):
+                    pairs = itertools.product(levels[k], levels[count - 1 - k])
+                    level += [(name, a, b) for a, b in pairs]
+        levels.append(level)
+
+    gen = torch.Generator().manual_seed(0)
+    numbers = {name: torch.randint(P, (3, 3), generator=gen) for name in names}
+    smallest, laws = {}, []
+    for left in itertools.chain(*levels):  # from small to large
+        key = tuple(value(left, numbers).flatten().tolist())
+        right = smallest.setdefault(key, left)
+        fits = right is not left and variables(right) <= variables(left)
+        if fits and not follows(left, right, laws):
+            laws.append((left, right))
+    for law in laws[::-1]:  # an early law may follow from later ones
+        rest = [other for other in laws if other != law]
+        if follows(*law, rest):
+            laws = rest
+    return laws
+    ### END SOLUTION
+
+
+# %%
+check("day16.discover", discover)
+
+# %%
+progress("day16")
