@@ -159,6 +159,104 @@ def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
 check("day15.insert", insert)
 
 # %% [markdown]
+# ## 3 · Integers between the layers
+#
+# `fold` gets a graph with pairs and returns one whose layers compute with integers. Where a quantize reads a **layer**,
+# `F.linear` or `F.conv2d`, or reads one `torch.relu` that reads a layer, it becomes one node that returns the same int8:
+#
+# ```
+# integer_linear(x, weight, bias, x_zero, multiplier, shift, zero_point, low, high)
+# integer_conv2d(x, weight, bias, *window(layer), x_zero, multiplier, shift, zero_point, low, high)
+# ```
+#
+# if the layer's two operands are pairs: `x` is `dequantize(q, scale, zero_point, bits)`, of an int8 q, and the weight is
+# `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`, with a `get_attr` for w and for s, one scale for each output.
+# The bias is the third operand: a `get_attr`, None, or not there. `window` reads stride, padding, dilation and groups.
+#
+# The node's operands: `x` is q itself; the others in its first line are constants, nodes that `constant(gm, name, tensor)`
+# puts into the graph.
+#
+# - **weight**: `quantize` of w, in int8. **bias**: b / (s_x · s_w), rounded to even, in int32; None without one.
+# - **multiplier, shift**: `fixed_points(factors)` of the factors s_x · s_w / s_out, where s_out is the scale of the
+#   quantize. These and the bias are computed in float64.
+# - **x_zero, zero_point**: numbers, of the grid of x and that of the quantize. **low, high**: the ends of the latter, which may
+#   have fewer than 8 bits (`ends(bits)`); with a relu, low is the integer that stands for 0.
+#
+# All else stays as it is:
+#
+# - A layer whose bias does not fit, since one of its integers has a magnitude of 2³¹ or more, stays in float. So does a layer
+#   that does not have this form.
+# - What reads the *float* of a layer or of its relu goes on reading it. What reads the int8 reads the new node.
+# - Nothing that only folded layers have used is left: no weight in float, and no dequantize.
+# - A weight that several layers read through one pair is stored **once** as integers.
+#
+# The result is compared bit by bit with the integers that the lesson states. Not to be called: the library's `fold` and
+# `layer_of`.
+
+
+# %%
+def fold(gm: fx.GraphModule) -> fx.GraphModule:
+    """Return the graph with integer layers."""
+    ### BEGIN SOLUTION
+
+    def layer_before(q):
+        node = q.args[0]
+        if node.target is torch.relu:
+            node = node.args[0]
+        if node.target not in (F.linear, F.conv2d):
+            return None
+        x, weight = node.args[:2]
+        return node if x.target is weight.target is dequantize else None
+
+    weights = {}
+    for q in gm.graph.find_nodes(op="call_function", target=quantize):
+        layer = layer_before(q)
+        if layer is None:
+            continue
+        x, weight, *rest = layer.args
+        s_w = attribute(gm, weight.args[1].target).double()
+        x_q, s_x, x_zero, _ = x.args
+        _, s_out, zero_point, bits = q.args
+
+        b = None
+        if rest and rest[0] is not None:
+            b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))
+            if (b.abs() >= 2**31).any():
+                continue
+        low, high = ends(bits)
+        if q.args[0] is not layer:
+            low = zero_point
+
+        def new(name, value, layer=layer):
+            return constant(gm, f"{layer.name}_{name}", value)
+
+        with gm.graph.inserting_before(q):
+            if weight not in weights:
+                w = attribute(gm, weight.args[0].args[0].target)
+                w_q = quantize(w, s_w.float(), 0, 8, axis=0)
+                weights[weight] = new("weight", w_q)
+            bias = None if b is None else new("bias", b.to(torch.int32))
+            multiplier, shift = fixed_points(s_x * s_w / s_out)
+            factor = new("multiplier", multiplier), new("shift", shift)
+            requantize = (*factor, zero_point, low, high)
+            head = x_q, weights[weight], bias
+            if layer.target is F.linear:
+                args = *head, x_zero, *requantize
+                node = gm.graph.call_function(integer_linear, args)
+            else:
+                args = *head, *window(layer), x_zero, *requantize
+                node = gm.graph.call_function(integer_conv2d, args)
+        q.replace_all_uses_with(node)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %%
+check("day15.fold", fold)
+
+# %% [markdown]
 # ## 4 · Bytes that move · stretch
 #
 # A transpose of floats moves four bytes where one would do. These functions only move or choose elements; `MOVING` holds
@@ -274,7 +372,8 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
          F.linear may be called with keywords.
     Out: a graph with the same results but for the rounding of float sums, which reads
          the fewest bytes of constants, and unpacks nothing outside linear_int4 that
-         is not needed. All other functions are called as often as before.
+         is not needed. All other functions are called as often as before;
+         nodes that nothing needs do not count.
     Not to be called: passlab.quantization.pack.pack_int4.
 
     Example:  of a row, the integers [-8, 7] become the byte 0x78:
@@ -315,7 +414,6 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
                         args = (x, packed, scale, bias)
                         new = graph.call_function(linear_int4, args)
                     user.replace_all_uses_with(new)
-                    graph.erase_node(user)
         if odd:
             dq.replace_input_with(q, packed)
         elif dq.users:
@@ -331,6 +429,97 @@ def pack(gm: fx.GraphModule) -> fx.GraphModule:
 
 # %%
 check("day15.pack", pack)
+
+# %% [markdown]
+# ## 6 · Outliers into weights · stretch
+#
+# A few channels of an activation are a hundred times as large as the others, and set the scale of all. Divide each
+# channel i by a factor sᵢ, and multiply it into the weights that read it: the function stays, and the channels come
+# closer.
+#
+# - **From** where: a layer `F.linear(x, weight, bias)` or `F.linear(x, weight)`, or a norm `F.layer_norm(x, sizes,
+#   weight, bias)` over one dimension. All its weights and biases are constants (`get_attr`), into which 1/s goes: of a
+#   layer, into the rows of the weight and into the bias.
+# - **Over** what: any number of `torch.relu`, one after the other. Each must be the only reader of the value before it,
+#   and relu(x / s) = relu(x) / s, because s > 0.
+# - **Into** what: all readers of the value behind must be layers of constants that read it as their x. If anything else
+#   reads it, nothing moves.
+# - The factor: sᵢ = max|xᵢ|^α / max|wᵢ|^(1 − α). x is the value that the layers read (behind the relus): its maxima are
+#   `largest[node.name]`. max|wᵢ| is over column i of the weights of *all* these layers. Maxima below 10⁻⁵ count as 10⁻⁵.
+#   In a chain of layers a weight loses factors and gets others; all maxima are those of the given graph.
+# - A constant may have other readers, which must get what they got before. So make new ones: `gm.register_buffer` and
+#   `graph.get_attr`.
+
+
+# %%
+def migrate(gm: fx.GraphModule, largest: dict, alpha: float) -> fx.GraphModule:
+    """Move factors from activations into the weights that read them.
+
+    In:  gm: a graph; layers, norms and relus are called as above, by position.
+         largest: name of a node → the largest magnitude of its value in each index of
+         the last dimension, a vector,
+         alpha: a number from 0 to 1.
+    Out: a graph of the same calls in the same order, with other constants: each value
+         from which a factor moves is divided by it, and all other values are the same.
+    Not to be called: passlab.quantization.migrate.migrate.
+
+    Example:  layer_norm(x, (2,), [1, 9], b) is read by one layer, with the columns
+              [[1, 1]]. If largest is [1, 9] and alpha 0.5, s is [1, 3]: the norm gets
+              the weight [1, 3], the layer [[1, 3]].
+    """
+    ### BEGIN SOLUTION
+    graph = gm.graph
+
+    def constants(parts):
+        return all(part is None or part.op == "get_attr" for part in parts)
+
+    def is_layer(node):
+        return node.target is F.linear and constants(node.args[1:])
+
+    def is_norm(node):
+        if node.target is not F.layer_norm or len(node.args) < 4:
+            return False
+        weights = node.args[2:4]
+        return len(node.args[1]) == 1 and None not in weights and constants(weights)
+
+    def value(node):
+        return getattr(gm, node.target)
+
+    divided, multiplied = {}, {}
+    for node in graph.nodes:
+        if not is_layer(node) and not is_norm(node):
+            continue
+        x = node
+        while [user.target for user in x.users] == [torch.relu]:
+            (x,) = x.users
+        layers = list(x.users)
+        if layers and all(is_layer(user) and user.args[0] is x for user in layers):
+            w = torch.cat([value(user.args[1]) for user in layers]).abs().amax(0)
+            w, most = w.clamp(min=1e-5), largest[x.name].clamp(min=1e-5)
+            divided[node] = most**alpha / w ** (1 - alpha)
+            multiplied |= dict.fromkeys(layers, divided[node])
+
+    for node in list(divided | multiplied):
+        first = 2 if is_norm(node) else 1
+        weight, bias = [*node.args[first : first + 2], None][:2]
+        s = divided.get(node, torch.ones(len(value(weight))))
+        w = value(weight) / (s if is_norm(node) else s[:, None])
+        new = {first: w * multiplied.get(node, 1)}
+        if bias is not None:
+            new[first + 1] = value(bias) / s
+        for place, tensor in new.items():
+            name = f"{node.name}_constant{place}"
+            gm.register_buffer(name, tensor)
+            with graph.inserting_before(node):
+                node.update_arg(place, graph.get_attr(name))
+    graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %%
+check("day15.migrate", migrate)
 
 # %%
 progress("day15")

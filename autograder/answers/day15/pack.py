@@ -81,9 +81,9 @@ def hidden(seed: int) -> list[Case]:
     def elsewhere(m: Any, x: Any) -> Any:
         return F.linear(x, four(m)) + F.linear(x, read(x, "w"))
 
-    @pack_case("eight bits beside four", (2, width), w2=(rows, rows), **{**wide, "group": 1})
+    @pack_case("eight bits before four", (2, width), w=(6, width), w2=(rows, 6), group=1)
     def eight(m: Any, x: Any) -> Any:
-        return F.linear(F.linear(x, pair(m.w, m.s, 1)), pair(m.w2, m.s2, 1, 8))
+        return F.linear(F.linear(x, pair(m.w, m.s, 1, 8)), pair(m.w2, m.s2, 1))
 
     @pack_case("a large batch and three dimensions", (2, 3, 2, width), b=(rows,), **wide)
     def batch(m: Any, x: Any) -> Any:
@@ -227,3 +227,6 @@ by_pair = edited(
     "stores a weight for each of its pairs",
     ("f'{weight.target}_int4'", "f'{q.name}_int4'"),
 )
+
+
+EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}

@@ -134,4 +134,28 @@ EXERCISES: tuple[Exercise, ...] = (
         helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
         closed=("passlab.quantization.pack.pack_int4",),
     ),
+    Exercise(
+        id="day15.migrate",
+        title="Outliers into weights",
+        section="Outliers moved into weights · stretch",
+        points={"valid": 1, "same": 3, "did": 4, "spared": 2},
+        difficulty=3,
+        minutes=50,
+        stretch=True,
+        hints=(
+            "Decide first, and change constants afterwards: one dictionary from nodes to the factor by which their "
+            "value is divided, and one from layers to the factor by which their columns are multiplied.",
+            "From a layer or norm, go forward over relus while there is one reader and it is a relu. Then "
+            "list(x.users) are the readers: each must be a layer whose args[0] is x.",
+            "The rows of a layer's weight are its outputs: weight / s[:, None], and bias / s. Its columns are its "
+            "inputs: weight * s. A layer may need both. torch.cat of all weights, then abs().amax(0), is the maximum "
+            "over columns.",
+        ),
+        meaning={
+            "did": "the channels have moved as far as they should",
+            "spared": "all other values are the same",
+        },
+        helps={"valid": 1, "same": 3, "did": 3, "spared": 2},
+        closed=("passlab.quantization.migrate.migrate",),
+    ),
 )

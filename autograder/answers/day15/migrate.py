@@ -1,0 +1,268 @@
+"""Hidden cases and answers of day15.migrate."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from torch import fx
+from torch.nn import functional as F
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day15.migrate import STAYS, constant, hot, layer, migrate_case, norm
+from passlab.fx.cases import call, read
+from passlab.fx.nodes import attribute
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, k = rng.randint(5, 8), rng.randint(3, 4)
+    channels = rng.sample(range(n), 2)
+    size = rng.choice([30.0, 80.0])
+    g = hot(*channels, width=n, size=size)
+
+    def alpha() -> float:
+        return rng.choice([0.25, 0.4, 0.6, 0.8])
+
+    def normed(m: Any, x: Any) -> Any:
+        return call(F.layer_norm, x, (n,), m.g, m.b)
+
+    base = {"g": g, "b": (n,)}
+
+    @migrate_case("drawn, a chain of layers", (7, n), alpha=alpha(), v=(k, n), c=(k,), w=(n, k), u=(2, n), **base)
+    def chain(m: Any, x: Any) -> Any:
+        y = torch.relu(F.linear(normed(m, x), m.v, m.c))
+        return F.linear(torch.relu(F.linear(y, m.w)), m.u)
+
+    @migrate_case("two relus", (7, n), alpha=alpha(), v=(k, n), c=(k,), w=(n, k))
+    def relus(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(torch.relu(F.linear(x, m.v, m.c))), m.w)
+
+    @migrate_case("nothing between", (7, n), alpha=alpha(), v=(k, n), c=(k,), w=(n, k))
+    def direct(m: Any, x: Any) -> Any:
+        return F.linear(F.linear(x, m.v, m.c), m.w)
+
+    @migrate_case("a relu of what is positive", torch.rand(7, n) + 0.1, alpha=alpha(), v=torch.rand(k, n), w=(n, k))
+    def positive(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(F.linear(x, m.v)), m.w)
+
+    @migrate_case("alpha is 0", (7, n), alpha=0.0, v=(k, n), **base)
+    def none(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), m.v)
+
+    @migrate_case("alpha is 1", (2, 3, n), alpha=1.0, v=(k, n), w=(k, n), **base)
+    def all_of_it(m: Any, x: Any) -> Any:
+        y = normed(m, x)
+        return F.linear(y, m.v) - F.linear(y, m.w)
+
+    zero = g * (torch.arange(n) != channels[0])
+    dead = torch.randn(k, n) * (torch.arange(n) != (channels[1] + 1) % n)
+
+    @migrate_case("a channel that is always 0", (7, n), alpha=alpha(), g=zero, b=torch.zeros(n), v=(k, n))
+    def always_zero(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), m.v)
+
+    @migrate_case("a column of zeros", (7, n), alpha=alpha(), v=dead, **base)
+    def column(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), m.v)
+
+    @migrate_case("a weight that others read", (7, n), alpha=alpha(), v=(n, n), **base)
+    def weight_elsewhere(m: Any, x: Any) -> Any:
+        return torch.tanh(F.linear(normed(m, x), m.v)), torch.matmul(x, read(x, "v"))
+
+    @migrate_case("a norm's constants that others read", (7, n), alpha=alpha(), v=(n, n), **base)
+    def norm_elsewhere(m: Any, x: Any) -> Any:
+        y = torch.tanh(F.linear(normed(m, x), m.v))
+        return call(F.layer_norm, y, (n,), read(x, "g"), read(x, "b")) * m.b
+
+    @migrate_case("one weight behind two norms", (7, n), alpha=alpha(), h=(n,), v=(n, n), **base)
+    def two_norms(m: Any, x: Any) -> Any:
+        y = torch.tanh(F.linear(normed(m, x), m.v))
+        return F.linear(call(F.layer_norm, y, (n,), m.h, m.b), m.v)
+
+    @migrate_case("the norm is an output", (7, n), about=STAYS, v=(k, n), **base)
+    def output(m: Any, x: Any) -> Any:
+        y = normed(m, x)
+        return F.linear(y, m.v), y
+
+    @migrate_case("an activation as a weight", (n, n), about=STAYS, v=(k, n), **base)
+    def as_weight(m: Any, x: Any) -> Any:
+        y = normed(m, x)
+        return torch.tanh(F.linear(torch.tanh(x), y)), torch.tanh(F.linear(y, m.v))
+
+    @migrate_case("a function between that is no relu", (7, n), about=STAYS, v=(k, n), w=(n, k), **base)
+    def between(m: Any, x: Any) -> Any:
+        y = F.linear(torch.tanh(normed(m, x)), m.v)
+        return F.linear(F.gelu(y), m.w), F.linear(F.gelu(x), m.v)
+
+    @migrate_case("a relu and a layer read it", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def fork(m: Any, x: Any) -> Any:
+        y = F.linear(x, m.v)
+        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.tanh(F.linear(y, m.w))
+
+    @migrate_case("a relu has two readers", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def relu_twice(m: Any, x: Any) -> Any:
+        y = torch.relu(F.linear(x, m.v))
+        return torch.tanh(F.linear(y, m.w)), torch.exp(-y)
+
+    @migrate_case("no bias, and two dimensions", (3, 4, n), about=STAYS, v=(k, n), h=(4, n), d=(4, n), **base)
+    def other_norms(m: Any, x: Any) -> Any:
+        y = call(F.layer_norm, x, (n,), m.g, None)
+        z = call(F.layer_norm, x, (4, n), m.h, m.d)
+        return torch.tanh(F.linear(y, m.v)), torch.tanh(F.linear(z, m.v))
+
+    @migrate_case("a weight that is computed", (7, n), about=STAYS, v=(k, n), **base)
+    def computed(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), torch.tanh(m.v))
+
+    return [
+        *(
+            chain,
+            relus,
+            direct,
+            positive,
+            none,
+            all_of_it,
+            always_zero,
+            column,
+            weight_elsewhere,
+            norm_elsewhere,
+            two_norms,
+        ),
+        *(output, as_weight, between, fork, relu_twice, other_norms, computed),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+@right("writes a new graph, from the end to the beginning of each way")
+def backward(gm, largest, alpha):
+    heads = {}  # value that layers read → those layers
+    for node in gm.graph.nodes:
+        readers = list(node.users)
+        if readers and all(layer(user) and user.args[0] is node for user in readers):
+            heads[node] = readers
+    by, times = {}, {}
+    for x, readers in heads.items():
+        node = x
+        while node.target is torch.relu and len(node.args[0].users) == 1:
+            node = node.args[0]
+        if layer(node) or norm(node):
+            w = torch.stack([attribute(gm, r.args[1].target).abs().max(0).values for r in readers]).max(0).values
+            s = torch.exp(alpha * largest[x.name].clip(1e-5).log() - (1 - alpha) * w.clip(1e-5).log())
+            by[node] = s
+            times.update({r: s for r in readers})
+    graph, copies = fx.Graph(), {}
+
+    def stored(value):
+        name = f"new{len(dict(gm.named_buffers()))}"
+        gm.register_buffer(name, value.detach())
+        return graph.get_attr(name)
+
+    for node in gm.graph.nodes:
+        if constant(node) and all(u in by or u in times for u in node.users):
+            continue
+        copies[node] = copy = graph.node_copy(node, lambda x: copies.get(x))
+        if node not in by and node not in times:
+            continue
+        at = 2 if norm(node) else 1
+        values = [attribute(gm, part.target) if part is not None else None for part in node.args[at : at + 2]]
+        with graph.inserting_before(copy):
+            if norm(node):
+                values = [value / by[node] for value in values]
+            else:
+                w = values[0] * times[node] if node in times else values[0]
+                values[0] = (w.T / by[node]).T if node in by else w
+                if len(values) > 1 and values[1] is not None and node in by:
+                    values[1] = values[1] / by[node]
+            new = [None if value is None else stored(value) for value in values]
+        copy.args = (*copy.args[:at], *new, *copy.args[at + len(new) :])
+    return fx.GraphModule(gm, graph)
+
+
+@right("one way after the other; the maxima are taken first")
+def in_turn(gm, largest, alpha):
+    columns = {n: attribute(gm, n.args[1].target).abs().amax(0) for n in gm.graph.nodes if layer(n)}
+    count = 0
+
+    def change(node, place, factor):
+        nonlocal count
+        count += 1
+        value = attribute(gm, node.args[place].target) * factor
+        setattr(gm, f"changed{count}", torch.nn.Buffer(value))
+        with gm.graph.inserting_before(node):
+            node.update_arg(place, gm.graph.get_attr(f"changed{count}"))
+
+    for node in list(gm.graph.nodes):
+        if not (layer(node) or norm(node)):
+            continue
+        end = node
+        while len(end.users) == 1 and next(iter(end.users)).target is torch.relu:
+            end = next(iter(end.users))
+        readers = list(end.users)
+        if not readers or not all(r in columns and r.all_input_nodes.index(end) == 0 and layer(r) for r in readers):
+            continue
+        most = torch.stack([columns[r] for r in readers]).amax(0)
+        s = torch.maximum(largest[end.name], torch.tensor(1e-5)).pow(alpha)
+        s = s * torch.maximum(most, torch.tensor(1e-5)).pow(alpha - 1)
+        at = 2 if norm(node) else 1
+        change(node, at, 1 / s if norm(node) else 1 / s[:, None])
+        if len(node.args) > at + 1 and node.args[at + 1] is not None:
+            change(node, at + 1, 1 / s)
+        for reader in readers:
+            change(reader, 1, s)
+    return gm
+
+
+@wrong("same", "writes into the constants")
+def in_place(gm, largest, alpha):
+    old = {n: n.args for n in gm.graph.nodes}
+    in_turn(gm, largest, alpha)
+    for node, args in old.items():
+        for place, (was, now) in enumerate(zip(args, node.args, strict=True)):
+            if constant(was) and was is not now:
+                attribute(gm, was.target).data.copy_(attribute(gm, now.target))
+                node.update_arg(place, was)
+    return gm
+
+
+norms_only = edited("did", "moves from norms alone", ("not is_layer(node) and not is_norm(node)", "not is_norm(node)"))
+no_relu = edited(
+    "did", "stops at a relu", ("while [user.target for user in x.users] == [torch.relu]: ...", "while False: ...")
+)
+first_weight = edited(
+    "did",
+    "takes the maxima of the first weight alone",
+    ("torch.cat([value(user.args[1]) for user in layers])", "value(layers[0].args[1])"),
+)
+maxima_before = edited("did", "takes the maxima before the relu", ("largest[x.name]", "largest[node.name]"))
+one_maximum = edited(
+    "did",
+    "takes the largest of all weights, not of each column",
+    (
+        "torch.cat([value(user.args[1]) for user in layers]).abs().amax(0)",
+        "torch.cat([value(user.args[1]) for user in layers]).abs().amax().expand(len(largest[x.name]))",
+    ),
+)
+no_bias = edited("same", "forgets to divide the bias", ("value(bias) / s", "value(bias)"))
+any_reader = edited(
+    "same",
+    "moves although others read the value",
+    ("layers = list(x.users)", "layers = [user for user in x.users if is_layer(user) and user.args[0] is x]"),
+)
+no_least = edited(
+    "same",
+    "divides by 0 where a channel is always 0",
+    ("largest[x.name].clamp(min=1e-05)", "largest[x.name]"),
+)
+through_gelu = edited(
+    "same",
+    "moves through any function of one number",
+    (
+        "[user.target for user in x.users] == [torch.relu]",
+        "[user.target for user in x.users] in ([torch.relu], [F.gelu], [torch.tanh])",
+    ),
+)
