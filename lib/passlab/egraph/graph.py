@@ -54,7 +54,8 @@ class EGraph:
     """Classes of equal terms. See the module.
 
     `terms`: number → the e-node as it was added. `nodes`: class → its e-nodes, whose operands are classes after
-    `rebuild`. `facts`: class → what the analysis knows.
+    `rebuild`. `facts`: class → what the analysis knows. `classes`: e-node whose operands are classes → its class, which
+    `find` makes current.
     """
 
     def __init__(self, analysis: Analysis | None = None):
@@ -64,7 +65,7 @@ class EGraph:
         self.facts: dict[int, Any] = {}
         self._leader: list[int] = []
         self._numbers: dict[Node, int] = {}  # of each e-node as it was added
-        self._classes: dict[Node, int] = {}  # of each e-node whose operands are classes
+        self.classes: dict[Node, int] = {}  # of each e-node whose operands are classes
         self._uses: dict[int, list[int]] = {}  # class → terms with an operand in it
         self._edge: list[tuple[int, str, bool] | None] = []  # the proof forest: number → (next, law, back)
         self._unions: list[int] = []  # classes whose uses may have become equal
@@ -94,12 +95,12 @@ class EGraph:
         self.terms.append(node)
         self._edge.append(None)
         canonical = self._canonical(node)
-        if canonical in self._classes:  # the same with other names of its operands
-            self._leader.append(self.find(self._classes[canonical]))
-            self._link(number, self._classes[canonical], CONGRUENCE, False)
+        if canonical in self.classes:  # the same with other names of its operands
+            self._leader.append(self.find(self.classes[canonical]))
+            self._link(number, self.classes[canonical], CONGRUENCE, False)
             return number
         self._leader.append(number)
-        self.nodes[number], self._uses[number], self._classes[canonical] = {canonical: None}, [], number
+        self.nodes[number], self._uses[number], self.classes[canonical] = {canonical: None}, [], number
         for operand in canonical[1:]:
             self._uses[operand].append(number)
         self.facts[number] = self.analysis.make(self, canonical)
@@ -108,7 +109,7 @@ class EGraph:
 
     def lookup(self, label: Hashable, *operands: int) -> int | None:
         """Return the class of an e-node, None if there is no such e-node."""
-        number = self._classes.get((label, *map(self.find, operands)))
+        number = self.classes.get((label, *map(self.find, operands)))
         return None if number is None else self.find(number)
 
     def union(self, a: int, b: int, law: str = "", back: bool = False) -> bool:
@@ -151,7 +152,7 @@ class EGraph:
         number = self.find(number)
         users = self._uses[number] = list(dict.fromkeys(self._uses[number]))
         for user in list(users):
-            self.union(user, self._classes.setdefault(self._canonical(self.terms[user]), user), CONGRUENCE)
+            self.union(user, self.classes.setdefault(self._canonical(self.terms[user]), user), CONGRUENCE)
 
     def _learn(self, number: int) -> None:
         """Tell the users of a class what is known of it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from passlab.egraph.graph import EGraph
+from passlab.egraph.search import search
 
 #: A variable, or a label and patterns of its operands.
 Pattern = str | tuple[Any, ...]
@@ -106,13 +107,20 @@ def class_of(graph: EGraph, pattern: Pattern, match: Match) -> int | None:
     return graph.lookup(pattern[0], *operands)
 
 
-def _new_matches(graph: EGraph, rewrite: Rewrite, numbers: Sequence[int]) -> Iterator[Match]:
-    """Yield the matches in these classes at which a rewrite may be applied and is not yet in the graph."""
+def new_matches(graph: EGraph, left: Pattern, right: Pattern, numbers: Sequence[int]) -> Iterator[Match]:
+    """Yield the matches of `left` in these classes for which `right` is not in the class. See `search`."""
     for number in numbers:
-        for match in matches(graph, rewrite.left, number):
-            is_new = class_of(graph, rewrite.right, match) != number
-            if is_new and (rewrite.law.when is None or rewrite.law.when(graph, match)):
+        for match in matches(graph, left, number):
+            if class_of(graph, right, match) != number:
                 yield match
+
+
+def _to_apply(graph: EGraph, rewrite: Rewrite, numbers: Sequence[int]) -> Iterator[Match]:
+    """Return the matches in these classes at which a rewrite may be applied and is not yet in the graph."""
+    fast = search(rewrite.left, rewrite.right)
+    new = fast(graph, numbers) if fast else new_matches(graph, rewrite.left, rewrite.right, numbers)
+    when = rewrite.law.when
+    return new if when is None else (match for match in new if when(graph, match))
 
 
 @dataclass
@@ -151,7 +159,7 @@ def saturate(
             for label in {node[0] for node in members}:
                 places.setdefault(label, []).append(number)
         for rewrite in rewrites:
-            for count, match in enumerate(_new_matches(graph, rewrite, places.get(rewrite.left[0], ()))):
+            for count, match in enumerate(_to_apply(graph, rewrite, places.get(rewrite.left[0], ()))):
                 if count == matches_each:
                     cut = True
                     break
