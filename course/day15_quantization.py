@@ -627,7 +627,8 @@ print(packed.dtype, tuple(packed.shape), "for a weight of", tuple(weight.shape))
 
 # %% [markdown]
 # The unpacked weight is never written to memory: `integer_linear_int4` unpacks what it multiplies. That is *fused*, and
-# is what makes four bits worth while: for small batches a linear layer waits for its weights. What the groups cost:
+# makes four bits worth while: for small batches a linear layer waits for its weights. So some networks have weights of
+# 4 bits and leave the rest in float (*weight-only*). What the groups cost:
 
 # %%
 y = gpt(*inputs(64, 100))
@@ -734,8 +735,9 @@ print("without outliers:", error_of(gpt), " with outliers:", error_of(spiky))
 #
 # $$\sum_i x_i w_{oi} = \sum_i \frac{x_i}{s_i} (s_i w_{oi}), \qquad s_i = \max|x_i|^\alpha \,/\, \max_o|w_{oi}|^{1-\alpha}$$
 #
-# 1/sᵢ goes into the weight and the bias of the norm before, so it costs nothing. It is allowed if *only* linear layers
-# read the norm; if there are several, they share the s, with the maximum over all their weights. α says how much of the
+# 1/sᵢ goes into the weight and the bias of the norm before, so it costs nothing. A linear layer before would do as well,
+# in its rows, and a ReLU between does not matter: relu(x / s) = relu(x) / s. It is allowed if *only* linear layers read
+# the value; if there are several, they share the s, with the maximum over all their weights. α says how much of the
 # range is moved: 0 nothing of the activation's, 1 all of it.
 
 # %%
