@@ -113,7 +113,7 @@ EXERCISES: tuple[Exercise, ...] = (
     Exercise(
         id="day15.pack",
         title="Two in a byte",
-        section="Four bits · stretch",
+        section="Four bits",
         points={"valid": 1, "same": 3, "did": 4, "spared": 2},
         difficulty=2,
         minutes=45,
@@ -137,7 +137,7 @@ EXERCISES: tuple[Exercise, ...] = (
     Exercise(
         id="day15.migrate",
         title="Outliers into weights",
-        section="Outliers moved into weights · stretch",
+        section="Outliers moved into weights",
         points={"valid": 1, "same": 3, "did": 4, "spared": 2},
         difficulty=3,
         minutes=50,
@@ -157,5 +157,31 @@ EXERCISES: tuple[Exercise, ...] = (
         },
         helps={"valid": 1, "same": 3, "did": 3, "spared": 2},
         closed=("passlab.quantization.migrate.migrate",),
+    ),
+    Exercise(
+        id="day15.plan",
+        title="A promise for all inputs",
+        section="A mixed plan · stretch",
+        points={"valid": 1, "same": 3, "did": 3, "cost": 3},
+        difficulty=2,
+        minutes=45,
+        stretch=True,
+        hints=(
+            "Two parts: first the bound of a plan, as a loop over layers, then the search. m belongs to the float "
+            "network, whatever the plan: compute it once, for all layers. W⁺ is weight.clamp(min=0).",
+            "A recursive function search(bits, size, e): the bits of the first layers, their bytes, and e behind them. "
+            "For each choice of the next layer it calls itself. So no beginning is computed twice.",
+            "It returns at once in two cases. If the later layers with 32 bits, e = |W| e for each, end above the "
+            "budget. And if its bytes and the fewest of the later layers are not fewer than those of the best plan so "
+            "far. Try few bits first, so that a good plan is there early.",
+        ),
+        meaning={
+            "valid": "bits for each layer",
+            "same": "the error is within the budget, for all inputs",
+            "did": "nearly the fewest bytes",
+            "cost": "the fewest bytes",
+        },
+        helps={"valid": 1, "same": 1, "did": 2, "cost": 3},
+        closed=("passlab.quantization.plan.plan",),
     ),
 )
