@@ -161,7 +161,7 @@ EXERCISES: tuple[Exercise, ...] = (
     Exercise(
         id="day15.plan",
         title="A promise for all inputs",
-        section="A mixed plan · stretch",
+        section="A mixed plan",
         points={"valid": 1, "same": 3, "did": 3, "cost": 3},
         difficulty=2,
         minutes=45,
