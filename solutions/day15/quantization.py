@@ -438,8 +438,9 @@ check("day15.pack", pack)
 # closer.
 #
 # - **From** where: a layer `F.linear(x, weight, bias)` or `F.linear(x, weight)`, or a norm `F.layer_norm(x, sizes,
-#   weight, bias)` over one dimension. All its weights and biases are constants (`get_attr`), into which 1/s goes: of a
-#   layer, into the rows of the weight and into the bias.
+#   weight, bias)` over one dimension, perhaps with an eps behind. Its weight and bias are constants (`get_attr`), into
+#   which 1/s goes: of a layer, into the rows of the weight and into the bias, if there is one. A norm has both, or
+#   nothing moves from it.
 # - **Over** what: any number of `torch.relu`, one after the other. Each must be the only reader of the value before it,
 #   and relu(x / s) = relu(x) / s, because s > 0.
 # - **Into** what: all readers of the value behind must be layers of constants that read it as their x. If anything else
@@ -520,6 +521,93 @@ def migrate(gm: fx.GraphModule, largest: dict, alpha: float) -> fx.GraphModule:
 
 # %%
 check("day15.migrate", migrate)
+
+# %% [markdown]
+# ## 7 · A promise for all inputs · stretch
+#
+# A chain of layers, y = weight @ x + bias, with a relu between any two of them. Give each weight 2, 4, 8 or 32 bits (32:
+# it stays as it is), so that the bytes are few, and the error of each output is at most `budget` for **all** inputs
+# with low ≤ xᵢ ≤ high. It must be *proved* by this bound; all vectors are taken element by element:
+#
+# - m: how large can |x| be that a layer reads? Let lo ≤ x ≤ hi, at first low and high. Behind the layer, the least value
+#   is W⁺ lo + W⁻ hi + bias and the largest W⁺ hi + W⁻ lo + bias, where W⁺ has the positive weights and 0 elsewhere, W⁻
+#   the negative ones. A relu makes 0 of what is negative. m is the larger of |lo| and |hi|.
+# - e: how far can x be off that a layer reads? At first 0. Behind the layer it is
+#   |W| e + |Ŵ − W| (m + e), where Ŵ is what the weight has become. A relu lets it pass.
+# - The error is the largest e behind the last layer.
+#
+# More bits of the other layers never make up for too large an error: with the rest at 32 bits, what is there by now
+# still grows with |W|. So a beginning that is over the budget even then need not be tried any further.
+#
+# | given | |
+# |---|---|
+# | `quantized(weight, bits)` | Ŵ |
+# | `bytes_of(weight, bits)` | the bytes of a weight, with its scales |
+
+# %%
+from passlab.given.day15.plan import BITS, bytes_of, quantized
+
+
+# %%
+def plan(layers: list, low: float, high: float, budget: float) -> list:
+    """Give each layer bits, so that the error is within a budget for all inputs.
+
+    In:  layers: pairs (weight, bias) of tensors of float64, at most 8; a weight is
+         (outputs, inputs),
+         low, high: the ends of each input,
+         budget: the error that is allowed, 0 or more.
+    Out: a list of bits, one of 2, 4, 8, 32 for each layer, whose bound is within the
+         budget. Complete: at most 5/4 of the fewest bytes. Efficient: the fewest.
+    Not to be called: passlab.quantization.plan.plan.
+
+    Example:  a budget of 0 leaves 32 bits to each layer, unless its weight is exact
+              with fewer: [[1, -1, 0]] is, with 2 bits.
+    """
+    ### BEGIN SOLUTION
+    lo = torch.full((layers[0][0].shape[1],), low, dtype=torch.float64)
+    hi = torch.full_like(lo, high)
+    steps = []  # of each layer: |W|, m, and choices of bits, bytes, |Ŵ − W|
+    for weight, bias in layers:
+        m = torch.maximum(lo.abs(), hi.abs())
+        options = [
+            (bits, bytes_of(weight, bits), (quantized(weight, bits) - weight).abs())
+            for bits in BITS
+        ]
+        steps.append((weight.abs(), m, options))
+        up, down = weight.clamp(min=0), weight.clamp(max=0)
+        lo, hi = up @ lo + down @ hi + bias, up @ hi + down @ lo + bias
+        lo, hi = lo.relu(), hi.relu()
+
+    def final(at, e):
+        """The error at the end, if all layers from here on are exact."""
+        for w, _, _ in steps[at:]:
+            e = w @ e
+        return e.max()
+
+    def fewest(at):
+        return sum(min(size for _, size, _ in options) for _, _, options in steps[at:])
+
+    best, best_size = None, float("inf")
+
+    def search(bits, size, e):
+        nonlocal best, best_size
+        at = len(bits)
+        if size + fewest(at) >= best_size or final(at, e) > budget:
+            return
+        if at == len(steps):
+            best, best_size = bits, size
+            return
+        w, m, options = steps[at]
+        for number, more, off in options:
+            search([*bits, number], size + more, w @ e + off @ (m + e))
+
+    search([], 0, torch.zeros_like(steps[0][1]))
+    return best
+    ### END SOLUTION
+
+
+# %%
+check("day15.plan", plan)
 
 # %%
 progress("day15")

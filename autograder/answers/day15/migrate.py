@@ -77,6 +77,10 @@ def hidden(seed: int) -> list[Case]:
         y = torch.tanh(F.linear(normed(m, x), m.v))
         return call(F.layer_norm, y, (n,), read(x, "g"), read(x, "b")) * m.b
 
+    @migrate_case("a norm with an eps of its own", (7, n), alpha=alpha(), v=(k, n), **base)
+    def eps(m: Any, x: Any) -> Any:
+        return F.linear(call(F.layer_norm, x, (n,), m.g, m.b, 0.01), m.v)
+
     @migrate_case("one weight behind two norms", (7, n), alpha=alpha(), h=(n,), v=(n, n), **base)
     def two_norms(m: Any, x: Any) -> Any:
         y = torch.tanh(F.linear(normed(m, x), m.v))
@@ -111,7 +115,8 @@ def hidden(seed: int) -> list[Case]:
     def other_norms(m: Any, x: Any) -> Any:
         y = call(F.layer_norm, x, (n,), m.g, None)
         z = call(F.layer_norm, x, (4, n), m.h, m.d)
-        return torch.tanh(F.linear(y, m.v)), torch.tanh(F.linear(z, m.v))
+        others = [call(F.layer_norm, x, (n,), *parts) for parts in ((m.g,), (None, m.b), ())]
+        return tuple(torch.tanh(F.linear(value, m.v)) for value in (y, z, *others))
 
     @migrate_case("a weight that is computed", (7, n), about=STAYS, v=(k, n), **base)
     def computed(m: Any, x: Any) -> Any:
@@ -266,3 +271,6 @@ through_gelu = edited(
         "[user.target for user in x.users] in ([torch.relu], [F.gelu], [torch.tanh])",
     ),
 )
+
+
+EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}
