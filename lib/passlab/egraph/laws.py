@@ -92,7 +92,8 @@ def instance(graph: EGraph, pattern: Pattern, match: Match) -> int:
     """Return the number of a pattern's term for a match, after adding it."""
     if isinstance(pattern, str):
         return match[pattern]
-    return graph.add(pattern[0], *(instance(graph, operand, match) for operand in pattern[1:]))
+    label, *parts = pattern
+    return graph.add(label, *[match[part] if isinstance(part, str) else instance(graph, part, match) for part in parts])
 
 
 def class_of(graph: EGraph, pattern: Pattern, match: Match) -> int | None:
