@@ -64,7 +64,7 @@ EXERCISES: tuple[Exercise, ...] = (
     Exercise(
         id="day16.discover",
         title="Laws that nobody wrote",
-        section="Laws that nobody wrote · stretch",
+        section="Laws that nobody wrote",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=2,
         minutes=45,
