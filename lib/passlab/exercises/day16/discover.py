@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -49,7 +49,9 @@ def cases() -> list[Case]:
 def basis(operations: tuple[str, ...], names: tuple[str, ...], most: int) -> list[Pair]:
     """Return laws of which all true equations follow, and none from the others."""
     laws: list[Pair] = []
-    for left, right in candidates(enumerate_terms(operations, names, most)):
+    own = dict(zip(("?x", "?y", "?z"), names, strict=False))  # candidates have these names
+    pairs = candidates(enumerate_terms(operations, names, most))
+    for left, right in (map(partial(_named, own), pair) for pair in pairs):
         if not follows(left, right, laws):
             laws.append((left, right))
     for law in reversed(list(laws)):
@@ -57,6 +59,11 @@ def basis(operations: tuple[str, ...], names: tuple[str, ...], most: int) -> lis
         if follows(*law, rest):
             laws = rest
     return laws
+
+
+def _named(names: dict[str, str], term: Term) -> Term:
+    """Return a term with other names for its variables."""
+    return names[term] if isinstance(term, str) else (term[0], *(_named(names, part) for part in term[1:]))
 
 
 def equation(law: Pair) -> str:

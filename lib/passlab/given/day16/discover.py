@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from passlab.egraph import Law
-from passlab.egraph.discover import FUNCTIONS
+from passlab.egraph.discover import FUNCTIONS, text
 from passlab.egraph.discover import follows as follows_from
 from passlab.egraph.laws import variables
 from passlab.proving.field import P
@@ -50,7 +50,7 @@ def follows(
 
 def rewrites(laws: Sequence[tuple[Term, Term]]) -> list[Law]:
     """Return pairs of terms as the laws of the e-graph."""
-    return [Law(f"law {number}", left, right, both=_both(left, right)) for number, (left, right) in enumerate(laws)]
+    return [Law(f"{text(left)} = {text(right)}", left, right, both=_both(left, right)) for left, right in laws]
 
 
 def _both(left: Term, right: Term) -> bool:
