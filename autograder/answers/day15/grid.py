@@ -106,9 +106,6 @@ first_end = edited(
     "did", "divides a symmetric range by 2^(bits - 1)", ("max(-low, high) / last", "max(-low, high) / -first")
 )
 high_only = edited("did", "looks only at the high end of a symmetric range", ("max(-low, high) / last", "high / last"))
-both_sides = edited(
-    "did", "spreads a symmetric grid over high - low", ("max(-low, high) / last", "(high - low) / (last - first)")
-)
 eight = edited(
     "did", "always has eight bits", ("first, last = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1", "first, last = -128, 127")
 )

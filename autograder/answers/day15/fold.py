@@ -1,0 +1,309 @@
+"""Hidden cases and answers of day15.fold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day15.fold import NONE, fold_case, layer_before, with_bits, without_pair
+from passlab.fx.nodes import attribute
+from passlab.given.day15.fold import window
+from passlab.judge import Case, drawn
+from passlab.quantization import dequantize, integer_conv2d, integer_linear, quantize
+from passlab.quantization.semantics import ends, fixed_points
+
+
+@drawn
+def ordinary(rng) -> list[Case]:
+    n, k = rng.randint(2, 4), rng.randint(5, 7)
+
+    @fold_case("drawn, values above 0", torch.rand(40, k) + 1, w=(n, k), b=(n,))
+    def positive(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("drawn, three layers", (9, k), w=(k, k), v=(k, k), u=(n, k), b=(k,), c=(n,))
+    def three(m, x):
+        return F.linear(torch.relu(F.linear(F.linear(x, m.w, m.b), m.v)), m.u, m.c)
+
+    @fold_case("drawn, convolutions", (2, 4, 9, 8), w=(4, 1, 3, 3), v=(n, 4, 1, 2), b=(4,))
+    def convolutions(m, x):
+        y = torch.relu(F.conv2d(x, m.w, m.b, (2, 1), (1, 2), 1, 4))
+        return F.conv2d(y, m.v, None, dilation=(1, 2), stride=rng_stride)
+
+    rng_stride = rng.choice([1, 2])
+
+    @fold_case("drawn, few bits", (20, k), edit=with_bits(rng.randint(3, 6)), w=(n, k), b=(n,))
+    def few(m, x):
+        return torch.relu(F.linear(x, m.w, m.b))
+
+    @fold_case("drawn, few bits without a relu", (20, k), edit=with_bits(rng.randint(3, 6)), w=(n, k))
+    def few_plain(m, x):
+        return F.linear(x, m.w)
+
+    return [positive, three, convolutions, few, few_plain]
+
+
+def _single(s_x: float, s_w: torch.Tensor) -> float:
+    """Return in float32 the factor of the first output, which is 1 / 256."""
+    return float((s_x * s_w / float(s_x * s_w[0].double() * 256))[0])
+
+
+def exact(gm: fx.GraphModule) -> None:
+    """Choose scales where a rounding of factors in float32 shows, or, with a bias, where one of the bias does."""
+    dq_w = next(node for node in gm.graph.nodes if node.name == "w_dq")
+    s_w = attribute(gm, dq_w.args[1].target)
+    s_x = next(s for s in map(math.sqrt, range(2, 99)) if _single(s, s_w) != 2**-8)
+    grid = s_x * s_w.double()
+    if hasattr(gm, "b"):
+        b = ((torch.arange(4000)[:, None] + 0.5) * grid).float()
+        apart = torch.round(b / (s_x * s_w)) != torch.round(b.double() / grid)
+        gm.b = nn.Parameter(b.gather(0, apart.int().argmax(0, keepdim=True))[0], requires_grad=False)
+    for node in gm.graph.nodes:
+        if node.name in ("x_q", "x_dq"):
+            node.args = (node.args[0], s_x, 3, 8)
+        if node.name in ("linear_q", "linear_dq"):
+            node.args = (node.args[0], float(grid[0] * (100 if hasattr(gm, "b") else 256)), 1, 8)
+
+
+def around(zero_point: int) -> Callable[[fx.GraphModule], None]:
+    """Return an edit that gives the results of relus a zero point, so that their grids have numbers below 0."""
+
+    def edit(gm: fx.GraphModule) -> None:
+        for node in gm.graph.nodes:
+            if node.name.startswith("relu") and node.target in (quantize, dequantize):
+                node.args = (node.args[0], node.args[1], zero_point, 8)
+
+    return edit
+
+
+@drawn
+def careful(rng) -> list[Case]:
+    k = rng.randint(3, 6)
+
+    @fold_case("halves", (6000, 2), edit=exact, w=(9, 2))
+    def halves(m, x):
+        return F.linear(x, m.w)
+
+    @fold_case("halves in the bias", (6000, 2), edit=exact, w=(9, 2), b=(9,))
+    def bias(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("relus on grids with numbers below 0", (9, k), edit=around(rng.randint(-90, 90)), w=(k, k), v=(k, k))
+    def below(m, x):
+        return torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.v))
+
+    @fold_case("a weight with two other readers", (4, k), w=(k, k), v=(k, k))
+    def weights(m, x):
+        y = F.linear(F.linear(x, m.w), m.v)
+        return F.linear(y, m.w), torch.sum(m.v, 1)
+
+    @fold_case("weights of one pair in three layers", (4, k), w=(k, k), b=(k,))
+    def thrice(m, x):
+        return F.linear(torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.w, m.b)), m.w)
+
+    @fold_case("two results", (4, k), w=(k, k), v=(k, k))
+    def two(m, x):
+        y = F.linear(x, m.w)
+        return y, F.linear(y, m.v)
+
+    return [halves, bias, below, weights, thrice, two]
+
+
+def float_reader(gm: fx.GraphModule) -> None:
+    """Let the tanh read a layer, and the exp its relu, in float."""
+    values = {node.name: node for node in gm.graph.nodes}
+    values["tanh"].args = (values["linear"],)
+    values["exp"].args = (values["relu"],)
+    gm.recompile()
+
+
+def float_weight(gm: fx.GraphModule) -> None:
+    """Take the pair of the weight v away."""
+    without_pair("v")(gm)
+
+
+@drawn
+def spared(rng) -> list[Case]:
+    k = rng.randint(3, 6)
+
+    @fold_case("a bias that does not fit", (4, k), w=torch.rand(k, k) / 1e6, b=torch.rand(k) * 1e4, v=(k, k))
+    def large(m, x):
+        return F.linear(torch.tanh(F.linear(x, m.w, m.b)), m.v)
+
+    @fold_case(
+        "one bias of several does not fit", (4, k), about=NONE, w=(k, k), b=torch.tensor([1e9, *[0.1] * (k - 1)])
+    )
+    def one_large(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("a bias far below 0", (4, k), about=NONE, w=(k, k), b=torch.tensor([*[0.1] * (k - 1), -1e9]))
+    def negative(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("floats are read, too", (4, k), edit=float_reader, w=(k, k), b=(k,))
+    def floats(m, x):
+        y = F.linear(x, m.w, m.b)
+        z = torch.relu(y)
+        return torch.tanh(y), torch.exp(z), z
+
+    @fold_case("a weight in float", (4, k), edit=float_weight, w=(k, k), v=(k, k))
+    def weight(m, x):
+        return F.linear(F.linear(x, m.w), m.v)
+
+    @fold_case("an input in float", (4, k), edit=without_pair("x"), w=(k, k), v=(k, k))
+    def value(m, x):
+        return F.linear(F.linear(x, m.w), m.v)
+
+    @fold_case("a sum and other activations", (4, k), (4, k), edit=tanh_pair, w=(k, k), v=(k, k))
+    def others(m, x, y):
+        return F.linear(torch.add(torch.tanh(F.linear(x, m.w)), y), m.v)
+
+    return [large, one_large, negative, floats, weight, value, others]
+
+
+def tanh_pair(gm: fx.GraphModule) -> None:
+    """Take the pair of the first layer away, so that a quantize reads a tanh of it."""
+    without_pair("linear")(gm)
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _node(gm, graph, layer, q, copies, weights, number):
+    """Return an integer layer in another graph, for a layer that folds."""
+    x, weight, *rest = layer.args
+    s_w = attribute(gm, weight.args[1].target).to(torch.float64)
+    grid = s_w * x.args[1]
+
+    def put(value, name):
+        gm.register_buffer(name, value)
+        return graph.get_attr(name)
+
+    if weight not in weights:
+        value = attribute(gm, weight.args[0].args[0].target)
+        shape = [-1] + [1] * (value.dim() - 1)
+        value = torch.round(value / s_w.float().reshape(shape)).clamp(-128, 127).to(torch.int8)
+        weights[weight] = put(value, f"integers_{number}")
+    bias = rest[0] if rest else layer.kwargs.get("bias")
+    if bias is not None:
+        bias = put(torch.round(attribute(gm, bias.target).double() / grid).int(), f"bias_{number}")
+    multiplier, shift = fixed_points(grid / q.args[1])
+    low, high = ends(q.args[3])
+    low = low if q.args[0] is layer else q.args[2]
+    rest = x.args[2], put(multiplier, f"m_{number}"), put(shift.to(torch.int8), f"s_{number}"), q.args[2], low, high
+    start = copies[x.args[0]], weights[weight], bias
+    if layer.target is F.linear:
+        return graph.call_function(integer_linear, (*start, *rest))
+    return graph.call_function(integer_conv2d, (*start, *window(layer), *rest))
+
+
+@right("writes another graph of what the output needs")
+def anew(gm):
+    layers = {q: layer for q in gm.graph.nodes if (layer := layer_before(gm, q)) is not None}
+    needed = {gm.graph.output_node()}
+    for node in reversed(gm.graph.nodes):
+        if node in needed:
+            needed |= {layers[node].args[0].args[0]} if node in layers else {*node.all_input_nodes}
+    graph, copies, weights = fx.Graph(), {}, {}
+    for number, node in enumerate(gm.graph.nodes):
+        if node.op == "placeholder":
+            copies[node] = graph.node_copy(node)
+        elif node in needed and node in layers:
+            copies[node] = _node(gm, graph, layers[node], node, copies, weights, number)
+        elif node in needed:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    return fx.GraphModule(gm, graph)
+
+
+@right("goes backwards, and lets unused nodes lie")
+def backwards(gm):
+    copies = {node: node for node in gm.graph.nodes}
+    weights = {}
+    for number, q in enumerate(reversed([*gm.graph.nodes])):
+        layer = layer_before(gm, q)
+        if layer is not None:
+            with gm.graph.inserting_before(q):
+                if layer.args[1] in weights:
+                    weights[layer.args[1]] = gm.graph.get_attr(weights[layer.args[1]].target)
+                node = _node(gm, gm.graph, layer, q, copies, weights, f"of_{number}")
+            q.replace_all_uses_with(node)
+            copies[q] = node
+    gm.recompile()
+    return gm
+
+
+@wrong("did", "folds no more than the first layer")
+def first(gm):
+    layers = {q: layer for q in gm.graph.nodes if (layer := layer_before(gm, q)) is not None}
+    for q, layer in [*layers.items()][:1]:
+        with gm.graph.inserting_before(q):
+            node = _node(gm, gm.graph, layer, q, {x: x for x in gm.graph.nodes}, {}, "only")
+        q.replace_all_uses_with(node)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+BY_CUTTING = "b = torch.trunc(attribute(gm, rest[0].target).double() / (s_x * s_w))"
+no_relu = edited(
+    "same", "forgets that a relu cuts off at the zero point", ("if q.args[0] is not layer: ...", "if False: ...")
+)
+relu_at_zero = edited("same", "lets a relu cut off at the integer 0", ("low = zero_point", "low = 0"))
+no_x_zero = edited(
+    "same",
+    "forgets the zero point of the input of a linear layer",
+    ("(*head, x_zero, *requantize)", "(*head, 0, *requantize)"),
+)
+no_x_zero_conv = edited(
+    "same",
+    "forgets the zero point of the input of a convolution",
+    ("(*head, *window(layer), x_zero, *requantize)", "(*head, *window(layer), 0, *requantize)"),
+)
+eight = edited("same", "always saturates at the ends of 8 bits", ("ends(bits)", "ends(8)"))
+on_result = edited(
+    "same",
+    "puts the bias on the grid of the result",
+    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target).double() / s_out"),
+)
+cut = edited(
+    "same",
+    "cuts the bias off in place of rounding",
+    ("b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))", BY_CUTTING),
+)
+single = edited(
+    "same",
+    "computes factors in float32",
+    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.float() / s_out)"),
+)
+single_bias = edited(
+    "same",
+    "computes the bias in float32",
+    ("attribute(gm, rest[0].target).double() / (s_x * s_w)", "attribute(gm, rest[0].target) / (s_x * s_w.float())"),
+)
+one_factor = edited(
+    "same",
+    "has one factor for all outputs",
+    ("fixed_points(s_x * s_w / s_out)", "fixed_points(s_x * s_w.max().expand(len(s_w)) / s_out)"),
+)
+wraps = edited(
+    "same", "lets a bias that does not fit wrap around", ("if (b.abs() >= 2**31).any(): ...", "if False: ...")
+)
+above = edited("same", "checks only the upper end of int32", ("b.abs() >= 2**31", "b >= 2**31"))
+all_must_fit = edited(
+    "same", "keeps a layer in float only if no bias fits", ("(b.abs() >= 2**31).any()", "(b.abs() >= 2**31).all()")
+)
+each = edited("cost", "stores a shared weight once for each layer", ("weight not in weights", "True"))
+float_input = edited(
+    "valid",
+    "asks only for a weight with a pair",
+    ("x.target is weight.target is dequantize", "weight.target is dequantize"),
+)
+no_convolution = edited(
+    "did", "folds linear layers only", ("node.target not in (F.linear, F.conv2d)", "node.target is not F.linear")
+)
+no_activated = edited("did", "does not look behind a relu", ("if node.target is torch.relu: ...", "if False: ..."))
