@@ -134,6 +134,7 @@ def hidden(seed: int) -> list[Case]:
             column,
             weight_elsewhere,
             norm_elsewhere,
+            eps,
             two_norms,
         ),
         *(output, as_weight, between, fork, relu_twice, other_norms, computed),

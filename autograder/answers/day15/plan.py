@@ -53,6 +53,8 @@ def hidden(seed: int) -> list[Case]:
     dead[1][1].sub_(1000.0)
     long = drawn_layers(rng, sizes(8))
     wide = drawn_layers(rng, (5, 9, 3))
+    quiet = drawn_layers(rng, (5, 6, 4, 3))
+    quiet[2][0].mul_(0.01)
     return [
         drawn("drawn, three layers", 3),
         drawn("drawn, four layers", 4),
@@ -65,6 +67,7 @@ def hidden(seed: int) -> list[Case]:
         plan_case("nothing behind a relu", dead, budget_for(dead, (8, 8, 2))),
         plan_case("weights that are exact", exact, 0.0),
         plan_case("an output without weights", empty, budget_for(empty, (8, 8, 4))),
+        plan_case("errors that become small", quiet, budget_for(quiet, (4, 4, 8))),
         plan_case("a large budget", wide, 1e6),
         plan_case("one layer", wide[:1], budget_for(wide[:1], (4,))),
     ]
@@ -184,3 +187,8 @@ one_end = edited(
         "((up + down) @ lo + bias, (up + down) @ hi + bias)",
     ),
 )
+
+
+EQUIVALENT = {
+    ("size + fewest(at) >= best_size", "size - fewest(at) >= best_size"): "more plans are tried, and the same is best",
+}
