@@ -14,7 +14,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="A grid",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2},
         difficulty=1,
-        minutes=20,
+        minutes=15,
         hints=(
             "Three steps, in this order: refuse what has no grid, extend the range to 0, and compute. Which comparison "
             "is true of NaN?",
@@ -38,7 +38,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Insert",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 2},
         difficulty=2,
-        minutes=35,
+        minutes=45,
         hints=(
             "Decide first, and change the graph afterwards: collect the values that need a pair, without repetition, "
             "while the graph is still the float one. A dict keeps the order of its keys.",
@@ -64,7 +64,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Integers only",
         points={"valid": 1, "same": 4, "did": 2, "spared": 2, "cost": 1},
         difficulty=2,
-        minutes=45,
+        minutes=50,
         hints=(
             "Start at each quantize and walk back: perhaps a relu, then the layer, then the dequantizes of its value "
             "and of its weight. Write a function that returns the layer, or None at the first thing that does not "
@@ -164,7 +164,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="A mixed plan",
         points={"valid": 1, "same": 3, "did": 3, "cost": 3},
         difficulty=2,
-        minutes=45,
+        minutes=40,
         stretch=True,
         hints=(
             "Two parts: first the bound of a plan, as a loop over layers, then the search. m belongs to the float "
