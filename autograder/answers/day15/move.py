@@ -56,7 +56,7 @@ def random_body(rng: random.Random) -> Any:
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.randint(3, 5), rng.randint(3, 5)
-    zero = rng.randint(-9, 9)
+    zero = rng.randint(-7, 6)
     grid, other = (0.04, zero, 8), (0.04, zero + 1, 8)
 
     def drawn(name: str) -> Case:
