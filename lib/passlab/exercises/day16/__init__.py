@@ -9,6 +9,85 @@ NOTEBOOKS = {"saturation": "torch"}
 
 EXERCISES: tuple[Exercise, ...] = (
     Exercise(
+        id="day16.egraph",
+        title="An e-graph",
+        section="Congruence",
+        points={"valid": 1, "same": 2, "did": 4, "spared": 2},
+        difficulty=2,
+        minutes=35,
+        hints=(
+            "Keep three lists: for each term its leader, its e-node as it was added, and the answers. `find` follows "
+            "leaders; a union lets the leader of one class point to that of the other.",
+            "rebuild: go through all terms with a new dictionary from e-nodes, with find(operand) for each operand, to "
+            "the first term that has it. Join every later term with it. Repeat that until a whole round joins nothing.",
+            "At the end, rebuild once more. Then go through the terms and collect (label, *classes of the operands) "
+            "for the class of each term: as keys of a dictionary, so that none is there twice.",
+        ),
+        meaning={
+            "valid": "answers and classes of the right form",
+            "same": "terms in one class are equal",
+            "did": "equal terms are in one class",
+            "spared": "each e-node is stored once",
+        },
+        helps={"valid": 3, "same": 1, "did": 2, "spared": 3},
+    ),
+    Exercise(
+        id="day16.saturate",
+        title="Saturation",
+        section="Saturation",
+        points={"valid": 1, "same": 2, "did": 4, "spared": 2, "cost": 1},
+        difficulty=2,
+        minutes=40,
+        hints=(
+            "To match a pattern with a class: if it is a variable, compare with what it is bound to, or bind it. "
+            "Otherwise try each e-node of the class that has the label and as many operands.",
+            "Operand by operand, keep a list of all bindings so far: bindings = [b for old in bindings for b in "
+            "matches(part, operand, old)]. It begins with the one that was passed in.",
+            "First collect (class, right side, binding) for all laws and all classes, then apply all of them: "
+            "graph.union(number, instance(right, binding)). Count the unions that return True, and rebuild before you "
+            "count e-nodes.",
+        ),
+        meaning={
+            "valid": "a report of the right form",
+            "same": "terms in one class are equal",
+            "did": "terms that the laws make equal are in one class",
+            "spared": "it stops where it must",
+            "cost": "no e-node too many or too few",
+        },
+        helps={"valid": 3, "same": 1, "did": 2, "spared": 3, "cost": 3},
+        closed=(
+            "passlab.egraph.laws.saturate",
+            "passlab.egraph.laws.matches",
+            "passlab.egraph.laws.new_matches",
+            "passlab.egraph.search.search",
+            "passlab.egraph.discover.follows",
+        ),
+    ),
+    Exercise(
+        id="day16.laws",
+        title="The weakest precondition",
+        section="What a law needs",
+        points={"valid": 1, "same": 3, "did": 3, "spared": 2},
+        difficulty=2,
+        minutes=30,
+        hints=(
+            "Both sides, and each condition, are tensors with one entry for each input. First compute where the sides "
+            "are the same, as the lesson does for x · 0 = 0.",
+            "itertools.combinations(conditions, count) gives the choices of so many. Where a choice admits is the "
+            "product (&) of its conditions; with none, everywhere. It is enough if it admits no input for which the "
+            "sides differ.",
+            "Of all choices that are enough, take one with the largest sum. If none is enough, take an input that "
+            "satisfies all conditions and for which the sides differ: .nonzero()[0] gives its place.",
+        ),
+        meaning={
+            "valid": "a decision of the right form",
+            "same": "no input was overlooked",
+            "did": "no weaker precondition is enough",
+            "spared": "refuted laws come with an input",
+        },
+        helps={"valid": 3, "same": 1, "did": 2, "spared": 3},
+    ),
+    Exercise(
         id="day16.extract",
         title="The cheapest term",
         section="The cheapest term",
