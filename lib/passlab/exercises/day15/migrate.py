@@ -52,14 +52,19 @@ def hot(*channels: int, width: int = 8, size: float = 50.0) -> Tensor:
     return value
 
 
+def normed(m: Any, x: Any) -> Any:
+    """Return the layer norm of x over 8 numbers, called by position."""
+    return call(F.layer_norm, x, (8,), m.g, m.b)
+
+
 @migrate_case("a norm and a layer", (6, 8), g=hot(2, 5), b=(8,), w=(4, 8))
 def one(m: Any, x: Any) -> Any:
-    return F.linear(call(F.layer_norm, x, (8,), m.g, m.b), m.w)
+    return F.linear(normed(m, x), m.w)
 
 
 @migrate_case("a norm and three layers", (2, 6, 8), alpha=0.75, g=hot(1), b=(8,), q=(8, 8), k=(8, 8), v=(8, 8), c=(8,))
 def three(m: Any, x: Any) -> Any:
-    y = call(F.layer_norm, x, (8,), m.g, m.b)
+    y = normed(m, x)
     return torch.tanh(F.linear(y, m.q, m.c)) * torch.tanh(F.linear(y, m.k)) + F.linear(y, m.v)
 
 
@@ -70,7 +75,7 @@ def two_layers(m: Any, x: Any) -> Any:
 
 @migrate_case("something else reads the norm", (6, 8), g=hot(2), b=(8,), w=(8, 8), about=STAYS)
 def residual(m: Any, x: Any) -> Any:
-    y = call(F.layer_norm, x, (8,), m.g, m.b)
+    y = normed(m, x)
     return y + torch.tanh(F.linear(y, m.w))
 
 
@@ -81,12 +86,12 @@ def constant(node: Any) -> bool:
     return isinstance(node, fx.Node) and node.op == "get_attr"
 
 
-def layer(node: fx.Node) -> bool:
+def layer(node: Any) -> bool:
     """Return whether a node is a linear layer of constants."""
     return node.target is F.linear and all(part is None or constant(part) for part in node.args[1:])
 
 
-def norm(node: fx.Node) -> bool:
+def norm(node: Any) -> bool:
     """Return whether a node is a layer norm over one dimension with weight and bias."""
     parts = node.args
     return node.target is F.layer_norm and len(parts) > 3 and len(parts[1]) == 1 and all(map(constant, parts[2:4]))

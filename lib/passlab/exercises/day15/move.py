@@ -148,6 +148,7 @@ def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 def why_not_int8(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return which law could be applied once more, or ""."""
+    node: Any
     for node in live(after):
         grid = grid_of(node, quantize)
         if grid is not None and grid_of(node.args[0], dequantize) == grid:

@@ -79,11 +79,16 @@ def readers(gm: fx.GraphModule, target: Any) -> list[fx.Node]:
     return [user for node in gm.graph.find_nodes(op="get_attr") if node.target == target for user in node.users]
 
 
+def weight_of(dq: Any) -> str:
+    """Return the name of the constant behind a dequantize."""
+    return str(dq.args[0].args[0].target)
+
+
 def pairs(gm: fx.GraphModule) -> dict[fx.Node, Tensor]:
     """Return the dequantize nodes of weights of 4 bits that need no floats, each with the weight."""
-    result = {}
+    result: dict[fx.Node, Tensor] = {}
     for dq in gm.graph.find_nodes(op="call_function", target=dequantize):
-        q = dq.args[0]
+        q: Any = dq.args[0]
         if q.target is not quantize or dq.args[3] != 4 or q.args[0].op != "get_attr":
             continue
         weight = q.args[0].target
@@ -101,7 +106,7 @@ def stored(gm: fx.GraphModule) -> dict[str, int]:
 def fewest_bytes(gm: fx.GraphModule) -> int:
     sizes = stored(gm)
     for dq, weight in pairs(gm).items():
-        sizes[dq.args[0].args[0].target] = weight.numel() if weight.shape[-1] % 2 else weight.numel() // 2
+        sizes[weight_of(dq)] = weight.numel() if weight.shape[-1] % 2 else weight.numel() // 2
     return sum(sizes.values())
 
 
@@ -124,13 +129,13 @@ def unpacked(gm: fx.GraphModule) -> int:
         for user in dq.users:
             fused = layers.get(user) is dq and _operands(*user.args, **user.kwargs)[0] is not dq
             if not fused and weight.shape[-1] % 2 == 0:
-                weights.add(dq.args[0].args[0].target)
+                weights.add(weight_of(dq))
     return len(weights)
 
 
 def kept(gm: fx.GraphModule) -> Counter[str]:
     """Return how often each function occurs besides those of pairs; linear layers are all the same."""
-    count = Counter()
+    count: Counter[str] = Counter()
     for node in live(gm):
         if node.op.startswith("call_") and node.target not in (quantize, dequantize, unpack):
             count["linear" if node.target is linear_int4 else op_name(node, gm)] += 1
