@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Day 15 · Quantization as a pass: exercises
 #
-# Three questions are the core, about 100 minutes; the rest is stretch: harder, and for extra credit. Read the lesson
-# first: [day15_quantization.ipynb](../../course/day15_quantization.ipynb).
+# The core is questions 1, 2 and 3, about 110 minutes; the rest, about 175 minutes, is stretch: harder, and for extra
+# credit. Read the lesson first: [day15_quantization.ipynb](../../course/day15_quantization.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day15.grid")` opens a hint, three
@@ -91,13 +91,15 @@ check("day15.grid", grid)
 # computed: neither is a number or a `get_attr`. All of them get these operands as positional arguments.
 #
 # - **Values**: each value that a layer reads or returns gets a pair, and whatever read the value reads the pair instead:
-#   other nodes and the output, too. The pair is `dequantize(quantize(value, *grid), *grid)` with the value's grid.
+#   other nodes and the output, too. With its grid, the pair of v is
+#   `dequantize(quantize(v, scale, zero_point, 8), scale, zero_point, 8)`.
 # - **Moves**: where the operand of a layer is the result of one of `MOVES`, the pair belongs to what that moves, its first
 #   operand; and so on, back to a node that is not one of them. What is moved itself gets no pair.
 # - **Relu**: if nothing but one `torch.relu` reads what a layer returns, the pair belongs behind the relu, and not before it.
-# - **Weights**: the second operand of `F.linear` and `F.conv2d`, always a `get_attr`, gets a pair whose scale is a buffer:
-#   the node that `constant(gm, name, weight_scales(weight))` returns. Zero point 0, 8 bits, and `axis=0`. Only layers read
-#   it through the pair; other readers of a weight go on reading the float. Biases get no pair.
+# - **Weights**: the second operand of `F.linear` and `F.conv2d`, always a `get_attr`, gets a pair, too:
+#   `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`. Here s is a buffer, the node that
+#   `constant(gm, name, weight_scales(weight))` returns. Only layers read w through the pair; its other readers go on reading
+#   the float. Biases get no pair.
 # - **Once**: there is one pair for each value, however many layers read or return it, and one for each weight, however
 #   many layers have it: two `get_attr` nodes may name one tensor, by one name or by two.
 # - Nothing else gets a pair, and nothing else changes.
@@ -116,7 +118,7 @@ def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
     def is_layer(node):
         if node.op != "call_function" or node.target not in LAYERS:
             return False
-        return node.target is not torch.add or all(map(is_value, node.args[:2]))
+        return node.target is not torch.add or all(map(is_value, node.args))
 
     def pair(node, after, *grid, **how):
         with gm.graph.inserting_after(after):
@@ -130,12 +132,12 @@ def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
         for operand in layer.args[: 2 if layer.target is torch.add else 1]:
             while operand.target in MOVES:
                 operand = operand.args[0]
-            roots[operand] = True
+            roots[operand] = None
         users = list(layer.users)
         alone = len(users) == 1 and users[0].target is torch.relu
-        roots[users[0] if alone else layer] = True
+        roots[users[0] if alone else layer] = None
     for root in roots:
-        dq = pair(root, root, *grids[root.name])
+        dq = pair(root, root, *grids[root.name], 8)
         q = dq.args[0]
         root.replace_all_uses_with(dq, lambda user, q=q: user is not q)
 
@@ -148,7 +150,7 @@ def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
         if id(value) not in pairs:
             with gm.graph.inserting_after(weight):
                 scale = constant(gm, f"{weight.name}_scale", weight_scales(value))
-            pairs[id(value)] = pair(weight, scale, scale, axis=0)
+            pairs[id(value)] = pair(weight, scale, scale, 0, 8, axis=0)
         layer.replace_input_with(weight, pairs[id(value)])
     gm.recompile()
     return gm

@@ -307,3 +307,7 @@ no_convolution = edited(
     "did", "folds linear layers only", ("node.target not in (F.linear, F.conv2d)", "node.target is not F.linear")
 )
 no_activated = edited("did", "does not look behind a relu", ("if node.target is torch.relu: ...", "if False: ..."))
+
+EQUIVALENT = {
+    ("quantize(w, s_w.float(), 0, 8, axis=0)", "quantize(w, s_w.float(), 0, 8)"): "a vector of scales is along axis 0",
+}

@@ -203,7 +203,7 @@ one_move = edited(
 before_relu = edited(
     "did",
     "puts the pair between a layer and its relu",
-    ("roots[users[0] if alone else layer] = True", "roots[layer] = True"),
+    ("roots[users[0] if alone else layer] = None", "roots[layer] = None"),
 )
 any_relu = edited(
     "did",
@@ -218,13 +218,13 @@ any_reader = edited(
 no_results = edited(
     "did",
     "gives pairs to what layers read, and none to what they return",
-    ("roots[users[0] if alone else layer] = True", "pass"),
+    ("roots[users[0] if alone else layer] = None", "pass"),
 )
 no_sums = edited("did", "takes only the first operand of a sum", ("2 if layer.target is torch.add else 1", "1"))
 any_sum = edited(
     "spared",
     "takes the sum with a constant for a layer",
-    ("all(map(is_value, node.args[:2]))", "all(isinstance(x, fx.Node) for x in node.args[:2])"),
+    ("all(map(is_value, node.args))", "all(isinstance(x, fx.Node) for x in node.args)"),
     (
         "while operand.target in MOVES: ...",
         "if operand.op == 'get_attr': continue\nwhile operand.target in MOVES:\n    operand = operand.args[0]",
@@ -235,8 +235,8 @@ by_name = edited(
     "knows weights by name, so that one with two names is quantized twice",
     ("id(value) not in pairs", "weight.target not in pairs"),
     (
-        "pairs[id(value)] = pair(weight, scale, scale, axis=0)",
-        "pairs[weight.target] = pair(weight, scale, scale, axis=0)",
+        "pairs[id(value)] = pair(weight, scale, scale, 0, 8, axis=0)",
+        "pairs[weight.target] = pair(weight, scale, scale, 0, 8, axis=0)",
     ),
     ("layer.replace_input_with(weight, pairs[id(value)])", "layer.replace_input_with(weight, pairs[weight.target])"),
 )
@@ -252,10 +252,12 @@ every_reader = edited(
 other_axis = edited(
     "same",
     "gives a weight a scale for each input",
-    ("pair(weight, scale, scale, axis=0)", "pair(weight, scale, scale, axis=1)"),
+    ("pair(weight, scale, scale, 0, 8, axis=0)", "pair(weight, scale, scale, 0, 8, axis=1)"),
 )
 no_zero = edited(
-    "same", "forgets the zero point", ("pair(root, root, *grids[root.name])", "pair(root, root, grids[root.name][0])")
+    "same",
+    "forgets the zero point",
+    ("pair(root, root, *grids[root.name], 8)", "pair(root, root, grids[root.name][0], 0, 8)"),
 )
 no_output = edited(
     "did",

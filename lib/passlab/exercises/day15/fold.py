@@ -214,7 +214,7 @@ def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 def why_stored_twice(after: fx.GraphModule) -> str:
     """Return which integers of weights are stored by two names, or ""."""
-    names = {node.args[1].target for node in live(after) if node.target in INTEGER and node.args[1].op == "get_attr"}
+    names = {argument(node, 1, "weight").target for node in live(after) if node.target in INTEGER}
     tensors: list[tuple[str, Tensor]] = []
     for name in sorted(names):
         value = attribute(after, name)
@@ -228,7 +228,7 @@ def why_operands(after: fx.GraphModule) -> str:
     """Return which integer layer has a weight that is no constant of int8, or ""."""
     for node in live(after):
         if node.target in INTEGER:
-            weight: Any = node.args[1] if len(node.args) > 1 else None
+            weight: Any = argument(node, 1, "weight")
             value = attribute(after, weight.target) if isinstance(weight, fx.Node) and weight.op == "get_attr" else None
             if not isinstance(value, Tensor) or value.dtype != torch.int8:
                 return f"The weight of {node.name}, its second operand, is not a get_attr of int8."
