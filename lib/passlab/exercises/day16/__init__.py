@@ -14,7 +14,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Congruence",
         points={"valid": 1, "same": 2, "did": 4, "spared": 2},
         difficulty=2,
-        minutes=35,
+        minutes=40,
         hints=(
             "Keep three lists: for each term its leader, its e-node as it was added, and the answers. `find` follows "
             "leaders; a union lets the leader of one class point to that of the other.",
@@ -69,7 +69,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="What a law needs",
         points={"valid": 1, "same": 3, "did": 3, "spared": 2},
         difficulty=2,
-        minutes=30,
+        minutes=25,
         hints=(
             "Both sides, and each condition, are tensors with one entry for each input. First compute where the sides "
             "are the same, as the lesson does for x · 0 = 0.",
@@ -93,7 +93,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="The cheapest term",
         points={"valid": 1, "did": 3, "cost": 4},
         difficulty=2,
-        minutes=45,
+        minutes=40,
         stretch=True,
         hints=(
             "As trees: keep for each class the cheapest e-node so far and its price. Go through all classes again and "
@@ -119,7 +119,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Why are two terms equal?",
         points={"valid": 1, "did": 4, "spared": 2, "cost": 2},
         difficulty=2,
-        minutes=45,
+        minutes=40,
         stretch=True,
         hints=(
             "First write a generator of all single steps from a term: try each law, both ways, at the whole term; then "
@@ -146,7 +146,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Laws that nobody wrote",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=2,
-        minutes=45,
+        minutes=35,
         stretch=True,
         hints=(
             "All terms of n operations: one of them is outermost, and its operands share the other n - 1. So keep the "
