@@ -90,6 +90,12 @@ def _filled(size: int) -> str:
     )
 
 
+#: Lines of a body: twice the whole part of %v0, which does not overflow.
+_WHOLE = """  %w = arith.fptosi %v0 : f32 to i32
+  %t = arith.addi %w, %w overflow<nsw> : i32
+  %f = arith.sitofp %t : i32 to f32"""
+
+
 def hidden(seed: int) -> list[Case]:
     rng, plain_rng = random.Random(seed), random.Random(f"plain {seed}")
     n, m, k = rng.sample(range(2, 6), 3)
@@ -110,6 +116,26 @@ def hidden(seed: int) -> list[Case]:
     pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
     fixed = [
         fusion_case("three dimensions, turned", program(cube, [turned, again], ["b"]), "did"),
+        fusion_case(
+            "a cube, turned in two ways",
+            program(
+                {"z": (n, n, n)},
+                [
+                    one("a", ("z", "d1, d0, d2"), sizes=(n, n, n), out=(1, 2, 0), op="math.exp"),
+                    one("b", ("a", three), sizes=(n, n, n), out=(0, 1, 2), op="math.tanh"),
+                ],
+                ["b"],
+            ),
+            "did",
+        ),
+        fusion_case(
+            "a sum that does not overflow, in the first body",
+            program(flat, [a, one("b", ("a", BOTH), x)], ["b"]).replace(
+                "  linalg.yield %v0", f"{_WHOLE}\n  linalg.yield %f", 1
+            ),
+            "did",
+            "spared",
+        ),
         fusion_case(
             "written transposed", program(flat, [one("a", x, y, out=(1, 0)), one("b", ("a", TURNED), x)], ["b"]), "did"
         ),
@@ -388,6 +414,24 @@ forward = edited(
     "same",
     "composes with the map of the result, not with its inverse",
     ("out.inverse_permutation().compose(read)", "out.compose(read)"),
+)
+composed_backwards = edited(
+    "same",
+    "composes two permutations in the wrong order",
+    (
+        "[amap.compose(turned) for amap in maps]",
+        "[turned.compose(amap) if turned.num_dims == len(amap.results) == amap.num_dims == len(turned.results) "
+        "else amap.compose(turned) for amap in maps]",
+    ),
+)
+may_overflow = edited(
+    "spared",
+    "copies a producer's body without what it promises about overflow",
+    (
+        "for inner in body:\n    block.add_op(inner.clone(values))",
+        "for inner in body:\n    block.add_op(inner.clone(values))\n"
+        "    block.last_op.properties.pop('overflowFlags', None)",
+    ),
 )
 maps_of_reader = edited(
     "same",

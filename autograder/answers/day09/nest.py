@@ -55,6 +55,8 @@ def hidden(seed: int) -> list[Case]:
         nest_case("a sum in reach of its index", generic("pr", [("d1", (m,))], [("d0", (n,))], _indexed_sum())),
         nest_case("again and again", generic("p", [("d0", (n,))], [("d0", (n,))], _squared(8))),
         nest_case("index", generic("pp", [("d0", (n,))], [("d0, d1", (n, m))], INDEXED)),
+        nest_case("in order, and not a sum", generic("pr", [("d0, d1", (n, m))], [("d0, d1", (n, m))], ["%a"])),
+        nest_case("the outs begin with an input", _begun(n)),
     ]
     return fixed + [nest_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(12)]
 
@@ -62,6 +64,11 @@ def hidden(seed: int) -> list[Case]:
 def _indexed_sum() -> list[str]:
     *first, _ = [line.replace("index 0", "index 1") for line in INDEXED]
     return [*first, "%s = arith.addf %v, %y : f32", "%s"]
+
+
+def _begun(size: int) -> str:
+    """Return a module that adds the sum of a vector to each of its elements: its outs begin with the vector."""
+    return generic("pr", [("d1", (size,))], [("d0", (size,))], TOTAL).replace("(%A, %Y)", "(%A, %A)")
 
 
 def _squared(times: int) -> list[str]:
@@ -223,6 +230,19 @@ all_parallel = edited(
 )
 all_in_order = edited(
     "spared", "declares no loop parallel", ('"prange" if kind.data.value == "parallel" else "range"', '"range"')
+)
+parallel_if_written = edited(
+    "spared",
+    "declares a loop parallel if the out is indexed with it, whatever its iterator is",
+    ('kind.data.value == "parallel"', "AffineDimExpr(d) in op.indexing_maps.data[-1].data.results"),
+)
+one_name_for_a_value = edited(
+    "same",
+    "takes outs that begin with an input for that input: the sum so far is not read",
+    (
+        "zip(places, op.body.block.args, strict=True)",
+        "zip([places[list(op.operands).index(v)] for v in op.operands], op.body.block.args, strict=True)",
+    ),
 )
 not_read_first = edited(
     "same",

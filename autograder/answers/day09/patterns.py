@@ -34,6 +34,7 @@ NEW_PROMISE = "The operation that it replaces had no such flag."
 OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
 FLOATS = "a = addf -0.0 x; b = mulf 1 a; c = addf 0.5 b <reassoc>; d = addf c 0.25 <reassoc>"
 INTEGERS = "a = addi 0 x; b = muli 1 a; c = addi 3 b; d = addi c 4"
+OTHERS = "nnan,ninf,nsz,arcp,contract,afn"
 CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
 
 
@@ -201,6 +202,28 @@ def hidden(seed: int) -> list[Case]:
             did=at_most(),
         ),
         law("a long chain", CHAIN, kind="i32", did=at_most("", 1, ONE_TO_MERGE)),
+        law("sums that wrap, i32", "a = addi x 2147483647; b = addi a 5", kind="i32", did=at_most("", 1, ONE_TO_MERGE)),
+        law(
+            "products that wrap, i64",
+            "a = muli x 4611686018427387905; b = muli a 6",
+            kind="i64",
+            did=at_most("", 1, ONE_TO_MERGE),
+        ),
+        law("a constant plus zero", f"a = addi {n} 0; b = addi a x", kind="i32", did=at_most("addi", 1)),
+        law("a constant plus minus zero", f"a = addf {n} -0.0", did=at_most()),
+        law("a constant times one", f"a = muli {n} 1; b = muli a x", kind="i32", did=at_most("muli", 1)),
+        law("a constant times zero", f"a = muli {n} 0", kind="i32", did=at_most()),
+        law("a constant doubled", f"a = muli {n} 2", kind="i32", did=at_most("muli")),
+        *(
+            law(
+                f"every promise but reassoc, {op}",
+                f"a = {op} x 3 <{OTHERS}>; b = {op} a 5 <{OTHERS}>",
+                spared=stays(op, 2, REGROUPED),
+            )
+            for op in ("addf", "mulf")
+        ),
+        law("four times", "a = mulf x 4", spared=stays("mulf", 1, "No law is about x · 4.")),
+        law("four times, integers", "a = muli x 4", kind="i32", spared=stays("muli", 1, "No law is about x · 4.")),
         pattern_case("in a body", generic("pr", [("d0, d1", (3, 4))], [("d0", (3,))], inside), did=at_most("addf", 1)),
         *(pattern_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(8)),
     ]
@@ -310,6 +333,35 @@ def functions():
     return tuple(_One(benefit, law) for law, benefit in laws.items())
 
 
+merges_without_wrapping = edited(
+    "did",
+    "does not merge integers whose sum or product needs more than 32 bits",
+    (
+        '"reassoc" in both or isinstance(c, int)',
+        '"reassoc" in both or isinstance(c, int) and abs(c * d if op.name in MULTIPLY else c + d) < 2**31',
+    ),
+)
+no_constant_for_x = edited(
+    "did",
+    "takes x for a value that is not constant: 7 + 0 stays",
+    (
+        "zero or (op.name in MULTIPLY and number(op.rhs) == 1)",
+        "number(op.lhs) is None and (zero or (op.name in MULTIPLY and number(op.rhs) == 1))",
+    ),
+)
+constants_not_doubled = edited(
+    "did",
+    "does not double an integer constant",
+    (
+        "op.name in MULTIPLY and number(op.rhs) == 2",
+        "op.name in MULTIPLY and number(op.rhs) == 2 and not isinstance(number(op.lhs), int)",
+    ),
+)
+other_promises = edited(
+    "spared",
+    "regroups floats that are no NaN and whose zeros have no sign",
+    ('"reassoc" in both', '"reassoc" in both or both >= {"nnan", "nsz"}'),
+)
 swaps_for_ever = edited("valid", "swaps two constants for ever", ("... and number(op.rhs) is None", "..."))
 any_zero = edited(
     "spared",

@@ -126,8 +126,10 @@ def names_of(op: Operation) -> list[str]:
 
 
 def _arrays(op: Operation) -> dict[str, np.ndarray]:
-    arrays = {}
-    for seed, (name, operand) in enumerate(zip(names_of(op), op.operands, strict=True)):
+    """Return an array for each operand: equal ones, and not the same, where operands are the same value."""
+    arrays, operands = {}, list(op.operands)
+    for name, operand in zip(names_of(op), operands, strict=True):
+        seed = operands.index(operand)
         shape = operand.type.get_shape() if isinstance(operand.type, TensorType) else ()
         arrays[name] = numbers(shape, seed).astype(dtype(operand.type))
     return arrays
