@@ -223,10 +223,10 @@ def weakest(
 ) -> tuple[bool, list[str] | dict[str, float]]:
     """Find the weakest precondition under which a law holds, or refute the law.
 
-    A precondition is a choice of conditions, none, some or all: an input must satisfy all
-    that are chosen. It is enough if both sides of the law are the same for each such
-    input, bit by bit: a NaN is the same as any NaN, but 0.0 is not -0.0. The weakest one
-    admits the most inputs.
+    A precondition is a choice of conditions, none, some or all: an input must satisfy
+    all that are chosen. It is enough if both sides of the law are the same for each
+    such input, bit by bit: a NaN is the same as any NaN, but 0.0 is not -0.0. The
+    weakest one admits the most inputs.
 
     In:  left, right: terms; a variable or a number alone is a term, too.
          conditions: name -> a term that is true or false. At most six; some input
@@ -234,11 +234,11 @@ def weakest(
          numbers: variable -> its values, in all inputs.
     Out: (True, names of the conditions of the weakest precondition that is enough); any
              of them, if several admit as many inputs.
-         (False, an input) if no precondition is enough: variable -> number. It satisfies
-             all conditions, and the sides are not the same.
+         (False, an input) if no precondition is enough: variable -> number. It
+             satisfies all conditions, and the sides are not the same.
 
-    Example: for x * 0 = 0 and float16, "the sign of x is +" and "x is finite" are enough
-             together. "x > 0" and "x is finite" are, too, but do not admit 0.
+    Example: for x * 0 = 0 and float16, "the sign of x is +" and "x is finite" are
+             enough together. "x > 0" and "x is finite" are, too, but do not admit 0.
     """
     ### BEGIN SOLUTION
     one, other = numbers_of(left, numbers), numbers_of(right, numbers)
