@@ -57,12 +57,17 @@ def drawn(rng: random.Random, count: int, shared: bool = False, roots: int = 1) 
 
 
 def cases() -> list[Case]:
-    product = {1: [("mul", 2, 3), ("add", 2, 2)], 2: [("x",)], 3: [("2",)]}
+    product: Classes = {1: [("mul", 2, 3), ("add", 2, 2)], 2: [("x",)], 3: [("2",)]}
     cost = {"x": 1, "2": 1, "mul": 4, "add": 2}
-    dear = {1: [("mul", 2, 3), ("add", 2, 2)], 2: [("exp", 4)], 3: [("2",)], 4: [("x",)]}
-    loop = {0: [("x",), ("add", 0, 2)], 1: [("add", 1, 2), ("mul", 1, 3), ("neg", 0)], 2: [("0",)], 3: [("1",)]}
+    dear: Classes = {1: [("mul", 2, 3), ("add", 2, 2)], 2: [("exp", 4)], 3: [("2",)], 4: [("x",)]}
+    loop: Classes = {
+        0: [("x",), ("add", 0, 2)],
+        1: [("add", 1, 2), ("mul", 1, 3), ("neg", 0)],
+        2: [("0",)],
+        3: [("1",)],
+    }
     free = dict.fromkeys(["x", "add", "mul", "neg", "0", "1"], 0)
-    apart = {
+    apart: Classes = {
         0: [("add", 1, 2)],
         1: [("f", 3), ("g", 4)],
         2: [("h", 5), ("k", 4)],
