@@ -58,12 +58,16 @@ from passlab.quantization.semantics import ends, fixed_points
 # - float32 keeps all digits down to 2⁻¹²⁶, so a smaller scale becomes 2⁻¹²⁶; the zero point then goes with that scale.
 #
 # `low` and `high` are Python floats that float32 can hold, `bits` is 2 … 8. Scales are compared with a relative
-# tolerance of 10⁻⁶. Not to be called: the library's `grid` and `weight_scales`.
+# tolerance of 10⁻⁶.
 
 
 # %%
 def grid(low: float, high: float, bits: int, symmetric: bool) -> tuple | None:
-    """Return (scale, zero_point) for the values low … high, None if there is no grid."""
+    """Return (scale, zero_point) for the values low … high, None without a grid.
+
+    Not to be called: passlab.quantization.grids.grid,
+    passlab.quantization.grids.weight_scales.
+    """
     ### BEGIN SOLUTION
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         return None
@@ -104,12 +108,15 @@ check("day15.grid", grid)
 #   many layers have it: two `get_attr` nodes may name one tensor, by one name or by two.
 # - Nothing else gets a pair, and nothing else changes.
 #
-# A weight is `attribute(gm, node.target)`. You may edit `gm` or make another graph. Not to be called: the library's `insert`.
+# A weight is `attribute(gm, node.target)`. You may edit `gm` or make another graph.
 
 
 # %%
 def insert(gm: fx.GraphModule, grids: dict) -> fx.GraphModule:
-    """Return the graph with pairs around its layers."""
+    """Return the graph with pairs around its layers.
+
+    Not to be called: passlab.quantization.insert.insert.
+    """
     ### BEGIN SOLUTION
 
     def is_value(x):
@@ -192,13 +199,16 @@ check("day15.insert", insert)
 # - Nothing that only folded layers have used is left: no weight in float, and no dequantize.
 # - A weight that several layers read through one pair is stored **once** as integers.
 #
-# The result is compared bit by bit with the integers that the lesson states. Not to be called: the library's `fold` and
-# `layer_of`.
+# The result is compared bit by bit with the integers that the lesson states.
 
 
 # %%
 def fold(gm: fx.GraphModule) -> fx.GraphModule:
-    """Return the graph with integer layers."""
+    """Return the graph with integer layers.
+
+    Not to be called: passlab.quantization.fold.fold,
+    passlab.quantization.fold.layer_of.
+    """
     ### BEGIN SOLUTION
 
     def layer_before(q):

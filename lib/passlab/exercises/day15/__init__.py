@@ -27,7 +27,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "valid": "a scale and a zero point, or None",
             "did": "the smallest scale that covers the range",
             "same": "0 and the ends are where they belong",
-            "spared": "None where there is no grid, and only there",
+            "spared": "no grid where there is none, only there",
         },
         helps={"valid": 2, "same": 3, "did": 2, "spared": 1},
         closed=("passlab.quantization.grids.grid", "passlab.quantization.grids.weight_scales"),
@@ -51,7 +51,7 @@ EXERCISES: tuple[Exercise, ...] = (
         meaning={
             "valid": "a graph with the same inputs and outputs",
             "same": "pairs have the right grids, and nothing else changes",
-            "did": "each value of a layer is read through a pair",
+            "did": "each value of a layer has its pair",
             "spared": "no pair anywhere else",
             "cost": "one pair for each value and each weight",
         },
@@ -77,7 +77,7 @@ EXERCISES: tuple[Exercise, ...] = (
         meaning={
             "valid": "a graph with the same inputs and outputs",
             "same": "bit for bit the stated integers",
-            "did": "each layer that has an integer form computes with integers",
+            "did": "each layer that can computes with integers",
             "spared": "all else stays in float",
             "cost": "the integers of a weight are stored once",
         },
