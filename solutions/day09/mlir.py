@@ -815,6 +815,13 @@ def agree(op, what, one, other):
         )
 
 
+def agree_all(op, what, sides, others):
+    """Compare size by size: a message has only the two that differ."""
+    agree(op, f"the dimensions of {what}", len(sides), len(others))
+    for one, other in zip(sides, others, strict=True):
+        agree(op, f"a size of {what}", one, other)
+
+
 @irdl_op_definition
 class Dense(IRDLOperation):
     name = "nn.dense"
@@ -845,11 +852,8 @@ class LeakyRelu(IRDLOperation):
     result = result_def(TensorType)
 
     def verify_(self):
-        agree(
-            self,
-            "the shapes of x and of the result",
-            shape(self, self.x),
-            shape(self, self.result),
+        agree_all(
+            self, "x and the result", shape(self, self.x), shape(self, self.result)
         )
         if not 0 <= self.slope.value.data <= 1:
             raise VerifyException(
@@ -872,14 +876,7 @@ class Sum(IRDLOperation):
                 f"nn.sum has the axis {axis}, and x has {len(sides)} dimensions"
             )
         left = sides[:axis] + sides[axis + 1 :]
-        agree(
-            self,
-            "the dimensions that are left and those of the result",
-            len(left),
-            len(shape(self, self.result)),
-        )
-        for one, other in zip(left, shape(self, self.result), strict=True):
-            agree(self, "a size that is left and that of the result", one, other)
+        agree_all(self, "what is left and the result", left, shape(self, self.result))
 
 
 NN = Dialect("nn", [Dense, LeakyRelu, Sum])

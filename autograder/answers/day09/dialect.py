@@ -93,6 +93,14 @@ def hidden(seed: int) -> list[Case]:
             "b has a dimension too many, x has not", broken_dense((71, 83), (97, 83), (97, 1), (71, 97)), "nn.dense", 2,
             fits=(71, 83),
         ),
+        refused(
+            "the second side differs", alone("nn.leaky_relu", tensor(71, 83), tensor(71, 89), slope=half),
+            "nn.leaky_relu", 83, 89, fits=(71,),
+        ),
+        refused(
+            "the last side differs", alone("nn.sum", tensor(71, 83, 97), tensor(71, 89), axis="1 : i64"),
+            "nn.sum", 97, 89, fits=(71,),
+        ),
         refused("w turned", broken_dense(w=(i, o)), "nn.dense", i, o),
         refused("the result turned", broken_dense(result=(o, b)), "nn.dense", b, o),
         refused("the result in one dimension", broken_dense(result=(b * o,)), "nn.dense"),
@@ -121,6 +129,12 @@ def hidden(seed: int) -> list[Case]:
                     result=tensor(1, 1)),
             drawn((1, 1), (1, 1), (1,)), lambda x, w, bias: x @ w.T + bias,
         ),
+        lowered(
+            "dense, zeros and infinities",
+            program(dense("y", "x", "w", "b", b, i, o), arguments=[tensor(b, i), tensor(o, i), tensor(o)], returned="y",
+                    result=tensor(b, o)),
+            lambda: _infinite(b, i, o), _product,
+        ),
         lowered("a flat slope", single(leaky("y", "x", 0.0, b, i), tensor(b, i), tensor(b, i)),
                 drawn((b, i), special=True), lambda x: leaky_relu(x, 0.0)),
         lowered("a slope of 1", single(leaky("y", "x", 1.0, b, i), tensor(b, i), tensor(b, i)), drawn((b, i)),
@@ -146,6 +160,19 @@ def hidden(seed: int) -> list[Case]:
             lambda x, w: leaky_relu(x, slope) @ leaky_relu(x, slope).T + w),
         lowered("nothing of nn", program(arguments=[one], returned="x", result=one), drawn((i,)), np.asarray),
     ]  # fmt: skip
+
+
+def _infinite(b: int, i: int, o: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return x, w and a bias for nn.dense: x begins with a zero, w and the bias with infinities."""
+    x, w, bias = drawn((b, i), (o, i), (o,))()
+    x[0, 0], w[0, 0], bias[0] = 0, np.inf, -np.inf
+    return x, w, bias
+
+
+def _product(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Return x · wᵀ + b, with each product: 0 · ∞ is NaN."""
+    with np.errstate(invalid="ignore"):
+        return (x[:, None] * w).sum(2) + bias
 
 
 EQUIVALENT = {
@@ -345,7 +372,7 @@ def lists_all(text):
 def counts_elements(text):
     return _edited(
         (
-            'agree(self, "the shapes of x and of the result", shape(self, self.x), shape(self, self.result))',
+            'agree_all(self, "x and the result", shape(self, self.x), shape(self, self.result))',
             'agree(self, "elements", math.prod(shape(self, self.x)), math.prod(shape(self, self.result)))',
         )
     )(text)
@@ -362,6 +389,11 @@ def refuses_all(text):
     return "nn.dense, nn.leaky_relu, nn.sum: something does not fit."
 
 
+whole_shapes = edited(
+    "did",
+    "lists all sizes of two shapes that differ in one",
+    ('agree(op, f"a size of {what}", one, other)', 'agree(op, f"the sizes of {what}", str(sides), str(others))'),
+)
 from_the_end = edited(
     "did", "takes a negative axis, as Python does", 
     ("0 <= axis < len(sides)", "-len(sides) <= axis < len(sides)")

@@ -42,6 +42,15 @@ def _diagonals(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
+def _in_place(a: np.ndarray) -> tuple[np.ndarray]:
+    """Add each element to all elements, one after the other: to itself, too, which the later ones see."""
+    a = a.copy()
+    for i in range(len(a)):
+        for j in range(len(a)):
+            a[j] += a[i]
+    return (a,)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     m, n, k = rng.sample(range(2, 8), 3)
@@ -123,6 +132,17 @@ def hidden(seed: int) -> list[Case]:
         one("backwards", 1, [], [f"{m - 1} - d0", "d0"], _COPY, two, [(m,), (m,)], lambda a, b: (a, a[::-1])),
         one("parts of negative numbers", 1, [], ["(d0 - 3) floordiv 2 + 2, (d0 - 3) mod 4", "d0"], _COPY, two,
             [(5, 4), (m,)], lambda a, b: (a, a[(np.arange(m) - 3) // 2 + 2, (np.arange(m) - 3) % 4])),
+        one("one buffer through two maps", 2, [], ["d0, d1", "d1, d0", "d0, d1"],
+            "%s = arith.subf %l, %r : f32\nlinalg.yield %s : f32", three, [(m, m), (m, m), (m, m)],
+            lambda a, b, c: (a, b, a - a.T), wrap=lambda text: text.replace("ins(%a, %b", "ins(%a, %a")),
+        one("two outputs in one buffer", 1, [], ["d0", "d0", "d0"], "linalg.yield %l, %q : f32, f32",
+            "%l: f32, %o: f32, %q: f32", [(n,), (n,), (n,)], lambda a, b, c: (a, b, c), outs=2,
+            wrap=lambda text: text.replace("outs(%b, %c", "outs(%b, %b")),
+        one("a product that nothing uses", 1, [], ["d0", "d0"],
+            "%p = arith.mulf %l, %l : f32\nlinalg.yield %l : f32", two, [(n,), (n,)], lambda a, b: (a, a)),
+        loops_case(
+            "in place, the reduction outermost", buffers((m,)),
+            generic(2, [0], [("%a", memref(m), "d0")], [("%a", memref(m), "d1")], _ADD, two), [(m,)], _in_place),
         one("double precision", 1, [0], ["d0", "d0", ""],
             "%p = arith.mulf %l, %r : f64\n%s = arith.addf %o, %p : f64\nlinalg.yield %s : f64",
             "%l: f64, %r: f64, %o: f64", [(n,), (n,), ()], lambda a, b, c: (a, b, c + a @ b),
@@ -414,6 +434,31 @@ on_the_stack = edited(
     "cost", "puts each result into a new buffer on the stack first",
     ("build = Builder(InsertPoint.before(op))",
      "build = Builder(InsertPoint.before(op))\nbuild.insert(memref.AllocaOp.get(f32, shape=[1]))"),
+)  # fmt: skip
+reductions_inside = edited(
+    "same", "writes the loops of reductions innermost",
+    ("for end in ends: ...",
+     "kinds = [kind.data.value for kind in op.get_iterator_types()]\n"
+     "order = sorted(range(len(ends)), key=lambda dim: kinds[dim])\n"
+     "for end in [ends[dim] for dim in order]: ...\n"
+     "turn = [turn[order.index(dim)] for dim in range(len(ends))]"),
+)  # fmt: skip
+one_load_for_a_buffer = edited(
+    "same", "loads a buffer once, although two maps read it",
+    ("means[argument] = load",
+     "means[argument] = next((means[a] for a, o in zip(op.body.block.args, op.operands, strict=True) "
+     "if o is operand and a in means), load)"),
+)  # fmt: skip
+kept_values = edited(
+    "same", "does not store an output that keeps its value",
+    ("build.insert(memref.StoreOp.get(means.get(value, value), output, at(build, map, turn)))",
+     "value.owner is op.body.block and value.index >= len(op.inputs) and op.operands[value.index] is output and "
+     "maps[value.index] == map or build.insert(memref.StoreOp.get(means.get(value, value), output, "
+     "at(build, map, turn)))"),
+)  # fmt: skip
+unused_of_the_body = edited(
+    "spared", "leaves out operations of the body whose result is not used",
+    ("build.insert(inner.clone(means))", "any(r.uses for r in inner.results) and build.insert(inner.clone(means))"),
 )  # fmt: skip
 last_loop_outside = edited(
     "same", "writes the loop of the last dimension outermost",

@@ -53,6 +53,9 @@ def hidden(seed: int) -> list[Case]:
         pipeline_case(
             "a pass without its option", ops(), ["affine-super-vectorize", LOOPS, BUFFERIZE], {"tensor": 0}, 1
         ),
+        pipeline_case(
+            "a pass that fails at first", _elementwise(side), [LOOPS, BUFFERIZE, TO_LINALG], {"linalg": 0}, 3
+        ),
         pipeline_case("few constants", ops(), [CLEAN, BUFFERIZE, AFFINE, LOWER], _FEW, 4),
         pipeline_case("no way on tensors", ops(), names(LOOPS, CSE), {"linalg": 0}, None),
         pipeline_case("no way after a failure", ops(), [INSIDE, LOOPS], {"linalg": 0, "bufferization": 1}, None),
@@ -69,6 +72,15 @@ _NO_BUFFER = {"linalg": 0, "tensor": 0, "memref.alloc": 0}
 _TAN = {"linalg.generic": 1, "math.tan": 0}
 _UNROLLED = {"affine.for": 0, "arith.constant": 3}
 UNROLL, HOIST = "affine-loop-unroll{unroll-factor=4 unroll-up-to-factor=true}", "loop-invariant-code-motion"
+
+
+TO_LINALG = "convert-elementwise-to-linalg"
+
+
+def _elementwise(side: int) -> str:
+    """Return a module with a product of whole tensors, which cannot be bufferized before it is linalg."""
+    product = f"  %p = arith.mulf %r0, %x : tensor<{side}x{side}xf32>\n  return %p"
+    return chain(side, "exp").replace("  return %r0", product)
 
 
 def _loops(rng: random.Random) -> str:
@@ -199,6 +211,11 @@ once = edited(
     "did",
     "runs no pass a second time",
     ("names", "(name for name in names if name not in [step for step, _ in steps])"),
+)
+fails_for_good = edited(
+    "did",
+    "does not run a pass again that has failed",
+    ("continue", "names = [one for one in names if one != name]\ncontinue"),
 )
 fails = edited("valid", "does not expect a pass to fail", ("mlir.MLIRError", "ZeroDivisionError"))
 no_answer = edited("did", "returns the empty pipeline where there is none", ("    return None\n", "    return []\n"))
