@@ -64,6 +64,12 @@ def _doubled(x: Tensor, w: Tensor) -> list[Tensor]:
     return [(a * d).sin().sum(1) + (b * c).cos().sum(1)]
 
 
+def _of_noise(x: Tensor, y: Tensor) -> list[Tensor]:
+    """One draw is enough to keep, and no input helps to compute what follows from it."""
+    noise = torch.rand_like(x)
+    return [x * noise.exp().sin() + y * noise.cos().exp()]
+
+
 def _noisy(x: Tensor, y: Tensor) -> list[Tensor]:
     left, right = torch.rand_like(x), torch.rand_like(x)
     return [(x * left).sin() * (y * right).exp()]
@@ -109,6 +115,7 @@ def hidden(seed: int) -> list[Case]:
         program("written twice", _doubled, two, 0.3),
         program("random numbers, enough memory", _noisy, {"x": square, "y": square}, 1, about),
         program("random numbers", _noisy, {"x": square, "y": square}, 0),
+        program("random numbers that many values follow from", _of_noise, {"x": square, "y": square}, 0),
     ]
 
 

@@ -94,7 +94,8 @@ def aten_calls(gm: fx.GraphModule, inputs: tuple) -> dict:
         for node in whole.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
     ]
-    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in whole.graph.output_node().args[0]]
+    ends: Any = whole.graph.output_node().args[0]
+    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in ends]
     results = [
         torch.empty(value.shape, dtype=value.dtype, device="meta") if isinstance(value, Tensor) else None
         for value in values

@@ -145,7 +145,7 @@ EXERCISES = (
         section="A dialect is a few classes",
         points={"valid": 1, "same": 4, "did": 4, "spared": 2},
         difficulty=4,
-        minutes=95,
+        minutes=100,
         stretch=True,
         hints=(
             "Three parts: classes with @irdl_op_definition, whose verify_ raises VerifyException with the sentence; a "

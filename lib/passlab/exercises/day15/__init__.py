@@ -128,7 +128,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "What is left in dq.users after the layers are replaced reads dequantize(unpack(…)).",
         ),
         meaning={
-            "did": "the fewest bytes are stored, and nothing is unpacked in vain",
+            "did": "the fewest bytes are stored, none unpacked in vain",
             "spared": "everything else stays",
         },
         helps={"valid": 1, "same": 2, "did": 1, "spared": 2},

@@ -139,19 +139,23 @@ class Stated(fx.Interpreter):
     """Run a graph with pairs: what folds by its definition in integers, all else as it stands."""
 
     def run_node(self, n: fx.Node) -> Any:
-        if layer_before(self.module, n) is None:
+        gm: Any = self.module
+        layer = match(n)
+        if layer is None or layer_before(gm, n) is None:
             return super().run_node(n)
-        return definition(self.module, match(n), n, self.env)
+        return definition(gm, layer, n, self.env)
 
 
 def needed(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node]]:
     """Return the nodes that are needed after the layers are folded, and the quantizes that become integer layers."""
-    nodes, folded = {gm.graph.output_node(): None}, {}
+    nodes: dict[Any, None] = {gm.graph.output_node(): None}
+    folded: dict[fx.Node, None] = {}
     for node in reversed(gm.graph.nodes):
         if node in nodes and (layer := layer_before(gm, node)) is not None:
             del nodes[node]
             folded[node] = None
-            nodes[layer.args[0].args[0]] = None
+            dequantized: Any = layer.args[0]
+            nodes[dequantized.args[0]] = None
         elif node in nodes:
             nodes |= dict.fromkeys(node.all_input_nodes)
     return list(nodes), list(folded)
@@ -229,7 +233,11 @@ def why_operands(after: fx.GraphModule) -> str:
     for node in live(after):
         if node.target in INTEGER:
             weight: Any = argument(node, 1, "weight")
-            value = attribute(after, weight.target) if isinstance(weight, fx.Node) and weight.op == "get_attr" else None
+            value = (
+                attribute(after, str(weight.target))
+                if isinstance(weight, fx.Node) and weight.op == "get_attr"
+                else None
+            )
             if not isinstance(value, Tensor) or value.dtype != torch.int8:
                 return f"The weight of {node.name}, its second operand, is not a get_attr of int8."
     return ""

@@ -140,7 +140,8 @@ class Terms:
                 terms[node] = terms[node.args[0]]
                 continue
             if node.op == "placeholder":
-                key, inputs = ("placeholder", inputs), inputs + 1
+                key: tuple = ("placeholder", inputs)
+                inputs += 1
             elif node.op == "get_attr":
                 key = "constant", content(attribute(gm, node.target))
             else:
@@ -198,7 +199,8 @@ class Reading:
         self.live = live(after)
 
     def layer_weights(self) -> set[int]:
-        return {self.new[node.args[1]] for node in self.live if self.weighted(node)}
+        weights: list[Any] = [node.args[1] for node in self.live if self.weighted(node)]
+        return {self.new[weight] for weight in weights}
 
     @staticmethod
     def weighted(node: fx.Node) -> bool:
@@ -250,14 +252,16 @@ class Reading:
         return ""
 
     def why_wrong_scales(self, pair: Pair) -> str:
-        name = pair.value.target
+        name = str(pair.value.target)
         scales = weight_scales(attribute(self.after, name).detach())
         for part, what in zip(pair.grids, ("quantize", "dequantize"), strict=True):
             rest = part["zero_point"], part["bits"], part["group"]
             if rest != (0, 8, None) or part["axis"] not in (0, -attribute(self.after, name).dim()):
                 return f"The {what} of {name} should have the zero point 0, 8 bits and axis=0."
             node = part["scale"]
-            value = attribute(self.after, node.target) if isinstance(node, fx.Node) and node.op == "get_attr" else None
+            value = (
+                attribute(self.after, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
+            )
             if not isinstance(value, Tensor) or value.shape != scales.shape or not torch.allclose(value, scales):
                 return f"The {what} of {name} should have the scales weight_scales(…), one for each output."
         return ""

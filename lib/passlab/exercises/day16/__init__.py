@@ -50,7 +50,7 @@ EXERCISES: tuple[Exercise, ...] = (
         meaning={
             "valid": "a report of the right form",
             "same": "terms in one class are equal",
-            "did": "terms that the laws make equal are in one class",
+            "did": "what the laws make equal is in one class",
             "spared": "it stops where it must",
             "cost": "no e-node too many or too few",
         },
@@ -133,7 +133,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         meaning={
             "valid": "steps of the right form",
-            "did": "each step holds, and the chain ends where it must",
+            "did": "each step holds, the last reaches the end",
             "spared": "no chain where there is none",
             "cost": "no more steps than are allowed",
         },

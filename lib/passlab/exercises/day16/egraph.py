@@ -43,7 +43,7 @@ def expected(commands: Sequence[Command]) -> tuple[list[bool], EGraph, list[int]
         if kind == "add":
             numbers.append(graph.add(rest[0], *(numbers[operand] for operand in rest[1:])))
         elif kind == "union":
-            graph.union(*(numbers[term] for term in rest))
+            graph.union(numbers[rest[0]], numbers[rest[1]])
         else:
             graph.rebuild()
             one, other = (graph.find(numbers[term]) for term in rest)
