@@ -15,7 +15,7 @@
 # # Day 9 · MLIR: exercises
 #
 # Seven questions. The core is questions 1, 2 and 4 and the plain cases of 3, about 120 minutes; the rest, about
-# 255 minutes, is stretch: harder, and for extra credit. The text of question 3 says what its plain cases are. Read the
+# 260 minutes, is stretch: harder, and for extra credit. The text of question 3 says what its plain cases are. Read the
 # lesson first: [day09_mlir.ipynb](../../course/day09_mlir.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

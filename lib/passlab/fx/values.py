@@ -3,6 +3,9 @@
 A graph that may not run in this process runs in another one (`passlab.fx.isolation`).
 """
 
+# mypy: disable-error-code="union-attr"
+# (the output of a graph that make_fx records of a function that returns a list is a list)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -94,8 +97,7 @@ def aten_calls(gm: fx.GraphModule, inputs: tuple) -> dict:
         for node in whole.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
     ]
-    ends: Any = whole.graph.output_node().args[0]
-    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in ends]
+    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in whole.graph.output_node().args[0]]
     results = [
         torch.empty(value.shape, dtype=value.dtype, device="meta") if isinstance(value, Tensor) else None
         for value in values
