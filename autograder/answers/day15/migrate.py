@@ -16,6 +16,51 @@ from passlab.fx.nodes import attribute
 from passlab.judge import Case
 
 
+def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
+    """Return cases in which channels stay where they are. n, k: widths; base: the constants of a norm."""
+
+    def normed(m: Any, x: Any) -> Any:
+        return call(F.layer_norm, x, (n,), m.g, m.b)
+
+    @migrate_case("the norm is an output", (7, n), about=STAYS, v=(k, n), **base)
+    def output(m: Any, x: Any) -> Any:
+        y = normed(m, x)
+        return F.linear(y, m.v), y
+
+    @migrate_case("an activation as a weight", (n, n), about=STAYS, v=(k, n), **base)
+    def as_weight(m: Any, x: Any) -> Any:
+        y = normed(m, x)
+        return torch.tanh(F.linear(torch.tanh(x), y)), torch.tanh(F.linear(y, m.v))
+
+    @migrate_case("a function between that is no relu", (7, n), about=STAYS, v=(k, n), w=(n, k), **base)
+    def between(m: Any, x: Any) -> Any:
+        y = F.linear(torch.tanh(normed(m, x)), m.v)
+        return F.linear(F.gelu(y), m.w), F.linear(F.gelu(x), m.v)
+
+    @migrate_case("a relu and a layer read it", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def fork(m: Any, x: Any) -> Any:
+        y = F.linear(x, m.v)
+        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.tanh(F.linear(y, m.w))
+
+    @migrate_case("a relu has two readers", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def relu_twice(m: Any, x: Any) -> Any:
+        y = torch.relu(F.linear(x, m.v))
+        return torch.tanh(F.linear(y, m.w)), torch.exp(-y)
+
+    @migrate_case("no bias, and two dimensions", (3, 4, n), about=STAYS, v=(k, n), h=(4, n), d=(4, n), **base)
+    def other_norms(m: Any, x: Any) -> Any:
+        y = call(F.layer_norm, x, (n,), m.g, None)
+        z = call(F.layer_norm, x, (4, n), m.h, m.d)
+        others = [call(F.layer_norm, x, (n,), *parts) for parts in ((m.g,), (None, m.b), ())]
+        return tuple(torch.tanh(F.linear(value, m.v)) for value in (y, z, *others))
+
+    @migrate_case("a weight that is computed", (7, n), about=STAYS, v=(k, n), **base)
+    def computed(m: Any, x: Any) -> Any:
+        return F.linear(normed(m, x), torch.tanh(m.v))
+
+    return [output, as_weight, between, fork, relu_twice, other_norms, computed]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, k = rng.randint(5, 8), rng.randint(3, 4)
@@ -86,42 +131,6 @@ def hidden(seed: int) -> list[Case]:
         y = torch.tanh(F.linear(normed(m, x), m.v))
         return F.linear(call(F.layer_norm, y, (n,), m.h, m.b), m.v)
 
-    @migrate_case("the norm is an output", (7, n), about=STAYS, v=(k, n), **base)
-    def output(m: Any, x: Any) -> Any:
-        y = normed(m, x)
-        return F.linear(y, m.v), y
-
-    @migrate_case("an activation as a weight", (n, n), about=STAYS, v=(k, n), **base)
-    def as_weight(m: Any, x: Any) -> Any:
-        y = normed(m, x)
-        return torch.tanh(F.linear(torch.tanh(x), y)), torch.tanh(F.linear(y, m.v))
-
-    @migrate_case("a function between that is no relu", (7, n), about=STAYS, v=(k, n), w=(n, k), **base)
-    def between(m: Any, x: Any) -> Any:
-        y = F.linear(torch.tanh(normed(m, x)), m.v)
-        return F.linear(F.gelu(y), m.w), F.linear(F.gelu(x), m.v)
-
-    @migrate_case("a relu and a layer read it", (7, n), about=STAYS, v=(k, n), w=(n, k))
-    def fork(m: Any, x: Any) -> Any:
-        y = F.linear(x, m.v)
-        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.tanh(F.linear(y, m.w))
-
-    @migrate_case("a relu has two readers", (7, n), about=STAYS, v=(k, n), w=(n, k))
-    def relu_twice(m: Any, x: Any) -> Any:
-        y = torch.relu(F.linear(x, m.v))
-        return torch.tanh(F.linear(y, m.w)), torch.exp(-y)
-
-    @migrate_case("no bias, and two dimensions", (3, 4, n), about=STAYS, v=(k, n), h=(4, n), d=(4, n), **base)
-    def other_norms(m: Any, x: Any) -> Any:
-        y = call(F.layer_norm, x, (n,), m.g, None)
-        z = call(F.layer_norm, x, (4, n), m.h, m.d)
-        others = [call(F.layer_norm, x, (n,), *parts) for parts in ((m.g,), (None, m.b), ())]
-        return tuple(torch.tanh(F.linear(value, m.v)) for value in (y, z, *others))
-
-    @migrate_case("a weight that is computed", (7, n), about=STAYS, v=(k, n), **base)
-    def computed(m: Any, x: Any) -> Any:
-        return F.linear(normed(m, x), torch.tanh(m.v))
-
     return [
         *(
             chain,
@@ -137,7 +146,7 @@ def hidden(seed: int) -> list[Case]:
             eps,
             two_norms,
         ),
-        *(output, as_weight, between, fork, relu_twice, other_norms, computed),
+        *staying(n, k, base),
     ]
 
 

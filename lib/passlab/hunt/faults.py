@@ -1,0 +1,118 @@
+"""A fault that was found: what fails, on how small a graph, and how to report it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+from torch import Tensor, fx
+
+from passlab.fx.nodes import op_name
+from passlab.hunt.targets import Target, results
+
+
+@dataclass
+class Fault:
+    """A fault of a target. `graph`: the smallest graph that shows it. `seeds`: of the graphs that showed it.
+
+    `kind`: "values", "form" (shape, dtype or number of results) or the name of the exception. `second`: what another
+    oracle says, "" if it does not agree; then it may be a false alarm.
+    """
+
+    target: Target
+    kind: str
+    message: str
+    graph: fx.GraphModule
+    second: str
+    seeds: list[int] = field(default_factory=list)
+
+    @property
+    def operations(self) -> list[str]:
+        """Return the names of the operations of the shrunk graph, in order."""
+        return [op_name(node, self.graph) for node in self.graph.graph.nodes if node.op.startswith("call_")]
+
+    @property
+    def signature(self) -> tuple:
+        """Return what two failures must share to be taken for one fault."""
+        return self.target.name, self.kind, tuple(sorted(set(self.operations))), _shape_of(self.message)
+
+    def report(self) -> str:
+        """Return a report in Markdown, as the maintainers of the target may get it."""
+        inputs = "\n".join(f"# {name}: {_form(x)}" for name, x in self._inputs())
+        versions = ", ".join(f"{name} {_version(name)}" for name in dict.fromkeys(("torch", self.target.package)))
+        return (
+            f"## {self.target.name}: {self.kind} with {', '.join(self.operations)}\n\n"
+            f"{self.message}\n\n"
+            f"Promised: {self.target.promise}\n\n"
+            f"```python\n{inputs}\n{self.graph.code.strip()}\n```\n\n"
+            f"Second oracle: {self.second or 'does not agree'}. Versions: {versions}. "
+            f"Seeds of passlab.random_graph: {', '.join(map(str, self.seeds))}.\n"
+        )
+
+    def _inputs(self) -> list[tuple[str, Tensor]]:
+        names = [node.name for node in self.graph.graph.find_nodes(op="placeholder")]
+        return list(zip(names, self.graph.meta["inputs"], strict=True))
+
+
+def differ(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[str, str] | None:
+    """Return how two lists of results differ, as (kind, sentence), or None. Rounding is no difference."""
+    if len(before) != len(after):
+        return "form", f"It returns {len(after)} tensors instead of {len(before)}."
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            return "form", f"Output {i} is {_form(new)} instead of {_form(old)}."
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        wrong = ~torch.isclose(old.double(), new.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+        if wrong.any():
+            at = tuple(int(place) for place in wrong.nonzero()[0])
+            return "values", f"Output {i}{list(at)} is {new[at].item():.6g} instead of {old[at].item():.6g}."
+    return None
+
+
+def arbiter(gm: fx.GraphModule, after: Sequence[Tensor]) -> str:
+    """Return what the graph in float64 says of results: "" unless they are off where those in float32 are not."""
+    inputs = gm.meta["inputs"]
+    wide = fx.GraphModule(gm, gm.graph)
+    own = results(gm, inputs)
+    try:
+        state = {name: x.double() if x.is_floating_point() else x for name, x in gm.state_dict().items()}
+        exact = _in_float64(wide, state, inputs)
+    except Exception as error:
+        return (
+            f"in float64 the graph does not run ({type(error).__name__}); eager returns other forms"
+            if differ(own, after)
+            else ""
+        )
+    trusted = all(_close(x, y) for x, y in zip(own, exact, strict=True))
+    if len(after) != len(exact) or any(x.shape != y.shape for x, y in zip(after, exact, strict=True)):
+        return "the graph in float64 has results of eager's form"
+    off = any(not _close(x, y) or x.dtype != o.dtype for x, y, o in zip(after, exact, own, strict=True))
+    return "the graph in float64 agrees with eager, and not with the target" if trusted and off else ""
+
+
+def _in_float64(gm: fx.GraphModule, state: dict[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    return results(lambda *args: torch.func.functional_call(gm, state, args), wide)
+
+
+def _close(x: Tensor, y: Tensor) -> bool:
+    return torch.allclose(x.double(), y.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _shape_of(message: str) -> str:
+    """Return a message without numbers and names in quotes."""
+    return re.sub(r"\d[\d.e+-]*|'[^']*'|\"[^\"]*\"|\b\w*_\w*\b", "…", message)[:80]
+
+
+def _form(x: Tensor) -> str:
+    return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

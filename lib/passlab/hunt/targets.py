@@ -1,0 +1,196 @@
+"""The compilers and passes that `hunt` tests, in their pinned versions."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+
+#: Features of `passlab.random_graph` for graphs that only compute: no writes, no random numbers.
+FUNCTIONAL = {"mutation": False, "random": False}
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pass or compiler. apply(gm, inputs) → a callable; it may change gm.
+
+    `promise`: what its documentation promises, and for which graphs. `features`: of `passlab.random_graph`, for graphs
+    that meet these conditions. `refuses`: the beginnings of messages that say a graph is not supported: not a fault.
+    """
+
+    name: str
+    promise: str
+    apply: Callable[[fx.GraphModule, tuple[Tensor, ...]], Run]
+    features: Mapping[str, bool] = field(default_factory=lambda: FUNCTIONAL)
+    package: str = "torch"
+    refuses: tuple[str, ...] = ()
+
+
+def _merge(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.passes.dialect.common.cse_pass import CSEPass
+
+    result: Any = CSEPass()(gm)
+    return result.graph_module
+
+
+def _merge_aten(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
+
+    result: Any = CSEPass(get_CSE_banned_ops())(make_fx(gm)(*inputs))
+    return result.graph_module
+
+
+def _eliminate(gm: fx.GraphModule, inputs: tuple) -> Run:
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+def _fold(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.experimental.const_fold import split_const_subgraphs
+
+    folded = split_const_subgraphs(gm)
+    folded.run_folding()
+    return folded
+
+
+def _inductor(gm: fx.GraphModule, inputs: tuple) -> Run:
+    torch.compiler.reset()
+    return torch.compile(gm, fullgraph=True)
+
+
+def _onnx(gm: fx.GraphModule, inputs: tuple, **options: Any) -> Run:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    file: Any = io.BytesIO()
+    export: Any = torch.onnx.export
+    if options.get("dynamo"):
+        model = export(gm, inputs, verbose=False, **options).model_proto
+    else:
+        export(gm, inputs, file, **options)
+        model = onnx.load_from_string(file.getvalue())
+    evaluator = ReferenceEvaluator(model)
+    names = [value.name for value in model.graph.input]
+
+    def run(*args: Tensor) -> list[Tensor]:
+        values = dict(zip(names, (x.numpy() for x in args), strict=False))
+        outputs: Any = evaluator.run(None, values)
+        return [torch.from_numpy(value.copy()) for value in outputs]
+
+    return run
+
+
+def _relax(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    return _on_the_vm(from_exported_program(torch.export.export(gm, inputs)))
+
+
+def _relax_fx(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from tvm.relax.frontend.torch import from_fx
+
+    forms = [(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs]
+    return _on_the_vm(from_fx(gm, forms))
+
+
+def _on_the_vm(module: Any) -> Run:
+    """Build a module of Relax as it is, without other passes than those that building needs, and return its `main`."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
+
+    def run(*args: Tensor) -> list[Tensor]:
+        return _tensors(machine["main"](*(tvm.runtime.tensor(x.numpy()) for x in args)))
+
+    return run
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if hasattr(value, "numpy"):
+        return [torch.from_numpy(value.numpy().copy())]
+    return [tensor for part in value for tensor in _tensors(part)]
+
+
+def results(run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tensors that a program returns on a copy of the inputs, in order. Its random numbers are the same."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return [x for x in tree_leaves(run(*(x.clone() for x in inputs))) if isinstance(x, Tensor)]
+
+
+_UNSUPPORTED = ("Unsupported function", "Unsupported operator", "Exporting the operator")
+
+#: Name → target.
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target(
+            "cse",
+            "torch.fx CSEPass: the same function, for graphs without writes and random numbers (its docstring: not "
+            "safe “in non-functional dialects”).",
+            _merge,
+        ),
+        Target(
+            "cse-aten",
+            "torch.fx CSEPass with its list of banned operations, on ATen graphs: the same function and the same "
+            "draws; its list names the random operations and the writes to leave alone.",
+            _merge_aten,
+            {"mutation": True, "random": True},
+        ),
+        Target(
+            "dce",
+            "Graph.eliminate_dead_code: the same function, for graphs that consist “entirely of functional operations” "
+            "(its docstring).",
+            _eliminate,
+        ),
+        Target(
+            "const-fold",
+            "torch.fx const_fold.split_const_subgraphs: the same function. The docstring states no condition.",
+            _fold,
+            {"mutation": True, "random": True},
+        ),
+        Target(
+            "jit-trace",
+            "torch.jit.trace: a program that computes on these inputs what the module computes.",
+            lambda gm, inputs: torch.jit.trace(gm, inputs, check_trace=False, strict=False),
+        ),
+        Target("inductor", "torch.compile: the same function as the module, up to rounding.", _inductor),
+        Target(
+            "onnx",
+            "torch.onnx.export(dynamo=True): a model that computes what the module computes.",
+            lambda gm, inputs: _onnx(gm, inputs, dynamo=True),
+            package="onnx",
+        ),
+        Target(
+            "onnx-traced",
+            "torch.onnx.export(dynamo=False): a model that computes what the module computes on these inputs.",
+            lambda gm, inputs: _onnx(gm, inputs, dynamo=False),
+            package="onnx",
+            refuses=_UNSUPPORTED,
+        ),
+        Target(
+            "relax",
+            "Relax's from_exported_program: a module that computes what the exported program computes.",
+            _relax,
+            package="apache-tvm",
+            refuses=_UNSUPPORTED,
+        ),
+        Target(
+            "relax-fx",
+            "Relax's from_fx: a module that computes what the graph computes.",
+            _relax_fx,
+            package="apache-tvm",
+            refuses=_UNSUPPORTED,
+        ),
+    )
+}

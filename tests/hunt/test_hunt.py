@@ -1,0 +1,89 @@
+"""The search for faults: it finds what was planted, keeps quiet where nothing is, and tells what a report needs."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+from typer.testing import CliRunner
+
+from passlab.hunt import TARGETS, Target, hunt
+from passlab.hunt.__main__ import app
+from passlab.hunt.faults import differ
+from passlab.hunt.search import failure
+
+
+def swapped(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
+    """Swap the operands of each subtraction."""
+    for node in gm.graph.find_nodes(op="call_function", target=torch.sub):
+        node.args = node.args[::-1]
+    gm.recompile()
+    return gm
+
+
+def crashing(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
+    if gm.graph.find_nodes(op="call_function", target=torch.sub):
+        raise KeyError("sub")
+    return gm
+
+
+def refusing(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
+    raise ValueError("Unsupported function sub")
+
+
+def target(apply, **changes) -> Target:
+    return Target("planted", "The same function.", apply, **changes)
+
+
+def test_a_planted_fault_is_one_small_fault_that_both_oracles_see():
+    faults = hunt(target(swapped), graphs=40)
+    assert faults, "forty graphs have subtractions"
+    assert all(fault.kind == "values" and "sub" in fault.operations for fault in faults)
+    assert min(len(fault.operations) for fault in faults) == 1
+    assert "float64 agrees with eager" in min(faults, key=lambda fault: len(fault.operations)).second
+    assert sum(len(fault.seeds) for fault in faults) == len({seed for fault in faults for seed in fault.seeds})
+
+
+def test_a_crash_is_a_fault_and_a_refusal_is_none():
+    crashes = hunt(target(crashing), graphs=40)
+    assert crashes and all(fault.kind == "KeyError" and fault.operations == ["sub"] for fault in crashes)
+    assert hunt(target(refusing, refuses=("Unsupported",)), graphs=5) == []
+    assert {fault.kind for fault in hunt(target(refusing), graphs=5)} == {"ValueError"}
+
+
+def test_a_right_pass_raises_no_alarm():
+    assert hunt(target(lambda gm, inputs: gm), graphs=40) == []
+    assert hunt("dce", graphs=40) == [] and hunt("cse", graphs=40) == []
+
+
+def test_a_report_has_the_graph_the_promise_and_the_versions():
+    report = hunt(target(swapped), graphs=40)[0].report()
+    for part in ("def forward", "Promised: The same function.", f"torch {torch.__version__}", "Seeds of"):
+        assert part in report
+
+
+def test_a_difference_is_named_by_its_kind():
+    one = torch.tensor([1.0, 2.0])
+    assert differ([one], [one + 1e-6]) is None
+    assert differ([one], [one.double()]) == ("form", "Output 0 is float64[2] instead of float32[2].")
+    assert differ([one], []) == ("form", "It returns 0 tensors instead of 1.")
+    assert differ([one], [torch.tensor([1.0, 3.0])]) == ("values", "Output 0[1] is 3 instead of 2.")
+    nan = torch.tensor([float("nan")])
+    assert differ([nan], [nan]) is None and differ([nan], [one[:1]]) is not None
+
+
+def test_torchs_cse_with_its_own_list_merges_a_draw_made_in_place():
+    """Its list has `bernoulli`, and not `bernoulli_`: the list of writes is as short."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(tuple(graph.call_method("bernoulli_", (graph.call_method("clone", (x,)), 0.5)) for _ in range(2)))
+    gm = fx.GraphModule({}, graph)
+    gm.meta["inputs"] = (torch.ones(100),)
+    kind, _ = failure(TARGETS["cse-aten"], gm) or ("", "")
+    assert kind == "values"
+
+
+def test_the_command_names_its_targets():
+    run = CliRunner().invoke(app, ["nothing"])
+    assert run.exit_code == 2 and "There is no target 'nothing'. There are: cse, cse-aten," in run.output
+    run = CliRunner().invoke(app, ["dce", "--graphs", "2"])
+    assert run.exit_code == 0 and "0 faults." in run.output
