@@ -63,7 +63,7 @@ def failure(target: Target, gm: fx.GraphModule) -> tuple[str, str] | None:
     inputs = gm.meta["inputs"]
     before = results(gm, inputs)
     try:
-        after = results(target.apply(copy.deepcopy(gm), inputs), inputs)
+        after = results(_applied(target, gm), inputs)
     except Exception as error:
         text = " ".join(str(error).split())
         if isinstance(error, NotImplementedError) or any(words in text for words in target.refuses):
@@ -99,7 +99,12 @@ def _second(target: Target, gm: fx.GraphModule, kind: str) -> str:
         except Exception:
             return ""
         return "torch.export takes the graph, and computes what eager does" if same else ""
-    return arbiter(gm, results(target.apply(copy.deepcopy(gm), gm.meta["inputs"]), gm.meta["inputs"]))
+    return arbiter(gm, results(_applied(target, gm), gm.meta["inputs"]))
+
+
+def _applied(target: Target, gm: fx.GraphModule) -> Callable:
+    """Return what a target makes of a copy of a graph, and of copies of its inputs: recording runs what writes."""
+    return target.apply(copy.deepcopy(gm), tuple(x.clone() for x in gm.meta["inputs"]))
 
 
 @contextmanager

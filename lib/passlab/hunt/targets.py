@@ -73,16 +73,19 @@ def _onnx(gm: fx.GraphModule, inputs: tuple, **options: Any) -> Run:
 
     file: Any = io.BytesIO()
     export: Any = torch.onnx.export
+    options["input_names"] = [f"in_{node.name}" for node in gm.graph.find_nodes(op="placeholder")]
     if options.get("dynamo"):
         model = export(gm, inputs, verbose=False, **options).model_proto
     else:
         export(gm, inputs, file, **options)
         model = onnx.load_from_string(file.getvalue())
     evaluator = ReferenceEvaluator(model)
-    names = [value.name for value in model.graph.input]
+    inputs_of_model = {value.name for value in model.graph.input}  # an exporter may drop inputs that nothing reads
 
     def run(*args: Tensor) -> list[Tensor]:
-        values = dict(zip(names, (x.numpy() for x in args), strict=False))
+        values = {
+            name: x.numpy() for name, x in zip(options["input_names"], args, strict=True) if name in inputs_of_model
+        }
         outputs: Any = evaluator.run(None, values)
         return [torch.from_numpy(value.copy()) for value in outputs]
 
