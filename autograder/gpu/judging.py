@@ -31,7 +31,7 @@ from passlab.fx.programs import RUNS, Program
 from passlab.judge import VERDICTS, Case
 
 #: The days whose exercises are on torch.fx; what takes longest begins first.
-DAYS = ("day12", "day01", "day02", "day03", "day04", "day05", "day06", "day11", "day13", "day14")
+DAYS = ("day12", "day01", "day02", "day03", "day04", "day05", "day06", "day11", "day13", "day14", "day15", "day16")
 #: Exercises on torch.fx that are for the CPU alone, and why.
 CPU_ONLY = {"day12.faster": "its limits are shares of CPU time; the part capstone times compiled models on the GPU"}
 
