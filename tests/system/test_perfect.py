@@ -27,5 +27,5 @@ def test_the_perfect_learner_has_all_points(tmp_path, day):
     with (run / "grades.csv").open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["question"]]
     graded = {row["question"]: float(row["points"]) / float(row["max_points"]) for row in rows if row["points"]}
-    assert {exercises.whole(name).split(".")[1] for name in source.places(day)} <= graded.keys()
-    assert {name: share for name, share in graded.items() if share < 1} == {}
+    checked = {exercises.whole(name).split(".")[1] for name in source.places(day)}  # a person reads the others
+    assert {name: graded.get(name) for name in checked} == dict.fromkeys(checked, 1)
