@@ -39,6 +39,7 @@ from autograder.bench import (
     polyhedral,
     predict,
     quantization,
+    records,
     sixty,
     training,
     tvm,
@@ -78,6 +79,7 @@ PARTS = {
     "book": book.book,
     "house": house.house,
     "capstone": capstone.capstone,
+    "records": records.records,
 }
 
 
