@@ -30,10 +30,11 @@ def models() -> Iterator[Figure | str]:
     whether the graph returns the same bits when it runs in an arena."""
     from passlab.memory.allocate import first_fit
     from passlab.memory.arena import bit_equal, run
-    from passlab.memory.buffers import Buffer, aligned, height, lower_bound
+    from passlab.memory.buffers import height, lower_bound
     from passlab.memory.liveness import liveness
     from passlab.memory.plan import planned
     from passlab.memory.search import search
+    from passlab.memory.sections import rounded
     from passlab.memory.training import forward, joint
     from passlab.models import ZOO
 
@@ -42,7 +43,7 @@ def models() -> Iterator[Figure | str]:
         for how, trace in (("forward", forward), ("training", joint)):
             yield f"{name}, {how}: planning"
             gm, inputs = trace(row.build(), *row.inputs())
-            buffers = [Buffer(b.name, b.lower, b.upper, aligned(b.size, ALIGNMENT)) for b in liveness(gm, *inputs)]
+            buffers = rounded(liveness(gm, *inputs), ALIGNMENT)
             least = lower_bound(buffers)
             mine = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
             by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least

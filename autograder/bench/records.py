@@ -58,8 +58,9 @@ def minimalloc() -> Iterator[Figure | str]:
 def zoo() -> Iterator[Figure | str]:
     """Arena over lower bound on the zoo's graphs, forward and training: the worst, by both searches."""
     from passlab.memory.buffers import check, height, lower_bound
+    from passlab.memory.liveness import liveness
     from passlab.memory.search import search
-    from passlab.memory.sections import smallest
+    from passlab.memory.sections import rounded, smallest
     from passlab.memory.training import forward, joint
     from passlab.models import ZOO
 
@@ -67,7 +68,8 @@ def zoo() -> Iterator[Figure | str]:
     for name, row in ZOO.items():
         for how, trace in (("forward", forward), ("training", joint)):
             yield f"{name}, {how}: planning"
-            buffers = padded(*trace(row.build(), *row.inputs()))
+            gm, inputs = trace(row.build(), *row.inputs())
+            buffers = rounded(liveness(gm, *inputs), ALIGNMENT)
             least = lower_bound(buffers)
             plan, took = cpu(partial(smallest, buffers, ALIGNMENT, SECONDS), 1)
             check(buffers, plan, ALIGNMENT)
@@ -81,11 +83,13 @@ def zoo() -> Iterator[Figure | str]:
 def deep(count: int) -> Iterator[Figure | str]:
     """CPU time and arena over lower bound for deep networks of the zoo in training, with this many buffers."""
     from passlab.memory.buffers import check, height, lower_bound
-    from passlab.memory.sections import smallest
+    from passlab.memory.liveness import liveness
+    from passlab.memory.sections import rounded, smallest
 
-    for name, model, inputs in deep_models(count):
+    for name, model, example in deep_models(count):
         yield f"{name}: tracing"
-        buffers = padded(*traced(model, inputs))
+        gm, inputs = traced(model, example)
+        buffers = rounded(liveness(gm, *inputs), ALIGNMENT)
         plan, took = cpu(partial(smallest, buffers, ALIGNMENT, 2), 1)
         check(buffers, plan, ALIGNMENT)
         what = f"{name}, training, {len(buffers):,} buffers"
@@ -119,11 +123,3 @@ def traced(model: Any, inputs: Any) -> tuple[Any, tuple]:
         return joint(model, inputs)
     finally:
         sys.setrecursionlimit(usual)
-
-
-def padded(gm: Any, inputs: Any) -> list:
-    """Return the buffers of a graph, their sizes rounded up to the alignment."""
-    from passlab.memory.buffers import Buffer, aligned
-    from passlab.memory.liveness import liveness
-
-    return [Buffer(b.name, b.lower, b.upper, aligned(b.size, ALIGNMENT)) for b in liveness(gm, *inputs)]

@@ -74,8 +74,6 @@ def failure(target: Target, gm: fx.GraphModule) -> tuple[str, str] | None:
 
 def _try(target: Target, gm: fx.GraphModule) -> Fault | None:
     """Return the fault that a graph shows, on the smallest graph that shows the same kind, or None."""
-    if any(node.op == "call_module" and gm.get_submodule(str(node.target)).training for node in gm.graph.nodes):
-        gm.eval()
     first = failure(target, gm)
     if first is None:
         return None

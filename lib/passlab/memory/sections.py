@@ -90,17 +90,22 @@ def smallest(buffers: Sequence[Buffer], alignment: int = 1, seconds: float = 10.
     that for the middle between the best arena and the largest that was asked for in vain.
     """
     end = time.process_time() + seconds
-    rounded = [Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers]
-    goal = low = lower_bound(rounded)
-    plan = _greedy(rounded, low, alignment, end)
-    while goal < (best := height(rounded, plan)) and len(buffers) <= MANY and time.process_time() < end:
-        if offsets := within(rounded, goal, (end - time.process_time()) / 2).offsets:
+    buffers = rounded(buffers, alignment)
+    goal = low = lower_bound(buffers)
+    plan = _greedy(buffers, low, alignment, end)
+    while goal < (best := height(buffers, plan)) and len(buffers) <= MANY and time.process_time() < end:
+        if offsets := within(buffers, goal, (end - time.process_time()) / 2).offsets:
             plan = dict(offsets)
-            best = height(rounded, plan)
+            best = height(buffers, plan)
         else:
             low = goal + alignment
         goal = aligned((low + best) // 2, alignment)
     return plan
+
+
+def rounded(buffers: Sequence[Buffer], alignment: int) -> list[Buffer]:
+    """Return buffers with their sizes rounded up to the alignment."""
+    return [Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers]
 
 
 def _greedy(buffers: Sequence[Buffer], goal: int, alignment: int, end: float) -> dict[str, int]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from passlab.fx.nodes import attribute
 from passlab.fx.programs import Program
+from passlab.judge import plural
 
 
 def why_not_alike(
@@ -44,3 +48,16 @@ def why_not_equal(a: Tensor, b: Tensor) -> str:
     where = tuple(int(i) for i in (a != b).nonzero()[0])
     count = f"{int((a != b).sum())} of {a.numel()} elements"
     return f"differs in {count}: at {list(where)} it was {a[where]:g}, and is {b[where]:g}."
+
+
+def why_not_as_often(old: Counter[str], new: Counter[str]) -> str:
+    """Return which function a graph calls more or less often than before, or ""."""
+    for name in old | new:
+        if old[name] != new[name]:
+            return f"There are {plural(new[name], f'{name} node')}; there were {old[name]}."
+    return ""
+
+
+def constant_of(gm: fx.GraphModule, node: Any) -> Any:
+    """Return the attribute that a get_attr node reads, None for anything else."""
+    return attribute(gm, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from passlab.exercises.day15._results import constant_of
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
@@ -232,12 +233,7 @@ def why_operands(after: fx.GraphModule) -> str:
     """Return which integer layer has a weight that is no constant of int8, or ""."""
     for node in live(after):
         if node.target in INTEGER:
-            weight: Any = argument(node, 1, "weight")
-            value = (
-                attribute(after, str(weight.target))
-                if isinstance(weight, fx.Node) and weight.op == "get_attr"
-                else None
-            )
+            value = constant_of(after, argument(node, 1, "weight"))
             if not isinstance(value, Tensor) or value.dtype != torch.int8:
                 return f"The weight of {node.name}, its second operand, is not a get_attr of int8."
     return ""

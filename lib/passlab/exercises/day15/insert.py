@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from passlab.exercises.day15._results import constant_of
 from passlab.fx.cases import graph, live
 from passlab.fx.judge import why_not_valid
 from passlab.fx.nodes import attribute, op_name
 from passlab.given.day15.insert import LAYERS, MOVES
 from passlab.judge import Case, Finding, plural, shown
 from passlab.quantization import dequantize, quantize, weight_scales
+from passlab.quantization.graphs import calls
 
 #: What a case decides in which no value needs a pair.
 NONE = ("valid", "same", "spared")
@@ -119,10 +121,6 @@ def values_of_layers(gm: fx.GraphModule) -> dict[fx.Node, str]:
 
 
 # ---------------------------------------------------------------------------------------------------- the graphs
-
-
-def calls(node: Any, function: Callable) -> bool:
-    return isinstance(node, fx.Node) and node.op == "call_function" and node.target is function
 
 
 class Terms:
@@ -258,10 +256,7 @@ class Reading:
             rest = part["zero_point"], part["bits"], part["group"]
             if rest != (0, 8, None) or part["axis"] not in (0, -attribute(self.after, name).dim()):
                 return f"The {what} of {name} should have the zero point 0, 8 bits and axis=0."
-            node = part["scale"]
-            value = (
-                attribute(self.after, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
-            )
+            value = constant_of(self.after, part["scale"])
             if not isinstance(value, Tensor) or value.shape != scales.shape or not torch.allclose(value, scales):
                 return f"The {what} of {name} should have the scales weight_scales(…), one for each output."
         return ""

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.exercises.day15._results import why_not_alike, why_not_equal
+from passlab.exercises.day15._results import why_not_alike, why_not_as_often, why_not_equal
 from passlab.fx.cases import call, graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import op_name
 from passlab.fx.values import values_of
 from passlab.given.day15.move import MOVING
-from passlab.judge import Case, Finding, listed, plural
+from passlab.judge import Case, Finding, listed
 from passlab.quantization import dequantize, quantize
 
 #: What a case decides in which there is nothing to move.
@@ -138,14 +138,6 @@ def others(gm: fx.GraphModule) -> Counter[str]:
     return Counter(op_name(node, gm) for node in nodes if node.target not in (quantize, dequantize))
 
 
-def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
-    old, new = others(before), others(after)
-    for name in old | new:
-        if old[name] != new[name]:
-            return f"There are {plural(new[name], f'{name} node')}; there were {old[name]}."
-    return ""
-
-
 def why_not_int8(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return which law could be applied once more, or ""."""
     node: Any
@@ -170,7 +162,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("same", not wrong, wrong, before=before, after=value)
     if wrong:
         return
-    changed = why_not_kept(before, after)
+    changed = why_not_as_often(others(before), others(after))
     yield Finding("spared", not changed, changed, before=before, after=value)
     floats = why_not_int8(before, after)
     yield Finding("did", not floats, floats, before=before, after=value)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.exercises.day15._results import why_not_alike, why_not_near
+from passlab.exercises.day15._results import why_not_alike, why_not_as_often, why_not_near
 from passlab.fx.cases import call, graph, live, read
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
@@ -143,10 +143,8 @@ def kept(gm: fx.GraphModule) -> Counter[str]:
 
 
 def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
-    old, new = kept(before), kept(after)
-    for name in old | new:
-        if old[name] != new[name]:
-            return f"There are {plural(new[name], f'{name} node')}; there were {old[name]}."
+    if why := why_not_as_often(kept(before), kept(after)):
+        return why
     fused = [node for node in live(after) if node.target is linear_int4]
     if len(fused) > len(fusable(before)):
         return (

@@ -105,7 +105,7 @@ def placed(commands: Sequence[Command], classes: dict[int, Any]) -> tuple[list[i
     return where, ""
 
 
-def _wrong_pair(where: Sequence[int], right: Sequence[int]) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+def wrong_pairs(where: Sequence[int], right: Sequence[int]) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     """Return two terms that are in one class and should not be, and two that should be and are not."""
     joined = apart = None
     first: dict[int, int] = {}
@@ -140,7 +140,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if why:
         yield Finding("did", False, why)
         return
-    joined, apart = _wrong_pair(where, [graph.find(number) for number in numbers])
+    joined, apart = wrong_pairs(where, [graph.find(number) for number in numbers])
     if joined and not wrong_yes:
         wrong_yes = f"The terms {joined[0]} and {joined[1]} are in one class, and nothing makes them equal."
     if apart and not wrong_no:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from passlab.egraph import EGraph, laws
+from passlab.exercises.day16.egraph import wrong_pairs
 from passlab.exercises.day16.proof import Pattern, Term, text
 from passlab.judge import Case, Finding, shown
 from passlab.judge.forms import is_number, why_not_a_list
@@ -78,16 +79,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     stop, rounds, nodes, right = expected(terms, pairs, nodes_most, rounds_most)
-    joined, apart = "", ""
-    for j, term in enumerate(terms):
-        for i in range(j):
-            both = f"{text(terms[i])} and {text(term)}"
-            if value[3][i] == value[3][j] and right[i] != right[j]:
-                joined = joined or f"{both} are in one class; no law made them equal in {rounds} rounds."
-            if value[3][i] != value[3][j] and right[i] == right[j]:
-                apart = apart or f"{both} are equal after {rounds} rounds; you have them in two classes."
-    yield Finding("same", not joined, joined)
-    yield Finding("did", not apart, apart)
+    joined, apart = (
+        pair and " and ".join(text(terms[number]) for number in pair) for pair in wrong_pairs(value[3], right)
+    )
+    why = joined and f"{joined} are in one class; no law made them equal in {rounds} rounds."
+    yield Finding("same", not joined, why or "")
+    why = apart and f"{apart} are equal after {rounds} rounds; you have them in two classes."
+    yield Finding("did", not apart, why or "")
     wrong = ""
     if value[0] != stop:
         wrong = f'Saturation stops with "{stop}" after round {rounds}; yours says "{value[0]}" after {value[1]}.'
