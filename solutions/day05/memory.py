@@ -151,7 +151,9 @@ def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
     Not to be called: passlab.memory.allocate.first_fit,
          passlab.memory.allocate.best_fit, passlab.memory.allocate.colouring,
          passlab.memory._fast.place, passlab.memory.search.lowest_first,
-         passlab.memory.search.search, passlab.memory.exact.exact.
+         passlab.memory.search.search, passlab.memory.exact.exact,
+         passlab.memory.sections.smallest, passlab.memory.sections.within,
+         passlab.memory.sections._Search.
 
     Example:  offsets([Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 2, 4,
               20)], 16) can be

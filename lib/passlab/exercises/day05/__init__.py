@@ -68,6 +68,9 @@ EXERCISES = (
             "passlab.memory.search.lowest_first",
             "passlab.memory.search.search",
             "passlab.memory.exact.exact",
+            "passlab.memory.sections.smallest",
+            "passlab.memory.sections.within",
+            "passlab.memory.sections._Search",
         ),
     ),
     Exercise(
