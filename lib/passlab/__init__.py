@@ -32,6 +32,10 @@ HOME = {
     "smaller": "notebook.ui",
     "solution": "notebook.ui",
     "progress": "notebook.ui",
+    "guess": "notebook.guesses",
+    "review": "notebook.reviews",
+    "answer": "notebook.reviews",
+    "fast_track": "notebook.reviews",
 }
 _MODULES = ("models",)
 

@@ -38,7 +38,11 @@ def load_progress() -> dict:
 
     A damaged file is set aside, not overwritten.
     """
-    path = progress_file()
+    return load(progress_file())
+
+
+def load(path: Path) -> dict[str, dict]:
+    """Return the records in a file of the learner's, by name; {} without the file. One that is damaged is set aside."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict) or not all(isinstance(v, dict) for v in record.values()):
@@ -53,13 +57,17 @@ def load_progress() -> dict:
             number += 1
             aside = path.with_suffix(f".damaged{number}.json")
         path.rename(aside)
-        print(f"The progress file could not be read; it is kept as {aside.name}, and counting starts anew.")
+        print(f"{path.name} could not be read; it is kept as {aside.name}, and counting starts anew.")
         return {}
 
 
 def save_progress(record: dict) -> None:
     """Write the whole record atomically: a crash leaves the old file or the new one."""
-    path = progress_file()
+    save(progress_file(), record)
+
+
+def save(path: Path, record: dict[str, dict]) -> None:
+    """Write the records of a file of the learner's atomically. Say so where they cannot be saved."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.tmp")
@@ -67,6 +75,16 @@ def save_progress(record: dict) -> None:
         fresh.replace(path)
     except OSError as error:
         print(f"Progress could not be saved in {path}: {error.strerror or error}. Your work itself is not touched.")
+
+
+def review_file() -> Path:
+    """Return the file beside the progress with what `review` and `fast_track` remember."""
+    return progress_file().with_name("review.json")
+
+
+def skipped_days() -> list[str]:
+    """Return the days whose fast track the learner has passed: ["day03"]."""
+    return [day for day, entry in load(review_file()).items() if entry.get("passed")]
 
 
 def count_check(exercise_id: str, points: float, total: float) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from passlab import exercises
 from passlab.judge import MEANING, WORDS, Exercise, Judgement, Written, judge
 from passlab.notebook.cells import questions, unmarked
-from passlab.notebook.project import count_check, load_progress, remember, root
+from passlab.notebook.project import count_check, load_progress, remember, root, skipped_days
 
 #: A learner whose check failed this often is offered a smaller version of the question.
 STUCK = 3
@@ -249,6 +249,8 @@ def progress(day: str | None = None) -> None:
     for name, title, part, level, minutes, score, status in rows:
         lines.append(f"{status[0]} {name:<28}{title:<48}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
     parts = [f"{_number(points)} of {_number(of)} {part} points" for part, (points, of) in sums.items() if of]
+    if days := [each for each in skipped_days() if day in (None, each)]:
+        parts.append(f"fast track passed: {', '.join(days)}")
     tail = ", ".join(parts)
     lines.append(tail)
     show(Card("\n".join(lines), "progress", rows=rows, tail=tail))
