@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -37,17 +38,29 @@ def changed_files(base: str) -> set[str]:
 
 
 @cache
-def _needs(test: Path) -> frozenset[str]:
+def needs(test: Path) -> frozenset[str]:
+    """Return the files that a file of tests imports, and theirs, as paths from the project's folder."""
     closure = imports.closure([], [test])
     return frozenset(path.relative_to(ROOT).as_posix() for path in closure if path.is_relative_to(ROOT))
 
 
+def runs_programs(test: Path) -> bool:
+    """Return whether a file of tests runs the project as a program."""
+    return bool(needs(test) & PROGRAMS or _FIXTURE.search(test.read_text(encoding="utf-8")))
+
+
+def names(test: Path, paths: Iterable[str]) -> set[str]:
+    """Return those of these paths that are not Python and that the text of a file of tests names."""
+    text = test.read_text(encoding="utf-8")
+    data = (path for path in paths if not path.endswith(".py"))
+    return {path for path in data if path in text or f'"{Path(path).name}"' in text}
+
+
 def reaches(test: Path, changed: set[str]) -> bool:
     """Return whether these changes can make a difference to a file of tests."""
-    name, needs = test.relative_to(ROOT).as_posix(), _needs(test)
-    if name in ALWAYS or needs & changed or "tests/conftest.py" in changed:
+    name = test.relative_to(ROOT).as_posix()
+    if name in ALWAYS or needs(test) & changed or "tests/conftest.py" in changed:
         return True
-    text = test.read_text(encoding="utf-8")
-    if any(path.startswith(PROJECT) for path in changed) and (needs & PROGRAMS or _FIXTURE.search(text)):
+    if any(path.startswith(PROJECT) for path in changed) and runs_programs(test):
         return True
-    return any(path in text or f'"{Path(path).name}"' in text for path in changed if not path.endswith(".py"))
+    return bool(names(test, changed))

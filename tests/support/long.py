@@ -1,10 +1,11 @@
-"""Which of the long files of tests run: all, if any code has changed since all of them passed; otherwise a share.
+"""Which of the long files of tests run: those that a change since they passed can reach, and a share of the others.
 
 python -m tests.support.long              # run those that have not passed with this code
 PYTEST_ADDOPTS=--keep-passed make test    # run all tests
 
-Either writes which files have passed into tests/long.json, with a digest of the code. What is left out is drawn anew in
-each run, and printed in its head. Attacks have a draw of their own, and the runs that hold a TVM leave nothing out.
+Either writes which files have passed into tests/long.json, each with a digest of what it reaches. What is left
+out is drawn anew in each run, and printed in its head. Attacks have a draw of their own, and the runs that hold a TVM
+leave nothing out.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import os
 import random
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 from autograder.authoring.source import ROOT
 from autograder.proofs import imports, ledger
-from tests.support import schedule
+from tests.support import changed, schedule
 from tests.support.amounts import DRAW, FULL
 
 PASSED = ROOT / "tests/long.json"
@@ -28,6 +30,10 @@ LONG, SHARE = 10.0, 1 / 5
 _ATTACKS, _OF_A_TVM = "tests/attacks/test_attacks.py", ("tests/tvm/", "tests/relay/", "tests/relax/")
 #: What the tests start or read besides modules and their data.
 _OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh", "course/*.py", "solutions/*/*.py")
+#: Modules through which a test reaches others by names that its text does not have.
+_LISTS = frozenset({"passlab.exercises", "passlab.given", "autograder.answers", "autograder.proofs.ledger"})
+#: What tests write, and proofs.
+_RESULTS = {"tests/long.json", "tests/seconds.json", "tests/attacks/proved.json", "autograder/ledger.json"}
 
 
 def files() -> list[str]:
@@ -37,27 +43,57 @@ def files() -> list[str]:
     return sorted(name for name in long if name != _ATTACKS and not name.startswith(_OF_A_TVM))
 
 
-def digest() -> str:
-    """Return the digest of the project's code and of its tests."""
-    homes = (ROOT / "lib", "passlab"), (ROOT, "autograder"), (ROOT, "tests")
-    paths = {path: home for home, top in homes for path in (home / top).rglob("*.py")}
-    modules = [".".join(path.relative_to(home).with_suffix("").parts) for path, home in paths.items()]
-    others = {path for pattern in _OTHERS for path in ROOT.glob(pattern)}
-    code = imports.closure([name.removesuffix(".__init__") for name in modules])
-    return ledger.digest_of((code | others) - {ROOT / "tests/attacks/proved.json"})
+@cache
+def _code(*folders: str) -> set[str]:
+    """Return the modules of some folders with what they import, as paths from the project's folder."""
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    homes = {path: ROOT / "lib" if path.is_relative_to(ROOT / "lib") else ROOT for path in paths}
+    modules = [".".join(path.relative_to(home).with_suffix("").parts) for path, home in homes.items()]
+    closure = imports.closure([name.removesuffix(".__init__") for name in modules])
+    return {path.relative_to(ROOT).as_posix() for path in closure}
 
 
-def _passed(code: str) -> set[str]:
-    """Return the long files that have passed with the code of a digest."""
-    known = ledger.read(PASSED)
-    return set(known["files"]) if known.get("digest") == code else set()
+@cache
+def _tracked() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [path for path in listed if (ROOT / path).is_file()]
+
+
+def reached(name: str) -> set[str]:
+    """Return the files that can make a difference to a file of tests, as paths from the project's folder.
+
+    They are what it imports, what its text names, the fixtures of its folders; the library and the answers, where it
+    takes exercises from their list; and the whole project, where it runs that as a program.
+    """
+    test = ROOT / name
+    fixtures = [folder / "conftest.py" for folder in test.parents if folder.is_relative_to(ROOT / "tests")]
+    paths = {path.relative_to(ROOT).as_posix() for path in fixtures if path.is_file()}
+    paths |= changed.needs(test) | changed.names(test, _tracked())
+    if imports.read(test).imports & _LISTS:
+        paths |= _code("lib/passlab", "autograder/answers")
+    if changed.runs_programs(test):
+        paths |= _code("lib/passlab", "autograder")
+        paths |= {path.relative_to(ROOT).as_posix() for pattern in _OTHERS for path in ROOT.glob(pattern)}
+    return paths - _RESULTS
+
+
+def digest(name: str) -> str:
+    """Return the digest of what can make a difference to a file of tests."""
+    return ledger.digest_of(ROOT / path for path in reached(name))
+
+
+def passed() -> set[str]:
+    """Return the long files that have passed with what they reach as it is."""
+    return {name for name, code in ledger.read(PASSED).items() if name in files() and code == digest(name)}
 
 
 def left_out() -> list[str]:
     """Return the long files that do not run this time."""
-    if FULL or os.environ.get("PYTEST_LONG") == "all" or not (passed := _passed(digest())):
+    if FULL or os.environ.get("PYTEST_LONG") == "all":
         return []
-    known = sorted(passed & {*files()})
+    known = sorted(passed())
     return sorted(random.Random(f"long {DRAW}").sample(known, len(known) - round(SHARE * len(known))))
 
 
@@ -65,20 +101,23 @@ class Passed:
     """Writes down which long files pass."""
 
     def __init__(self):
-        self.code, self.ran, self.failed = digest(), set(), set()
+        self.digests, self.ran, self.failed = {name: digest(name) for name in files()}, set(), set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         (self.failed if report.failed else self.ran).add(report.nodeid.split("::")[0])
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if whole and (names := (self.ran - self.failed) & {*files()}):
-            lines = {"digest": self.code, "files": sorted(names | _passed(self.code))}
-            PASSED.write_text(json.dumps(lines, indent=0) + "\n", encoding="utf-8")
+        if whole and (names := (self.ran - self.failed) & self.digests.keys()):
+            lines = {
+                name: code for name, code in ledger.read(PASSED).items() if name in files() and name not in self.failed
+            }
+            lines |= {name: self.digests[name] for name in names}
+            PASSED.write_text(json.dumps(lines, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main() -> int:
-    names = sorted({*files()} - _passed(digest()))
+    names = sorted({*files()} - passed())
     command = [sys.executable, "-m", "pytest", "-n", "3", "--keep-passed", *names]
     return subprocess.call(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}) if names else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -99,16 +100,16 @@ LONG |= {"tests/engine/test_engine.py": 75.0, "tests/a.py::one": 80.0}
 
 @pytest.fixture
 def passed(tmp_path, monkeypatch):
-    """A table of long files, and a function that writes down which of them have passed, and with which code."""
+    """A table of long files, and a function that writes down with which code some of them have passed."""
     monkeypatch.setattr(long, "PASSED", tmp_path / "long.json")
     monkeypatch.setattr(long.schedule, "table", lambda: LONG)
-    monkeypatch.setattr(long, "digest", lambda: "now")
+    monkeypatch.setattr(long, "digest", lambda name: "now")
     monkeypatch.delenv("PYTEST_LONG", raising=False)
     monkeypatch.setattr(long, "FULL", False)
-    return lambda digest, *names: long.PASSED.write_text(json.dumps({"digest": digest, "files": names}))
+    return lambda code, *names: long.PASSED.write_text(json.dumps(dict.fromkeys(names, code)))
 
 
-def test_long_files_are_left_out_only_if_all_passed_with_the_same_code(passed, monkeypatch):
+def test_long_files_are_left_out_only_if_they_passed_with_the_same_code(passed, monkeypatch):
     assert long.left_out() == []
     passed("before", *long.files())
     assert long.left_out() == []
@@ -129,14 +130,13 @@ def test_a_run_writes_down_the_long_files_that_pass_whole(passed, monkeypatch):
             path = next(path for path in [*LONG] if f"/{name}.py" in path)
             plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"{path}::test", failed=failed))
         plugin.pytest_sessionfinish(ended)
-        return json.loads(long.PASSED.read_text())["files"]
+        return json.loads(long.PASSED.read_text())
 
-    passed("before", engine)
-    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == [hub]
-    assert run(pytest.ExitCode.INTERRUPTED, test_engine=False) == [hub]
-    assert run(pytest.ExitCode.OK, test_engine=False) == [engine, hub]
-    monkeypatch.setattr(long, "digest", lambda: "later")
-    assert run(pytest.ExitCode.OK, test_reach=False) == [hub, reach]
+    passed("before", engine, reach)
+    assert run(pytest.ExitCode.TESTS_FAILED, test_reach=True, test_effects=False) == {engine: "before", hub: "now"}
+    assert run(pytest.ExitCode.INTERRUPTED, test_engine=False) == {engine: "before", hub: "now"}
+    monkeypatch.setattr(long, "digest", lambda name: "later")
+    assert run(pytest.ExitCode.OK, test_engine=False) == {engine: "later", hub: "later"}
 
 
 def test_each_draw_leaves_out_others(passed, monkeypatch):
@@ -148,18 +148,30 @@ def test_each_draw_leaves_out_others(passed, monkeypatch):
     assert len(drawn) == 3
 
 
-def test_a_change_of_code_or_lessons_changes_the_digest_and_prose_does_not(monkeypatch):
-    before = long.digest()
-    content = long.ledger._content
+def reaching(monkeypatch, name: str) -> set[str]:
+    """The long files whose digest another text of a file changes."""
+    files = ["tests/hub/test_hub.py", "tests/exercises/test_closed.py", "tests/fx/test_generate.py"]
+    before, content = [*map(long.digest, files)], long.ledger._content
+    monkeypatch.setattr(long.ledger, "_content", lambda p: b"x = 1" if p == long.ROOT / name else content(p))
+    after = [*map(long.digest, files)]
+    monkeypatch.setattr(long.ledger, "_content", content)
+    return {Path(file).stem for file, a, b in zip(files, before, after, strict=True) if a != b}
 
-    def changed(name, text):
-        path = long.ROOT / name
-        monkeypatch.setattr(long.ledger, "_content", lambda p: text if p == path else content(p))
-        return long.digest() != before
 
-    assert long.digest() == before
-    for name in ("autograder/hub/spawner.py", "lib/passlab/fx/rewrites.py", "autograder/toys/tiny.py", "Makefile"):
-        assert changed(name, b"x = 1"), name
-    assert changed("autograder/reports/templates/report.html", b"<p>")
-    assert changed("solutions/day01/graphs.py", b"x = 1")
-    assert not changed("README.md", b"x")
+@pytest.mark.parametrize(
+    "name, tests",
+    {
+        "tests/conftest.py": {"test_hub", "test_closed", "test_generate"},
+        "lib/passlab/fx/effects.py": {"test_hub", "test_closed", "test_generate"},
+        "lib/passlab/exercises/day11/scaling.py": {"test_hub", "test_closed"},
+        "autograder/answers/day11/scaling.py": {"test_hub", "test_closed"},
+        "autograder/hub/spawner.py": {"test_hub"},
+        "autograder/reports/templates/report.html": {"test_hub"},
+        "solutions/day01/graphs.py": {"test_hub"},
+        "tests/fx/test_generate.py": {"test_generate"},
+        "CHANGELOG.md": set(),
+    }.items(),
+)
+def test_a_file_of_tests_is_tried_again_after_a_change_that_reaches_it(monkeypatch, name, tests):
+    assert (long.ROOT / name).is_file()
+    assert reaching(monkeypatch, name) == tests
