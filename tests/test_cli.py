@@ -1,5 +1,6 @@
 """The passlab command, and what importing the library costs."""
 
+import json
 import os
 import subprocess
 import sys
@@ -43,6 +44,23 @@ def test_the_lab_opens_the_learner_s_copies(tmp_path, monkeypatch, file, start):
     result = CliRunner().invoke(cli.app, ["lab", "--no-browser"])
     assert result.exit_code == 0, result.output
     assert f"--LabApp.default_url=/lab/tree/{start}" in commands[0]
+
+
+@pytest.mark.parametrize(("words", "menus"), [([], False), (["--author"], True)])
+def test_only_authors_have_the_menus_of_jupytext_and_nbgrader(tmp_path, monkeypatch, words, menus):
+    for name in ("course", "exercises"):
+        (tmp_path / name).mkdir()
+    paths = []
+    monkeypatch.setenv("PASSLAB_COURSE", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/theirs")
+    monkeypatch.setattr(
+        subprocess, "call", lambda command, env: paths.extend(env["JUPYTER_CONFIG_PATH"].split(":")) or 0
+    )
+    assert CliRunner().invoke(cli.app, ["lab", "--no-browser", *words]).exit_code == 0
+    assert paths[-1] == "/theirs" and paths[-2].endswith("passlab/jupyter")
+    pages = [Path(path, "labconfig/page_config.json") for path in paths]
+    disabled = [json.loads(page.read_text())["disabledExtensions"] for page in pages if page.exists()]
+    assert disabled == ([] if menus else [{"@jupyter/nbgrader": True, "jupyterlab-jupytext": True}])
 
 
 def test_doctor_is_content_here_and_says_what_is_missing(monkeypatch):

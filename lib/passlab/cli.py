@@ -144,6 +144,7 @@ def doctor() -> None:
 def lab(
     browser: bool = typer.Option(True, help="Open a browser window."),
     port: int = typer.Option(8888, help="The port to try first."),
+    author: bool = typer.Option(False, help="With jupytext and nbgrader, and all files."),
 ) -> None:
     """Build the exercises, copy what is new into work/, and open the course in JupyterLab."""
     from passlab.notebook.workspace import build, prepare, writable_home
@@ -160,7 +161,9 @@ def lab(
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     # The course works offline: this configuration keeps JupyterLab from checking for updates and news.
-    ours = [str(Path(__file__).with_name("jupyter")), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    everyone = Path(__file__).with_name("jupyter")
+    ours = [] if author else [str(everyone / "learner")]
+    ours += [str(everyone), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, ours))}
     raise typer.Exit(subprocess.call(command, env=environment))
 

@@ -20,9 +20,10 @@ from autograder.toys.browser import QUIET, chromium
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """A JupyterLab on a copy of the course, as `passlab lab` starts it. Gives its address."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A JupyterLab on a copy of the course, as `passlab lab` starts it. Gives its address, and its folder."""
+    tmp_path = tmp_path_factory.mktemp("lab")
     home = tmp_path / "passlab"
     for name in ("course", "exercises", "lib", "solutions"):
         shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,3 +85,24 @@ def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
         page.screenshot(path=str(tmp_path / "exercise.png"))
         browser.close()
     assert json.loads(notebook.read_text())["cells"], "the learner's copy is still a notebook"
+
+
+def test_the_list_of_files_has_each_lesson_once_and_no_menu_is_the_instructor_s(lab):
+    address, home = lab
+    lessons = sorted(path.name for path in (home / "course").glob("*.ipynb"))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(240_000)
+        page.goto(f"{address}/?token=course")
+        page.get_by_role("heading", name="PassLab").wait_for()
+        names = page.locator(".jp-DirListing-itemText")
+        expect(names).to_have_text(lessons)
+        cut = names.evaluate_all("all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)")
+        assert not cut, "names of lessons are shown whole"
+        assert "File" in page.locator(".lm-MenuBar-itemLabel").all_inner_texts()
+        assert "Create Assignment" not in page.inner_text("body") and "Validate" not in page.inner_text("body")
+        assert "Nbgrader" not in page.locator(".lm-MenuBar-itemLabel").all_inner_texts()
+        page.locator(".jp-BreadCrumbs-home").click()
+        expect(names).to_have_text(["lib", "solutions", "work"])
+        browser.close()

@@ -12,6 +12,7 @@ c.ServerApp.jpserver_extensions = {
     "jupyterlab_jupytext": False,
     "notebook": False,
 }
+c.ServerApp.contents_manager_class = "passlab.notebook.files.CourseFiles"
 c.LabApp.extension_manager = "readonly"
 # Other users of the machine can listen to a kernel's outputs on a TCP port, not on a socket in a private folder.
 c.KernelManager.transport = "ipc"
