@@ -105,6 +105,20 @@ def _relax_fx(gm: fx.GraphModule, inputs: tuple) -> Run:
     return _on_the_vm(from_fx(gm, forms))
 
 
+def _iree(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from passlab.mlir.imports import from_torch
+    from passlab.mlir.run import run as run_module
+
+    arrived = from_torch(gm, *inputs)
+    weights = arrived.arrays[len(inputs) :]
+
+    def run(*args: Tensor) -> list[Tensor]:
+        arrays = run_module(arrived.module, *(x.numpy() for x in args), *weights, by="iree")
+        return [torch.from_numpy(array.copy()) for array in arrays]
+
+    return run
+
+
 def _on_the_vm(module: Any) -> Run:
     """Build a module of Relax as it is, without other passes than those that building needs, and return its `main`."""
     import tvm
@@ -194,6 +208,13 @@ TARGETS: dict[str, Target] = {
             _relax_fx,
             package="apache-tvm",
             refuses=_UNSUPPORTED,
+        ),
+        Target(
+            "iree",
+            "torch-mlir's importer and IREE: a program that computes what the exported program computes.",
+            _iree,
+            package="iree-base-compiler",
+            refuses=("cannot be lowered to linalg", "does not reach MLIR"),
         ),
     )
 }
