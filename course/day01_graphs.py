@@ -33,7 +33,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from passlab import draw, models, trace, view
+from passlab import draw, guess, models, trace, view
 from passlab.graph import table
 from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.mlir.modules import MISSING, native
@@ -121,8 +121,9 @@ assert view(mixed).counts()["control"] == 0
 
 # %% [markdown]
 # There is no control node, and there cannot be one: tracing runs the Python code once, so it unrolls loops and takes
-# branches, and the graph has only the operations that ran. A branch that depends on the *values* in a tensor cannot be
-# taken without them:
+# branches, and the graph has only the operations that ran. What if a branch depends on the *values* in a tensor? Before
+# the answer, guess: put your guess in place of the dots. It is kept in `work/guesses.json`, compared with what the next
+# cell computes, and never graded. You can go on without one.
 
 
 # %%
@@ -131,13 +132,22 @@ class Branch(nn.Module):
         return x * 2 if x.sum() > 0 else x - 1
 
 
+# %%
+bet = guess(
+    "What does torch.fx make of this `if`?",
+    ...,
+    among=("one of its branches", "both branches", "an error"),
+)
+
+# %% tags=["hide-output"]
 try:
     fx.symbolic_trace(Branch())
 except Exception as error:
     print(type(error).__name__, "-", error)
+    bet.compare("an error")
 
 # %% [markdown]
-# Other IRs can hold a branch. TorchScript reads the source code instead of running it, and keeps both arms as blocks
+# Without values the branch cannot be taken. Other IRs can hold one. TorchScript reads the source code instead of running it, and keeps both arms as blocks
 # inside the node:
 
 
@@ -191,12 +201,20 @@ def update(x):
     return x * 2
 
 
+# %%
+bet = guess(
+    "The graph of `update` gets a tensor of zeros. What does the tensor hold afterwards?",
+    ...,
+)
+
+# %% tags=["hide-output"]
 traced = fx.symbolic_trace(update)
 by_python, by_graph = torch.zeros(2), torch.zeros(2)
 update(by_python)
 traced(by_graph)
 print("after the Python function:", by_python, "  after its graph:", by_graph)
 assert not torch.equal(by_python, by_graph)
+bet.compare(int(by_graph[0]))
 
 # %%
 draw(traced, title="x += 1, as torch.fx records it")

@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab import diff, draw, equivalent, models, steps, trace, view
+from passlab import diff, draw, equivalent, guess, models, steps, trace, view
 from passlab.graph import Table
 from passlab.notebook import beside
 
@@ -132,12 +132,16 @@ draw(trace(Ladder(2), torch.ones(3)))
 # how many visits the recursion makes for 4, 8 and 16 rungs.
 
 # %%
+bet = guess("How many visits does the recursion make on 16 rungs?", ...)
+
+# %% tags=["hide-output"]
 for rungs in (4, 8, 16):
     graph = fx.symbolic_trace(Ladder(rungs)).graph
     visits = []
     cost_by_recursion(next(iter(reversed(graph.nodes))), visits)
     print(f"{rungs:3} rungs: {len(graph.nodes):3} nodes, {len(visits):7,} visits")
     assert len(visits) == 1 + 2**rungs + 3 * (2**rungs - 1)
+bet.compare(len(visits))
 
 # %% [markdown]
 # Every rung doubles the number. The remedy is to remember which nodes are done: then a graph with *n* nodes takes *n*

@@ -39,7 +39,7 @@ from torch import fx, nn
 from torch.fx.experimental.const_fold import split_const_subgraphs
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-from passlab import cost, diff, draw, equivalent, timed, trace
+from passlab import cost, diff, draw, equivalent, guess, timed, trace
 
 # torch.export warns of itself.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
@@ -131,6 +131,12 @@ def stored(gm):
     return sum(t.numel() * t.element_size() for t in gm.state_dict().values())
 
 
+# %%
+bet = guess(
+    "How many times as many bytes of weights does the folded program store?", ...
+)
+
+# %% tags=["hide-output"]
 x = torch.zeros(1)
 stretched = trace(Stretched(), x)
 huge = split_const_subgraphs(trace(Stretched(), x))
@@ -141,6 +147,7 @@ print(
     f"weights before: {small:,} bytes; folded: {large:,} bytes, "
     f"{large // small:,} times"
 )
+bet.compare(large // small)
 
 # %% [markdown]
 # All that is stored to save one cheap kernel. A folder needs a size limit.
@@ -322,11 +329,16 @@ def agree(left: torch.Tensor, right: torch.Tensor) -> bool:
     return bool((same | left.isnan()).all())
 
 
+# %%
+bet = guess("How many of the 11 laws hold for every kind of input?", ...)
+
+# %% tags=["hide-output"]
 print(" " * 25 + "".join(f"{name:>9}" for name in INPUTS))
 table = {}
 for law, (left, right) in LAWS.items():
     table[law] = [agree(left(x), right(x)) for x in INPUTS.values()]
     print(f"{law:25}" + "".join(f"{'.' if ok else 'BREAKS':>9}" for ok in table[law]))
+bet.compare(sum(map(all, table.values())))
 
 # %% [markdown]
 # Read it row by row. Most laws hold on the usual numbers, which is why random tests like them. Even `x + 0.0` changes

@@ -36,7 +36,7 @@ import torch
 from ortools.sat.python import cp_model
 from torch import fx
 
-from passlab import models
+from passlab import guess, models
 from passlab.drawing import arena, arenas, gantt
 from passlab.drawing.picture import size
 from passlab.memory.allocate import ORDERS, best_fit, colouring, slots
@@ -116,6 +116,9 @@ gantt(buffers, "A U-Net, forward")
 # connections. Below is the sum of live bytes in each step. Its **peak** is a lower bound: no arena is smaller.
 
 # %%
+bet = guess("How many percent of all buffers' bytes are live at once, at most?", ...)
+
+# %% tags=["hide-output"]
 total, bound = sum(b.size for b in buffers), lower_bound(buffers)
 print(
     f"{len(buffers)} buffers have {size(total)} together; "
@@ -124,6 +127,7 @@ print(
 short = [b for b in buffers if b.upper - b.lower == 2]
 print(f"{len(short)} of the buffers are live for two steps")
 assert bound < total / 5
+bet.compare(round(100 * bound / total))
 
 # %% [markdown]
 # ## Offsets
@@ -698,6 +702,9 @@ walk("ji")
 # the two agree:
 
 # %%
+bet = guess("From the fewest misses to the most?", ..., among=("ijk", "ikj", "jki"))
+
+# %% tags=["hide-output"]
 from passlab.memory import cachegrind
 
 first_level = Cache(sets=16, ways=4, line=64)
@@ -719,6 +726,7 @@ for order, count in predicted.items():
             f"{order}: {count:,} predicted, {total:,} counted, {count / total - 1:+.2%}"
         )
         assert abs(count / total - 1) < 0.02
+bet.compare(sorted(predicted, key=predicted.__getitem__))
 
 # %% [markdown]
 # And the time? Larger matrices, the caches of this machine, and processor time:
