@@ -116,7 +116,9 @@ def test_a_wrong_version_is_named(monkeypatch):
 def test_progress_prints_every_day(tmp_path):
     done = run("progress", PASSLAB_PROGRESS=str(tmp_path / "progress.json"))
     assert done.returncode == 0
-    assert all(day in done.stdout for day in ("day01.", "day02.", "day03.")) and "not attempted" in done.stdout
+    assert all(f"{day}  Day" in done.stdout for day in ("day01", "day02", "day03")) and "0 of " in done.stdout
+    done = run("progress", "day03", PASSLAB_PROGRESS=str(tmp_path / "progress.json"))
+    assert "day03.cse" in done.stdout and "not attempted" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["passlab", "passlab.notebook.ui", "passlab.exercises", "passlab.graph"])

@@ -31,7 +31,7 @@ HOME = {
     "hint": "notebook.ui",
     "smaller": "notebook.ui",
     "solution": "notebook.ui",
-    "progress": "notebook.ui",
+    "progress": "notebook.overview",
     "guess": "notebook.guesses",
     "review": "notebook.reviews",
     "answer": "notebook.reviews",

@@ -194,7 +194,7 @@ def update() -> None:
 @app.command()
 def progress(day: str = typer.Argument(None, help="One day only, for example day03.")) -> None:
     """Show a table of days and exercises with your points so far."""
-    from passlab.notebook.ui import progress as show_progress
+    from passlab.notebook.overview import progress as show_progress
 
     show_progress(day)
 

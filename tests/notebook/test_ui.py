@@ -59,28 +59,19 @@ def test_no_text_of_a_card_is_markup():
         cards.sentence(evil),
         cards.hints(evil, [evil], evil),
         cards.solution(evil, evil),
-        cards.progress([(evil, "✓ done")], evil),
+        cards.bar(evil, 1, 2),
         cards.chip(evil, True, evil, evil),
     ]
     shown = "&lt;script&gt;&#39;&#34;"
-    assert [card.count(shown) for card in items] == [1, 3, 2, 2, 3]
+    assert [card.count(shown) for card in items] == [1, 3, 2, 1, 3]
     assert not any("<script>" in card for card in items)
 
 
-def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):
-    ui.progress()
-    assert "not attempted" in capsys.readouterr().out
-    ui.check("four", lambda a, b: "x")
-    ui.progress()
-    assert "not right yet" in capsys.readouterr().out
-    ui.check("four", lambda a, b: 4)
-    ui.check("four", lambda a, b: 5)
+def test_the_best_points_are_kept():
+    for value in (4, 5):
+        ui.check("four", lambda a, b, value=value: value)
     entry = load_progress()["day00.four"]
-    assert (entry["points"], entry["total"], entry["attempts"], entry["hints"]) == (3.0, 3, 3, 0)
-    capsys.readouterr()
-    ui.progress("day00")
-    out = capsys.readouterr().out
-    assert "✓ day00.four" in out and "3 of 3 core points" in out
+    assert (entry["points"], entry["total"], entry["attempts"], entry["hints"]) == (3.0, 3, 2, 0)
 
 
 def test_the_time_between_checks_counts_and_pauses_do_not(monkeypatch):
@@ -167,8 +158,6 @@ def test_an_unknown_name_gets_the_nearest(capsys):
     assert "Did you mean day00.four" in capsys.readouterr().out
     ui.hint("day99.four")
     assert "There is no day99. The days are day00." in capsys.readouterr().out
-    ui.progress("day99")
-    assert "No day 'day99'" in capsys.readouterr().out
 
 
 def test_a_damaged_progress_file_is_kept_aside(capsys):

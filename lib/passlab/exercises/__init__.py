@@ -42,6 +42,12 @@ def days() -> tuple[str, ...]:
     return tuple(sorted(m.name for m in pkgutil.iter_modules(_OWN or __path__) if m.name.startswith("day")))
 
 
+def title(day: str) -> str:
+    """Return what begins the docstring of a day's exercises: "Day 4, fusion". The name of a day without one."""
+    text = importlib.import_module(f"{__name__}.{day}").__doc__
+    return text.strip().partition(":")[0] if text else day
+
+
 def whole(exercise_id: str) -> str:
     """Return the exercise that a core belongs to (see `Core`): "day03.cse-core" → "day03.cse"; another id as it is."""
     return exercise_id.removesuffix(CORE)

@@ -1,4 +1,4 @@
-"""The verbs of an exercise notebook: `check`, `hint`, `smaller`, `solution`, `progress`."""
+"""The verbs of an exercise notebook: `check`, `hint`, `smaller`, `solution`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from passlab import exercises
-from passlab.judge import MEANING, WORDS, Exercise, Judgement, Written, judge
+from passlab.judge import MEANING, WORDS, Exercise, Judgement, judge
 from passlab.notebook.cells import questions, unmarked
-from passlab.notebook.project import count_check, load_progress, remember, root, skipped_days
+from passlab.notebook.project import count_check, load_progress, remember, root
 
 #: A learner whose check failed this often is offered a smaller version of the question.
 STUCK = 3
@@ -211,46 +211,3 @@ def solution(name: str) -> None:
         code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
         return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
     show(say(f"This copy of the course has no solution for {exercise.id}."))
-
-
-def _status(entry: dict | None, total: float) -> str:
-    """Return a sign and a word: not attempted, wrong so far, partly right, done."""
-    if not entry or not entry.get("attempts"):
-        return "· not attempted"
-    if entry["points"] >= total:
-        return "✓ done"
-    return "◐ partly right" if entry["points"] else "✗ not right yet"
-
-
-def _row(question: Exercise | Written, part: str, score: str, status: str) -> tuple[str, ...]:
-    """Return a row of the table of progress."""
-    level = "●" * question.difficulty + "○" * (5 - question.difficulty)
-    return question.id, question.title, part, level, f"{question.minutes} min", score, status
-
-
-def progress(day: str | None = None) -> None:
-    """Show the points so far in each exercise, core and stretch; with a day ("day03"), those of its exercises only."""
-    if day is not None and day not in exercises.days():
-        return show(say(f"No day {day!r}. The days are {', '.join(exercises.days())}."))
-    record = load_progress()
-    lines, rows = [], []
-    sums = {"core": [0.0, 0.0], "stretch": [0.0, 0.0]}
-    for each in [day] if day else exercises.days():
-        for exercise in exercises.of_day(each):
-            entry = record.get(exercise.id)
-            points = float(entry["points"]) if entry else 0.0
-            part = "stretch" if exercise.stretch else "core"
-            sums[part] = [sums[part][0] + points, sums[part][1] + exercise.total]
-            score = f"{_number(points)} / {_number(exercise.total)}"
-            rows.append(_row(exercise, part, score, _status(entry, exercise.total)))
-        for question in exercises.written(each):  # its points are not known here
-            sums["core"][1] += question.points
-            rows.append(_row(question, "core", f"– / {_number(question.points)}", "· graded by a person"))
-    for name, title, part, level, minutes, score, status in rows:
-        lines.append(f"{status[0]} {name:<28}{title:<48}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
-    parts = [f"{_number(points)} of {_number(of)} {part} points" for part, (points, of) in sums.items() if of]
-    if days := [each for each in skipped_days() if day in (None, each)]:
-        parts.append(f"fast track passed: {', '.join(days)}")
-    tail = ", ".join(parts)
-    lines.append(tail)
-    show(Card("\n".join(lines), "progress", rows=rows, tail=tail))
