@@ -27,7 +27,7 @@ from itertools import combinations, pairwise
 
 import torch
 
-from passlab import mlir
+from passlab import guess, mlir
 from passlab.dataflow import (
     CONSTANTS,
     DOMINATORS,
@@ -258,6 +258,9 @@ print("backward", reverse_postorder(count, "backward"))
 # visits all blocks round by round until nothing changes. Both, on nearly a thousand blocks in random order:
 
 # %%
+bet = guess("What saves more visits?", ..., among=("the worklist", "the order"))
+
+# %% tags=["hide-output"]
 large = random_program(1, 1000, shuffle=True)
 stored = [block.name for block in large.blocks]
 visits = {
@@ -267,6 +270,11 @@ visits = {
     "worklist, reverse post-order": solve(large, AVAILABLE).visits,
 }
 assert visits["worklist, reverse post-order"] <= 3 * len(stored)
+bet.compare(
+    "the order"
+    if visits["rounds, reverse post-order"] < visits["worklist, as stored"]
+    else "the worklist"
+)
 chart(f"available expressions: visits to {len(stored)} blocks", visits, "visits")
 
 # %% [markdown]
@@ -384,12 +392,20 @@ join:
 done:
   return s
 """)
+
+# %%
+bet = guess(
+    "What does the solver know of s at the end?", ..., among=("s = 3", "nothing")
+)
+
+# %% tags=["hide-output"]
 paths, fixpoint = (
     over_all_paths(differ, CONSTANTS)["done"],
     solve(differ, CONSTANTS).before["done"],
 )
 print("over all paths", paths, "  fixpoint", fixpoint)
 assert paths == {"s": 3} and fixpoint == {}
+bet.compare(f"s = {fixpoint['s']}" if "s" in fixpoint else "nothing")
 flow(differ, solve(differ, CONSTANTS))
 
 # %% [markdown]
@@ -763,10 +779,10 @@ print(
 from passlab.dataflow.predict import measure
 
 live = list(measure("mlp", models.ZOO["mlp"].build(), (256, 16), rounds=20))
-for row, guess in zip(live, fitted(live), strict=True):
+for row, expected in zip(live, fitted(live), strict=True):
     print(
         f"{row.node:6} {row.kind:8} measured {row.seconds * 1e6:7.1f} µs, "
-        f"predicted {guess * 1e6:7.1f} µs"
+        f"predicted {expected * 1e6:7.1f} µs"
     )
 
 # %% [markdown]

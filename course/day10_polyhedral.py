@@ -35,7 +35,7 @@ import re
 import islpy as isl
 import numpy as np
 
-from passlab import timed
+from passlab import guess, timed
 from passlab.drawing import lattice, plot, slider
 from passlab.polyhedral import (
     PROGRAMS,
@@ -232,11 +232,15 @@ for text in (
 # the schedule runs in the right order, and look at what is left. Interchange for `jacobi`:
 
 # %%
+bet = guess("May the two loops of `jacobi` be interchanged?", ..., among=("yes", "no"))
+
+# %% tags=["hide-output"]
 deps = dependences(jacobi)
 timed_order = swapped.intersect_domain(jacobi.domain)
 left = deps.subtract(timed_order.lex_lt_union_map(timed_order))
 print("empty?", left.is_empty(), "  a pair that breaks:", violated(deps, swapped))
 assert not left.is_empty() and violated(deps, swapped) == ("S[0, 2]", "S[1, 1]")
+bet.compare("yes" if left.is_empty() else "no")
 
 # %% [markdown]
 # `S[0, 2]` makes a value that `S[1, 1]` needs, and by columns it runs later. The answer is a proof, too: where nothing
@@ -556,6 +560,9 @@ assert legal(matmul, blocked)
 print(python_source(matmul, blocked, big))
 
 # %%
+bet = guess("How many times as fast as the loops as written is the tiled order?", ...)
+
+# %% tags=["hide-output"]
 inputs = random_arrays(matmul, big)
 races = {
     "as written": compiled(matmul, matmul.schedule, big, inputs),
@@ -570,6 +577,7 @@ assert all(
 )
 race = timed(races, repeats=4, warmup=1)
 assert race["tiled"].min * 5 < race["as written"].min
+bet.compare(round(race["as written"].min / race["tiled"].min))
 race
 
 # %% [markdown]

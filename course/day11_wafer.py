@@ -27,7 +27,7 @@
 import numpy as np
 import torch
 
-from passlab import chart, models
+from passlab import chart, guess, models
 from passlab.wafer import (
     FORMULAS,
     TREES,
@@ -98,6 +98,12 @@ for words in (1, 10, 100):
 # With many words it makes all the difference. And routers can copy: a **multicast** costs no more than one message.
 
 # %%
+bet = guess(
+    "100 words take 120 cycles to the last of 16 cores. How many to all 15 others?",
+    ...,
+)
+
+# %% tags=["hide-output"]
 start, middle, end = (0, 0), (0, 8), (0, 15)
 first = Message(line.route(start, middle), 100)
 for how in ("waits", "streams"):
@@ -107,6 +113,7 @@ for how in ("waits", "streams"):
     )
 print("to all 15 others at once:", took(line, broadcast_messages(16, 100)))
 assert took(line, broadcast_messages(16, 100)) == 100 + 16 + 4
+bet.compare(took(line, broadcast_messages(16, 100)))
 
 # %% [markdown]
 # A message that has to wait keeps the links behind it. Four messages that go round a square, each needing a link that

@@ -28,7 +28,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from passlab import diff, draw, equivalent, timed, trace
+from passlab import diff, draw, equivalent, guess, timed, trace
 from passlab.capstone import (
     BadCompiled,
     Compiled,
@@ -265,6 +265,9 @@ diff(gm, last.graph)
 # each. **The first call** pays for what later ones find ready:
 
 # %%
+bet = guess("How many times as long as the median does the first call take?", ...)
+
+# %% tags=["hide-output"]
 from time import perf_counter
 
 torch.set_num_threads(1)  # threads that wait for each other are noise, too
@@ -279,6 +282,7 @@ print(
     f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, "
     f"largest {max(rest):.2f} ms"
 )
+bet.compare(round(first / sorted(rest)[14]))
 
 # %% [markdown]
 # **One after the other**: a candidate that is timed while something else runs loses. `timed` lets all take turns in

@@ -41,7 +41,7 @@ from torch import fx, nn
 from torch.fx.experimental.const_fold import split_const_subgraphs
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-from passlab import backend, cost, draw, equivalent, launches, models
+from passlab import backend, cost, draw, equivalent, guess, launches, models
 from passlab.capstone.reference import cse, dce, fold_constants
 from passlab.capstone.training import decompositions, fuse, simplify
 from passlab.capture import Capture, capture, lower, min_cut, save_all
@@ -123,10 +123,17 @@ EXAMPLES = {
     "a row": lambda x: x[0] + 1,
     "a disabled function": lambda x: closed(x + 1) * 2,
 }
+# %%
+bet = guess("How many of the six functions have a break?", ...)
+
+# %% tags=["hide-output"]
+broken = 0
 for name, function in EXAMPLES.items():
     program = capture(function, torch.ones(3, 4))
+    broken += bool(program.breaks)
     reasons = ", ".join(place.reason for place in program.breaks) or "no break"
     print(f"{name:21}{reasons:10}graphs: {len(program.graphs)}")
+bet.compare(broken)
 
 # %% [markdown]
 # An `if` on a size is none: Dynamo knows the size, takes one side, and guards the size. So it is with all numbers that it
@@ -254,12 +261,20 @@ for guard in program.compilations[0].guards:
 # number that differs from what it was before becomes a **symbol** in the new version, so that there is no third:
 
 # %%
+bet = guess(
+    "How many versions of `scaled` are there after calls with (rows, k) = (3, 2), "
+    "(5, 2), (6, 2), (6, 3), (7, 9)?",
+    ...,
+)
+
+# %% tags=["hide-output"]
 for rows, k in ((5, 2), (6, 2), (6, 3), (7, 9)):
     program(torch.randn(rows, 4), k)
 print("graphs compiled by each call:", program.counts)
 for compilation in program.compilations[1:]:
     print("compiled again, since this failed:", compilation.failed_guard)
     print(*[f"    {guard}" for guard in compilation.guards], sep="\n")
+bet.compare(len(program.compilations))
 draw(program, title="Three versions of one function")
 
 # %% [markdown]

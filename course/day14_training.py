@@ -33,7 +33,7 @@ import networkx as nx
 import torch
 from torch import fx, nn
 
-from passlab import draw, equivalent, models
+from passlab import draw, equivalent, guess, models
 from passlab.autodiff import (
     CONSTANT,
     RECOMPUTED,
@@ -531,11 +531,24 @@ def curve(gm):
     return usage(tasks, [task.name for task in tasks])
 
 
+# %%
+bet = guess(
+    "Equal nodes are merged after the cut, without care. Which peak does that give?",
+    ...,
+    among=("that of the cut", "that of saving everything"),
+)
+
+# %% tags=["hide-output"]
 again = rejoin(*partition(low.joint, num_fwd_outputs=1), 1)
 plain, tagged = merge(again, tags=False), merge(again)
 for name, gm in (("cut", again), ("merged", plain), ("merged by tags", tagged)):
     print(f"{name:<16}{len(gm.graph.nodes):>5} nodes, peak {size(max(curve(gm)))}")
 assert max(curve(plain)) == max(curve(step)) > 1.5 * max(curve(tagged))
+bet.compare(
+    "that of saving everything"
+    if max(curve(plain)) == max(curve(step))
+    else "that of the cut"
+)
 over_time(
     {"everything saved": curve(step), "minimum cut": curve(tagged)},
     title="A training step",

@@ -34,7 +34,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab import draw, models, timed, trace
+from passlab import draw, guess, models, timed, trace
 from passlab.dataflow.ranges import ranges
 from passlab.quantization import (
     QuantizationError,
@@ -561,16 +561,25 @@ timed(
 )
 
 # %%
+bet = guess(
+    "From the fastest to the slowest GPT block?",
+    ...,
+    among=("floats", "pairs", "integers"),
+)
+
+# %% tags=["hide-output"]
 inserted = insert(gpt, observe(gpt, batches))
 folded, batch = fold(move(inserted)), inputs(32)
 print(*(node.name for node in folded.graph.nodes if node.op.startswith("call_")))
-timed(
+clock = timed(
     {
         "floats": lambda: gpt(*batch),
         "pairs": lambda: inserted(*batch),
         "integers": lambda: folded(*batch),
     }
 )
+bet.compare([row.name for row in sorted(clock.rows, key=lambda row: row.median)])
+clock
 
 # %% [markdown]
 # The product is faster where the processor has instructions for it, and a kernel uses them. With pairs the network is
