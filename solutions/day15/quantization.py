@@ -178,9 +178,10 @@ check("day15.insert", insert)
 # integer_conv2d(x, weight, bias, *window(layer), x_zero, multiplier, shift, zero_point, low, high)
 # ```
 #
-# if the layer's two operands are pairs: `x` is `dequantize(q, scale, zero_point, bits)`, of an int8 q, and the weight is
-# `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`, with a `get_attr` for w and for s, one scale for each output.
-# The bias is the third operand: a `get_attr`, None, or not there. `window` reads stride, padding, dilation and groups.
+# if both operands of the layer are dequantized. Then `x` is `dequantize(q, scale, zero_point, bits)`, of an int8 q, the
+# weight is `dequantize(quantize(w, s, 0, 8, axis=0), s, 0, 8, axis=0)`, with a `get_attr` for w and for s, one scale for
+# each output, and the bias, the third operand, is a `get_attr`, None, or not there: no layer has other forms. `window`
+# reads stride, padding, dilation and groups.
 #
 # The node's operands: `x` is q itself; the others in its first line are constants, nodes that `constant(gm, name, tensor)`
 # puts into the graph.
@@ -194,9 +195,9 @@ check("day15.insert", insert)
 # All else stays as it is:
 #
 # - A layer whose bias does not fit, since one of its integers has a magnitude of 2³¹ or more, stays in float. So does a layer
-#   that does not have this form.
+#   of which an operand is not dequantized.
 # - What reads the *float* of a layer or of its relu goes on reading it. What reads the int8 reads the new node.
-# - Nothing that only folded layers have used is left: no weight in float, and no dequantize.
+# - The output needs nothing any more that only folded layers have used: no weight in float, and no dequantize.
 # - A weight that several layers read through one pair is stored **once** as integers.
 #
 # The result is compared bit by bit with the integers that the lesson states.

@@ -41,11 +41,26 @@ def ordinary(rng) -> list[Case]:
     def few(m, x):
         return torch.relu(F.linear(x, m.w, m.b))
 
+    @fold_case("drawn, few bits behind, and eight before", (20, k), edit=behind(rng.randint(3, 6)), w=(n, k))
+    def fewer(m, x):
+        return F.linear(x, m.w)
+
     @fold_case("drawn, few bits without a relu", (20, k), edit=with_bits(rng.randint(3, 6)), w=(n, k))
     def few_plain(m, x):
         return F.linear(x, m.w)
 
-    return [positive, three, convolutions, few, few_plain]
+    return [positive, three, convolutions, few, few_plain, fewer]
+
+
+def behind(bits: int) -> Callable[[fx.GraphModule], None]:
+    """Return an edit that puts the results of linear layers on grids of some bits, of half the range; nothing else."""
+
+    def edit(gm: fx.GraphModule) -> None:
+        for node in gm.graph.nodes:
+            if node.name in ("linear_q", "linear_dq"):
+                node.args = (node.args[0], node.args[1] * 2 ** (7 - bits), node.args[2] >> (8 - bits), bits)
+
+    return edit
 
 
 def _single(s_x: float, s_w: torch.Tensor) -> float:
@@ -68,6 +83,28 @@ def exact(gm: fx.GraphModule) -> None:
             node.args = (node.args[0], s_x, 3, 8)
         if node.name in ("linear_q", "linear_dq"):
             node.args = (node.args[0], float(grid[0] * (100 if hasattr(gm, "b") else 256)), 1, 8)
+
+
+def by_powers_of_two(gm: fx.GraphModule) -> None:
+    """Choose scales with which the integers of a bias are k + 1/2: the grid of the sums is 2⁻⁹, the result's 2⁻⁸."""
+    dq_w = next(node for node in gm.graph.nodes if node.name == "w_dq")
+    setattr(gm, dq_w.args[1].target, torch.full((len(gm.b),), 2.0**-5))
+    gm.b = nn.Parameter((torch.arange(len(gm.b)) - 4.5) * 2.0**-9, requires_grad=False)
+    scales = {"x_q": 2.0**-4, "x_dq": 2.0**-4, "linear_q": 2.0**-8, "linear_dq": 2.0**-8}
+    for node in gm.graph.nodes:
+        if node.name in scales:
+            node.args = (node.args[0], scales[node.name], *node.args[2:])
+
+
+def at_the_end(sign: int) -> Callable[[fx.GraphModule], None]:
+    """Return an edit with which the integer of the first bias is 2³¹ or -2³¹."""
+
+    def edit(gm: fx.GraphModule) -> None:
+        by_powers_of_two(gm)
+        with torch.no_grad():
+            gm.b[0] = sign * 2.0 ** (31 - 9)
+
+    return edit
 
 
 def around(zero_point: int) -> Callable[[fx.GraphModule], None]:
@@ -93,6 +130,12 @@ def careful(rng) -> list[Case]:
     def bias(m, x):
         return F.linear(x, m.w, m.b)
 
+    @fold_case(
+        "halves in the bias, by powers of two", 0.2 * torch.randn(400, 2), edit=by_powers_of_two, w=(9, 2), b=(9,)
+    )
+    def halves_of_two(m, x):
+        return F.linear(x, m.w, m.b)
+
     @fold_case("relus on grids with numbers below 0", (9, k), edit=around(rng.randint(-90, 90)), w=(k, k), v=(k, k))
     def below(m, x):
         return torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.v))
@@ -111,7 +154,7 @@ def careful(rng) -> list[Case]:
         y = F.linear(x, m.w)
         return y, F.linear(y, m.v)
 
-    return [halves, bias, below, weights, thrice, two]
+    return [halves, bias, halves_of_two, below, weights, thrice, two]
 
 
 def float_reader(gm: fx.GraphModule) -> None:
@@ -119,6 +162,20 @@ def float_reader(gm: fx.GraphModule) -> None:
     values = {node.name: node for node in gm.graph.nodes}
     values["tanh"].args = (values["linear"],)
     values["exp"].args = (values["relu"],)
+    gm.recompile()
+
+
+def float_of_layer(gm: fx.GraphModule) -> None:
+    """Let the tanh read the layer in float, of whose relu the integers are read."""
+    values = {node.name: node for node in gm.graph.nodes}
+    values["tanh"].args = (values["linear"],)
+    gm.recompile()
+
+
+def float_of_relu(gm: fx.GraphModule) -> None:
+    """Let the tanh read the relu in float."""
+    values = {node.name: node for node in gm.graph.nodes}
+    values["tanh"].args = (values["relu"],)
     gm.recompile()
 
 
@@ -151,6 +208,24 @@ def spared(rng) -> list[Case]:
         z = torch.relu(y)
         return torch.tanh(y), torch.exp(z), z
 
+    @fold_case("the float of a layer before a relu is read, too", (4, k), edit=float_of_layer, w=(k, k), b=(k,))
+    def layer(m, x):
+        z = torch.relu(F.linear(x, m.w, m.b))
+        return z, torch.tanh(z)
+
+    @fold_case("the float of a relu is read, too", (4, k), edit=float_of_relu, w=(k, k), b=(k,))
+    def relu(m, x):
+        z = torch.relu(F.linear(x, m.w, m.b))
+        return z, torch.tanh(z)
+
+    @fold_case("a bias of 2³¹", (4, k), about=NONE, edit=at_the_end(1), w=(k, k), b=(k,))
+    def end(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("a bias of -2³¹", (4, k), about=NONE, edit=at_the_end(-1), w=(k, k), b=(k,))
+    def negative_end(m, x):
+        return F.linear(x, m.w, m.b)
+
     @fold_case("a weight in float", (4, k), edit=float_weight, w=(k, k), v=(k, k))
     def weight(m, x):
         return F.linear(F.linear(x, m.w), m.v)
@@ -163,7 +238,7 @@ def spared(rng) -> list[Case]:
     def others(m, x, y):
         return F.linear(torch.add(torch.tanh(F.linear(x, m.w)), y), m.v)
 
-    return [large, one_large, negative, floats, weight, value, others]
+    return [large, one_large, negative, floats, layer, relu, end, negative_end, weight, value, others]
 
 
 def tanh_pair(gm: fx.GraphModule) -> None:
@@ -265,6 +340,28 @@ no_x_zero_conv = edited(
     ("(*head, *window(layer), x_zero, *requantize)", "(*head, *window(layer), 0, *requantize)"),
 )
 eight = edited("same", "always saturates at the ends of 8 bits", ("ends(bits)", "ends(8)"))
+of_input = edited("same", "saturates at the ends of the input's grid", ("ends(bits)", "ends(x.args[3])"))
+halves_up = edited(
+    "same",
+    "rounds halves of the bias up",
+    (
+        "b = torch.round(attribute(gm, rest[0].target).double() / (s_x * s_w))",
+        "b = torch.floor(attribute(gm, rest[0].target).double() / (s_x * s_w) + 0.5)",
+    ),
+)
+read_once = edited(
+    "did",
+    "folds a layer only if nothing else reads it",
+    (
+        "return node if x.target is weight.target is dequantize else None",
+        "return node if x.target is weight.target is dequantize and len(node.users) == 1 else None",
+    ),
+)
+relu_read_once = edited(
+    "did",
+    "folds a layer before a relu only if nothing else reads the relu",
+    ("node = node.args[0]", "node = node.args[0] if len(node.users) == 1 else node"),
+)
 on_result = edited(
     "same",
     "puts the bias on the grid of the result",
@@ -293,6 +390,7 @@ one_factor = edited(
 wraps = edited(
     "same", "lets a bias that does not fit wrap around", ("if (b.abs() >= 2**31).any(): ...", "if False: ...")
 )
+one_more = edited("same", "takes 2³¹ for a number of int32", ("b.abs() >= 2**31", "b.abs() > 2**31"))
 above = edited("same", "checks only the upper end of int32", ("b.abs() >= 2**31", "b >= 2**31"))
 all_must_fit = edited(
     "same", "keeps a layer in float only if no bias fits", ("(b.abs() >= 2**31).any()", "(b.abs() >= 2**31).all()")

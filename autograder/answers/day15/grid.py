@@ -27,6 +27,7 @@ def ordinary(rng) -> list[Case]:
         grid_case("drawn, symmetric, above", (low := size()), low + size(), 8, True),
         grid_case("drawn, symmetric, below", (low := -10 - size()), low + size(), 8, True),
         grid_case("drawn, large", -size() * 1e37, size() * 1e37, 8),
+        grid_case("wider than the largest number of float32", -(2 + size() / 10) * 1e38, (2 + size() / 10) * 1e38, 8),
         grid_case("two bits", -size(), size(), 2),
         grid_case("symmetric, two bits", -size(), 9 + size(), 2, True),
     ]
@@ -118,6 +119,11 @@ cut = edited(
     "same", "cuts the zero point off in place of rounding", ("round(first - low / scale)", "int(first - low / scale)")
 )
 down = edited("same", "rounds the zero point down", ("round(first - low / scale)", "math.floor(first - low / scale)"))
+in_single = edited(
+    "did",
+    "subtracts in float32, where the width of a range can be infinite",
+    ("(high - low) / (last - first)", "float(torch.tensor(high) - torch.tensor(low)) / (last - first)"),
+)
 unsigned = edited(
     "valid", "counts from 0, as unsigned integers do", ("round(first - low / scale)", "round(-low / scale)")
 )

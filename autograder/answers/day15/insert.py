@@ -92,11 +92,19 @@ def little(rng) -> list[Case]:
     def constants(m, x):
         return torch.add(x, m.c), torch.add(x, 2.5), torch.add(m.c, torch.tanh(x)), torch.relu(x)
 
+    @insert_case("a relu that is a result", (2, k), w=(k, k))
+    def relu_last(m, x):
+        return torch.relu(F.linear(x, m.w))
+
+    @insert_case("a relu that is not torch.relu", (2, k), w=(k, k))
+    def other_relu(m, x):
+        return torch.exp(F.relu(F.linear(x, m.w)))
+
     @insert_case("a sum that is the input of nothing", (2, k), (2, k))
     def sums(m, x, y):
         return torch.softmax(torch.add(torch.flatten(x), torch.flatten(y)), 0)
 
-    return [constants, sums]
+    return [constants, relu_last, other_relu, sums]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -209,6 +217,22 @@ any_relu = edited(
     "did",
     "puts the pair behind a relu, though something else reads the layer",
     ("len(users) == 1 and users[0].target is torch.relu", "users[0].target is torch.relu"),
+)
+inner_relu = edited(
+    "did",
+    "leaves a pair between a layer and a relu that is a result",
+    (
+        "len(users) == 1 and users[0].target is torch.relu",
+        "len(users) == 1 and users[0].target is torch.relu and all(x.op != 'output' for x in users[0].users)",
+    ),
+)
+by_its_name = edited(
+    "did",
+    "takes every function named relu for torch.relu",
+    (
+        "len(users) == 1 and users[0].target is torch.relu",
+        "len(users) == 1 and getattr(users[0].target, '__name__', '') == 'relu'",
+    ),
 )
 any_reader = edited(
     "did",
