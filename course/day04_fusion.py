@@ -41,6 +41,7 @@ from passlab import (
     diff,
     draw,
     equivalent,
+    guess,
     kernels,
     launches,
     models,
@@ -89,6 +90,12 @@ draw(five, title="Five operations, five kernels")
 # $$\text{saved} = \sum_i (1 + r_i)\,|Y_i| + \text{(inputs that were read more than once)}$$
 
 # %%
+bet = guess(
+    "How many times fewer bytes than five kernels does one kernel for all five move?",
+    ...,
+)
+
+# %% tags=["hide-output"]
 nbytes = {
     node.name: node.meta["tensor_meta"]
     for node in five.graph.nodes
@@ -110,6 +117,7 @@ print(
     f"read again {again:,}"
 )
 assert unfused - joint == between + again and unfused > 5 * joint
+bet.compare(round(unfused / joint, 1))
 
 # %% [markdown]
 # ## Which bill is the large one?
@@ -1060,6 +1068,9 @@ layers = {
 layers["fused at j, i j k"].show()
 
 # %%
+bet = guess("Which of the three versions is the slowest?", ..., among=tuple(layers))
+
+# %% tags=["hide-output"]
 a, b, bias, result = (
     torch.randn(size, size),
     torch.randn(size, size),
@@ -1073,6 +1084,7 @@ for name, run in runs.items():
     assert torch.allclose(result, torch.relu(a @ b + bias), atol=1e-3), name
 clock = timed(runs, *inputs, repeats=5)
 assert clock["fused at j, i j k"].ratio > 3
+bet.compare(max(layers, key=lambda name: clock[name].median))
 clock
 
 # %% [markdown]
@@ -1352,15 +1364,17 @@ def predicted(gm, computing):
     )
 
 
-guess = {}
+forecast = {}
 for name, (two_kernels, one_kernel) in forked.items():
     work = table.numel() * each[name]
-    guess[name] = predicted(one_kernel, [2 * work]) / predicted(two_kernels, [work, 0])
+    forecast[name] = predicted(one_kernel, [2 * work]) / predicted(
+        two_kernels, [work, 0]
+    )
     print(
-        f"{name:<7} one kernel against two: predicted {guess[name]:.2f}, "
+        f"{name:<7} one kernel against two: predicted {forecast[name]:.2f}, "
         f"measured {ratio[name]:.2f}"
     )
-assert guess["cheap"] < guess["costly"] and guess["costly"] > 1
+assert forecast["cheap"] < forecast["costly"] and forecast["costly"] > 1
 
 # %% [markdown]
 # The model need not be exact; it has to choose right where the choice matters. Exercise 6 asks for the decisions of

@@ -38,7 +38,7 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import GenericOp, YieldOp
 
-from passlab import diff, draw, mlir, timed
+from passlab import diff, draw, guess, mlir, timed
 from passlab.mlir.run import run, seconds
 
 
@@ -904,6 +904,9 @@ programs = {
 short(programs["fused"])
 
 # %%
+bet = guess("Which of the five is the slowest?", ..., among=(*programs, "IREE"))
+
+# %% tags=["hide-output"]
 big = [rng.standard_normal(shape).astype("float32") for shape in ((N, N), (N, N), (N,))]
 right = np.maximum(big[0] @ big[1] + big[2], 0)
 spans = {}
@@ -915,6 +918,7 @@ for name, module in {**programs, "IREE": mlir.parse(WHOLE)}.items():
         f"{spans[name] / spans['rows']:6.2f} of rows"
     )
 assert spans["fused"] > 3 * spans["rows"]
+bet.compare(max(spans, key=spans.__getitem__))
 
 # %% [markdown]
 # The fused nest goes through the result once, where rows and tiled go three times, and is the slowest by far. To share the

@@ -35,7 +35,7 @@ from collections import Counter
 import torch
 from torch import nn
 
-from passlab import egraph, equivalent, trace
+from passlab import egraph, equivalent, guess, trace
 from passlab.egraph import EGraph, Law, cheapest, draw_classes, matches, saturate
 from passlab.egraph.discover import text
 from passlab.egraph.programs import Folded, launch, number, program_of, terms_of, typed
@@ -69,12 +69,19 @@ def repeated(gm, order):
     return gm
 
 
+# %%
+bet = guess(
+    "How many of the five operations does the best of the 120 orders leave?", ...
+)
+
+# %% tags=["hide-output"]
 program = trace(Doubled(), torch.randn(4))
 ends = Counter()
 for order in itertools.permutations(("simplify", "cse", "dce", "scale", "double")):
     ends[operations(repeated(copy.deepcopy(program), order))] += 1
 for count, times in sorted(ends.items()):
     print(f"{times} orders of 120 leave {count} of {operations(program)} operations")
+bet.compare(min(ends))
 
 # %% [markdown]
 # `double` makes x + x of x · 2, and `scale` makes x · 6 of (x · 2) · 3. If `scale` comes first, x · 6 is there twice, is
@@ -276,6 +283,13 @@ def chain(label, leaves):
     return term
 
 
+# %%
+bet = guess(
+    "Eight numbers can be added in 17,297,280 ways. How many e-nodes hold them all?",
+    ...,
+)
+
+# %% tags=["hide-output"]
 print(" n      terms  classes  e-nodes")
 for n in range(2, 9):
     graph = EGraph()
@@ -284,6 +298,7 @@ for n in range(2, 9):
     terms = math.factorial(n) * math.comb(2 * n - 2, n - 1) // n
     print(f"{n:2}{terms:11,}{report.classes:9,}{report.nodes:9,}")
 assert report.nodes == 3**n - 2 ** (n + 1) + 1 + n
+bet.compare(report.nodes)
 
 # %% [markdown]
 # Three times as many for each operand: far less than the terms, and still exponential. (`both=True`: the law is applied
