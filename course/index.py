@@ -126,7 +126,8 @@ equivalent(before, after)
 #
 # Where one is missing you get a sentence, a small graph, and the number of the hint that helps. `hint("day03.cse")`
 # opens one hint at a time, `smaller("day03.dce")` shows a smaller version of a question (the hardest have one),
-# `solution("day03.cse")` shows an answer, and `progress()` shows how far you are:
+# `solution("day03.cse")` shows an answer once you have tried; when yours is right, `check` offers another right one.
+# `progress()` shows how far you are:
 
 # %%
 from passlab import progress

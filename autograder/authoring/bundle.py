@@ -5,7 +5,7 @@ pyproject.toml             the pinned versions, which set-up installs
 lib/passlab-….whl          the library: visible cases and judges, but not the instructor's part, hidden cases or answers
 lib/setup.sh               the same set-up as the project's
 course/, exercises/        lessons and exercises, as they are released
-solutions/day01/           only of days whose solutions are released
+solutions/day01/           only of days whose solutions are released; others.json has other right answers
 
 A bundle can be written over an earlier one: files that it no longer has go, and what else is in the folder (`work/`,
 `.venv/`, `.git/`) stays.
@@ -14,6 +14,7 @@ A bundle can be written over an earlier one: files that it no longer has go, and
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -25,7 +26,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from autograder.authoring import fresh, source
-from passlab import course_paths
+from passlab import course_paths, exercises
+from passlab.notebook import others
 
 LEARNER = Path(__file__).with_name("learner")
 #: The list of its own files that a bundle has, by which it is recognised.
@@ -84,6 +86,9 @@ def _fill(folder: Path, days: set[str], solutions: set[str]) -> None:
         for path in source.notebooks(day):
             _copy(path, folder)
             _copy(path.with_suffix(".ipynb"), folder)
+        bank = {e.id: others.in_bank(source.COURSE / "autograder/answers", e.id) for e in exercises.of_day(day)}
+        text = json.dumps({name: answers for name, answers in bank.items() if answers}, indent=1)
+        (folder / "solutions" / day / others.RELEASED).write_text(text + "\n", encoding="utf-8")
 
 
 def _copy(path: Path, folder: Path) -> None:

@@ -21,6 +21,9 @@ def course(tmp_path_factory):
     """The tiny course with one lesson."""
     course = tiny.make(tmp_path_factory.mktemp("bundle") / "course")
     tiny.write(course, {"course/day00_tiny.py": tiny.HEADER + "# %% [markdown]\n# # Day 0\n"})
+    with (course / "autograder/answers/day00/double.py").open("a") as bank:
+        bank.write("from autograder.authoring.answers import right\n\n\n")
+        bank.write('@right("adds")\ndef added(x):\n    return x + x  # solutionmarker\n')
     for name in ("LICENSE", "lib/setup.sh"):
         tiny.shutil.copy(tiny.ROOT / name, course / name)
     ended = tiny.run(course, "-m", "passlab.cli", "bundle", str(course.parent / "early"))
@@ -109,9 +112,11 @@ def test_solutions_of_a_day_are_released_later_and_what_learners_have_stays(cour
     assert not (folder / "solutions").exists()
     make(course, folder, "--solutions", "day00")
     assert "solutionmarker" in (folder / "solutions/day00/tiny.py").read_text()
-    assert (
-        "solutionmarker" in learner(folder, tmp_path, "-c", "import passlab; passlab.solution('day00.double')").stdout
-    )
+    asks = "from passlab import solution\n{}\nsolution('day00.double', anyway=True)".format
+    assert "Try it once before" in learner(folder, tmp_path, "-c", asks("solution('day00.double')")).stdout
+    shown = learner(folder, tmp_path, "-c", asks("solution('day00.double', other=1, anyway=True)")).stdout
+    assert "solutionmarker" in shown and "1 of 1 other right answers" in shown
+    assert not any(b"hiddenword" in data for data in contents(folder).values()), "hidden cases are not released"
     make(course, folder)
     assert not (folder / "solutions/day00/tiny.py").exists()
     assert (folder / "work/mine.txt").read_text() == "mine" and (folder / "notes.txt").exists()

@@ -109,10 +109,10 @@ def _question_line(row: Row) -> str:
 
 
 def _day_line(day: Day) -> str:
-    scores = ["{:g} / {:g} {}".format(*day.part(stretch), word) for word, stretch in (("core", 0), ("stretch", 1))]
+    core, stretch = (f"{points:g} / {total:g}" for points, total in (day.part(False), day.part(True)))
     left = f"{day.minutes} min left" if day.minutes else "core done"
     count = f"{day.done} of {len(day.rows)}"
-    return f"{day.sign} {day.name}  {day.title:<50}{count:>8} done  {scores[0]:>15}  {scores[1]:>18}  {left:>12}"
+    return f"{day.sign} {day.name}  {day.title:<50}{count:>8} done  {core:>10} core  {stretch:>10} stretch  {left:>12}"
 
 
 def progress(day: str | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from passlab import exercises
 from passlab.judge import MEANING, WORDS, Exercise, Judgement, judge
 from passlab.notebook.cells import questions, unmarked
+from passlab.notebook.others import others
 from passlab.notebook.project import count_check, load_progress, remember, root
 
 #: A learner whose check failed this often is offered a smaller version of the question.
@@ -157,6 +158,9 @@ def _advice(result: Judgement, attempts: int) -> Iterator[str]:
         yield f"Hint {number} is about this: hint({exercise.id!r}, {number})."
     if exercise.smaller and attempts >= STUCK and not result.ok:
         yield f"Stuck? smaller({exercise.id!r}) shows a smaller version of this question."
+    if result.ok and not exercises.is_core(exercise.id):  # whose other answers are those of the whole question
+        for other in others(exercise.id)[:1]:
+            yield f"Another right answer: solution({exercise.id!r}, other=1). What differs: {other.note}."
 
 
 def smaller(name: str, answer: Callable | None = None) -> None:
@@ -199,15 +203,39 @@ def hint(name: str, number: int | None = None) -> None:
     show(Card(text, "hints", title=exercise.title, shown=shown, tail=tail))
 
 
-def solution(name: str) -> None:
-    """Show one right answer, if this copy of the course has the solutions."""
+def solution(name: str, *, other: int = 0, anyway: bool = False) -> None:
+    """Show one right answer, if this copy of the course has the solutions; with `other`, one unlike it (from 1 on).
+
+    Asks for one attempt before, a call of `check`, unless it is to be shown `anyway`.
+    """
     exercise = _find(name)
     if exercise is None:
         return
+    card = _other(exercise.id, other) if other else _solution(exercise)
+    tried = load_progress().get(exercise.id, {}).get("attempts")
+    if card and not (tried or anyway):
+        call = f"solution({exercise.id!r}, {f'other={other}, ' if other else ''}anyway=True)"
+        card = say(f"Try it once before: check({exercise.id!r}, …) judges your answer. To read one now: {call}.")
+    show(card or say(f"This copy of the course has no {'such ' if other else ''}solution for {exercise.id}."))
+
+
+def _solution(exercise: Exercise) -> Card | None:
     home = root()
     path = home / "solutions" / exercise.day / f"{exercise.notebook}.py" if home else None
     question = questions(path.read_text(encoding="utf-8")).get(exercise.id) if path and path.is_file() else None
-    if home and path and question:
-        code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
-        return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
-    show(say(f"This copy of the course has no solution for {exercise.id}."))
+    if not (home and path and question):
+        return None
+    code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
+    return Card(f"{code}\n\n# {where}", "solution", code=code, where=where)
+
+
+def _other(exercise_id: str, number: int) -> Card | None:
+    """Return another right answer as a card; None where there is none of this number, counted from 1."""
+    answers = others(exercise_id)
+    if not 1 <= number <= len(answers):
+        return None
+    note, code = answers[number - 1]
+    where = f"{number} of {len(answers)} other right answers. What differs: {note}."
+    if number < len(answers):
+        where += f" The next: solution({exercise_id!r}, other={number + 1})."
+    return Card(f"{code}\n\n# {where}", "solution", code=code, where=where)
