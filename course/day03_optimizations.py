@@ -39,7 +39,7 @@ from torch import fx, nn
 from torch.fx.experimental.const_fold import split_const_subgraphs
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-from passlab import cost, diff, draw, equivalent, guess, timed, trace
+from passlab import cost, diff, draw, equivalent, explore, guess, timed, trace
 
 # torch.export warns of itself.
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
@@ -676,9 +676,17 @@ for order in itertools.permutations(PASSES):
     print(" → ".join(map(str, counts)), "  ", ", ".join(run.__name__ for run in order))
 
 # %% [markdown]
-# The same three passes end at different sizes. Finding the best order is the **phase ordering problem**, and there is
-# no general answer: with dozens of passes there are too many orders to try. The usual remedy is to repeat the list
-# until a whole round changes nothing, a **fixpoint**:
+# The same three passes end at different sizes. Look at what each one leaves to the next: `explore` shows the program
+# after every pass. Switch passes off and on; choose a node, and the lines that it comes from light up. In JupyterLab
+# you can also move the passes, and switch on others.
+
+# %%
+explore(Tangled(), torch.randn(3), passes=PASSES)
+
+# %% [markdown]
+# Finding the best order is the **phase ordering problem**, and there is no general answer: with dozens of passes there
+# are too many orders to try. The usual remedy is to repeat the list until a whole round changes nothing, a
+# **fixpoint**:
 
 
 # %%

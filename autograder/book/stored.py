@@ -17,7 +17,10 @@ from autograder.book import charts
 #: Seconds for one cell of a lesson.
 CELL = 600
 #: What a kernel does before the first cell.
-BEGIN = "import autograder.book.charts; autograder.book.charts.describe(); del autograder"
+BEGIN = (
+    "import autograder.book.charts, os; autograder.book.charts.describe(); "
+    "os.environ['PASSLAB_RECORDED'] = '1'; del autograder, os"  # explorers as pages: the book has no kernel
+)
 
 
 def key(nb: NotebookNode) -> str:

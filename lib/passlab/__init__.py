@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 HOME = {
     "draw": "drawing",
     "diff": "drawing",
+    "explore": "explorer",
     "steps": "drawing",
     "chart": "drawing",
     "view": "graph",

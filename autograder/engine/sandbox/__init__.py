@@ -45,7 +45,7 @@ _GIVEN = (
     *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
     *("autodiff", "capture", "dataflow", "drawing", "egraph", "equivalence", "formats", "fx", "given", "graph"),
     "judge",
-    *("hunt", "kernels", "measure", "proving", "quantization", "reviews"),
+    *("explorer", "hunt", "kernels", "measure", "proving", "quantization", "reviews"),
     *("building", "capstone", "memory", "mlir", "notebook", "polyhedral", "process", "relax", "relay", "tvm", "wafer"),
 )
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.

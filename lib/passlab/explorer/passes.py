@@ -1,0 +1,151 @@
+"""The passes that can be explored, by name, and one call of a pass."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import fx
+
+from passlab.fx import rewrites
+from passlab.fx.stages import STAGES
+from passlab.graph.names import did_you_mean
+from passlab.graph.registry import ir, load
+
+
+class Pass(NamedTuple):
+    """A pass in a list. `code`: how a list of passes in Python names it. `about`: one line on what it does."""
+
+    name: str
+    run: Callable[[Any], Any]
+    code: str
+    about: str = ""
+
+
+class Outcome(NamedTuple):
+    """What a pass returns. `value`: the program after it, None where it failed; `problem`: why, as a sentence."""
+
+    value: Any
+    problem: str = ""
+
+
+def _merge(gm: fx.GraphModule) -> Any:
+    """Merge equal calls (torch's CSEPass)."""
+    from torch.fx.passes.dialect.common.cse_pass import CSEPass
+
+    return CSEPass()(gm)
+
+
+def _eliminate(gm: fx.GraphModule) -> fx.GraphModule:
+    """Remove nodes without users (torch's Graph.eliminate_dead_code)."""
+    gm.graph.eliminate_dead_code()
+    return gm
+
+
+def _fold(gm: fx.GraphModule) -> fx.GraphModule:
+    """Compute what no input reaches (torch's split_const_subgraphs)."""
+    from torch.fx.experimental.const_fold import split_const_subgraphs
+
+    folded = split_const_subgraphs(gm)
+    folded.run_folding()
+    return fx.GraphModule(folded, folded.graph)
+
+
+def _fuse(gm: fx.GraphModule) -> Any:
+    """Fold batch norms into convolutions (torch's optimization.fuse)."""
+    from torch.fx.experimental.optimization import fuse
+
+    return fuse(gm)
+
+
+#: Name → pass over torch.fx: this course's, then torch's.
+TORCH: dict[str, Callable[[fx.GraphModule], Any]] = {
+    **STAGES,
+    "conv_bn_relu": rewrites.conv_bn_relu,
+    "gemm": rewrites.gemm,
+    "layer_norm": rewrites.layer_norm,
+    "rms_norm": rewrites.rms_norm,
+    "residual": rewrites.residual,
+    "torch.CSEPass": _merge,
+    "torch.eliminate_dead_code": _eliminate,
+    "torch.const_fold": _fold,
+    "torch.fuse": _fuse,
+}
+#: Flavour of TVM → names of its passes without arguments that change a graph.
+TVM = {
+    "relax": (
+        *("CanonicalizeBindings", "DecomposeOpsForInference", "FoldConstant", "EliminateCommonSubexpr"),
+        *("DeadCodeElimination", "LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"),
+    ),
+    "relay": (
+        *("SimplifyInference", "CanonicalizeOps", "FoldConstant", "SimplifyExpr", "EliminateCommonSubexpr"),
+        *("DeadCodeElimination", "FoldScaleAxis", "FuseOps"),
+    ),
+}
+
+
+def catalogue(value: Any) -> dict[str, Pass]:
+    """Return name → pass for the IR of a value; empty for an IR without passes of its own, or if MLIR is missing."""
+    if isinstance(value, fx.GraphModule):
+        return {name: Pass(name, run, repr(name), _about(run)) for name, run in TORCH.items()}
+    package = getattr(ir(value), "package", "")
+    if package == "tvm":
+        flavour = load("tvm.reach").loaded()
+        transform = importlib.import_module(f"tvm.{flavour}.transform")
+        return {name: Pass(name, getattr(transform, name)(), repr(name)) for name in TVM[flavour]}
+    if package == "mlir" and importlib.util.find_spec("iree"):
+        mlir = load("mlir")
+        return {name: Pass(name, partial(_mlir, name), repr(name), about) for name, (_, about) in mlir.PASSES.items()}
+    return {}
+
+
+def _mlir(name: str, module: Any) -> Any:
+    return load("mlir").pipeline(module, name)
+
+
+def chosen(value: Any, passes: Iterable[str | Callable[[Any], Any]]) -> list[Pass]:
+    """Return passes as they were given, by name or as callables. Raises ValueError for an unknown name."""
+    known, result = catalogue(value), []
+    for given in passes:
+        if isinstance(given, str):
+            if given not in known:
+                hint = did_you_mean(given, known, 3) or f" There are: {', '.join(known) or 'none'}."
+                raise ValueError(f"explore knows no pass {given!r} for this IR.{hint}")
+            result.append(known[given])
+        elif callable(given):
+            name = _name(given)
+            result.append(Pass(name, given, name, _about(given)))
+        else:
+            raise ValueError(f"explore takes passes as names or functions; got {type(given).__name__}: {given!r:.60}.")
+    return result
+
+
+def _name(run: Any) -> str:
+    if info := getattr(run, "info", None):  # a pass of TVM
+        return str(getattr(info, "name", info))
+    return getattr(run, "__name__", "") or type(run).__name__
+
+
+def _about(run: Any) -> str:
+    described = inspect.isroutine(run) or isinstance(run, type)
+    return (inspect.getdoc(run) or "").split("\n")[0] if described else ""
+
+
+def call(run: Callable[[Any], Any], value: Any) -> Outcome:
+    """Call a pass on a value that it may change; an exception or a wrong result is a sentence."""
+    try:
+        result = run(value)
+    except Exception as error:
+        why = (str(error).strip().split("\n") or [""])[0]
+        return Outcome(None, f"It raised {type(error).__name__}{f': {why}' if why else ''}.")
+    result = getattr(result, "graph_module", result)  # torch's PassResult
+    if isinstance(value, fx.GraphModule) and isinstance(result, fx.GraphModule):
+        result.recompile()
+    if ir(result) is None or (isinstance(value, fx.GraphModule) and not isinstance(result, fx.GraphModule)):
+        shown = "None" if result is None else type(result).__name__
+        return Outcome(None, f"It returned {shown}; a pass returns the program.")
+    return Outcome(result)
