@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 #: The modules with kinds of question, in the order of the days.
-AREAS: tuple[str, ...] = ()
+AREAS = ("graphs", "optimizing", "fusing", "storing", "flowing", "compilers", "loops", "wafers", "training", "numbers")
 
 
 @dataclass(frozen=True)
 class Question:
     """A question and its answer: a number, a choice, a set of names, or a list of names in an order.
 
-    given: what the text shows, as data. why: how the answer comes about. picture: a graph that `draw` takes, or None.
+    why: how the answer comes about. picture: a graph that `draw` takes, or None; the text says all without it.
     """
 
     text: str
     answer: int | str | frozenset[str] | tuple[str, ...]
     why: str
     choices: tuple[str, ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
     picture: Any = None
 
     @property
