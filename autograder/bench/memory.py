@@ -30,11 +30,10 @@ def models() -> Iterator[Figure | str]:
     whether the graph returns the same bits when it runs in an arena."""
     from passlab.memory.allocate import first_fit
     from passlab.memory.arena import bit_equal, run
-    from passlab.memory.buffers import height, lower_bound
+    from passlab.memory.buffers import height, lower_bound, rounded
     from passlab.memory.liveness import liveness
     from passlab.memory.plan import planned
     from passlab.memory.search import search
-    from passlab.memory.sections import rounded
     from passlab.memory.training import forward, joint
     from passlab.models import ZOO
 

@@ -57,10 +57,10 @@ def minimalloc() -> Iterator[Figure | str]:
 
 def zoo() -> Iterator[Figure | str]:
     """Arena over lower bound on the zoo's graphs, forward and training: the worst, by both searches."""
-    from passlab.memory.buffers import check, height, lower_bound
+    from passlab.memory.buffers import check, height, lower_bound, rounded
     from passlab.memory.liveness import liveness
     from passlab.memory.search import search
-    from passlab.memory.sections import rounded, smallest
+    from passlab.memory.sections import smallest
     from passlab.memory.training import forward, joint
     from passlab.models import ZOO
 
@@ -82,9 +82,9 @@ def zoo() -> Iterator[Figure | str]:
 
 def deep(count: int) -> Iterator[Figure | str]:
     """CPU time and arena over lower bound for deep networks of the zoo in training, with this many buffers."""
-    from passlab.memory.buffers import check, height, lower_bound
+    from passlab.memory.buffers import check, height, lower_bound, rounded
     from passlab.memory.liveness import liveness
-    from passlab.memory.sections import rounded, smallest
+    from passlab.memory.sections import smallest
 
     for name, model, example in deep_models(count):
         yield f"{name}: tracing"

@@ -11,12 +11,36 @@ result (its answer). Each IR has an adapter: `passlab.fx.equivalent`, `passlab.t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from passlab.equivalence.result import Equivalence, Options, locating, unlocated
 from passlab.graph.registry import load, part
 
 __all__ = ["Equivalence", "equivalent", "locating", "shrink", "unlocated"]
+
+
+@overload
+def equivalent(
+    before: Callable,
+    after: Callable,
+    inputs: Any = None,
+    *,
+    seed: int = ...,
+    atol: float | None = ...,
+    rtol: float | None = ...,
+    modes: Sequence[str] | None = ...,
+    devices: Sequence[str] | None = ...,
+    trials: Sequence[str] | None = ...,
+    thorough: bool = ...,
+    aliasing: bool | None = ...,
+    prove: Literal[False] = ...,
+) -> Equivalence: ...
+
+
+@overload  # a `passlab.proving.Proof`, a type that lies above this package
+def equivalent(
+    before: Callable, after: Callable, inputs: Any = None, *, seed: int = ..., prove: Literal[True]
+) -> Any: ...
 
 
 def equivalent(
@@ -33,7 +57,7 @@ def equivalent(
     thorough: bool = False,
     aliasing: bool | None = None,
     prove: bool = False,
-) -> Equivalence | Any:
+) -> Any:
     """Run `before` and `after` on the same inputs and return whether, and where, they differ.
 
     inputs      a tuple of examples (tensors, numbers, nested lists), a list of such tuples, or None: then

@@ -3,9 +3,6 @@
 A graph that may not run in this process runs in another one (`passlab.fx.isolation`).
 """
 
-# mypy: disable-error-code="union-attr"
-# (the output of a graph that make_fx records of a function that returns a list is a list)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -15,7 +12,6 @@ import torch
 from torch import Tensor, fx
 
 from passlab.fx.isolation import ProcessLostError, confined
-from passlab.fx.judge import rebuild
 from passlab.fx.programs import copy_inputs
 
 
@@ -57,11 +53,12 @@ def values_of(gm: fx.GraphModule, inputs: tuple) -> dict[fx.Node, Any]:
 def differentiate(program: Callable, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the results of a program, and the gradient of a weighted sum of them for each input (0 if it has none).
 
-    program(*inputs) returns a sequence of tensors of floats. The n-th result, from 0, has the weight n + 1.5.
-    Raises what the program raises; ProcessLostError if it ran in another process.
+    program(*inputs) returns a sequence of tensors of floats. The n-th result, from 0, has the weight n + 1.5. A graph
+    runs as it was compiled: `rebuild` one that was edited. Raises what the program raises; ProcessLostError if it ran
+    in another process.
     """
     if isinstance(program, fx.GraphModule):
-        both = _differentiated(rebuild(program), tuple(inputs))
+        both = _differentiated(program, tuple(inputs))
         return both["results"], both["gradients"]
     leaves = [x.clone().requires_grad_() for x in inputs]
     results = list(program(*(x.clone() for x in leaves)))
@@ -97,7 +94,9 @@ def aten_calls(gm: fx.GraphModule, inputs: tuple) -> dict:
         for node in whole.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
     ]
-    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in whole.graph.output_node().args[0]]
+    returned = whole.graph.output_node().args[0]
+    assert isinstance(returned, list), "make_fx keeps the list that the function above returns"
+    values = [node.meta["val"] if isinstance(node, fx.Node) else None for node in returned]
     results = [
         torch.empty(value.shape, dtype=value.dtype, device="meta") if isinstance(value, Tensor) else None
         for value in values

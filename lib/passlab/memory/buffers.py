@@ -100,6 +100,11 @@ def aligned(nbytes: int, alignment: int) -> int:
     return -(-nbytes // alignment) * alignment
 
 
+def rounded(buffers: Iterable[Buffer], alignment: int) -> list[Buffer]:
+    """Return buffers with their sizes rounded up to the alignment."""
+    return [Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers]
+
+
 def overlaps(buffers: Sequence[Buffer], offsets: Mapping[str, int]) -> list[Overlap]:
     """Return the pairs that overlap in time and in the arena, ordered by their first common step.
 

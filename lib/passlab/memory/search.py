@@ -6,7 +6,7 @@ First fit chooses the offset of the next buffer. `lowest_first` chooses the next
 possible offset, which fills the arena from below (the skyline heuristics of strip packing: E. K. Burke, G. Kendall,
 G. Whitwell, "A New Placement Heuristic for the Orthogonal Stock-Cutting Problem", Operations Research 2004;
 MiniMalloc's search also places at the skyline only). A priority breaks ties. The search is hill climbing over
-priorities.
+priorities, after a systematic one (`passlab.memory.sections`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 
-from passlab.memory.allocate import ORDERS, first_fit
-from passlab.memory.buffers import Buffer, aligned, height, lower_bound
+from passlab.memory.allocate import MANY, ORDERS, first_fit
+from passlab.memory.buffers import Buffer, aligned, height, lower_bound, rounded
+from passlab.memory.sections import smallest
 
 #: Initial priorities of the search: the orders of first fit, and one more.
 PRIORITIES: dict[str, Callable[[Buffer], tuple]] = ORDERS | {"end": lambda b: (-b.upper, -b.size)}
@@ -73,19 +75,19 @@ def lowest_first(
 
 
 def search(
-    buffers: Sequence[Buffer], alignment: int = 1, seconds: float = 10.0, seed: int = 0, tries: int = 10**9
+    buffers: Sequence[Buffer], alignment: int = 1, seconds: float = 10.0, seed: int = 0, tries: int | None = None
 ) -> dict[str, int]:
     """Return name → offset of the smallest arena found within these seconds of CPU time and this number of tries.
 
-    Starts with the best of all orders, by first fit and by lowest first. Each try moves or swaps a few buffers in the
-    order and keeps a result that is not worse. Most tries end early, at the first buffer above the best height. Stops
-    at the lower bound.
+    Starts with the best of all orders, by first fit and by lowest first. Without a limit of tries, half of the time is
+    for a systematic search of up to `MANY` buffers. Each try moves or swaps a few buffers in the order and keeps a
+    result that is not worse. Most tries end early, at the first buffer above the best height. Stops at the lower bound.
     """
     end, rng = time.process_time() + seconds, random.Random(seed)
-    rounded = [Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers]
-    least, zeros = lower_bound(rounded), dict.fromkeys((b.name for b in buffers), 0)
-    plan = min((first_fit(rounded, key, alignment) for key in ORDERS.values()), key=lambda plan: height(rounded, plan))
-    best = height(rounded, plan)
+    buffers = rounded(buffers, alignment)
+    least, zeros = lower_bound(buffers), dict.fromkeys((b.name for b in buffers), 0)
+    plan = min((first_fit(buffers, key, alignment) for key in ORDERS.values()), key=lambda plan: height(buffers, plan))
+    best = height(buffers, plan)
     if best == least:
         return plan
     box = Box(buffers, alignment)
@@ -93,8 +95,13 @@ def search(
     current, order = min(((box.fill(start)[0], start) for start in starts), key=lambda pair: pair[0])
     if current < best:
         best, plan = current, zeros | box.named(box.fill(order)[1])
-    while best > least and tries > 0 and time.process_time() < end:
-        tries -= 1
+    if best > least and tries is None and len(buffers) <= MANY:
+        systematic = smallest(buffers, alignment, seconds / 2)
+        if (top := height(buffers, systematic)) < best:
+            best, plan = top, systematic
+    for _ in count() if tries is None else range(tries):
+        if best == least or time.process_time() >= end:
+            break
         neighbour = _neighbour(order, rng)
         if (result := box.fill(neighbour, current + 1)) is None:
             continue

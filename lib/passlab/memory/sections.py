@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from passlab.memory.allocate import MANY, ORDERS, first_fit
-from passlab.memory.buffers import Buffer, aligned, height, lower_bound
+from passlab.memory.buffers import Buffer, aligned, height, lower_bound, rounded
 
 #: The initial orders: by width (how long it lives), area, total (the highest load of its sections) and size.
 PREORDERS = ("width area total", "total area width", "size", "area")
@@ -101,11 +101,6 @@ def smallest(buffers: Sequence[Buffer], alignment: int = 1, seconds: float = 10.
             low = goal + alignment
         goal = aligned((low + best) // 2, alignment)
     return plan
-
-
-def rounded(buffers: Sequence[Buffer], alignment: int) -> list[Buffer]:
-    """Return buffers with their sizes rounded up to the alignment."""
-    return [Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers]
 
 
 def _greedy(buffers: Sequence[Buffer], goal: int, alignment: int, end: float) -> dict[str, int]:
