@@ -206,4 +206,4 @@ not_back = edited(
     "same", "flips the operand of softmax, and not the result", ("flipped(f, x, dim).flip(dim)", "flipped(f, x, dim)")
 )
 not_flipped = edited("did", "leaves the order of what is summed", ("f(x.flip(dim), dim, **how)", "f(x, dim, **how)"))
-negated = edited("same", "negates once", ("-(-target(*args, **kwargs))", "-target(*args, **kwargs)"))
+negated = edited("same", "negates once", ("torch.neg(torch.neg(...))", "torch.neg(...)"))

@@ -85,11 +85,12 @@ def arbiter(gm: fx.GraphModule, after: Sequence[Tensor]) -> str:
 
 
 def _in_float64(gm: fx.GraphModule) -> list[Tensor]:
-    state = {name: _widened(x) for name, x in gm.state_dict().items()}
-    return results(lambda *args: torch.func.functional_call(gm, state, args), [_widened(x) for x in gm.meta["inputs"]])
+    state = {name: widened(x) for name, x in gm.state_dict().items()}
+    return results(lambda *args: torch.func.functional_call(gm, state, args), [widened(x) for x in gm.meta["inputs"]])
 
 
-def _widened(x: Tensor) -> Tensor:
+def widened(x: Tensor) -> Tensor:
+    """Return floats as float64, and all other values as they are."""
     return x.double() if x.is_floating_point() else x
 
 

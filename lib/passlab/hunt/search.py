@@ -47,7 +47,7 @@ def hunt(
         if end is not None and time.process_time() > end:
             break
         gm = random_graph(number, size, **dict[str, bool](target.features))  # type: ignore[arg-type]
-        with _quiet():
+        with quiet():
             fault = _try(target, gm)
         if fault is None:
             continue
@@ -106,7 +106,7 @@ def _applied(target: Target, gm: fx.GraphModule) -> Callable:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep warnings and what compilers print from the reader, and restore the random generator afterwards."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

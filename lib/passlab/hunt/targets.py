@@ -62,6 +62,24 @@ def _fold(gm: fx.GraphModule, inputs: tuple) -> Run:
     return folded
 
 
+def _operators(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.experimental.normalize import NormalizeOperators
+
+    return NormalizeOperators(gm).transform()
+
+
+def _merge_matmul(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.experimental.merge_matmul import merge_matmul
+
+    return merge_matmul(gm)
+
+
+def _fuse(gm: fx.GraphModule, inputs: tuple) -> Run:
+    from torch.fx.experimental.optimization import fuse
+
+    return fuse(gm.eval())
+
+
 def _inductor(gm: fx.GraphModule, inputs: tuple) -> Run:
     torch.compiler.reset()
     return torch.compile(gm, fullgraph=True)
@@ -140,6 +158,8 @@ def _tensors(value: Any) -> list[Tensor]:
 
 def results(run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the tensors that a program returns on a copy of the inputs, in order. Its random numbers are the same."""
+    if isinstance(run, fx.GraphModule):
+        run = run.forward  # a graph's own __call__ imports all of Dynamo to say where it failed
     torch.manual_seed(0)
     with torch.no_grad():
         return [x for x in tree_leaves(run(*(x.clone() for x in inputs))) if isinstance(x, Tensor)]
@@ -175,6 +195,24 @@ TARGETS: dict[str, Target] = {
             "torch.fx const_fold.split_const_subgraphs: the same function. The docstring states no condition.",
             _fold,
             {"mutation": True, "random": True},
+        ),
+        Target(
+            "operators",
+            "torch.fx.experimental.normalize.NormalizeOperators: the same calls, “different ways of spelling” one "
+            "call rewritten as one. The docstring states no condition.",
+            _operators,
+        ),
+        Target(
+            "merge-matmul",
+            "torch.fx.experimental.merge_matmul: the same function, products that share their right operand merged. "
+            "The docstring states no condition, and shows matrices.",
+            _merge_matmul,
+        ),
+        Target(
+            "fuse",
+            "torch.fx.experimental.optimization.fuse: the same function “for inference purposes”, batch norms folded "
+            "into the layers before them.",
+            _fuse,
         ),
         Target(
             "jit-trace",
