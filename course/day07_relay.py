@@ -33,7 +33,7 @@ import numpy as np
 import onnx
 import torch
 
-from passlab import chart, diff, draw, equivalent, models, timed
+from passlab import chart, diff, draw, equivalent, guess, models, timed
 from passlab.graph import Table
 from passlab.relay import relay, tvm
 from passlab.tvm.builds import run_module, targets
@@ -580,10 +580,17 @@ def walk(expr):
     return 1 + sum(map(walk, expr.args)) if isinstance(expr, relay.Call) else 0
 
 
+# %%
+bet = guess(
+    "How many calls does a walk without a memo visit, on these 16 additions?", ...
+)
+
+# %% tags=["hide-output"]
 look = Constants()
 look.visit(tower)
 print("with a memo:", look.calls, "calls;  without:", walk(tower))
 assert look.calls == 16 and walk(tower) == 2**16 - 1
+bet.compare(walk(tower))
 
 # %% [markdown]
 # A **mutator** rebuilds. This one knows one law, with its precondition: `x / c = x * (1/c)` if `c` is a constant

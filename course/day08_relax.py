@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from passlab import diff, draw, models, timed, trace
+from passlab import diff, draw, guess, models, timed, trace
 from passlab.notebook import beside
 from passlab.relax import relax, tvm
 from passlab.relax.fusing import everything, fuse, nothing, prepare, price, program
@@ -416,6 +416,12 @@ def launched(module, inputs, **how):
     return seen
 
 
+# %%
+bet = guess(
+    "How many kernels does a run of `block` start, if no pipeline is named?", ...
+)
+
+# %% tags=["hide-output"]
 named = {"relax_pipeline": relax.get_default_pipeline(target)}
 plain, default = launched(block, [x]), launched(block, [x], **named)
 decomposed = launched(tvm.transform.Sequential(to_kernels[:2])(block), [x], **named)
@@ -424,6 +430,7 @@ print(
     f"{len(decomposed)} without batch norms"
 )
 assert len(plain) > len(default) >= len(decomposed) == 2
+bet.compare(len(plain))
 
 # %% [markdown]
 # A trap of the same kind is the optimization level. At level 0 `FuseOps` fuses nothing, and naming it in
@@ -636,10 +643,14 @@ attempt("as written", schedule)
 # along rows.
 
 # %%
+bet = guess("How many times as fast is the product with j innermost?", ...)
+
+# %% tags=["hide-output"]
 block_c = schedule.get_sblock("C")
 i, j, k = schedule.get_loops(block_c)
 schedule.reorder(i, k, j)
 attempt("reorder", schedule)
+bet.compare(round(history["as written"] / history["reorder"], 1))
 
 # %% [markdown]
 # That is enough for LLVM to make vectors of the row by itself (`host()` names this machine's processor, so it knows how
