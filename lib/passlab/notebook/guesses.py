@@ -25,7 +25,10 @@ class Guess:
 
     def compare(self, truth: Any) -> None:
         """Show what is true beside the guess, and remember both; without a guess, show what is true."""
-        truth = list(truth) if isinstance(truth, Sequence) and not isinstance(truth, str) else truth
+        if isinstance(truth, Sequence) and not isinstance(truth, str):
+            truth = list(truth)
+        elif hasattr(truth, "item"):  # a number of NumPy or torch
+            truth = truth.item()
         if self.value is ...:
             lead, tail = "Without a guess:", ""
         else:
@@ -61,7 +64,7 @@ def _problem(value: Any, names: list[str]) -> str:
     if isinstance(value, list):
         fits = bool(names) and sorted(map(str, value)) == sorted(names)
     else:
-        fits = value in names if names else isinstance(value, int | float)
+        fits = value in names if names else isinstance(value, int | float) and not isinstance(value, bool)
     return "" if fits else f"{value!r} is no answer to this. Give {form}."
 
 
