@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from passlab.graph import Graph
+from passlab.graph import Graph, Node
 
 Origins = Mapping[str, tuple[str, ...]]
 
@@ -16,22 +16,23 @@ def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -
     """Return node of `new` → the nodes of the first graph that it stands for. pairs: node of `old` → node of `new`.
 
     A node that is in both graphs stands for what it stood for. Where a user reads another operand than before, that
-    operand stands for the removed one too, with the removed nodes behind it: in `relu(bn(conv(x)))`, if the batch norm
-    goes, relu reads the convolution. An added node that no such user reads stands for what its users stand for.
+    operand stands for the removed one too: in `relu(bn(conv(x)))`, if the batch norm goes, relu reads the convolution.
+    So do, in turn, the operands of the two, if they can be paired; otherwise it stands for all those that were removed.
+    An added node that no such user reads stands for what its users stand for.
     """
     back = {to: id for id, to in pairs.items()}
     stands: dict[str, list[str]] = {node.id: [back[node.id]] if node.id in back else [] for node in new}
-    for user in new:
-        if user.id not in back:
-            continue
-        was = old.node(back[user.id]).inputs
-        if len(was) == len(user.inputs):
-            replaced = [(a, b) for a, b in zip(was, user.inputs, strict=True) if pairs.get(a) != b]
+    waiting = [pair for user in new if user.id in back for pair in _replaced(old, user, back, pairs)]
+    seen = set(waiting)
+    while waiting:
+        gone, instead = waiting.pop()
+        stands[instead].append(gone)
+        inner = _inner(old.node(gone), new.node(instead), back, pairs)
+        if inner is None:
+            stands[instead] += _removed(old, old.node(gone).inputs, pairs)
         else:
-            replaced = [(a, b) for a in was for b in user.inputs if back.get(b) not in was]
-        for gone, instead in replaced:
-            if gone not in pairs:
-                stands[instead] += _removed(old, gone, pairs)
+            waiting += [pair for pair in inner if pair not in seen]
+            seen.update(inner)
     result: dict[str, tuple[str, ...]] = {}
     for node in reversed(new.nodes):
         ids = (origin for id in stands[node.id] for origin in before.get(id, ()))
@@ -42,10 +43,35 @@ def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -
     return result
 
 
-def _removed(old: Graph, gone: str, pairs: Mapping[str, str]) -> list[str]:
-    """Return a removed node and the removed ones that it is computed from through removed ones only."""
-    result = {gone: None}
-    waiting = [gone]
+def _replaced(old: Graph, user: Node, back: Mapping[str, str], pairs: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the removed operands of a node that is in both graphs, each with the operand that it now reads instead.
+
+    An operand that is read twice is listed once: where one is missing, it is an equal one that it reads twice.
+    """
+    was = old.node(back[user.id]).inputs
+    if len(was) == len(user.inputs):
+        changes = [(a, b) for a, b in zip(was, user.inputs, strict=True) if pairs.get(a) != b]
+    else:
+        fresh = [b for b in user.inputs if back.get(b) not in was]
+        changes = [(a, b) for a in was for b in fresh or user.inputs if fresh or old.node(back[b]).op == old.node(a).op]
+    return [(gone, instead) for gone, instead in changes if gone not in pairs]
+
+
+def _inner(
+    gone: Node, instead: Node, back: Mapping[str, str], pairs: Mapping[str, str]
+) -> list[tuple[str, str]] | None:
+    """Return the removed operands of a removed node, each with its counterpart; None if they cannot be told apart."""
+    if gone.op == instead.op and len(gone.inputs) == len(instead.inputs):
+        return [(a, b) for a, b in zip(gone.inputs, instead.inputs, strict=True) if a not in pairs]
+    was = [id for id in gone.inputs if id not in pairs]
+    now = [id for id in instead.inputs if id not in back and instead.id not in back]
+    return list(zip(was, now, strict=True)) if len(was) == len(now) else None
+
+
+def _removed(old: Graph, ids: Sequence[str], pairs: Mapping[str, str]) -> list[str]:
+    """Return the removed ones of some nodes, and those that they are computed from through removed ones only."""
+    waiting = [id for id in ids if id not in pairs]
+    result = dict.fromkeys(waiting)
     while waiting and len(result) < MOST:
         for id in old.node(waiting.pop()).inputs:
             if id not in pairs and id not in result:

@@ -54,7 +54,8 @@ class State:
         if self.problem or not self.boxes:
             return self.problem
         count = {how: sum(box.change == how for box in self.boxes) for how in CHANGES if how != "kept"}
-        return ", ".join(f"{number} {how}" for how, number in count.items() if number) or "other weights, no other node"
+        told = ", ".join(f"{number} {how}" for how, number in count.items() if number)
+        return told or "the same nodes, with other weights or attributes"
 
     @property
     def rows(self) -> list[Row]:
@@ -141,15 +142,16 @@ def _next(before: State, it: Pass, inputs: tuple) -> State:
         return State(old, before.origin, before, problem=problem, changed=False)
     pairs = match(old.graph, new.graph)
     boxes = merged(old.graph, new.graph, pairs).values()
-    if new.error == old.error and all(b.change == "kept" for b in boxes) and _same_weights(old.value, new.value):
+    if new.error == old.error and all(b.change == "kept" for b in boxes) and _same_rest(old.value, new.value):
         return State(old, before.origin, before, changed=False)
     origin = origins.origins(old.graph, new.graph, pairs, before.origin)
     return State(new, origin, before, tuple(boxes), new.error)
 
 
-def _same_weights(old: Any, new: Any) -> bool:
+def _same_rest(old: Any, new: Any) -> bool:
+    """Return whether two values whose views are equal are equal in what a view does not show: weights, attributes."""
     if not isinstance(old, fx.GraphModule):
-        return True
+        return old is new or str(old) == str(new)
     a, b = dict(old.state_dict()), dict(new.state_dict())
     return all(name in a and _same(a[name], b[name]) for name in b)
 
