@@ -35,7 +35,7 @@ def second(name: str) -> Callable:
 def program(text: str) -> Program:
     """Return the lines `name = op(operands)` of a text. Names of keywords are left out of the operands."""
     lines = re.findall(r"^(\w+) = (\w+)\((.*)\)$", text, re.M)
-    return [(name, op, re.findall(r"[\w.-]+(?!\w*=)", operands)) for name, op, operands in lines]
+    return [(name, op, re.findall(r"[\w.-]+(?!\w*=)", re.sub(r"'\w*'", "", operands))) for name, op, operands in lines]
 
 
 def returned(text: str) -> list[str]:
@@ -83,7 +83,7 @@ def readers(q: Question) -> int:
 
 SHAPES = re.findall(
     r"\w+",
-    "reshape view transpose permute t unsqueeze squeeze flatten slice getitem split cat chunk expand stack "
+    "reshape view transpose permute t unsqueeze squeeze flatten slice getitem flip split cat chunk expand stack "
     "narrow swapaxes movedim unbind select size",
 )
 

@@ -31,8 +31,8 @@ def kinds_of_node(rng: random.Random) -> Question:
     gm = small_graph(rng, 9, "pointwise", "views", "reduce")
     shapes = [node.id for node in view(gm).nodes if node.kind == "shape"]
     text = (
-        f"{listing(gm)}\n\nHow many nodes are of the kind `shape`: views, slices, joins, and sizes that are read, but "
-        "no copies as contiguous makes?"
+        f"{listing(gm)}\n\nHow many nodes are of the kind `shape`: views, slices, flips, joins, and sizes that are "
+        "read, but no copies as contiguous makes?"
     )
     return Question(text, len(shapes), f"They are: {', '.join(shapes) or 'none'}.", picture=gm)
 

@@ -128,7 +128,7 @@ def cheapest_term(rng: random.Random) -> Question:
         graph.rebuild()
         ids[name] = numbers[0]
         lines.append(f"{name}: " + " or ".join(f"{op}({', '.join(operands)})" for op, *operands in forms))
-    _, cost = cheapest(graph, ids["r"], lambda label: COSTS.get(label, 0))
+    _, cost = cheapest(graph, ids["r"], lambda label: COSTS.get(str(label), 0))
     text = (
         "\n".join(lines) + f"\n\nEach line is a class and its members. Costs: "
         f"{', '.join(f'{op} {price}' for op, price in COSTS.items())}; x and y are free. What does the cheapest term "

@@ -23,7 +23,7 @@ def listing(gm: fx.GraphModule) -> str:
     """Return a graph as text, a node on each line: "mul = mul(x, 2)"."""
     lines = []
     for node in gm.graph.nodes:
-        operands = [*map(str, node.args), *(f"{key}={value}" for key, value in node.kwargs.items())]
+        operands = [*map(repr, node.args), *(f"{key}={value!r}" for key, value in node.kwargs.items())]
         if node.op == "output":
             lines.append(f"return {', '.join(value.name for value in node.all_input_nodes)}")
         elif node.op in ("placeholder", "get_attr"):

@@ -88,10 +88,8 @@ def gradient(rng: random.Random) -> Question:
     at = {"x": rng.randint(-3, 3), "y": rng.randint(-3, 3)}
     value = dict(at)
     for line in lines:
-        args = [value[name] for name in line.operands]
-        value[line.name] = {"add": sum, "mul": math.prod, "neg": lambda a: -a[0], "sub": lambda a: a[0] - a[1]}[
-            line.op
-        ](args)
+        a, b = value[line.operands[0]], value[line.operands[-1]]
+        value[line.name] = {"add": a + b, "sub": a - b, "mul": a * b, "neg": -a}[line.op]
     grad = dict.fromkeys(value, 0) | {"d": 1}
     for line in reversed(lines):
         g = grad[line.name]

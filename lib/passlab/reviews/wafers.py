@@ -93,7 +93,8 @@ def mean(rng: random.Random) -> Question:
 def front(rng: random.Random) -> Question:
     """Which entries are on the Pareto front."""
     points = {name: (rng.randint(1, 9), rng.randint(1, 9)) for name in "ABCDE"}
-    best, answer = math.inf, set()
+    best: float = math.inf
+    answer: set[str] = set()
     for name, (time, memory) in sorted(points.items(), key=lambda item: item[1]):
         if memory < best or any(points[other] == (time, memory) for other in answer):
             best = min(best, memory)
