@@ -197,7 +197,7 @@ check("day15.insert", insert)
 # - A layer whose bias does not fit, since one of its integers has a magnitude of 2³¹ or more, stays in float. So does a layer
 #   of which an operand is not dequantized.
 # - What reads the *float* of a layer or of its relu goes on reading it. What reads the int8 reads the new node.
-# - The output needs nothing any more that only folded layers have used: no weight in float, and no dequantize.
+# - The output no longer needs what only folded layers have used: no weight in float, and no dequantize.
 # - A weight that several layers read through one pair is stored **once** as integers.
 #
 # The result is compared bit by bit with the integers that the lesson states.

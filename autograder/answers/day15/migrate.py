@@ -58,7 +58,16 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
     def computed(m: Any, x: Any) -> Any:
         return F.linear(normed(m, x), torch.tanh(m.v))
 
-    return [output, as_weight, between, fork, relu_twice, other_norms, computed]
+    @migrate_case("a bias that is computed", (7, n), about=STAYS, v=(k, n), c=(k,), w=(n, k), **base)
+    def computed_bias(m: Any, x: Any) -> Any:
+        y = F.linear(normed(m, x), m.v, torch.tanh(m.c))
+        return F.linear(torch.relu(y), m.w)
+
+    @migrate_case("a relu that is not torch.relu", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def other_relu(m: Any, x: Any) -> Any:
+        return F.linear(F.relu(F.linear(x, m.v)), m.w)
+
+    return [output, as_weight, between, fork, relu_twice, other_norms, computed, computed_bias, other_relu]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -117,6 +126,11 @@ def hidden(seed: int) -> list[Case]:
     def weight_elsewhere(m: Any, x: Any) -> Any:
         return torch.tanh(F.linear(normed(m, x), m.v)), torch.matmul(x, read(x, "v"))
 
+    @migrate_case("a bias that others read", (7, n), alpha=alpha(), v=(k, n), c=(k,), w=(n, k))
+    def bias_elsewhere(m: Any, x: Any) -> Any:
+        y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
+        return torch.tanh(y), read(x, "c") * x.sum()
+
     @migrate_case("a norm's constants that others read", (7, n), alpha=alpha(), v=(n, n), **base)
     def norm_elsewhere(m: Any, x: Any) -> Any:
         y = torch.tanh(F.linear(normed(m, x), m.v))
@@ -142,6 +156,7 @@ def hidden(seed: int) -> list[Case]:
             always_zero,
             column,
             weight_elsewhere,
+            bias_elsewhere,
             norm_elsewhere,
             eps,
             two_norms,
@@ -284,3 +299,21 @@ through_gelu = edited(
 
 
 EQUIVALENT = {("graph.eliminate_dead_code()", "pass"): "Nodes that nothing needs do not count."}
+biases_may_be_computed = edited(
+    "valid",
+    "takes a layer for constant whose bias is computed",
+    ("constants(node.args[1:])", "constants(node.args[1:2])"),
+)
+every_relu = edited(
+    "spared",
+    "moves over every function named relu",
+    (
+        "while [user.target for user in x.users] == [torch.relu]: ...",
+        "while [getattr(user.target, '__name__', '') for user in x.users] == ['relu']:\n    (x,) = x.users",
+    ),
+)
+bias_in_place = edited(
+    "same",
+    "writes the new bias over the one that others read",
+    ("value(bias) / s", "value(bias).detach().div_(s)"),
+)

@@ -70,6 +70,14 @@ def hidden(seed: int) -> list[Case]:
     def largest(m: Any, x: Any) -> Any:
         return q(torch.amax(torch.tanh(x), (1, 2)), grid)
 
+    @move_case("the largest of integers", (2, n, m))
+    def largest_below(m: Any, x: Any) -> Any:
+        return torch.exp(torch.amax(dq(q(x, grid), grid), (1, 2)))
+
+    @move_case("another shape before a quantize", (n, m))
+    def reshaped(m: Any, x: Any) -> Any:
+        return q(torch.reshape(torch.tanh(x), (-1, 1)), grid)
+
     @move_case("many in a row", (n, m))
     def row(m: Any, x: Any) -> Any:
         y = torch.flip(torch.transpose(torch.exp(x), 0, 1), (0,))
@@ -95,6 +103,11 @@ def hidden(seed: int) -> list[Case]:
         y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
         z = q(torch.transpose(torch.exp(x), 0, 1), (m.scale, 0, 8), axis=1)
         return torch.exp(torch.transpose(y, 0, 1)), z
+
+    @move_case("grids of two axes", (n, n), scale=torch.rand(n) + 0.1, about=STAYS)
+    def axes(m: Any, x: Any) -> Any:
+        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
+        return q(y, (m.scale, 0, 8), axis=1)
 
     @move_case("zero points differ", (n, m), (n, m), about=STAYS)
     def zero_points(m: Any, x: Any, y: Any) -> Any:
@@ -130,7 +143,8 @@ def hidden(seed: int) -> list[Case]:
 
     return [
         *(drawn(f"drawn, number {i + 1}") for i in range(4)),
-        *(pool, largest, row, row_below, shared, output, channel, zero_points, bits, half, half_before),
+        *(pool, largest, largest_below, reshaped, row, row_below, shared, output, channel, axes, zero_points, bits),
+        *(half, half_before),
         *(twice, back, computed),
     ]
 
@@ -302,4 +316,9 @@ over_relu = edited(
         "t.target in MOVING and len(t.users) == 1",
         "(t.target in MOVING or t.target is torch.relu) and len(t.users) == 1",
     ),
+)
+not_amax = edited(
+    "did",
+    "lets the largest be chosen of floats",
+    ("t.target in MOVING and len(grids) == 1", "t.target in MOVING and t.target is not torch.amax and len(grids) == 1"),
 )

@@ -52,6 +52,7 @@ def hidden(seed: int) -> list[Case]:
     dead = drawn_layers(rng, (4, 6, 12, 3))
     dead[1][1].sub_(1000.0)
     long = drawn_layers(rng, sizes(8))
+    narrow = drawn_layers(rng, (1, 9, 5))
     wide = drawn_layers(rng, (5, 9, 3))
     quiet = drawn_layers(rng, (5, 6, 4, 3))
     quiet[2][0].mul_(0.01)
@@ -69,6 +70,7 @@ def hidden(seed: int) -> list[Case]:
         plan_case("an output without weights", empty, budget_for(empty, (8, 8, 4))),
         plan_case("errors that become small", quiet, budget_for(quiet, (4, 4, 8))),
         plan_case("a large budget", wide, 1e6),
+        plan_case("one input, whose scales cost more than its bits save", narrow, 1e6),
         plan_case("one layer", wide[:1], budget_for(wide[:1], (4,))),
     ]
 
@@ -192,3 +194,11 @@ one_end = edited(
 EQUIVALENT = {
     ("size + fewest(at) >= best_size", "size - fewest(at) >= best_size"): "more plans are tried, and the same is best",
 }
+no_scales = edited(
+    "cost",
+    "counts the bits of weights, and forgets their scales",
+    (
+        "(bits, bytes_of(weight, bits), (quantized(weight, bits) - weight).abs())",
+        "(bits, weight.numel() * bits // 8, (quantized(weight, bits) - weight).abs())",
+    ),
+)
