@@ -33,6 +33,7 @@ HOME = {
     "smaller": "notebook.ui",
     "solution": "notebook.ui",
     "progress": "notebook.overview",
+    "milestones": "notebook.milestones",
     "guess": "notebook.guesses",
     "review": "notebook.reviews",
     "answer": "notebook.reviews",

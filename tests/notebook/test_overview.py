@@ -70,10 +70,10 @@ def test_a_day_shows_its_questions_in_four_states(capsys):
 def test_in_html_the_questions_are_folded_below_their_day_and_no_text_is_markup():
     day = overview.overview("day00")
     for is_open in (False, True):
-        page = str(ui.templates().progress([day], "<tail>", is_open))
+        page = str(ui.templates().progress([day], "<tail>", is_open, "<note>"))
         assert page.index("Day 0, counting") < page.index("</summary>") < page.index("day00.four")
         assert ("<details open" in page) == is_open
-        assert "More &lt;of it&gt;" in page and "&lt;tail&gt;" in page
+        assert "More &lt;of it&gt;" in page and "&lt;tail&gt;" in page and "&lt;note&gt;" in page
 
 
 def test_a_course_without_questions_and_an_unknown_day_are_told(capsys, monkeypatch):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from passlab import exercises
 from passlab.judge import Exercise, Written
+from passlab.notebook.milestones import reached
 from passlab.notebook.project import load_progress, skipped_days
 from passlab.notebook.ui import Card, say, show
 
@@ -129,4 +130,6 @@ def progress(day: str | None = None) -> None:
     else:
         lines = [_day_line(each) for each in days]
         lines += [f"The questions of a day: progress({each.name!r})." for each in days[:1]]
-    show(Card("\n".join([*lines, tail]), "progress", days=days, tail=tail, open=bool(day)))
+    note = "" if day else reached()
+    text = "\n".join(filter(None, [*lines, tail, note]))
+    show(Card(text, "progress", days=days, tail=tail, open=bool(day), note=note))
