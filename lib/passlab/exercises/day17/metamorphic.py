@@ -18,7 +18,7 @@ from passlab.judge.forms import why_not_a_list
 #: How many graphs an answer may return.
 MOST = 8
 #: Relative and absolute difference up to which results count as the same.
-TOLERANCE = {"rtol": 1e-3, "atol": 1e-3, "equal_nan": True}
+TOLERANCE = 1e-3
 
 #: node, its result and its operands as proxies → another result, or None where the compiler is right.
 Fault = Callable[..., Any]
@@ -64,7 +64,7 @@ def last_entry(name: str) -> Fault:
             return None
         if name == "softmax":
             return _last_too_large(result, dim)
-        keepdim = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
+        keepdim: Any = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
         return result + 0.5 * torch.sum(torch.narrow(x, dim, -1, 1), dim, keepdim)
 
     return fault
@@ -97,13 +97,15 @@ def shared(node: fx.Node, result: Any, *_: Any) -> Any:
 
 def compiled(gm: fx.GraphModule, fault: Fault) -> fx.GraphModule:
     """Return a graph that computes what a compiler with a fault makes of gm."""
-    new, env = fx.Graph(), {}
+    new = fx.Graph()
+    env: dict[fx.Node, fx.Node] = {}
     tracer = fx.proxy.GraphAppendingTracer(new)
     for node in gm.graph.nodes:
         copy = env[node] = new.node_copy(node, env.__getitem__)
         if node.op.startswith("call_"):
-            operands = fx.node.map_arg((copy.args, *copy.kwargs.values()), lambda n: fx.Proxy(n, tracer))
-            wrong = fault(node, fx.Proxy(copy, tracer), *operands[0], *operands[1:])
+            proxies: Any = lambda n: fx.Proxy(n, tracer)  # noqa: E731
+            operands: Any = fx.node.map_arg((*copy.args, *copy.kwargs.values()), proxies)
+            wrong = fault(node, fx.Proxy(copy, tracer), *operands)
             env[node] = copy if wrong is None else wrong.node
     return fx.GraphModule(gm, new)
 
@@ -176,7 +178,7 @@ def difference(one: Any, other: Any) -> str:
     if not isinstance(other, Tensor) or (one.shape, one.dtype) != (other.shape, other.dtype):
         form = f"{other.dtype}{list(other.shape)}" if isinstance(other, Tensor) else type(other).__name__
         return f"the result is {form} instead of {one.dtype}{list(one.shape)}"
-    wrong = ~torch.isclose(one, other, **TOLERANCE)
+    wrong = ~torch.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
     if not wrong.any():
         return ""
     at = tuple(int(place) for place in wrong.nonzero()[0]) if one.ndim else ()

@@ -78,8 +78,9 @@ def program(rng: random.Random, fault: Fault, last: str = "") -> tuple[fx.GraphM
 
 
 def _called(node: fx.Node, env: dict[Any, Tensor]) -> Tensor:
-    first, *rest = (env[operand] for operand in node.args)
-    return getattr(first, node.target)(*rest) if node.op == "call_method" else node.target(first, *rest)
+    operands = [env[operand] for operand in node.args]
+    function = getattr(Tensor, node.target) if isinstance(node.target, str) else node.target
+    return function(*operands)
 
 
 def compiled(gm: fx.GraphModule, nodes: Sequence[fx.Node], fault: Fault, inputs: Sequence[Tensor]) -> dict[str, Any]:
