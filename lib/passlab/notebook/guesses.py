@@ -1,9 +1,11 @@
 """Guesses: what a learner expects, noted before a cell computes it, and compared afterwards. Nothing is graded.
 
-nodes = guess("How many nodes are left?", 9)       # a number; … in its place: no guess
-fastest = guess("Which is the fastest?", "b", among=("a", "b", "c"))
-order = guess("From the smallest?", ["b", "a"], among=("a", "b"))
-nodes.compare(7)                                   # after the computation
+    nodes = guess("How many nodes are left?", 9)       # a number; … in its place: no guess
+    fastest = guess("Which is the fastest?", "b", among=("a", "b", "c"))
+    order = guess("From the smallest?", ["b", "a"], among=("a", "b"))
+    nodes.compare(7)                                   # after the computation
+
+They are kept in `guesses.json`, beside the learner's progress.
 """
 
 from __future__ import annotations
