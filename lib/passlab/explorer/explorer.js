@@ -259,7 +259,7 @@ function explorer(root, data, ask) {
     (graph.querySelector('[tabindex="0"]') ?? graph.firstChild).tabIndex = 0;
     if (focus !== null) graph.querySelector(`[data-item="${CSS.escape(focus)}"]`)?.focus();
     const more = found.length > OPEN ? `, the first ${OPEN} are shown` : "";
-    announce(`${key} ${query}`, query ? `${found.length} nodes match${more}.` : state.say);
+    announce(`${key} ${query}`, query ? `${found.length} node${found.length === 1 ? " matches" : "s match"}${more}.` : state.say);
     draw(state, key);
     light(lit);
   }

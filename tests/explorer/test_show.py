@@ -1,0 +1,195 @@
+"""An explorer as text and as a page without a kernel, opened in a browser."""
+
+import re
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+from torch import nn
+
+from autograder.toys.browser import QUIET, chromium
+from passlab import explore
+from passlab.explorer import show
+
+X = torch.randn(4)
+
+
+class Layer(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x) * 2
+        return y + torch.relu(x) * 2
+
+
+class Deep(nn.Module):
+    """Sections of ten layers, of five nodes each."""
+
+    def __init__(self, sections):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(*(Layer() for _ in range(10))) for _ in range(sections))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.sigmoid()
+
+
+def careless(gm):
+    raise ValueError("no </script> such law")
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    return explore(Deep(1), X, passes=["cse", "dce", careless])
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        yield browser
+        browser.close()
+
+
+def opened(browser, content):
+    page = browser.new_page(viewport={"width": 1200, "height": 1400})
+    page.set_default_timeout(60_000)
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.set_content(f'<!doctype html><html lang="en"><title>Passes</title><main><h1>Day</h1><h2>Passes</h2>{content}</main>')
+    return page
+
+
+@pytest.fixture
+def page(browser, explorer):
+    page = opened(browser, explorer.html)
+    yield page
+    assert page.errors == []
+    page.close()
+
+
+# ---------------------------------------------------------------------------------------------------- text
+
+
+def test_the_text_says_what_the_page_shows(explorer):
+    text = explorer.text
+    for part in (
+        "Layer.forward",
+        "Passes: ['cse', 'dce', careless]",
+        "1 cse: 20 removed, 10 rewired",
+        "  the same function in ",
+        "2 dce: changes nothing",
+        "3 careless: It raised ValueError: no </script> such law.",
+    ):
+        assert part in text
+    assert "32 nodes" not in text.split("Passes: ")[1].split("1 cse")[0] and "51 nodes, 51 launches" in text
+    assert re.search(r"− relu_1 = relu\(x\) +float32\[4\] · 16 B  ← \d+, \d+\n", text)
+
+
+def test_a_page_records_every_choice_of_few_passes_and_what_leads_to_most():
+    assert show.recorded(0) == [()]
+    assert len(show.recorded(5)) == 2**5
+    keys = set(show.recorded(9))
+    assert tuple(range(9)) in keys and tuple(i for i in range(9) if i != 4) in keys
+    assert all(key[:-1] in keys for key in keys if key), "a state is shown with those before it"
+    assert len(keys) < 9 * 9 + 2
+
+
+def test_states_that_are_equal_are_stored_once(explorer):
+    data = explorer.data(show.recorded(3), False)
+    assert len(data["steps"]) == 8 and sum("rows" in state for state in data["states"]) == 2
+
+
+# ---------------------------------------------------------------------------------------------------- the page
+
+
+def test_passes_are_switched_off_and_on_by_keyboard(page):
+    states = page.locator("table.states")
+    expect(states).to_contain_text("changes nothing: dce")
+    expect(states).to_contain_text("It raised ValueError: no </script> such law.")
+    expect(page.locator("h4").last).to_have_text("After cse")
+    tick = page.get_by_label("cse", exact=True)
+    tick.press("Space")
+    expect(page.locator("code")).to_have_text("['dce', careless]")
+    expect(states.get_by_role("button")).to_have_text(["start", "careless"])
+    expect(page.locator("h4").last).to_have_text("At the start")
+    expect(tick).to_be_focused()
+    tick.press("Space")
+    expect(states.get_by_role("button")).to_have_text(["start", "cse", "careless"])
+    page.get_by_role("button", name="start").press("Enter")
+    expect(page.get_by_role("treeitem").filter(has_text="relu_1 =")).to_have_count(1)
+    expect(page.locator(".removed")).to_have_count(0)
+
+
+def test_arrow_keys_move_in_the_tree_and_fold_it(page):
+    items = page.get_by_role("treeitem")
+    assert items.count() == 1 + 1 + 1 + 10 * 6 + 2, "input, two levels of sections, ten layers, sigmoid and output"
+    items.first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(items.nth(1)).to_be_focused()
+    expect(items.nth(1)).to_have_text(re.compile("layers: 50 nodes, 30 changed"))
+    page.keyboard.press("ArrowLeft")
+    expect(items.nth(1)).to_have_attribute("aria-expanded", "false")
+    expect(items.nth(1)).to_be_focused()
+    assert items.count() == 4
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    expect(items.last).to_be_focused()
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    expect(items.nth(3)).to_be_focused()
+
+
+def test_a_node_and_its_lines_light_up_together(page):
+    lit = page.locator(".source [aria-selected=true]")
+    page.get_by_role("treeitem").filter(has_text="mul = mul").click()
+    expect(lit).to_have_text([re.compile("x = layer"), re.compile(r"y = torch.relu\(x\) \* 2"), re.compile("return y")])
+    page.get_by_role("option").filter(has_text="sigmoid").click()
+    expect(lit).to_have_text([re.compile("sigmoid")])
+    expect(page.locator(".graph .lit")).to_have_text([re.compile("sigmoid"), re.compile("return")][:1])
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"Line \d+: 1 node: sigmoid\."))
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"Line \d+: 50 nodes: relu, "))
+
+
+def test_search_lists_the_nodes_that_match(page):
+    page.get_by_role("searchbox").fill("RELU_1 =")
+    expect(page.get_by_role("treeitem")).to_have_text([re.compile("relu_1 = relu")])
+    expect(page.get_by_role("status")).to_have_text("1 node matches.")
+    page.get_by_role("searchbox").fill("nothing of the kind")
+    expect(page.get_by_role("treeitem")).to_have_text(["no node"])
+
+
+def test_a_pipeline_is_copied_or_at_least_selected(page):
+    page.get_by_role("button", name="Copy pipeline").click()
+    expect(page.get_by_role("status")).to_contain_text(
+        "pipeline is selected"
+    )  # a page that is no file has no clipboard
+    assert page.evaluate("getSelection().toString()") == "['cse', 'dce', careless]"
+
+
+def test_the_page_has_no_barriers(page):
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    page.get_by_role("button", name="Picture").click()
+    page.get_by_role("searchbox").fill("relu")
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+
+def test_a_large_graph_is_folded_and_unfolds_part_by_part(browser):
+    explorer = explore(Deep(100), X, passes=["cse"])
+    page = opened(browser, explorer.html)
+    items = page.get_by_role("treeitem")
+    assert items.count() == 4, "5,000 nodes are one section"
+    page.get_by_role("button", name="start").click()
+    items.filter(has_text="layers: 5000 nodes").click()
+    expect(items).to_have_count(4 + 100)
+    items.filter(has_text="layers.42:").click()
+    expect(items).to_have_count(4 + 100 + 10)
+    page.get_by_role("option").filter(has_text="sigmoid").click()
+    assert page.locator(".graph *").count() < 1000
+    assert page.errors == []
+    page.close()
