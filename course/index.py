@@ -127,7 +127,11 @@ equivalent(before, after)
 # Where one is missing you get a sentence, a small graph, and the number of the hint that helps. `hint("day03.cse")`
 # opens one hint at a time, `smaller("day03.dce")` shows a smaller version of a question (the hardest have one),
 # `solution("day03.cse")` shows an answer once you have tried; when yours is right, `check` offers another right one.
-# After day 4, `milestones()` runs your own passes on ResNet-18, GPT and ViT. `progress()` shows how far you are:
+# After day 4, `milestones()` runs your own passes on ResNet-18, GPT and ViT.
+#
+# Lessons ask for guesses, which nobody grades. `review()` asks a short question about a day that you have begun, at
+# growing intervals if you answer rightly. `fast_track("day03")` is a test of ten minutes: if you pass, you may go on
+# with the next day. `progress()` shows how far you are:
 
 # %%
 from passlab import progress
