@@ -97,6 +97,26 @@ def _chain_of_unions(rng: random.Random) -> list[Command]:
     return [*commands, *unions[1:], ("same", order[0], order[-1]), unions[0], ("same", count, 2 * count - 1)]
 
 
+def _equal_terms(rng: random.Random) -> list[Command]:
+    """Equal terms are equal before any union, leaves, too; of three operands each counts."""
+    a, b = rng.sample("abcd", 2)
+    commands: list[Command] = [("add", a), ("add", a), ("add", b), ("same", 0, 1), ("same", 0, 2)]
+    commands += [("add", "f", 0), ("add", "f", 1), ("same", 3, 4)]
+    commands += [("add", "h", 0, 1, 0), ("add", "h", 1, 1, 2), ("add", "h", 1, 0, 1), ("same", 5, 6), ("same", 5, 7)]
+    return commands
+
+
+def _against_the_order(rng: random.Random) -> list[Command]:
+    """The last terms become equal first: each walk over all terms joins one pair, of f(a) and f(b), more."""
+    height = rng.randint(15, 20)
+    commands: list[Command] = [("add", f"{name}{number}") for number in range(height + 1) for name in "ab"]
+    first = len(commands)
+    for number in range(height):
+        commands += [("add", "f", 2 * number + 2), ("add", "f", 2 * number + 3)]
+    commands += [("union", 2 * number + side, first + 2 * number + side) for number in range(height) for side in (0, 1)]
+    return [*commands, ("same", 0, 1), ("union", 2 * height, 2 * height + 1), ("same", 0, 1)]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -110,6 +130,8 @@ def hidden(seed: int) -> list[Case]:
         egraph_case("labels, orders, numbers of operands", _labels(rng)),
         egraph_case("one operand, then the other", _both_operands(rng)),
         egraph_case("a chain of unions", _chain_of_unions(rng)),
+        egraph_case("equal terms without a union", _equal_terms(rng)),
+        egraph_case("equal from the last term to the first", _against_the_order(rng)),
         egraph_case("nothing", []),
     ]
 
@@ -203,6 +225,24 @@ def by_renaming(commands):
 
 
 once = edited("did", "goes through the e-nodes only once", ("while changes: ...", "if changes: ..."))
+ten_times = edited(
+    "did",
+    "goes through the e-nodes at most ten times",
+    (
+        "changes = True\nwhile changes: ...",
+        "for _ in range(10):\n    first = {}\n    for number, node in enumerate(nodes):\n"
+        "        other = first.setdefault(canonical(node), number)\n        if find(other) != find(number):\n"
+        "            leader[find(number)] = find(other)",
+    ),
+)
+two_operands = edited(
+    "same", "compares the first two operands", ("canonical(node), number", "canonical(node)[:3], number")
+)
+leaves_apart = edited(
+    "did",
+    "keeps leaves apart that have the same label",
+    ("canonical(node), number", "(canonical(node) if node[1:] else number), number"),
+)
 no_congruence = edited("did", "joins only what union names", ("changes = True\nwhile changes: ...", "pass"))
 without_find = edited(
     "did", "moves one term, not the class that it is in", ("leader[find(a)] = find(b)", "leader[a] = find(b)")

@@ -111,6 +111,13 @@ def hidden(seed: int) -> list[Case]:
         _named("max(x, y) = y", rng, "x ≥ 0", "y ≥ 0", title="an input that satisfies the conditions"),
         _named("x · 0 = 0", rng, nan, plus, title="an infinite input"),
         _named("x + 0 = x", rng, nan, "x is not ∞", title="−0"),
+        laws_case(
+            "NaN with another sign",
+            ("neg", X),
+            ("mul", X, -1),
+            some(FLOAT, *rng.sample([nan, finite, plus], 2)),
+            torch.float16,
+        ),
         _one_input(rng),
         laws_case("no conditions", ("abs", X), X, {}, torch.int8),
     ]
@@ -177,6 +184,11 @@ zeros_alike = edited(
     "same", "takes 0.0 and −0.0 for the same", ("(one == other) & (one.signbit() == other.signbit())", "one == other")
 )
 nan_differs = edited("did", "takes a NaN for another NaN", ("same |= one.isnan() & other.isnan()", "pass"))
+nan_has_a_sign = edited(
+    "did",
+    "takes a NaN for another NaN if its sign differs",
+    ("same |= one.isnan() & other.isnan()", "same |= one.isnan() & other.isnan() & (one.signbit() == other.signbit())"),
+)
 strongest = edited(
     "did",
     "takes the precondition with the fewest inputs",

@@ -103,6 +103,21 @@ def _last(rng: random.Random) -> Case:
     return saturate_case("saturated in the last round", [("mul", x, ("1",)), x], [UNIT], 100, 2)
 
 
+def _large_at_first(rng: random.Random) -> Case:
+    """Nothing new, and more e-nodes than are allowed: the nodes are looked at first."""
+    x, y, z = _leaves(rng, 3)
+    terms = [("add", x, y), ("add", ("add", x, y), z)]
+    return saturate_case("nothing new, and too many e-nodes", terms, [CANCEL], rng.randint(2, 4), 10)
+
+
+def _shrinks(rng: random.Random) -> Case:
+    """The rebuild joins e-nodes, so that there are no longer too many."""
+    x, y = _leaves(rng, 2)
+    law: Pair = (x, y)
+    terms = [("neg", x), ("neg", y), ("abs", ("neg", x)), ("abs", ("neg", y))]
+    return saturate_case("fewer e-nodes after the rebuild", terms, [law], 4, rng.randint(3, 9))
+
+
 def _one_round(rng: random.Random) -> Case:
     x, y = _leaves(rng, 2)
     terms = [("div", ("mul", x, ("2",)), ("2",)), x, ("shl", ("shl", x, ("1",)), ("1",)), ("mul", y, ("2",))]
@@ -124,6 +139,8 @@ def hidden(seed: int) -> list[Case]:
         _early(rng),
         _last(rng),
         _one_round(rng),
+        _large_at_first(rng),
+        _shrinks(rng),
         saturate_case("no laws", [("neg", ("a",)), ("a",)], [], 100, 3),
     ]
 
@@ -218,6 +235,17 @@ only_roots = edited(
 one_round = edited("did", "stops after one round", ("count == rounds", "True"))
 one_more = edited("spared", "allows one round too many", ("count == rounds", "count > rounds"))
 exactly = edited("spared", "stops at as many e-nodes as are allowed", ("len(graph) > most", "len(graph) >= most"))
+saturated_first = edited(
+    "spared",
+    "asks whether anything was new before it counts e-nodes",
+    ("len(graph) > most", "unions and len(graph) > most"),
+)
+before_rebuild = edited(
+    "spared",
+    "counts e-nodes before the rebuild",
+    ("graph.rebuild()", "size = len(graph)\ngraph.rebuild()"),
+    ("len(graph) > most", "size > most"),
+)
 rounds_first = edited(
     "spared",
     "takes the last round for the reason, even if it found nothing new",
