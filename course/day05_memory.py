@@ -56,6 +56,7 @@ from passlab.memory.plan import Plan, planned
 from passlab.memory.search import lowest_first, search
 from passlab.memory.storages import storages
 from passlab.memory.training import joint
+from passlab.notebook.placing import first_fit_steps, place
 
 # %% [markdown]
 # ## A value is not a storage
@@ -158,6 +159,17 @@ arena(buffers, offsets, "A U-Net, first fit by size")
 # Time runs to the right, and offsets upwards. Grey is unused memory. The arena is as small as possible: it touches the
 # dashed line, the bound.
 #
+# On the following eight buffers it is two bytes larger. Step through first fit, with the buttons or the arrow keys:
+
+# %%
+rows = "a041 b041 c052 d124 e241 f272 g483 h671"  # name, lower, upper, size
+eight = [Buffer(name, *map(int, numbers)) for name, *numbers in rows.split()]
+assert height(eight, first_fit(eight)) == lower_bound(eight) + 2
+first_fit_steps(eight)
+
+# %% [markdown]
+# `a` and `b` are small, so they come late, and no low gap is free for their whole time.
+#
 # An older idea is **colouring**, as in register allocation: buffers that are live at once get different slots, and a
 # slot is as large as its largest buffer. For intervals the least number of slots is easy to find. But few slots are not
 # few bytes:
@@ -239,7 +251,27 @@ arenas(
 # ## Exact
 #
 # Is the bound always reachable? Each buffer is a rectangle with a fixed time and a variable offset, and no two may
-# overlap. A constraint solver can prove the answer for small instances:
+# overlap. Of these eight, at most four bytes are live at once. How small an arena can you find? Move them up and down,
+# with the mouse or with the arrow keys:
+
+# %%
+sizes = [
+    (0, 1, 2),
+    (0, 2, 2),
+    (1, 3, 1),
+    (1, 4, 1),
+    (2, 3, 1),
+    (2, 4, 1),
+    (3, 5, 2),
+    (4, 5, 2),
+]
+puzzle = [
+    Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)
+]
+place(puzzle)
+
+# %% [markdown]
+# A constraint solver can prove the answer for small instances:
 
 
 # %%
@@ -261,19 +293,6 @@ def exact(buffers, seconds=60):
 
 
 # %%
-sizes = [
-    (0, 1, 2),
-    (0, 2, 2),
-    (1, 3, 1),
-    (1, 4, 1),
-    (2, 3, 1),
-    (2, 4, 1),
-    (3, 5, 2),
-    (4, 5, 2),
-]
-puzzle = [
-    Buffer(name, *numbers) for name, numbers in zip("abcdefgh", sizes, strict=True)
-]
 status, offsets = exact(puzzle)
 print(
     f"at most {lower_bound(puzzle)} bytes are live at once, "
