@@ -203,7 +203,7 @@ def update(x):
 
 # %%
 bet = guess(
-    "The graph of `update` gets a tensor of zeros. What does the tensor hold afterwards?",
+    "What does a tensor of zeros hold after a call of the graph of `update`?",
     ...,
 )
 
