@@ -12,6 +12,7 @@ from passlab.explorer.programs import Program
 from passlab.graph import Graph
 from passlab.graph.registry import ir, load
 from passlab.measure import cost, peak_memory
+from passlab.process.error_text import reason
 
 
 class Figures(NamedTuple):
@@ -83,6 +84,5 @@ def compare(first: Program, program: Program, inputs: tuple) -> tuple[bool | Non
     try:
         result = equivalent(first.value, program.value, inputs or None)
     except Exception as error:
-        why = (str(error).strip().split("\n") or [""])[0]
-        return None, f"not compared: {why or type(error).__name__}"
+        return None, f"not compared: {reason(error) or type(error).__name__}"
     return bool(result), repr(result)

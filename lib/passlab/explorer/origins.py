@@ -22,7 +22,9 @@ def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -
     """
     back = {to: id for id, to in pairs.items()}
     stands: dict[str, list[str]] = {node.id: [back[node.id]] if node.id in back else [] for node in new}
-    waiting = [pair for user in new if user.id in back for pair in _replaced(old, user, back, pairs)]
+    results = zip(old.outputs, new.outputs, strict=False)  # what reads them is not a node in every IR
+    waiting = [(a, b) for a, b in results if a not in pairs]
+    waiting += [pair for user in new if user.id in back for pair in _replaced(old, user, back, pairs)]
     seen = set(waiting)
     while waiting:
         gone, instead = waiting.pop()

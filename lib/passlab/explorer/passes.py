@@ -15,6 +15,7 @@ from passlab.fx import rewrites
 from passlab.fx.stages import STAGES
 from passlab.graph.names import did_you_mean
 from passlab.graph.registry import ir, load
+from passlab.process.error_text import reason
 
 
 class Pass(NamedTuple):
@@ -96,11 +97,17 @@ def catalogue(value: Any) -> dict[str, Pass]:
     if package == "tvm":
         flavour = load("tvm.reach").loaded()
         transform = importlib.import_module(f"tvm.{flavour}.transform")
-        return {name: Pass(name, getattr(transform, name)(), repr(name)) for name in TVM[flavour]}
+        return {name: Pass(name, partial(_tvm, transform, name), repr(name)) for name in TVM[flavour]}
     if package == "mlir" and importlib.util.find_spec("iree"):
         mlir = load("mlir")
         return {name: Pass(name, partial(_mlir, name), repr(name), about) for name, (_, about) in mlir.PASSES.items()}
     return {}
+
+
+def _tvm(transform: Any, name: str, module: Any) -> Any:
+    if hasattr(transform, "InferType"):  # Relay's passes want the types of a module that no pass has read yet
+        module = transform.InferType()(module)
+    return getattr(transform, name)()(module)
 
 
 def _mlir(name: str, module: Any) -> Any:
@@ -140,7 +147,7 @@ def call(run: Callable[[Any], Any], value: Any) -> Outcome:
     try:
         result = run(value)
     except Exception as error:
-        why = (str(error).strip().split("\n") or [""])[0]
+        why = reason(error)
         return Outcome(None, f"It raised {type(error).__name__}{f': {why}' if why else ''}.")
     result = getattr(result, "graph_module", result)  # torch's PassResult
     if isinstance(value, fx.GraphModule) and isinstance(result, fx.GraphModule):

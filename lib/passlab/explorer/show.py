@@ -15,6 +15,7 @@ from typing import Any
 from passlab.drawing.boxes import fit, heading
 from passlab.drawing.picture import size
 from passlab.explorer.states import Key, State, States
+from passlab.process.error_text import reason
 
 #: Where this variable is set, an explorer is shown as a page that needs no kernel: in the book.
 RECORDED = "PASSLAB_RECORDED"
@@ -157,7 +158,7 @@ class Explorer:
             else:
                 value = self.states.verdict(state) if what == "verdict" else state.picture.html
         except Exception as error:
-            return {"what": "error", "key": key, "value": f"{type(error).__name__}: {error}"}
+            return {"what": "error", "key": key, "value": f"{type(error).__name__}: {reason(error)}"}
         return {"what": what, "key": key, "value": value}
 
     @property

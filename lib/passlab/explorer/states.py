@@ -17,6 +17,7 @@ from passlab.explorer import figures, origins, passes, programs
 from passlab.explorer.figures import Figures
 from passlab.explorer.passes import Pass
 from passlab.explorer.programs import Program, Source
+from passlab.process.error_text import reason
 
 #: Positions of passes in the list, in the order in which they run.
 Key = tuple[int, ...]
@@ -138,7 +139,7 @@ def _next(before: State, it: Pass, inputs: tuple) -> State:
     try:
         new = programs.read(outcome.value, inputs)
     except Exception as error:
-        problem = f"What it returned cannot be read: {str(error).strip().splitlines()[0]}"
+        problem = f"What it returned cannot be read: {reason(error) or type(error).__name__}."
         return State(old, before.origin, before, problem=problem, changed=False)
     pairs = match(old.graph, new.graph)
     boxes = merged(old.graph, new.graph, pairs).values()

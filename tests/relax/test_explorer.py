@@ -1,0 +1,41 @@
+"""The Pass Explorer on a module of Relax."""
+
+import torch
+from torch import nn
+
+from passlab.explorer.states import States
+from passlab.relax import relax
+
+
+class Repeats(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x * 2)
+        return torch.sigmoid(y + torch.relu(x * 2))
+
+
+def module():
+    from tvm.relax.frontend.torch import from_exported_program
+
+    return from_exported_program(torch.export.export(Repeats(), (torch.randn(4, 4),)))
+
+
+def test_tvm_s_passes_run_by_name_and_as_they_are():
+    passes = ["EliminateCommonSubexpr", "LegalizeOps", "AnnotateTIROpPattern", relax.transform.FuseOps()]
+    states = States(module(), (), passes)
+    assert [it.code for it in states.passes[2:4]] == ["'AnnotateTIROpPattern'", "FuseOps"]
+    merged, legal, patterns, fused = (states.state(tuple(range(n))) for n in (1, 2, 3, 4))
+    assert merged.summary == "3 removed, 1 rewired"
+    assert [states.figures(state).launches for state in (states.first, merged, legal)] == [6, 4, 4]
+    assert patterns.summary == "the same nodes, with other weights or attributes"
+    assert states.figures(fused).launches < 4, "FuseOps has read the patterns"
+    assert states.verdict(fused)[0] is True
+
+    texts = [line.text for line in states.source.lines]
+    relu = next(row for row in legal.rows if row.sign == "+" and "relu" in row.text)
+    assert [texts[i] for i in states.lines(relu)] == ["lv1 = R.nn.relu(lv)", "lv3 = R.nn.relu(lv2)"]
+
+
+def test_each_pass_of_the_catalogue_returns_a_module():
+    states = States(module(), (), [])
+    for number, it in enumerate(states.passes):
+        assert not states.state((number,)).problem, it.name
