@@ -1,0 +1,477 @@
+"""Hidden cases and answers of day17.oracle."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day17.oracle import numbers, pair
+from passlab.fx.cases import store
+from passlab.given.day17.oracle import widened
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, k = rng.randint(3, 6), rng.randint(2, 5)
+    x, y, z = (numbers(rng, n, k) for _ in range(3))
+    big, at = 10.0 ** rng.randint(6, 8), rng.randrange(n)
+    odd = x.clone()
+    odd[at, 0], odd[at, 1] = torch.nan, torch.inf
+    long = numbers(rng, 1, 4000)
+    memory = numbers(rng, 2 * n)
+    number = rng.randint(2, 9)
+    return [*_same(n, x, y, z, big, odd, memory), *_different(x, y, at, odd, long, memory, number), *_neither(x, y)]
+
+
+def _same(n, x, y, z, big, odd, memory):
+    return [
+        pair(
+            "a sum in another order",
+            "same",
+            "in float64 the difference is gone",
+            lambda m, x, y, z: (x * big + y) + (z - x * big),
+            lambda m, x, y, z: (x * big - x * big) + (y + z),
+            *(x, y, z),
+        ),
+        pair(
+            "another accumulator",
+            "same",
+            "the sum in float64 is rounded once",
+            lambda m, x: x.sum(1),
+            lambda m, x: x.double().sum(1).float(),
+            x,
+        ),
+        pair(
+            "two formulas for a variance",
+            "same",
+            "over the reals they are equal, and in float64 the difference is gone",
+            lambda m, x: ((x + 1000) * (x + 1000)).mean(0) - (x + 1000).mean(0) * (x + 1000).mean(0),
+            lambda m, x: x.var(0, correction=0),
+            x,
+        ),
+        pair(
+            "a comparison near a jump",
+            "same",
+            "rounding decides in float32; in float64 both are above",
+            lambda m, x, y: (x * big + (y.abs() + 1)) - x * big > 0,
+            lambda m, x, y: (x * big - x * big) + (y.abs() + 1) > 0,
+            *(x, y),
+        ),
+        pair(
+            "NaN, inf and -0.0",
+            "same",
+            "NaN equals NaN, and -0.0 equals 0.0",
+            lambda m, x: (x - x, x * 2, x.clamp(0, 0)),
+            lambda m, x: (x * 1 - x, x + x, -x.clamp(0, 0)),
+            odd,
+        ),
+        pair(
+            "a parameter is written",
+            "same",
+            "each run begins with the parameter as it is",
+            lambda m, x: m.w.add_(1) + x,
+            lambda m, x: x + m.w.add_(1),
+            *(x,),
+            w=x[0] * 2,
+        ),
+        pair(
+            "the input is written, before it is read",
+            "same",
+            "each run begins with the inputs as they are",
+            lambda m, x: x.mul_(2).sum(0),
+            lambda m, x: x.mul_(2).sum(0) * 1,
+            x,
+        ),
+        pair(
+            "a write that gives something else the second time",
+            "same",
+            "each run begins with the inputs as they are",
+            lambda m, x: x.log_() + 1,
+            lambda m, x: 1 + x.log_(),
+            x.abs() / 2 + 0.01,
+        ),
+        pair(
+            "a parameter whose logarithm is taken in place",
+            "same",
+            "each run begins with the parameter as it is",
+            lambda m, x: m.w.log_() + x,
+            lambda m, x: x + m.w.log_(),
+            x,
+            w=x[0].abs() / 2 + 0.01,
+        ),
+        pair(
+            "inputs that share memory",
+            "same",
+            "the write is seen through both",
+            lambda m, x, y: x.add_(1) + y,
+            lambda m, x, y: x.add_(1).add(y),
+            *(memory[:n], memory[:n]),
+        ),
+        pair(
+            "dropout that is switched off",
+            "same",
+            "it draws nothing",
+            lambda m, x: F.dropout(x, 0.5, False) * 2,
+            lambda m, x: x * 2,
+            x,
+        ),
+        pair(
+            "a layer, and its formula",
+            "same",
+            "the difference is rounding",
+            lambda m, x: m.layer(x),
+            lambda m, x: (x - x.mean(1, True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt(),
+            x,
+            layer=lambda: nn.LayerNorm(x.shape[1], elementwise_affine=False),
+        ),
+    ]
+
+
+def _different(x, y, at, odd, long, memory, number):
+    n = len(x)
+    return [
+        pair(
+            "another number", "different", f"{number}, not {number + 1}", lambda m, x: x * number, _times(number + 1), x
+        ),
+        pair(
+            "another eps",
+            "different",
+            "1e-3 instead of 1e-5, in float64, too",
+            lambda m, x: x / (x.var(0) + 1e-5).sqrt(),
+            lambda m, x: x / (x.var(0) + 1e-3).sqrt(),
+            x,
+        ),
+        pair(
+            "a sum in float16",
+            "different",
+            "it is rounded to 10 bits",
+            lambda m, x: x.sum(1),
+            lambda m, x: x.half().sum(1).float(),
+            long,
+        ),
+        pair(
+            "one element of many",
+            "different",
+            "one of 4,000 numbers is another one",
+            lambda m, x: x * 1,
+            lambda m, x: store(x * 1, (0, at), 0.0) * 1,
+            long,
+        ),
+        pair(
+            "numbers that are small",
+            "different",
+            "they are smaller than a millionth, and one is twice the other",
+            lambda m, x: x * 1e-9,
+            lambda m, x: x * 2e-9,
+            x,
+        ),
+        pair(
+            "small numbers beside large ones",
+            "different",
+            "each tensor is measured by its own numbers",
+            lambda m, x: (x * 1e9, x * 2),
+            lambda m, x: (x * 1e9, x * 3),
+            x,
+        ),
+        pair(
+            "NaN becomes 0",
+            "different",
+            "x * 0 is NaN for NaN and inf",
+            lambda m, x: x * 0,
+            lambda m, x: torch.zeros_like(x),
+            odd,
+        ),
+        pair(
+            "inf of another sign", "different", "inf and -inf", lambda m, x: x / 0.0, lambda m, x: x / -0.0, y.abs() + 1
+        ),
+        pair(
+            "an overflow in float32 alone",
+            "different",
+            "NaN where before has numbers: float64 does not show it",
+            lambda m, x: torch.softmax(x * 10 + 100, 1),
+            lambda m, x: (x * 10 + 100).exp() / (x * 10 + 100).exp().sum(1, True),
+            x,
+        ),
+        pair("a type", "different", "float64", lambda m, x: x.sum(0), lambda m, x: x.double().sum(0), x),
+        pair("a shape", "different", "keepdim", lambda m, x: x.sum(0), lambda m, x: x.sum(0, True), x),
+        pair("a result less", "different", "one of two", lambda m, x: (x, x + 1), lambda m, x: (x + 1,), x),
+        pair("integers", "different", "one more", lambda m, x: x.argmax(1), lambda m, x: x.argmax(1) + 1, x),
+        pair(
+            "large integers",
+            "different",
+            "one more: of integers none is rounded",
+            lambda m, x: x.argmax(1) + 10**9,
+            lambda m, x: x.argmax(1) + (10**9 + 1),
+            x,
+        ),
+        pair("a number", "different", "size", lambda m, x: x.size(0), lambda m, x: x.size(0) + 1, x),
+        pair("an error", "different", "after raises it", lambda m, x: x + 1, lambda m, x: (x + 1).view(-1, 1009), x),
+        pair(
+            "a write that is gone",
+            "different",
+            "the input is not written",
+            lambda m, x: x.mul_(2) + 1,
+            lambda m, x: x * 2 + 1,
+            x,
+        ),
+        pair(
+            "a write too many",
+            "different",
+            "the input is written",
+            lambda m, x: x * 2 + 1,
+            lambda m, x: x.mul_(2) + 1,
+            x,
+        ),
+        pair(
+            "a read before a write",
+            "different",
+            "y shares the memory of x, and is read too early",
+            lambda m, x, y: x.add_(1) + y * 1,
+            lambda m, x, y: (y * 1) + x.add_(1),
+            *(memory[:n], memory[:n]),
+        ),
+    ]
+
+
+def _times(number):
+    return lambda m, x: x * number
+
+
+def _neither(x, y):
+    words = "cannot tell"
+    return [
+        pair(
+            "two draws", words, "both draw", lambda m, x: x + torch.rand_like(x), lambda m, x: x + torch.rand_like(x), x
+        ),
+        pair(
+            "draws that do not matter",
+            words,
+            "before draws random numbers",
+            lambda m, x: x + torch.rand_like(x) * 0,
+            lambda m, x: x * 1,
+            x,
+        ),
+        pair(
+            "a draw in after",
+            words,
+            "after draws random numbers",
+            lambda m, x: x * 2,
+            lambda m, x: F.dropout(x, 0.5, True) * 2,
+            x,
+        ),
+        pair(
+            "a layer that draws",
+            words,
+            "dropout in training draws",
+            lambda m, x: m.drop(x),
+            lambda m, x: m.drop(x) * 1,
+            x,
+            drop=nn.Dropout,
+        ),
+        pair("both raise", words, "before raises", lambda m, x: x.view(-1, 1009), lambda m, x: x.view(-1, 1009), x),
+        pair("before raises", words, "before raises", lambda m, x: x.view(-1, 1009), lambda m, x: x * 1, x),
+        pair(
+            "a type that the program names",
+            words,
+            "float32 times float64: it does not run with wide inputs",
+            lambda m, x, y: x.to(torch.float32) @ y.t(),
+            lambda m, x, y: (y @ x.to(torch.float32).t()).t(),
+            *(x, y),
+        ),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _run(gm, inputs):
+    """The outcome as a list of (path, value), or the error; and the generator's state after a seed."""
+    torch.manual_seed(1)
+    start = torch.get_rng_state()
+    with torch.no_grad():
+        try:
+            value = gm.forward(*inputs)
+        except Exception as error:
+            return error, torch.equal(start, torch.get_rng_state())
+    return _leaves((value, inputs)), torch.equal(start, torch.get_rng_state())
+
+
+def _leaves(value, path=()):
+    if isinstance(value, (tuple, list)):
+        parts = [_leaves(part, (*path, i)) for i, part in enumerate(value)]
+        return [(path, len(value)), *(leaf for part in parts for leaf in part)]
+    if isinstance(value, dict):
+        return [leaf for name, part in value.items() for leaf in _leaves(part, (*path, name))]
+    return [(path, value)]
+
+
+def _form(leaves):
+    """What has to agree as it is, as plain data."""
+    result = []
+    for path, value in leaves:
+        if isinstance(value, torch.Tensor):
+            special = value.tolist() if value.is_floating_point() else []
+            flat = str(special if value.is_floating_point() and not value.isfinite().all() else "")
+            marks = [
+                w if w in ("nan", "inf", "-inf") else "0"
+                for w in flat.strip("[]").replace("[", "").replace("]", "").split(", ")
+            ]
+            result.append((path, value.dtype, value.shape, tuple(marks)))
+        else:
+            result.append((path, type(value)))
+    return result
+
+
+def _apart(old, new):
+    """Whether two wide outcomes differ."""
+    for (path, a), (other, b) in zip(old, new, strict=True):
+        if path != other:
+            return True
+        if not isinstance(a, torch.Tensor):
+            if a != b:
+                return True
+        elif a.shape != b.shape:
+            return True
+        elif a.is_floating_point():
+            a, b = a.double(), b.double()
+            both = a.isfinite() & b.isfinite()
+            if ((a.isnan() != b.isnan()) | (a.isinf() != b.isinf())).any() or (a[a.isinf()] != b[a.isinf()]).any():
+                return True
+            scale = a[a.isfinite()].abs().amax() if a.isfinite().any() else 0.0
+            if ((a - b).abs()[both] > 1e-6 * scale).any():
+                return True
+        elif (a != b).any():
+            return True
+    return False
+
+
+@right("turns outcomes into plain lists, and compares what has to agree as it is as data")
+def by_lists(before, after, inputs):
+    old, quiet = _run(*copy.deepcopy((before, inputs)))
+    new, silent = _run(*copy.deepcopy((after, inputs)))
+    if isinstance(old, Exception) or not (quiet and silent):
+        return "cannot tell"
+    if isinstance(new, Exception) or _form(old) != _form(new):
+        return "different"
+    (old, _), (new, _) = _run(*widened(before, inputs)), _run(*widened(after, inputs))
+    if isinstance(old, Exception) or isinstance(new, Exception):
+        return "cannot tell"
+    return "different" if _apart(old, new) else "same"
+
+
+@right("runs all four programs first, and then goes through the rules")
+def first_all(before, after, inputs):
+    runs = [_run(*copy.deepcopy((gm, inputs))) for gm in (before, after)]
+    wide = [_run(*widened(gm, inputs)) for gm in (before, after)]
+    rules = [
+        (isinstance(runs[0][0], Exception) or not all(quiet for _, quiet in runs), "cannot tell"),
+        (isinstance(runs[1][0], Exception), "different"),
+    ]
+    for holds, word in rules:
+        if holds:
+            return word
+    if _form(runs[0][0]) != _form(runs[1][0]):
+        return "different"
+    if any(isinstance(outcome, Exception) for outcome, _ in wide):
+        return "cannot tell"
+    return "different" if _apart(wide[0][0], wide[1][0]) else "same"
+
+
+@wrong("spared", "every number has to be equal")
+def exactly(before, after, inputs):
+    old, _ = _run(*copy.deepcopy((before, inputs)))
+    new, _ = _run(*copy.deepcopy((after, inputs)))
+    if isinstance(old, Exception):
+        return "cannot tell"
+    if isinstance(new, Exception) or len(old) != len(new):
+        return "different"
+    return "same" if all(str(a) == str(b) for a, b in zip(old, new, strict=True)) else "different"
+
+
+@wrong("did", "torch.allclose of the results, with its usual tolerances")
+def all_close(before, after, inputs):
+    torch.manual_seed(0)
+    try:
+        results = [gm(*(x.clone() for x in inputs)) for gm in (before, after)]
+    except Exception:
+        return "cannot tell"
+    old, new = ([leaf for leaf in _leaves(result) if isinstance(leaf[1], torch.Tensor)] for result in results)
+    return (
+        "same"
+        if all(
+            a[1].shape == b[1].shape and torch.allclose(a[1], b[1].to(a[1].dtype), equal_nan=True)
+            for a, b in zip(old, new, strict=False)
+        )
+        else "different"
+    )
+
+
+@wrong("did", "never raises an alarm")
+def trusting(before, after, inputs):
+    return "same"
+
+
+@wrong("spared", "raises an alarm at every pair")
+def alarmed(before, after, inputs):
+    return "different"
+
+
+@wrong("valid", "says True or False")
+def truth(before, after, inputs):
+    return by_lists(before, after, inputs) == "same"
+
+
+no_copies = edited(
+    "spared",
+    "runs both programs on the same inputs, one after the other",
+    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, inputs)"),
+)
+apart = edited(
+    "did",
+    "copies each input by itself: they no longer share memory",
+    ("run(*copy.deepcopy((gm, inputs)))", "run(copy.deepcopy(gm), tuple(x.clone() for x in inputs))"),
+    ("run(*widened(gm, inputs))[0]", "run(*widened(gm, [x.clone() for x in inputs]))[0]"),
+)
+parameters_stay = edited(
+    "spared",
+    "copies the inputs, and lets runs write into the parameters",
+    ("run(*copy.deepcopy((gm, inputs)))", "run(gm, copy.deepcopy(inputs))"),
+)
+results_alone = edited(
+    "did",
+    "looks at the results, and not at the inputs afterwards",
+    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs)]"),
+)
+wide_alone = edited(
+    "did",
+    "compares in float64 alone: types and overflow do not show there",
+    ("outcomes[1] is None or not alike(*outcomes, numbers=False)", "outcomes[1] is None"),
+)
+as_it_is = edited(
+    "spared",
+    "compares in the program's own types, with the tolerance of float64",
+    ("run(*widened(gm, inputs))[0]", "run(*copy.deepcopy((gm, inputs)))[0]"),
+)
+absolute = edited("did", "a millionth is small, whatever the numbers are", ("1e-6 * largest", "1e-6"))
+generous = edited("did", "a thousandth of the largest number is rounding", ("1e-6 * largest", "1e-3 * largest"))
+no_nan = edited(
+    "spared", "NaN differs from NaN", ("torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)", "torch.equal(a, b)")
+)
+ignores_draws = edited("same", "with the same seed, random numbers are the same", ("drawn or ...", "False or ..."))
+one_draw = edited(
+    "same",
+    "only looks for draws of before",
+    ("drawn or (gm is before and outcome is None)", "gm is before and (drawn or outcome is None)"),
+)
+errors_differ = edited("same", "two programs that raise errors do the same", ("None in wide", "False"))
+crash = edited(
+    "did",
+    "cannot tell where after raises an error",
+    ("drawn or (gm is before and outcome is None)", "drawn or outcome is None"),
+)
