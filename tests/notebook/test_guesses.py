@@ -59,10 +59,17 @@ def test_a_choice_is_compared(work, capsys):
     ("value", "among"), [("12", ()), ("c", ("a", "b")), (["a"], ("a", "b")), (3, ("a", "b")), ([1, 2], ()), (True, ())]
 )
 def test_a_value_of_another_form_is_no_guess(work, capsys, value, among):
-    guess("Which?", value, among=among).compare("a")
+    guess("Which?", value, among=among).compare("a" if among else 1)
     out = capsys.readouterr().out
     assert "is no answer to this. Give " in out and "Without a guess" in out
     assert noted(work) == {}
+
+
+def test_a_comparison_with_what_cannot_be_guessed_is_an_error_of_the_lesson():
+    with pytest.raises(ValueError, match=r"'c' is no answer to 'Which\?'"):
+        guess("Which?", among=("a", "b")).compare("c")
+    with pytest.raises(ValueError, match="Compare with a number"):
+        guess("How many?").compare("c")
 
 
 def test_no_text_of_a_guess_is_markup(monkeypatch):
@@ -70,7 +77,7 @@ def test_no_text_of_a_guess_is_markup(monkeypatch):
 
     shown = []
     monkeypatch.setattr(guesses, "show", lambda card: shown.append(card.html))
-    guess("<b>?", "<i>", among=("<i>",)).compare("<u>")
+    guess("<b>?", "<i>", among=("<i>", "<u>")).compare("<u>")
     assert len(shown) == 2 and not any(tag in html for html in shown for tag in ("<b>?", "<i>", "<u>"))
 
 

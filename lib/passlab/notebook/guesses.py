@@ -22,15 +22,20 @@ from passlab.notebook.ui import Card, show
 class Guess:
     """A question with the learner's guess, or `...` without one."""
 
-    def __init__(self, question: str, value: Any):
-        self.question, self.value = question, value
+    def __init__(self, question: str, value: Any, names: list[str]):
+        self.question, self.value, self.names = question, value, names
 
     def compare(self, truth: Any) -> None:
-        """Show what is true beside the guess, and remember both; without a guess, show what is true."""
+        """Show what is true beside the guess, and remember both; without a guess, show what is true.
+
+        Raise ValueError for what could not have been guessed.
+        """
         if isinstance(truth, Sequence) and not isinstance(truth, str):
             truth = list(truth)
         elif hasattr(truth, "item"):  # a number of NumPy or torch
             truth = truth.item()
+        if not _fits(truth, self.names):
+            raise ValueError(f"{truth!r} is no answer to {self.question!r}. Compare with {_form(self.names)}.")
         if self.value is ...:
             lead, tail = "Without a guess:", ""
         else:
@@ -55,19 +60,24 @@ def guess(question: str, value: Any | EllipsisType = ..., among: Iterable[str] =
         lead, tail = f"Your guess is {_text(value)}:", "It is compared below, and not graded."
         _note(question, guess=value)
     show(Card(f"{lead} {question} {tail}", "guessed", lead=lead, text=question, tail=tail))
-    return Guess(question, value)
+    return Guess(question, value, names)
 
 
 def _problem(value: Any, names: list[str]) -> str:
     """Return what to do to make a value a guess; "" for a guess."""
-    form = f"one of {', '.join(map(repr, names))}, or all in a list for an order" if names else "a number"
     if value is ...:
-        return f"Put {form} in place of the dots and run the cell again, or go on without."
+        return f"Put {_form(names)} in place of the dots and run the cell again, or go on without."
+    return "" if _fits(value, names) else f"{value!r} is no answer to this. Give {_form(names)}."
+
+
+def _form(names: list[str]) -> str:
+    return f"one of {', '.join(map(repr, names))}, or all in a list for an order" if names else "a number"
+
+
+def _fits(value: Any, names: list[str]) -> bool:
     if isinstance(value, list):
-        fits = bool(names) and sorted(map(str, value)) == sorted(names)
-    else:
-        fits = value in names if names else isinstance(value, int | float) and not isinstance(value, bool)
-    return "" if fits else f"{value!r} is no answer to this. Give {form}."
+        return bool(names) and sorted(map(str, value)) == sorted(names)
+    return value in names if names else isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:
