@@ -386,7 +386,9 @@ def chain(
     def match(pattern, term, binding):
         if isinstance(pattern, str):
             return binding.setdefault(pattern, term) == term
-        return pattern[0] == term[0] and all(
+        if (pattern[0], len(pattern)) != (term[0], len(term)):
+            return False
+        return all(
             match(part, operand, binding)
             for part, operand in zip(pattern[1:], term[1:], strict=True)
         )

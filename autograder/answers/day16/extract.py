@@ -29,6 +29,13 @@ def _doubled(rng: random.Random) -> Graph:
     return Graph(nodes, [0], {"x": x, "add": twice, "shift": twice + x - 1})
 
 
+def _free(rng: random.Random) -> Graph:
+    """Labels without a cost are cheaper than one that costs 1, however many they are."""
+    nodes = {0: [("f", 1), ("x",)], 1: [("f", 2)], 2: [("f", 3)], 3: [("y",)]}
+    order = rng.sample(sorted(nodes), 4)
+    return Graph({name: nodes[name] for name in order}, [0], {"f": 0, "x": 2, "y": rng.choice([0, 1])})
+
+
 def _chain(rng: random.Random, count: int) -> Graph:
     """Sums of sums: the cost as a tree doubles with each."""
     nodes: dict[int, list[tuple]] = {0: [("x",)]}
@@ -71,6 +78,8 @@ def hidden(seed: int) -> list[Case]:
         extract_case("many classes", drawn(rng, 200)),
         extract_case("loops without a cost", loops),
         extract_case("an operand that occurs twice", _doubled(rng)),
+        extract_case("labels without a cost", _free(rng)),
+        extract_case("labels without a cost, shared", _free(rng)._replace(shared=True)),
         extract_case("sums of sums", _chain(rng, 70)),
         extract_case("loops without a cost, shared", loops._replace(shared=True)),
         extract_case("a part in common", _two_sides(rng)),
@@ -302,3 +311,11 @@ label_alone = edited(
     ("cost[label] + sum(total[operand] for operand in operands)", "cost[label]"),
 )
 one_root = edited("valid", "thinks of the first root only", ("for root in roots: ...", "for root in roots[:1]: ..."))
+never_free = edited(
+    "did",
+    "lets each label cost at least 1",
+    (
+        "cost[label] + sum(total[operand] for operand in operands)",
+        "max(1, cost[label]) + sum(total[operand] for operand in operands)",
+    ),
+)

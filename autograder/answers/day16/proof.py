@@ -13,6 +13,7 @@ from passlab.exercises.day16.proof import (
     NEGATE,
     ONE,
     SWAP,
+    Term,
     at,
     drawn,
     drawn_term,
@@ -67,6 +68,34 @@ def _through_one(rng: random.Random) -> Case:
     return proof_case("larger before it is smaller", [ONE, DISTRIBUTE], start, end, 2)
 
 
+def _twice_as_large(rng: random.Random) -> Case:
+    """The term between two of fifteen labels has twice as many."""
+    part = _sum(rng, 7)
+    pair = "pair", ("add", "?x", "?x"), ("twice", "?x")
+    return proof_case("twice as large in between", [DOUBLE, pair], ("mul", part, ("2",)), ("twice", part), 2)
+
+
+def _sum(rng: random.Random, leaves: int) -> Term:
+    """Return a sum of some leaves, in any form."""
+    if leaves == 1:
+        return (rng.choice("abc"),)
+    at = rng.randint(1, leaves - 1)
+    return "add", _sum(rng, at), _sum(rng, leaves - at)
+
+
+def _other_leaf(rng: random.Random) -> Case:
+    """A leaf of a law is no variable: it matches itself alone."""
+    x, y = ((name,) for name in rng.sample("abc", 2))
+    return proof_case("x · y is not x · 2", [DOUBLE, ONE], ("mul", x, y), ("add", x, x), 3)
+
+
+def _one_operand(rng: random.Random) -> Case:
+    """A law of one operand does not match a label with two."""
+    x, y = ((name,) for name in rng.sample("abc", 2))
+    minus = "−x = neg x", ("sub", "?x"), ("neg", "?x")
+    return proof_case("one label, one operand or two", [minus, COMMUTE], ("sub", x, y), ("neg", x), 2)
+
+
 def _from_right_to_left(rng: random.Random) -> Case:
     """All laws have to be read from right to left."""
     x, y, z = (drawn_term(rng, 0) for _ in range(3))
@@ -93,6 +122,9 @@ def hidden(seed: int) -> list[Case]:
         _deep(rng),
         _unequal(rng),
         _through_one(rng),
+        _twice_as_large(rng),
+        _other_leaf(rng),
+        _one_operand(rng),
         _from_right_to_left(rng),
         proof_case("the same term", [COMMUTE, ONE], same, same, rng.randint(0, 4)),
         _steps(rng, 1, 0),
@@ -190,6 +222,25 @@ free = edited(
     "spared",
     "lets a variable stand for two terms",
     ("binding.setdefault(pattern, term) == term", "bool(binding.setdefault(pattern, term))"),
+)
+any_leaf = edited(
+    "spared",
+    "lets the leaf of a law stand for any leaf",
+    (
+        "(pattern[0], len(pattern)) != (term[0], len(term))",
+        "len(pattern) != len(term) or (pattern[0] != term[0] and len(pattern) > 1)",
+    ),
+)
+any_arity = edited(
+    "spared",
+    "looks at labels, and not at how many operands they have",
+    ("(pattern[0], len(pattern)) != (term[0], len(term))", "pattern[0] != term[0]"),
+    ("zip(pattern[1:], term[1:], strict=True)", "zip(pattern[1:], term[1:], strict=False)"),
+)
+small_terms = edited(
+    "did",
+    "leaves out terms that are larger than both ends can be",
+    ("new not in known", "new not in known and str(new).count('(') <= 15"),
 )
 whole = edited("did", "applies laws to the whole term only", ("for i, operand in enumerate(term[1:]): ...", "pass"))
 first_only = edited("did", "looks into the first operand only", ("enumerate(term[1:])", "enumerate(term[1:2])"))
