@@ -89,11 +89,12 @@ def _other_leaf(rng: random.Random) -> Case:
     return proof_case("x · y is not x · 2", [DOUBLE, ONE], ("mul", x, y), ("add", x, x), 3)
 
 
-def _one_operand(rng: random.Random) -> Case:
-    """A law of one operand does not match a label with two."""
+def _one_operand(rng: random.Random, name: str, turned: bool) -> Case:
+    """A law of one operand does not match a label with two, at either end."""
     x, y = ((name,) for name in rng.sample("abc", 2))
     minus = "−x = neg x", ("sub", "?x"), ("neg", "?x")
-    return proof_case("one label, one operand or two", [minus, COMMUTE], ("sub", x, y), ("neg", x), 2)
+    start, end = (("neg", x), ("sub", x, y)) if turned else (("sub", x, y), ("neg", x))
+    return proof_case(name, [minus, COMMUTE], start, end, 2)
 
 
 def _from_right_to_left(rng: random.Random) -> Case:
@@ -124,7 +125,8 @@ def hidden(seed: int) -> list[Case]:
         _through_one(rng),
         _twice_as_large(rng),
         _other_leaf(rng),
-        _one_operand(rng),
+        _one_operand(rng, "one label, one operand or two", False),
+        _one_operand(rng, "one label, two operands or one", True),
         _from_right_to_left(rng),
         proof_case("the same term", [COMMUTE, ONE], same, same, rng.randint(0, 4)),
         _steps(rng, 1, 0),
