@@ -280,7 +280,7 @@ def recomputing(q: Question) -> int:
 
 
 def table(text: str) -> dict[str, tuple[int, set[int]]]:
-    rows = re.findall(r"^(\w): (\d+) bytes, live in the steps (.*)$", text, re.M)
+    rows = re.findall(r"^(\w): (\d+) B, live in the steps (.*)$", text, re.M)
     return {name: (int(size), set(numbers(steps.replace(",", " ")))) for name, size, steps in rows}
 
 

@@ -21,7 +21,7 @@ def readers(rng: random.Random) -> Question:
     node = rng.choice([node for node in gm.graph.nodes if node.op != "output" and node.users])
     names = ", ".join(user.name for user in node.users)
     text = f"{listing(gm)}\n\nHow many nodes, the output included, read {node.name}?"
-    why = f"They are {names}; a node that reads a value twice is one reader."
+    why = f"Readers: {names}. A node that reads a value twice is one reader."
     return Question(text, len(node.users), why, picture=gm)
 
 

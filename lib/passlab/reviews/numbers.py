@@ -42,7 +42,7 @@ def zero_point(rng: random.Random) -> Question:
         f"Values lie between {low} and {high}. The grid of 8 bits, −128 to 127, that covers them and 0 has the scale "
         "(high − low) / 255. Which integer is 0?"
     )
-    why = f"The grid covers {ends[0]} … {ends[1]}: −128 − {ends[0]} · 255 / {ends[1] - ends[0]}, rounded."
+    why = f"The grid covers {ends[0]} … {ends[1]}: −128 + {-ends[0]} · 255 / {ends[1] - ends[0]}, rounded."
     return Question(text, answer, why)
 
 
@@ -102,7 +102,7 @@ def classes(rng: random.Random) -> Question:
 @kind("day16", "sharing")
 def sharing(rng: random.Random) -> Question:
     """How many e-nodes terms need."""
-    term, graph = _terms(rng, 6)[-1], EGraph()
+    term, graph = max(_terms(rng, 6), key=lambda term: len(_text(term))), EGraph()
     graph.add_term(term)
     text = f"{_text(term)}\n\nHow many e-nodes does an e-graph need for this term, all its parts included?"
     return Question(text, len(graph), "A part that occurs several times is stored once.")

@@ -56,12 +56,15 @@ ARITY = {"relu": 1, "exp": 1, "neg": 1, "add": 2, "mul": 2, "sub": 2}
 def straight_line(
     rng: random.Random, count: int, inputs: tuple[str, ...] = ("x", "y"), ops: tuple[str, ...] = tuple(ARITY)
 ) -> list[Line]:
-    """Return `count` assignments to a, b, c, …, each of one operation on inputs or on earlier lines."""
+    """Return `count` assignments to a, b, c, …, each of one operation on inputs or on earlier lines, often the last."""
     lines: list[Line] = []
     for name in "abcdefghijklmnop"[:count]:
         op = rng.choice(ops)
         names = [*inputs, *(line.name for line in lines)]
-        lines.append(Line(name, op, tuple(rng.choice(names[-4:] + list(inputs)) for _ in range(ARITY[op]))))
+        operands = [rng.choice(names[-4:] + list(inputs)) for _ in range(ARITY[op])]
+        if rng.random() < 0.5:
+            operands[0] = names[-1]
+        lines.append(Line(name, op, tuple(operands)))
     return lines
 
 

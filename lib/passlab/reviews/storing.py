@@ -20,9 +20,7 @@ def _buffers(rng: random.Random, count: int) -> list[Buffer]:
 
 
 def _table(buffers: list[Buffer]) -> str:
-    rows = (
-        f"{b.name}: {b.size} bytes, live in the steps {', '.join(map(str, range(b.lower, b.upper)))}" for b in buffers
-    )
+    rows = (f"{b.name}: {b.size} B, live in the steps {', '.join(map(str, range(b.lower, b.upper)))}" for b in buffers)
     return "\n".join(rows)
 
 

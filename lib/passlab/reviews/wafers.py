@@ -17,11 +17,10 @@ def message(rng: random.Random) -> Question:
     sent = Message(machine.route((0, 0), (0, columns - 1)), words)
     cycles = simulate(program(machine, [sent])).cycles
     text = (
-        f"A message of {words} words crosses a line of {columns} cores from end to end. A core to its router, and "
-        f"back, takes {ramp} cycles; a word crosses a link in one, and words follow each other. It takes words + cores "
-        "+ 2 · ramp cycles on an idle line. How many?"
+        f"A message of {words} words crosses an idle line of {columns} cores from end to end. A core to its router, "
+        f"and back, takes {ramp} cycles; a word crosses a link in one, and words follow each other. How many cycles?"
     )
-    return Question(text, cycles, f"{words} + {columns} + 2 · {ramp}.")
+    return Question(text, cycles, f"words + cores + 2 · ramp = {words} + {columns} + 2 · {ramp}.")
 
 
 @kind("day11", "reduce")
