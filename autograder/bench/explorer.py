@@ -73,7 +73,11 @@ def toggles() -> Iterator[Figure | str]:
         key = str([it.name for it in explored[0].states.passes].index("cse"))
         for it in explored:
             it.data([()], True)
-        seconds[nodes] = cpu(lambda left=explored, key=key: left.pop().answer({"what": "state", "key": key})).seconds
+
+        def toggle(explored: list = explored, key: str = key) -> None:
+            explored.pop().answer({"what": "state", "key": key})
+
+        seconds[nodes] = cpu(toggle).seconds
         graphs = [trace(model, x) for _ in range(3)]
 
         def plain(graphs: list = graphs) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from passlab import exercises, mlir
+from passlab.graph import Graph, Node
 from passlab.judge import Case, Exercise, Finding, Judgement
 from passlab.notebook import project, ui
 from passlab.notebook.project import load_progress, progress_file, remember
@@ -192,3 +193,17 @@ def test_an_ir_with_a_picture_of_its_own_draws_itself_in_a_card():
         cards.append(ui.report(Judgement(TOY, [failed]))._repr_html_())
     assert "func.func" in cards[0], "nested boxes"
     assert "func.func" not in cards[1], "nodes of the view, of which one is marked"
+
+
+@pytest.mark.parametrize(("nodes", "boxes"), [(30, range(30, 34)), (400, range(2, 45)), (2000, range(1))])
+def test_a_large_graph_is_drawn_in_groups_around_what_changed_and_a_huge_one_not_at_all(nodes, boxes):
+    def chain(middle):
+        ops = ["in", *("relu" if i % 3 else "exp" for i in range(nodes - 2)), "out"]
+        ops[nodes // 2] = middle
+        made = (Node(f"n{i}", op, "compute", (f"n{i - 1}",) if i else ()) for i, op in enumerate(ops))
+        return Graph("chain", "test", tuple(made), (f"n{nodes - 1}",))
+
+    failed = Finding("did", False, "No.", "one", before=chain("tanh"), after=chain("sinh"))
+    drawn = ui.picture(Judgement(TOY, [failed]))
+    assert (drawn.dot.count("[label=<") if drawn else 0) in boxes
+    assert not drawn or ("tanh" in drawn.dot and "sinh" in drawn.dot)

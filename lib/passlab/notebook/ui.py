@@ -18,6 +18,8 @@ from passlab.notebook.project import count_check, load_progress, remember, root
 
 #: A learner whose check failed this often is offered a smaller version of the question.
 STUCK = 3
+#: A failure with more nodes than this is drawn in groups, and with more than that, not at all.
+_READABLE, _DRAWN = 40, 1000
 
 
 @cache
@@ -81,8 +83,12 @@ def _find(name: str) -> Exercise | None:
 
 
 def picture(result: Judgement):
-    """Return the failed finding's graphs, drawn: the difference if there are two. None if too big to help."""
+    """Return the failed finding's graphs, drawn: the difference if there are two. None if too big to help.
+
+    More nodes than a reader takes in are drawn in groups, those that changed or are marked by themselves.
+    """
     from passlab.drawing import diff, draw
+    from passlab.drawing.boxes import LIMIT
     from passlab.graph import view
     from passlab.graph.registry import part
 
@@ -94,9 +100,13 @@ def picture(result: Judgement):
         for g in (finding.before, finding.after)
         if g is not None
     ]
-    if not graphs or max(len(view(g).nodes) for g in graphs) > 40:
+    nodes = max((len(view(g).nodes) for g in graphs), default=0)
+    if not 0 < nodes <= _DRAWN:
         return None
-    return diff(*graphs) if len(graphs) == 2 else draw(graphs[0], mark=finding.mark)
+    if nodes > _READABLE:
+        graphs = [view(g) for g in graphs]
+    limit = _READABLE if nodes > _READABLE else LIMIT
+    return diff(*graphs, limit=limit) if len(graphs) == 2 else draw(graphs[0], mark=finding.mark, limit=limit)
 
 
 def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> Card:
