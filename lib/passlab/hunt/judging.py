@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor, fx
 
 from passlab.fx.isolation import confined
-from passlab.fx.judge import rebuild
 from passlab.hunt.faults import widened
 from passlab.hunt.search import failure, quiet
 from passlab.hunt.targets import TARGETS
@@ -23,7 +22,7 @@ def tried(gm: fx.GraphModule, inputs: tuple[Tensor, ...], target: str) -> dict[s
     answer: dict[str, Any] = {"error": "", "own": ("", ""), "exact": ("", "")}
     with quiet():
         for name, widen in (("own", lambda x: x), ("exact", widened)):
-            program = copy.deepcopy(rebuild(gm)).eval()._apply(widen)
+            program = copy.deepcopy(gm).eval()._apply(widen)
             program.meta["inputs"] = tuple(widen(x) for x in inputs)
             try:
                 answer[name] = failure(TARGETS[target], program) or ("", "")

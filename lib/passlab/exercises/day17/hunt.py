@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -58,6 +59,8 @@ def why_not_admitted(gm: fx.GraphModule, without: Sequence[str]) -> str:
     for node in gm.graph.nodes:
         if more := effects(node) - {"signature"}:
             return f"Node {node.name} does more than compute ({listed(sorted(more))}): no pass promises anything then."
+        if "empty" in op_name(node, gm):
+            return f"Node {node.name} makes a tensor without values: the graph returns something else each time."
     called = [name for name in operations(gm) if name in without]
     return f"The graph calls {called[0]}, and it must do without." if called else ""
 
@@ -65,7 +68,7 @@ def why_not_admitted(gm: fx.GraphModule, without: Sequence[str]) -> str:
 def why_no_fault(gm: fx.GraphModule, inputs: Sequence[Tensor], target: str) -> tuple[str, str]:
     """Return ("valid" or "did", why a graph does not show a fault of a target), or two empty texts."""
     try:
-        answer = tried(rebuild(gm), tuple(inputs), target)
+        answer = tried(gm, tuple(inputs), target)
     except ProcessLostError as error:
         return "did", f"The pass gave no result: {error}."
     if answer["error"]:
@@ -83,7 +86,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken := why_not_a_program(value):
         yield Finding("valid", False, broken)
         return
-    gm, inputs = value
+    gm, inputs = copy.deepcopy(rebuild(value[0])).eval(), value[1]
     outside = why_not_admitted(gm, without)
     verdict, why = ("", "") if outside else why_no_fault(gm, inputs, target)
     yield Finding("valid", verdict != "valid", why if verdict == "valid" else "", before=gm)

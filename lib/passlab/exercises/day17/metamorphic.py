@@ -20,13 +20,18 @@ MOST = 8
 #: Relative and absolute difference up to which results count as the same.
 TOLERANCE = 1e-3
 
+_SPELLINGS = {
+    **dict.fromkeys(("truediv", "true_divide", "divide"), "div"),
+    **{"subtract": "sub", "multiply": "mul", "absolute": "abs"},
+}
+
 #: node, its result and its operands as proxies → another result, or None where the compiler is right.
 Fault = Callable[..., Any]
 
 
 def operation(node: fx.Node) -> str:
     """Return the name of an operation, the same for all its spellings."""
-    return {"truediv": "div"}.get(op_name(node), op_name(node))
+    return _SPELLINGS.get(op_name(node), op_name(node))
 
 
 def _dimension(node: fx.Node) -> Any:

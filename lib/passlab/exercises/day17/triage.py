@@ -178,7 +178,7 @@ def why_not_classes(value: Any, number: int) -> str:
         return why
     seen: set[int] = set()
     for group in value:
-        if not isinstance(group, list | tuple) or not group:
+        if not isinstance(group, list | tuple | set | frozenset) or not group:
             return f"A class is a list of numbers of failures; one here is {shown(group)}."
         for one in group:
             if type(one) is not int or one not in range(number):
