@@ -93,9 +93,9 @@ def bundle(
         _fail(str(error))
     except OSError as error:
         _fail(f"{target} cannot be written: {error.strerror or error}.")
-    told = f"with the solutions of {', '.join(solutions)}" if solutions else "without solutions"
+    contents = f"with the solutions of {', '.join(solutions)}" if solutions else "without solutions"
     count = f"{len(files)} files for {plural(len(days), 'day')}"
-    _say(f"{target} has {count}, {told}. Learners run `make lab` in it.")
+    _say(f"{target} has {count}, {contents}. Learners run `make lab` in it.")
 
 
 def _print_written(names: list[str]) -> None:
@@ -213,7 +213,7 @@ def judge(
 
     try:
         chosen = [exercises.find(name).id for name in task] if task else single.tasks()
-        found = single.answers(answers) if answers else {}
+        answer = single.answers(answers) if answers else {}
     except KeyError as error:
         _fail(error.args[0])
     if prompts:
@@ -224,9 +224,9 @@ def judge(
         _fail("Name a folder with answers: passlab judge answers. `passlab judge --prompts` prints the tasks.")
     points, most, whole = 0.0, 0.0, 0
     with _grader(jobs, "", unsafe, False, "cpu") as grader:
-        days = [name.split(".")[0] for name in chosen if exercises.whole(name) in found]
+        days = [name.split(".")[0] for name in chosen if exercises.whole(name) in answer]
         grader.expect(flavours(dict.fromkeys(days)))
-        for row in single.judge_answers(found, chosen, grader, run_seed() if seed is None else seed):
+        for row in single.judge_answers(answer, chosen, grader, run_seed() if seed is None else seed):
             print(single.line(row), flush=True)
             points, most, whole = points + row["points"], most + row["of"], whole + (row["points"] >= row["of"])
     Console(stderr=True, highlight=False).print(
@@ -459,17 +459,17 @@ class Work:
         for learner, assignment, _ in without:
             if assignment in handed_in and (learner, assignment) not in failures:
                 absent[learner].append(assignment)
-        found = [(learner, f"{assignment}: {why}") for (learner, assignment), why in failures.items()]
-        return sorted([*found, *((learner, f"{', '.join(days)}: {ABSENT}.") for learner, days in absent.items())])
+        problems = [(learner, f"{assignment}: {why}") for (learner, assignment), why in failures.items()]
+        return sorted([*problems, *((learner, f"{', '.join(days)}: {ABSENT}.") for learner, days in absent.items())])
 
     def _notes(self, exported: Sequence[str]) -> dict[str, list[str]]:
         """Return learner ("" for the class) → all that is to tell of them and of their submissions."""
-        told = {who: list(sentences) for who, sentences in self.classwork.notes.items()}
+        sentences_of = {who: list(sentences) for who, sentences in self.classwork.notes.items()}
         for (learner, assignment), submission in self.submissions.items():
             if submission.notes and (learner, assignment) not in self.session.failures:
-                told.setdefault(learner, []).extend(f"{assignment}: {note}" for note in submission.notes)
-        told.setdefault("", []).extend(exported)
-        return told
+                sentences_of.setdefault(learner, []).extend(f"{assignment}: {note}" for note in submission.notes)
+        sentences_of.setdefault("", []).extend(exported)
+        return sentences_of
 
     def _learners(self) -> str:
         """Return how many learners were graded, and who was not."""
@@ -834,11 +834,11 @@ def new(
     from autograder.authoring import new as making
 
     try:
-        written = making.write(exercise, like, title, stretch)
+        paths = making.write(exercise, like, title, stretch)
     except (ValueError, KeyError) as error:
         _fail(str(error.args[0]))
     console = Console(soft_wrap=True, highlight=False)
-    for path in written:
+    for path in paths:
         console.print(f"wrote {path.relative_to(source.COURSE)}", markup=False)
     console.print("Still missing:", *(f"- {line}" for line in making.remaining_steps()), sep="\n", markup=False)
     console.print(f"Try it: passlab prove --exercise {exercise}", markup=False)
@@ -859,10 +859,10 @@ def cluster(
     except clusters.ClusterError as error:
         _fail(str(error))
     if not scheduler:
-        here = f"tls://{socket.getfqdn()}:{port}"
+        address = f"tls://{socket.getfqdn()}:{port}"
         Console().print(
             f"On each other machine: set the project up in a folder, copy {clusters.CERTIFICATE} into it, and run\n"
-            f"    passlab cluster {here}\nThen here, in another terminal: passlab grade path --scheduler {here}",
+            f"    passlab cluster {address}\nThen here, in another terminal: passlab grade path --scheduler {address}",
             soft_wrap=True,
             highlight=False,
         )

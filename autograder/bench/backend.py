@@ -31,19 +31,19 @@ def behind(largest: int, only: Sequence[str] = ()) -> Iterator[Figure | str]:
     from passlab.models import ZOO
 
     torch.set_num_threads(1)
-    held: list[dict[str, float]] = []
+    rows: list[dict[str, float]] = []
     for name in only or ZOO:
         yield f"{name}: compiling"
         model = ZOO[name].build().requires_grad_(True)
         inputs = ZOO[name].inputs()
-        held.append({})
+        rows.append({})
         for figure in network(name, model, inputs):
             if isinstance(figure, Figure) and figure.value is not None:
-                held[-1][figure.what.partition(": ")[2]] = figure.value
+                rows[-1][figure.what.partition(": ")[2]] = figure.value
             yield figure
     for what, limit in (("launches over eager's", 0.5), ("bytes over eager's", 0.7)):
-        reached = sum(row.get(what, 9) <= limit for row in held)
-        yield Figure(f"networks with {what} at most {limit}", f"{reached} of {len(held)}", value=reached)
+        reached = sum(row.get(what, 9) <= limit for row in rows)
+        yield Figure(f"networks with {what} at most {limit}", f"{reached} of {len(rows)}", value=reached)
 
 
 def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
@@ -143,9 +143,9 @@ def where(stages: Sequence[Any]) -> str:
     class Watch(fx.Interpreter):
         def run_node(self, node: fx.Node) -> Any:
             begin = time.process_time()
-            made = super().run_node(node)
+            value = super().run_node(node)
             took[node].append(time.process_time() - begin)
-            return made
+            return value
 
     seconds: dict[str, float] = defaultdict(float)
     number: Counter[str] = Counter()
@@ -192,9 +192,11 @@ def step(f: Callable, model: Any, inputs: tuple) -> list:
     return [y.detach(), *(parameter.grad for parameter in model.parameters())]
 
 
-def apart_by(expected: list, found: list) -> float:
+def apart_by(expected: list, results: list) -> float:
     """Return the largest difference, over the largest number of that tensor."""
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) for a, b in zip(found, expected, strict=True))
+    return max(
+        float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) for a, b in zip(results, expected, strict=True)
+    )
 
 
 def of_eager(run: Callable[[], Any]) -> tuple[int, int, int, int]:

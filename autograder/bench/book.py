@@ -21,13 +21,13 @@ def book(largest: int) -> Iterator[Figure | str]:
     yield at_most("the book, built with all outputs stored", first.seconds, WARM, " s", f"{first.ran} run")
     size = check.size(first.folder / "index.html") / 1e6
     yield at_most("first page with what it loads", size, check.FIRST / 1e6, " MB")
-    said = check.problems(first.folder)
-    yield at_most("broken links, pictures without words", len(said), 0, "", "; ".join(said[:3]))
+    faults = check.problems(first.folder)
+    yield at_most("broken links, pictures without words", len(faults), 0, "", "; ".join(faults[:3]))
     yield "every page in a browser"
     try:
-        seen, found = reading.violations(first.folder)
+        seen, rows = reading.violations(first.folder)
     except LookupError as error:
         yield not_measured("violations that axe finds", str(error))
     else:
-        details = "; ".join([f"{seen} pages: {', '.join(reading.LOOKS)}", *found[:3]])
-        yield at_most("violations that axe finds", len(found), 0, "", details)
+        details = "; ".join([f"{seen} pages: {', '.join(reading.LOOKS)}", *rows[:3]])
+        yield at_most("violations that axe finds", len(rows), 0, "", details)

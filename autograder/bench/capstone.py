@@ -85,9 +85,9 @@ def figures(largest: int) -> Iterator[Figure | str]:
     yield from lost
 
 
-def _beyond(mine: Any, other: Any) -> bool:
+def _beyond(own: Any, other: Any) -> bool:
     """Return whether one row is faster than another by more than their spreads."""
-    return mine.seconds + mine.spread / 2 < other.seconds - other.spread / 2
+    return own.seconds + own.spread / 2 < other.seconds - other.spread / 2
 
 
 def time_shares(program: Any, inputs: Sequence[Any]) -> str:
@@ -98,9 +98,9 @@ def time_shares(program: Any, inputs: Sequence[Any]) -> str:
     class Watch(fx.Interpreter):
         def run_node(self, node: fx.Node) -> Any:
             begin = time.perf_counter()
-            made = super().run_node(node)
+            value = super().run_node(node)
             took[node.name].append(time.perf_counter() - begin)
-            return made
+            return value
 
     took = {node.name: [] for node in program.graph.graph.nodes}
     with torch.no_grad():

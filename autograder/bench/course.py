@@ -96,13 +96,13 @@ def passes(largest: int) -> Iterator[Figure | str]:
     ours, torchs = [], []
     for exercise, (name, theirs) in _torch_passes().items():
         try:
-            mine = reference(exercise)
+            own = reference(exercise)
         except KeyError as error:
             yield not_measured(exercise, error.args[0])
             continue
-        ours.append(mine)
+        ours.append(own)
         torchs.append(theirs)
-        yield from _one_pass(exercise, mine, name, theirs, graphs)
+        yield from _one_pass(exercise, own, name, theirs, graphs)
     if ours:
         whole = in_a_row(ours), "in a row", in_a_row(torchs)
         yield from _one_pass(f"all {len(ours)} in a row", *whole, graphs)
@@ -113,7 +113,7 @@ def in_a_row(passes: list[Callable]) -> Callable[[Any], Any]:
     return lambda gm: functools.reduce(lambda graph, step: step(graph), passes, gm)
 
 
-def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs: dict) -> Iterator[Figure | str]:
+def _one_pass(exercise: str, own: Callable, name: str, theirs: Callable, graphs: dict) -> Iterator[Figure | str]:
     times: dict[int, float] = {}
     torch_times: dict[int, float] = {}
     versus, why = [], ""
@@ -125,15 +125,15 @@ def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs
         if 10 * max(torch_times.values(), default=0) > PATIENCE:
             why = f"torch's would take longer than {PATIENCE:g} s"
         try:
-            found = interleave({"mine": on(gm, mine)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
+            seconds = interleave({"mine": on(gm, own)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
         except Exception as error:
             if "theirs" not in error.__notes__:
                 raise
             why = f"torch's raised {type(error).__name__}: {str(error)[:120]}"
-            found = interleave({"mine": on(gm, mine)}, rounds)
-        times[n] = found["mine"]
-        if "theirs" in found:
-            torch_times[n] = found["theirs"]
+            seconds = interleave({"mine": on(gm, own)}, rounds)
+        times[n] = seconds["mine"]
+        if "theirs" in seconds:
+            torch_times[n] = seconds["theirs"]
             base = f"{times[n]:.3g} s / {torch_times[n]:.3g} s"
             versus.append(at_most(what, times[n] / torch_times[n], 1.0, "x", base))
         else:
@@ -156,9 +156,9 @@ def equivalence(largest: int) -> Iterator[Figure | str]:
     def run_both():
         before(*inputs), after(*inputs)
 
-    found = interleave({"both": lambda: run_both, "equivalent": lambda: lambda: equivalent(before, after)}, rounds=7)
-    base = f"{found['equivalent']:.3g} s / {found['both']:.3g} s"
-    yield at_most("1,000 nodes: time / running both graphs once", found["equivalent"] / found["both"], 10, "x", base)
+    times = interleave({"both": lambda: run_both, "equivalent": lambda: lambda: equivalent(before, after)}, rounds=7)
+    base = f"{times['equivalent']:.3g} s / {times['both']:.3g} s"
+    yield at_most("1,000 nodes: time / running both graphs once", times["equivalent"] / times["both"], 10, "x", base)
 
 
 # Part 3: starting up.

@@ -37,12 +37,12 @@ def figures() -> Iterator[Figure | str]:
             clear.append(both.gain)
             right += not both.wrong(guess)
     wins = sum(gain > 1 for gain in clear)
-    said = f"{right} of {len(clear)}; {len(choices) - len(clear)} of {len(choices)} choices too close to count"
-    yield at_least("cost model: share of choices that are right", right / len(clear), 0.9, "", said)
+    note = f"{right} of {len(clear)}; {len(choices) - len(clear)} of {len(choices)} choices too close to count"
+    yield at_least("cost model: share of choices that are right", right / len(clear), 0.9, "", note)
     least = min(max(gain, 1 / gain) for gain in clear)
-    said = f"fusing wins {wins} times, by {max(clear):.3g}x at most, and loses {len(clear) - wins} times"
+    note = f"fusing wins {wins} times, by {max(clear):.3g}x at most, and loses {len(clear) - wins} times"
     what = "sides of the choices that count: least and largest factor"
-    yield Figure(what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", said)
+    yield Figure(what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", note)
 
 
 def others() -> list[Any]:

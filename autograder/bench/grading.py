@@ -197,24 +197,24 @@ class _Grading:
     questions: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
-def _grade_samples(run: str, kept: Path, *options: str) -> _Grading:
+def _grade_samples(run: str, builds: Path, *options: str) -> _Grading:
     argv = [sys.executable, "-m", "passlab.cli", "grade", "--seed", "7", *options]
-    environment = os.environ | {"PASSLAB_RUN": run, cache.FOLDER: str(kept)}
+    environment = os.environ | {"PASSLAB_RUN": run, cache.FOLDER: str(builds)}
     shutil.rmtree(ROOT / run, ignore_errors=True)
     graded, begin = _Grading(), time.perf_counter()
     with tempfile.TemporaryFile("w+") as noise:
         pipes = {"stdout": subprocess.PIPE, "stderr": noise, "text": True}
         with subprocess.Popen(argv, cwd=ROOT, env=environment, **pipes) as grader:
             for line in grader.stdout:
-                if found := _LINE.match(line):
+                if row := _LINE.match(line):
                     graded.first = graded.first or time.perf_counter() - begin
-                    key = found["learner"], found["assignment"]
-                    graded.took[key], graded.points[key] = float(found["seconds"]), found["points"]
+                    key = row["learner"], row["assignment"]
+                    graded.took[key], graded.points[key] = float(row["seconds"]), row["points"]
         graded.seconds = time.perf_counter() - begin
         noise.seek(0)
-        said = noise.read().strip().splitlines()[-1:]
+        lines = noise.read().strip().splitlines()[-1:]
     if not graded.took:
-        raise RuntimeError(*said)
+        raise RuntimeError(*lines)
     with contextlib.closing(sqlite3.connect(ROOT / run / "gradebook.db")) as book:
         for learner, assignment, question, verdict in book.execute(
             "SELECT learner, assignment, question, verdict FROM passlab_score"
@@ -265,8 +265,8 @@ def sample_class(largest: int) -> Iterator[Any]:
 
 def _never_ends(question: str, learner: str, assignment: str, graded: _Grading) -> bool:
     """Return whether this question has the endless loop: only its answer takes seconds more than the perfect one."""
-    mine = learner == "endless-loop" and question.startswith(f"{assignment}.")
-    return mine and graded.questions[question, learner] > graded.questions.get((question, "perfect"), 0.0) + 2
+    own = learner == "endless-loop" and question.startswith(f"{assignment}.")
+    return own and graded.questions[question, learner] > graded.questions.get((question, "perfect"), 0.0) + 2
 
 
 def load(largest: int) -> Iterator[Any]:
@@ -286,5 +286,5 @@ def load(largest: int) -> Iterator[Any]:
             "the grader's memory at 90 %, over that at 10 to 20 %", late / early, 1.15, "x", f"{early:.0f} MiB"
         )
         yield Figure("the grader's memory, with the report at the end", f"{at_end:.0f} MiB", f"{late:.0f} MiB")
-        lost = LOAD * len(tiny_fx.QUESTIONS) - rows
-        yield at_most("scores lost", lost, 0, "", f"{rows} scores")
+        missing = LOAD * len(tiny_fx.QUESTIONS) - rows
+        yield at_most("scores lost", missing, 0, "", f"{rows} scores")

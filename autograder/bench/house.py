@@ -105,8 +105,8 @@ def complexities() -> list[int]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode > 1:
         raise RuntimeError(done.stderr.strip())
-    found = [row for row in json.loads(done.stdout) if not _left_out(row["filename"])]
-    return [int(re.search(r"\((\d+) > 12\)", row["message"])[1]) for row in found]
+    rows = [row for row in json.loads(done.stdout) if not _left_out(row["filename"])]
+    return [int(re.search(r"\((\d+) > 12\)", row["message"])[1]) for row in rows]
 
 
 def _left_out(filename: str) -> bool:
@@ -121,9 +121,9 @@ def type_errors() -> int:
         environment = {"MYPYPATH": f"{ROOT / 'lib'}:{ROOT}", "PATH": "/usr/bin:/bin"}
         done = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True)
     last = done.stdout.strip().rpartition("\n")[2]
-    if done.returncode > 1 or not (found := re.match(r"Found (\d+) error|Success", last)):
+    if done.returncode > 1 or not (total := re.match(r"Found (\d+) error|Success", last)):
         raise RuntimeError(done.stderr.strip() or last)
-    return int(found[1] or 0)
+    return int(total[1] or 0)
 
 
 def checked() -> list[str]:
@@ -150,9 +150,9 @@ def measure() -> Iterator[tuple[str, int, str] | Figure | str]:
         yield name, number, ""
     yield "lines of the longest function", *longest([*files["lib"], *files["engine"], *files["the rest of autograder"]])
     yield "the same, of exercises and answers", *longest([*files["exercises"], *files["answers"]])
-    found = complexities()
-    yield "functions over complexity 12", len(found), f"the largest {max(found, default=0)}"
-    yield "functions over complexity 20", sum(number > 20 for number in found), ""
+    rows = complexities()
+    yield "functions over complexity 12", len(rows), f"the largest {max(rows, default=0)}"
+    yield "functions over complexity 20", sum(number > 20 for number in rows), ""
     yield "a check, with a profile hook"
     yield "files that a check enters", len(set(walk := checked())), f"{len(walk)} stays"
     yield "a submission, with a profile hook"

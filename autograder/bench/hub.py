@@ -31,16 +31,16 @@ def _run(words: list[str], **options: Any) -> dict:
 
 def _own_memory(server: str) -> list[float]:
     """Return MiB, by learner, of the processes started with a command: what others share with them counts by parts."""
-    found = []
+    sizes = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_text().split("\0")
             if server in words and "bwrap" not in words[0]:
                 lines = (folder / "smaps_rollup").read_text().splitlines()
-                found.append(next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024)
+                sizes.append(next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024)
         except OSError:
             continue
-    return found
+    return sizes
 
 
 def _idle(scratch: Path) -> Iterator[Any]:
@@ -84,12 +84,12 @@ def hub(largest: int) -> Iterator[Any]:
             env = os.environ | {"PASSLAB_HUB": f"{scratch}/hub", "PASSLAB_EXCHANGE": f"{scratch}/hub/exchange"}
             env |= {"PASSLAB_RUN": f"{scratch}/run"}
             words = [*hubs.sealed(Path(scratch)), sys.executable, *command(drivers.submissions, LEARNERS)]
-            told = _run(words, env=env)
-        took = told["took"]
+            output = _run(words, env=env)
+        took = output["took"]
         parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
         what = f"day 1, {LEARNERS} learners: from the exchange to released feedback"
         yield at_most(what, sum(took.values()) / 60, FEEDBACK, " min", f"{parts}; {os.cpu_count()} cores")
-        yield at_most("notebooks without feedback", told["missing"], 0, "", f"{LEARNERS} learners")
+        yield at_most("notebooks without feedback", output["missing"], 0, "", f"{LEARNERS} learners")
     else:
         yield not_measured("idle learners, and feedback for a class", "it takes root, which makes system users")
     for day in sorted((ROOT / "solutions").glob("day*")):

@@ -44,10 +44,10 @@ def models() -> Iterator[Figure | str]:
             gm, inputs = trace(row.build(), *row.inputs())
             buffers = rounded(liveness(gm, *inputs), ALIGNMENT)
             least = lower_bound(buffers)
-            mine = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
+            own = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
             by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least
             base = f"largest first {by_size:.3f}; bound {least:,} B"
-            yield at_most(f"{name}, {how}: arena / lower bound", mine, 1.02, "", base)
+            yield at_most(f"{name}, {how}: arena / lower bound", own, 1.02, "", base)
             equal.append(bit_equal(run(gm, planned(gm, *inputs), *inputs), gm(*inputs)))
     seen = f"{sum(equal)} of {len(equal)}"
     yield Figure("zoo programs bit-equal in an arena", seen, target="all", held=all(equal), value=sum(equal))
@@ -124,11 +124,11 @@ def additions(count: int, reach: int | None = None) -> Any:
     import torch
 
     rng, graph = random.Random(count), torch.fx.Graph()
-    made = [graph.placeholder("x")]
+    nodes = [graph.placeholder("x")]
     for i in range(count):
-        other = made[rng.randrange(max(0, i + 1 - reach) if reach else 0, i + 1)]
-        made.append(graph.call_function(torch.add, (made[-1], other)))
-    graph.output(made[-1])
+        other = nodes[rng.randrange(max(0, i + 1 - reach) if reach else 0, i + 1)]
+        nodes.append(graph.call_function(torch.add, (nodes[-1], other)))
+    graph.output(nodes[-1])
     return torch.fx.GraphModule({}, graph)
 
 
@@ -153,6 +153,6 @@ def peers(flavour: str) -> Iterator[Figure | str]:
             yield not_measured(what, str(error).strip().splitlines()[0][:120])
             continue
         buffers = liveness(torch.fx.symbolic_trace(row.build()), *row.inputs())
-        mine = height(buffers, search(buffers, ALIGNMENT, seconds=2))
-        ratio = f"{theirs.bytes / mine:.2f} times ours, {mine:,} B"
-        yield Figure(what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / mine)
+        own = height(buffers, search(buffers, ALIGNMENT, seconds=2))
+        ratio = f"{theirs.bytes / own:.2f} times ours, {own:,} B"
+        yield Figure(what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / own)

@@ -30,11 +30,11 @@ def forward(model: Any, inputs: Sequence[Any]) -> list:
 
     exported = torch.export.export(model, tuple(inputs)).run_decompositions()
     given = iter(inputs)
-    held = []
+    values = []
     for spec in exported.graph_signature.input_specs:
         value = exported.state_dict.get(spec.target, exported.constants.get(spec.target)) if spec.target else None
-        held.append(next(given) if value is None else value)
-    return tasks_of(exported.graph_module, *held)
+        values.append(next(given) if value is None else value)
+    return tasks_of(exported.graph_module, *values)
 
 
 def joint(model: Any, inputs: Sequence[Any]) -> list:
@@ -46,15 +46,15 @@ def joint(model: Any, inputs: Sequence[Any]) -> list:
     from passlab.memory.tasks import tasks_of
 
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    held = parameters | dict(model.named_buffers())
+    state = parameters | dict(model.named_buffers())
 
     def call(*values: Any) -> tuple:
-        named = dict(zip(held, values, strict=False))
-        return (1 * functional_call(model, named, tuple(values[len(held) :])),)  # an output must not be a view
+        named = dict(zip(state, values, strict=False))
+        return (1 * functional_call(model, named, tuple(values[len(state) :])),)  # an output must not be a view
 
-    graph = aot_export_joint_simple(call, (*held.values(), *inputs), trace_joint=True)
-    wanted = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    return tasks_of(graph, *(torch.empty(value.shape, dtype=value.dtype) for value in wanted))
+    graph = aot_export_joint_simple(call, (*state.values(), *inputs), trace_joint=True)
+    placeholders = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    return tasks_of(graph, *(torch.empty(value.shape, dtype=value.dtype) for value in placeholders))
 
 
 def orders() -> Iterator[Figure | str]:
@@ -74,8 +74,8 @@ def orders() -> Iterator[Figure | str]:
             shares.append(found.peak / given)
             if found.peak < given or found.peak > found.lower_bound:
                 seen = f"{found.peak / given:.3f} of torch's"
-                told = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.lower_bound:,}"
-                yield Figure(f"order, {name}, {kind}: peak", seen, told, value=found.peak / given)
+                note = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.lower_bound:,}"
+                yield Figure(f"order, {name}, {kind}: peak", seen, note, value=found.peak / given)
     yield at_least("order: zoo graphs whose peak is proved the lowest", proved, count - 2, "", f"of {count}")
     mean = sum(shares) / len(shares)
     yield at_most("order: peak over that of torch's order, mean of the zoo's graphs", mean, 1, "", "")
@@ -91,14 +91,14 @@ def small_graphs(rng: random.Random, count: int) -> Iterator[list]:
     for number in range(count):
         if number % 2:
             n = rng.randint(4, 8)
-            there = [
+            values = [
                 Task(f"f{i}", (f"f{i - 1}",) if i else (), rng.randint(3, 9), 0, rng.randint(1, 9)) for i in range(n)
             ]
             back = [
                 Task(f"b{i}", (*([f"b{i + 1}"] if i < n - 1 else []), f"f{i}"), rng.randint(1, 4), 0, rng.randint(1, 9))
                 for i in reversed(range(n))
             ]
-            yield there + back
+            yield values + back
         else:
             tasks: list = []
             for i in range(rng.randint(8, 14)):
@@ -124,16 +124,16 @@ def rematerialisation() -> Iterator[Figure | str]:
                 continue
             possible += 1
             for name, way in (("by search", rematerialise), ("greedily", greedy)):
-                if mine := way(tasks, order, budget):
-                    ratios[name].append(work(tasks, mine) / work(tasks, best))
-    found = ratios["by search"]
-    told = f"{graphs} graphs of up to {most} tasks, three budgets each; {len(found)} of {possible} budgets kept"
-    yield at_most("remat: work over the optimum, the worst", max(found), 1.1, "", told)
-    yield at_least("remat: budgets kept, of those that can be", len(found) / possible, 1, "", "")
-    found = ratios["greedily"]
-    told = f"worst {max(found):.3f}; {len(found)} of {possible} budgets kept"
-    mean = sum(found) / len(found)
-    yield at_most("remat: greedy alone, work over the optimum, mean", mean, 1.1, "", told)
+                if plan := way(tasks, order, budget):
+                    ratios[name].append(work(tasks, plan) / work(tasks, best))
+    reached = ratios["by search"]
+    note = f"{graphs} graphs of up to {most} tasks, three budgets each; {len(reached)} of {possible} budgets kept"
+    yield at_most("remat: work over the optimum, the worst", max(reached), 1.1, "", note)
+    yield at_least("remat: budgets kept, of those that can be", len(reached) / possible, 1, "", "")
+    reached = ratios["greedily"]
+    note = f"worst {max(reached):.3f}; {len(reached)} of {possible} budgets kept"
+    mean = sum(reached) / len(reached)
+    yield at_most("remat: greedy alone, work over the optimum, mean", mean, 1.1, "", note)
 
 
 # ---------------------------------------------------------------------------------------------------- layout
@@ -159,8 +159,8 @@ def layouts() -> Iterator[Figure | str]:
         else:
             off += abs(problem.seconds(tree(problem)) - best) > 1e-9 * best
     yield at_most("layout: trees on which dynamic programming misses brute force", off, 0, "", "of 200")
-    told = f"{sum(f < 1 + 1e-9 for f in factors)} of {len(factors)} are the best"
-    yield at_most("layout: graphs, time over the best, the worst", max(factors), 1.1, "", told)
+    note = f"{sum(f < 1 + 1e-9 for f in factors)} of {len(factors)} are the best"
+    yield at_most("layout: graphs, time over the best, the worst", max(factors), 1.1, "", note)
 
 
 # ---------------------------------------------------------------------------------------------------- caches
@@ -189,8 +189,8 @@ def caches() -> Iterator[Figure | str]:
     from passlab.memory import cachegrind
     from passlab.memory.cache import Cache, misses
 
-    if said := cachegrind.missing():
-        yield not_measured("cachegrind's misses", said)
+    if problem := cachegrind.missing():
+        yield not_measured("cachegrind's misses", problem)
     else:
         worst: tuple[float, str] = (0.0, "")
         for cache in (Cache(64, 8, 64), Cache(16, 2, 32)):
@@ -199,8 +199,8 @@ def caches() -> Iterator[Figure | str]:
                     yield f"cachegrind: {name} {order}"
                     expected = misses(nest.addresses(order), nest.size, cache)
                     counted = cachegrind.counted(nest, order, cache)
-                    told = f"{name} {order}, {cache.bytes} bytes: {expected:,} predicted, {counted:,} counted"
-                    worst = max(worst, (abs(expected / counted - 1), told))
+                    note = f"{name} {order}, {cache.bytes} bytes: {expected:,} predicted, {counted:,} counted"
+                    worst = max(worst, (abs(expected / counted - 1), note))
         yield at_most("cache: misses predicted, off from cachegrind's, the worst", worst[0] * 100, 2, " %", worst[1])
     nest, _ = nests()["matmul"]
     stream = nest.addresses("ijk")

@@ -49,18 +49,18 @@ def misconceptions(largest: int) -> Iterator[Figure | str]:
     chosen = [e.id for day in exercises.days() for e in exercises.of_day(day) if e.flavour == "torch"]
     chosen = [name for name in chosen if not exercises.is_core(name)]
     yield f"the answers of {len(chosen)} exercises, and {MOST} mutants of each"
-    found: Counter[tuple[str, str]] = Counter()
+    totals: Counter[tuple[str, str]] = Counter()
     for counts in proving.for_each(chosen, partial(measure, most=MOST)):
-        found.update(counts)
-    for kind, told, target in (("mutants", "unforeseen mutants", RIGHT), ("bank", "known answers among others", None)):
-        tried, right, wrong = (found[kind, what] for what in ("tried", "right", "wrong"))
+        totals.update(counts)
+    for kind, title, target in (("mutants", "unforeseen mutants", RIGHT), ("bank", "known answers among others", None)):
+        tried, right, wrong = (totals[kind, what] for what in ("tried", "right", "wrong"))
         named = right + wrong
         base = f"{right} right, {wrong} wrong, {tried - named} without a note; {len(chosen)} exercises"
         share = 100 * named / max(tried, 1)
-        yield Figure(f"{told} that get a note", f"{named} of {tried}, {share:.0f} %", base, value=share)
+        yield Figure(f"{title} that get a note", f"{named} of {tried}, {share:.0f} %", base, value=share)
         if target and named:
-            yield at_least(f"{told}: notes that are right", 100 * right / named, 100 * target, " %", base)
-    yield from (not_measured(what.split(":")[0], what) for kind, what in found if kind == "failed")
+            yield at_least(f"{title}: notes that are right", 100 * right / named, 100 * target, " %", base)
+    yield from (not_measured(what.split(":")[0], what) for kind, what in totals if kind == "failed")
 
 
 def measure(exercise_id: str, most: int) -> Counter[tuple[str, str]]:
@@ -116,8 +116,8 @@ def _put(exercise_id: str) -> Callable[[Any, str, str], Known]:
             if any(known.status == "timeout" for known in judge.cases.get(id(answer), [])[-1:]):
                 break
         done = signature(judge.cases.pop(id(answer), []))
-        here = len(visible) + len(hidden)
-        return Known(note, law, done[:here], done[here:])
+        total = len(visible) + len(hidden)
+        return Known(note, law, done[:total], done[total:])
 
     return put
 

@@ -93,11 +93,11 @@ def _least(ways: dict[str, Any], inputs: list, run: Any, seconds: Any, rounds: i
     """Return the least seconds of each way. All compute the same, or this raises AssertionError."""
     import numpy as np
 
-    wanted = None
+    expected = None
     for module in ways.values():
-        (found,) = run(module, *inputs, checks=False)
-        wanted = found if wanted is None else wanted
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+        (result,) = run(module, *inputs, checks=False)
+        expected = result if expected is None else expected
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
     times = dict.fromkeys(ways, math.inf)
     for _ in range(rounds):
         for name, module in ways.items():

@@ -248,15 +248,15 @@ def _tensor(shape: tuple[int, ...], rng: random.Random) -> Any:
     else:
         dtype = rng.choice((torch.bool, torch.uint8))
         values = [rng.randrange(2) for _ in range(count)]
-    made = torch.tensor(values, dtype=dtype).reshape(shape)
+    t = torch.tensor(values, dtype=dtype).reshape(shape)
     how = rng.random()
     if how < 0.1 and shape:
-        return made[..., :1].expand(shape) if 0 not in shape else made
+        return t[..., :1].expand(shape) if 0 not in shape else t
     if how < 0.2:
-        return made.permute(tuple(reversed(range(len(shape)))))
+        return t.permute(tuple(reversed(range(len(shape)))))
     if how < 0.25 and count:
-        return made.flatten()[-1:].expand(shape or (1,))
-    return made
+        return t.flatten()[-1:].expand(shape or (1,))
+    return t
 
 
 def searchable() -> Iterator[str]:
@@ -273,11 +273,11 @@ def main(args: list[str]) -> None:
         _here(args[1], int(args[2]))
         return
     trials, names = int(args[0]) if args else 300, args[1:] or list(searchable())
-    found = []
+    faults = []
     for ended in search(names, trials):
-        found.append(ended)
+        faults.append(ended)
         print(f"{ended.name:60} {ended.signal} in trial {ended.trial}", flush=True)
-    print(f"{len(names):,} operators, up to {len(names) * trials:,} calls: {len(found)} ended their process")
+    print(f"{len(names):,} operators, up to {len(names) * trials:,} calls: {len(faults)} ended their process")
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ def matmul() -> Iterator[Figure | str]:
         "tiled": kernel(program, schedule, sizes, **marks),
     }
     yield "matmul 1024³: timing"
-    times, found = least(candidates, arrays, 3)
-    wanted = arrays["A"] @ arrays["B"]
-    off = float(np.abs(found["tiled"]["C"] - wanted).max() / wanted.max())
+    times, results = least(candidates, arrays, 3)
+    expected = arrays["A"] @ arrays["B"]
+    off = float(np.abs(results["tiled"]["C"] - expected).max() / expected.max())
     yield at_most("matmul 1024³, tiled: largest difference to NumPy / largest", off, 1e-5, "")
     yield versus("matmul 1024³", times, "tiled", "the naive nest", 15)
     yield versus("matmul 1024³", times, "i, k, j", "the naive nest")
@@ -68,8 +68,8 @@ def jacobi() -> Iterator[Figure | str]:
         "skewed, tiled, parallel": kernel(program, fronts, sizes, parallel=[1]),
     }
     yield "jacobi: timing"
-    times, found = least(candidates, arrays, ROUNDS)
-    same = np.array_equal(found["the plain loop"]["A"], found["skewed, tiled, parallel"]["A"])
+    times, results = least(candidates, arrays, ROUNDS)
+    same = np.array_equal(results["the plain loop"]["A"], results["skewed, tiled, parallel"]["A"])
     yield Figure("jacobi: equal to the plain loop, bit by bit", str(same), "", "True", same)
     yield versus("jacobi, 64 × 8 M", times, "skewed, tiled, parallel", "the plain loop", 2)
     yield versus("jacobi, 64 × 8 M", times, "skewed and tiled", "the plain loop")
@@ -88,12 +88,12 @@ def least(candidates: dict, arrays: dict, rounds: int) -> tuple[dict[str, float]
     from passlab.relax import tvm
 
     times: dict[str, float] = {}
-    found = {}
+    results = {}
     for _ in range(rounds):
         for name, function in candidates.items():
             tensors = {array: tvm.runtime.tensor(value) for array, value in arrays.items()}
             start = time.perf_counter()
             function(*tensors.values())
             times[name] = min(times.get(name, float("inf")), time.perf_counter() - start)
-            found.setdefault(name, {array: tensor.numpy() for array, tensor in tensors.items()})
-    return times, found
+            results.setdefault(name, {array: tensor.numpy() for array, tensor in tensors.items()})
+    return times, results

@@ -43,17 +43,17 @@ def times() -> Iterator[Figure | str]:
     what = "the same operators, measured twice: median difference"
     yield Figure(what, f"{noise:.1%}", f"least times of two halves of the visits; {len(rows)} operators", value=noise)
     yield "fitting, each time without one network"
-    found = unseen(rows, machine)
+    errors = unseen(rows, machine)
     for name in SIZES:
         mine = [row for row in rows if row.model == name]
         true = [row.seconds for row in mine]
-        fitted, alone = score([found[row] for row in mine], true), score(roofline(mine, machine), true)
+        fitted, alone = score([errors[row] for row in mine], true), score(roofline(mine, machine), true)
         twins = sum(row.model != name for row in rows) - len(without(rows, mine))
         base = f"roofline alone: {alone}; fitted without them and {twins} equal ones of other networks"
         yield Figure(f"{name}, not seen: {len(mine)} operators", str(fitted), base)
-    zoo = list(found)
+    zoo = list(errors)
     true = [row.seconds for row in zoo]
-    fitted, alone = score([found[row] for row in zoo], true), score(roofline(zoo, machine), true)
+    fitted, alone = score([errors[row] for row in zoo], true), score(roofline(zoo, machine), true)
     what = "operators of networks not seen, nor equal ones in others"
     yield at_most(f"{what}: median error", 100 * fitted.error, 15, "%", f"roofline alone: {alone.error:.0%}")
     yield at_least(f"{what}: rank correlation", fitted.rank, 0.9, "", f"roofline alone: {alone.rank:.3f}")
@@ -62,7 +62,7 @@ def times() -> Iterator[Figure | str]:
         networks.setdefault((row.model, row.sizes), []).append(row)
     runs = list(networks.values())
     true = [sum(row.seconds for row in run) for run in runs]
-    fitted = score([sum(found[row] for row in run) for run in runs], true)
+    fitted = score([sum(errors[row] for row in run) for run in runs], true)
     alone = score([sum(roofline(run, machine)) for run in runs], true)
     base = f"{len(runs)} networks and sizes; roofline: {alone.error:.0%}"
     yield at_most("a whole network's run time, not seen: median error", 100 * fitted.error, 15, "%", base)
@@ -90,23 +90,23 @@ def sound() -> Iterator[Figure | str]:
     from passlab.dataflow.precision import values
     from passlab.dataflow.ranges import ranges
 
-    asked = left = 0
+    total = left = 0
     for name, model in models.ZOO.items():
         yield f"ranges of {name}"
         inputs = model.inputs(1)
         gm = trace(model.build(), *inputs)
-        found = ranges(gm, {n.target: (-1.0, 1.0) for n in gm.graph.nodes if n.op == "placeholder"})
+        intervals = ranges(gm, {n.target: (-1.0, 1.0) for n in gm.graph.nodes if n.op == "placeholder"})
         for seed in range(4):
             rng = torch.Generator().manual_seed(seed)
             drawn = (2 * torch.rand(x.shape, generator=rng) - 1 for x in inputs)
             given = tuple(x.sign() if seed % 2 else x for x in drawn)
             with torch.no_grad():
                 seen = values(gm, {}, *given)
-            for node, range_ in found.items():
+            for node, range_ in intervals.items():
                 if isinstance(seen[node], torch.Tensor):
-                    asked += 1
+                    total += 1
                     left += not range_.low <= float(seen[node].min()) <= float(seen[node].max()) <= range_.high
-    yield at_most("values of the zoo outside their ranges", left, 0, "", f"{asked} values of nodes")
+    yield at_most("values of the zoo outside their ranges", left, 0, "", f"{total} values of nodes")
 
 
 def exports() -> Iterator[Figure | str]:

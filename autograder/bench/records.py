@@ -51,8 +51,8 @@ def minimalloc() -> Iterator[Figure | str]:
             within_limit,
             took,
         )
-    told = f"published: 11 of 11 by MiniMalloc; CP-SAT in this run: {by_solver} of 11"
-    yield at_least(f"MiniMalloc: solved within {SECONDS:g} s of CPU time each", solved, 11, " of 11", told)
+    note = f"published: 11 of 11 by MiniMalloc; CP-SAT in this run: {by_solver} of 11"
+    yield at_least(f"MiniMalloc: solved within {SECONDS:g} s of CPU time each", solved, 11, " of 11", note)
 
 
 def zoo() -> Iterator[Figure | str]:
@@ -76,8 +76,8 @@ def zoo() -> Iterator[Figure | str]:
             ratios.append(height(buffers, plan) / least)
             climbed.append(height(buffers, search(buffers, ALIGNMENT, SECONDS)) / least)
             slowest = max(slowest, took)
-    told = f"{ratios.count(1)} of {len(ratios)} at the bound, {slowest:.2f} s at most; local search {max(climbed):.4f}"
-    yield at_most("zoo's graphs: arena / lower bound, the worst", max(ratios), CLOSE, "", told)
+    note = f"{ratios.count(1)} of {len(ratios)} at the bound, {slowest:.2f} s at most; local search {max(climbed):.4f}"
+    yield at_most("zoo's graphs: arena / lower bound, the worst", max(ratios), CLOSE, "", note)
 
 
 def deep(count: int) -> Iterator[Figure | str]:

@@ -26,12 +26,12 @@ def tvm(largest: int) -> Iterator[Figure | str]:
 # What is compared
 
 
-def agreement(name: str, wanted: Any, found: Any) -> Figure:
+def agreement(name: str, expected: Any, result: Any) -> Figure:
     """Return the largest difference to torch, relative to the root mean square of torch's output."""
     import torch
 
-    got = found if isinstance(found, torch.Tensor) else torch.from_numpy(found[0].numpy())
-    off = float((got - wanted).abs().max() / wanted.square().mean().sqrt())
+    got = result if isinstance(result, torch.Tensor) else torch.from_numpy(result[0].numpy())
+    off = float((got - expected).abs().max() / expected.square().mean().sqrt())
     return at_most(f"{name}: largest difference to torch / rms", off, 1e-4, "")
 
 
@@ -74,11 +74,11 @@ def relax_models() -> Iterator[Figure | str]:
     from passlab.tvm.importers import relax_module
     from passlab.tvm.measure import allocations, runner
 
-    mine = reference("day08.pipeline")
+    own = reference("day08.pipeline")
     for name, (model, inputs) in models().items():
         yield f"Relax, {name}: importing and building"
         module = relax_module(model, *inputs)
-        better = mine(module)
+        better = own(module)
         candidates = {
             "torch eager": model,
             "torch.compile": torch.compile(model),
@@ -86,8 +86,8 @@ def relax_models() -> Iterator[Figure | str]:
             "the course's pipeline": runner(better, target=str(host()), pipeline=pipeline(fuse=False)),
         }
         with torch.no_grad():
-            wanted = model(*inputs)
-            yield agreement(f"Relax, {name}", wanted, candidates["the course's pipeline"](*inputs))
+            expected = model(*inputs)
+            yield agreement(f"Relax, {name}", expected, candidates["the course's pipeline"](*inputs))
             yield f"Relax, {name}: timing"
             times = seconds(candidates, *inputs, repeats=FEW, warmup=1)
         least = 8 if name == "ResNet-18" else None
@@ -97,9 +97,9 @@ def relax_models() -> Iterator[Figure | str]:
         if name == "ResNet-18":
             for what, made in (("unfused", kernels(fuse=False)(module)), ("fused", kernels()(module))):
                 before, after = allocations(made), allocations(made, planned=True)
-                said = f"{before.count} → {after.count}, {before.bytes / 1e6:.1f} MB → {after.bytes / 1e6:.1f} MB"
+                note = f"{before.count} → {after.count}, {before.bytes / 1e6:.1f} MB → {after.bytes / 1e6:.1f} MB"
                 ratio = after.bytes / before.bytes
-                yield at_most(f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", said)
+                yield at_most(f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", note)
 
 
 def element_wise() -> Iterator[Figure | str]:

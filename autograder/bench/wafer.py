@@ -78,17 +78,17 @@ def formulas() -> Iterator[Figure | str]:
         seen = 100 * published[where]
         yield Figure(f"{name}: simulated from the published law", f"{seen:.3g} %", base, value=seen)
     for what, forms in (("closed forms", lambda name, *at: FORMULAS[name](*at)), ("the published law's cycles", law)):
-        missed, asked = [], 0
+        missed, total = [], 0
         for at in points:
             order = sorted((forms(name, *at), name) for name in FORMULAS)
             if order[1][0] > 1.15 * order[0][0]:
-                asked += 1
-                tried = [name for name in FORMULAS if (name, *at) in cycles]
-                winner = min(tried, key=lambda name, at=at: cycles[name, *at])
+                total += 1
+                names = [name for name in FORMULAS if (name, *at) in cycles]
+                winner = min(names, key=lambda name, at=at: cycles[name, *at])
                 if forms(winner, *at) > order[0][0]:
                     missed.append(at)
-        told = f"another winner, where {what} differ by 15 %"
-        yield at_most(told, len(missed), 0, f" of {asked}", str(missed or ""))
+        note = f"another winner, where {what} differ by 15 %"
+        yield at_most(note, len(missed), 0, f" of {total}", str(missed or ""))
 
 
 def published() -> Iterator[Figure]:

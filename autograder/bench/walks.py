@@ -63,9 +63,9 @@ class Walk:
 
 def wrong_cse(gm: Any) -> Any:
     """Merge calls that look alike: effects and random draws do not matter to it."""
-    kept: dict[tuple, Any] = {}
+    firsts: dict[tuple, Any] = {}
     for node in [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]:
-        first = kept.setdefault((node.op, node.target, str(node.args)), node)
+        first = firsts.setdefault((node.op, node.target, str(node.args)), node)
         if first is not node:
             node.replace_all_uses_with(first)
             gm.graph.erase_node(node)

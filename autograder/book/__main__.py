@@ -76,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(f"Built in {book.seconds:.0f} s, {ran} (limit: {book.limit()} s{over}): {book.folder / 'index.html'}")
     if options.check:
         try:
-            seen, found = reading.violations(book.folder, say)
+            seen, rows = reading.violations(book.folder, say)
         except LookupError as error:
             say(str(error))
         else:
-            say("\n".join([f"axe: {len(found)} violations on {seen} pages.", *found[:FIRST]]))
-            faults += found
+            say("\n".join([f"axe: {len(rows)} violations on {seen} pages.", *rows[:FIRST]]))
+            faults += rows
     return bool(faults)
 
 

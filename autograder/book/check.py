@@ -46,21 +46,21 @@ def problems(folder: Path) -> list[str]:
     pages = {path: _read(path) for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts}
     faults = []
     for path, page in pages.items():
-        here = path.relative_to(folder)
+        name = path.relative_to(folder)
         if page.wordless:
-            faults.append(f"{here} has {page.wordless} pictures without words: give their axes titles and labels.")
+            faults.append(f"{name} has {page.wordless} pictures without words: give their axes titles and labels.")
         for link in [*page.links, *page.loads]:
             address, part = urldefrag(link)
             if urlparse(address).scheme or link.startswith("//"):
                 if link in page.loads and not link.startswith("data:"):
-                    faults.append(f"{here} loads {link}: a page of the book must not load anything from elsewhere.")
+                    faults.append(f"{name} loads {link}: a page of the book must not load anything from elsewhere.")
                 continue
             target = (path.parent / unquote(address)).resolve() if address else path
             target = Path(re.sub(r"\?.*$", "", str(target)))
             if not target.exists():
-                faults.append(f"{here} leads to {link}, which is not there.")
+                faults.append(f"{name} leads to {link}, which is not there.")
             elif part and target in pages and unquote(part) not in pages[target].ids and part != "":
-                faults.append(f"{here} leads to {link}: there is no {part} on that page.")
+                faults.append(f"{name} leads to {link}: there is no {part} on that page.")
     for bare in CARD.findall((folder / "index.html").read_text(encoding="utf-8")):
         faults.append(f"index.html has no picture for {bare} on its map: let that lesson draw a graph.")
     if (first := size(folder / "index.html")) > FIRST:

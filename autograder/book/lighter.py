@@ -20,8 +20,8 @@ def icons(folder: Path) -> int:
     left = 0
     for path in folder.rglob("fontawesome.js"):
         text = path.read_text(encoding="utf-8")
-        left += sum(found["name"] in used for found in _ICON.finditer(text))
-        path.write_text(_ICON.sub(lambda found: found[0] if found["name"] in used else "", text), encoding="utf-8")
+        left += sum(match["name"] in used for match in _ICON.finditer(text))
+        path.write_text(_ICON.sub(lambda match: match[0] if match["name"] in used else "", text), encoding="utf-8")
     return left
 
 

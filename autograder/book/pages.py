@@ -56,15 +56,15 @@ MAP = {
 
 def days() -> list[Day]:
     """Return the days that have a lesson."""
-    found = []
+    rows = []
     for path in sorted((source.COURSE / "course").glob("day*.py")):
         number = int(re.match(r"day(\d+)", path.stem)[1])
         title = re.search(r"^# # (.*)$", path.read_text(encoding="utf-8"), re.M)[1]
         title = re.sub(r"^Day \d+ · ", "", title)
         released = sorted((source.COURSE / "exercises" / f"day{number:02d}").glob("*.ipynb"))
         names = tuple(p.stem for p in released)
-        found.append(Day(number, path.stem, names, title, *MAP.get(number, ("the days before", "more"))))
-    return found
+        rows.append(Day(number, path.stem, names, title, *MAP.get(number, ("the days before", "more"))))
+    return rows
 
 
 def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: None) -> None:
@@ -72,9 +72,9 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(LOOK, folder)
     (folder / "exercises").mkdir()
-    found = days()
+    rows = days()
     pictures, every = {}, []
-    for day in found:
+    for day in rows:
         nb = stored.execute(source.COURSE / "course" / f"{day.lesson}.py", cache, say)
         pictures[day.number] = _picture(nb, folder / "_static", day)
         every.append(nb)
@@ -85,7 +85,7 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
             every.append(nb := nbformat.read(path, as_version=4))
             _prepare(nb, f"work/day{day.number:02d}/{name}.ipynb")
             nbformat.write(nb, folder / "exercises" / f"day{day.number:02d}_{name}.ipynb")
-    (folder / "index.md").write_text(_front(found, pictures), encoding="utf-8")
+    (folder / "index.md").write_text(_front(rows, pictures), encoding="utf-8")
     (folder / "library.md").write_text(reference.page(every), encoding="utf-8")
     shutil.copy(source.ROOT / "docs" / "laws.md", folder)
 
@@ -122,13 +122,13 @@ def formulas(text: str) -> str:
     """Return Markdown with its formulas as MathML, which browsers show without a script."""
     from latex2mathml.converter import convert
 
-    def display(found: re.Match) -> str:  # where it is too wide, it is scrolled, by keys as well
-        return f'<span class="formula" tabindex="0">{convert(found[1].strip(), display="block")}</span>'
+    def display(match: re.Match) -> str:  # where it is too wide, it is scrolled, by keys as well
+        return f'<span class="formula" tabindex="0">{convert(match[1].strip(), display="block")}</span>'
 
     parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.S)  # code stays as it is
     for i in range(0, len(parts), 2):
         parts[i] = re.sub(r"\$\$(.+?)\$\$", display, parts[i], flags=re.S)
-        parts[i] = re.sub(r"(?<![\\$])\$(?![\s\d])([^$]+?)(?<!\s)\$", lambda found: convert(found[1]), parts[i])
+        parts[i] = re.sub(r"(?<![\\$])\$(?![\s\d])([^$]+?)(?<!\s)\$", lambda m: convert(m[1]), parts[i])
     return "".join(parts)
 
 
@@ -172,8 +172,8 @@ def _picture(nb: NotebookNode, folder: Path, day: Day) -> str:
 # ---------------------------------------------------------------------------------------------------- other pages
 
 
-def _front(found: list[Day], pictures: dict[int, str]) -> str:
+def _front(rows: list[Day], pictures: dict[int, str]) -> str:
     """Return the front page: what the course is, and the map of its days."""
     about = (source.ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0].split("\n\n", 1)[1]
     about = re.sub(r"<img [^>]*>\s*", "", about)
-    return page("front.md", TEMPLATES, about=about.strip(), days=found, pictures=pictures)
+    return page("front.md", TEMPLATES, about=about.strip(), days=rows, pictures=pictures)

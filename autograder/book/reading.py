@@ -46,8 +46,8 @@ def read(opened, folder: Path, say: Callable[[str], None]) -> tuple[int, list[st
         page = opened.new_page(reduced_motion="reduce", **options)
         for file in pages:
             page.goto(file.as_uri())
-            for found in Axe().run(page).response["violations"]:
-                where = " ".join(map(str, found["nodes"][0]["target"]))
-                problems.append(f"{file.relative_to(folder)} ({look}): {found['id']}, {found['help']}: {where}")
+            for violation in Axe().run(page).response["violations"]:
+                where = " ".join(map(str, violation["nodes"][0]["target"]))
+                problems.append(f"{file.relative_to(folder)} ({look}): {violation['id']}, {violation['help']}: {where}")
         page.close()
     return len(LOOKS) * len(pages), problems

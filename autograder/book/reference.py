@@ -24,7 +24,7 @@ _MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)
 
 def imported(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
     """Return module → names that code cells import from it or reach through it: none, where they import it alone."""
-    found: dict[str, set[str]] = defaultdict(set)
+    uses: dict[str, set[str]] = defaultdict(set)
     for nb in notebooks:
         text = "\n".join(_MAGIC.sub(r"\1pass", cell.source) for cell in nb.cells if cell.cell_type == "code")
         nodes, modules = list(ast.walk(ast.parse(text))), {}
@@ -34,19 +34,19 @@ def imported(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
                     module = f"{node.module}.{alias.name}"
                     if _file(module) and not (node.module != "passlab" and _entry(node.module, alias.name)):
                         modules[alias.asname or alias.name] = module
-                        found[module]
+                        uses[module]
                     else:
-                        found[node.module].add(alias.name)
+                        uses[node.module].add(alias.name)
         for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-                found[modules[node.value.id]].add(node.attr)
-    return found
+                uses[modules[node.value.id]].add(node.attr)
+    return uses
 
 
 def uses(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
     """Return module → names that notebooks use; all public ones for passlab itself."""
-    found = {module: names for module, names in imported(notebooks).items() if names}
-    return found | {"passlab": found.get("passlab", set()) | set(passlab.__all__)}
+    modules = {module: names for module, names in imported(notebooks).items() if names}
+    return modules | {"passlab": modules.get("passlab", set()) | set(passlab.__all__)}
 
 
 def page(notebooks: Iterable[NotebookNode]) -> str:

@@ -76,18 +76,18 @@ def capstone(job: Job) -> Iterator[Figure | str]:
         yield name
         compiled = with_kernels(compile(gm, inputs), inputs)
         kernels += len(compiled.kernels)
-        found = examined(compiled, inputs, gm, 0, None, device)
-        if told := found["broken"] or found["differs"]:
-            yield Figure(name, f"wrong: {told}", held=False)
+        report = examined(compiled, inputs, gm, 0, None, device)
+        if problem := report["broken"] or report["differs"]:
+            yield Figure(name, f"wrong: {problem}", held=False)
             continue
         right += 1
         if not job.interpret:
             kinds.update(build(on(device, compiled), to_device(inputs, device)).kinds.values())
             chosen = {one: BASELINES[one] for one in ("eager", "torch.compile")}
             entry = measure(gm, compiled, inputs, chosen, name, ROUNDS, device)
-            told = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:])
+            note = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:])
             ratio = entry["mine"].ratio
-            yield Figure(f"{name}: time over eager's", f"{ratio:.3g}x", told, value=ratio)
+            yield Figure(f"{name}: time over eager's", f"{ratio:.3g}x", note, value=ratio)
     about = f"{kernels} Triton kernels as their groups"
     about += f"; steps: {', '.join(plural(count, kind) for kind, count in kinds.items())}" if kinds else ""
     yield Figure(

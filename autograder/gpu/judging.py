@@ -72,12 +72,12 @@ def stand_in(exercise_id: str) -> list[str]:
     missing = []
     for statement in ast.walk(ast.parse(path.read_text())):
         if isinstance(statement, ast.Import):
-            wanted = [(alias.name, []) for alias in statement.names]
+            aliases = [(alias.name, []) for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and statement.module:
-            wanted = [(statement.module, [alias.name for alias in statement.names])]
+            aliases = [(statement.module, [alias.name for alias in statement.names])]
         else:
             continue
-        for name, parts in wanted:
+        for name, parts in aliases:
             try:
                 module = import_module(name)
                 for part in parts:
@@ -96,15 +96,15 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
 
     This process then compares all graphs there: give it to one exercise.
     """
-    told: dict[str, Any] = {"exercise": exercise_id}
+    report: dict[str, Any] = {"exercise": exercise_id}
     exercise = exercises.find(exercise_id)
     try:
         cases = [*exercise.cases(), *answers.hidden_cases(exercise_id, seed)]
         graphs = sum(map(has_graph, cases))  # this imports what cases need, which is not an answer's time either
     except ImportError as error:
-        return told | {"lacks": str(error).split(". ")[0]}
+        return report | {"lacks": str(error).split(". ")[0]}
     if not graphs:
-        return told
+        return report
     missing = stand_in(exercise_id)
     (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).cpu()  # the first call takes seconds
     isolation.use(Program.run_here, device=device)
@@ -114,9 +114,9 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
     problems += [f"{row.kind} {row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
     compiler = f"passlab.{exercise.flavour}"
     if problems and compiler in missing:
-        return told | {"lacks": f"some of its answers need {compiler}, whose compiler is missing here"}
+        return report | {"lacks": f"some of its answers need {compiler}, whose compiler is missing here"}
     kinds = Counter("right" if row.kind == "reference" else row.kind for row in proof.rows)
-    return told | {
+    return report | {
         "graphs": graphs,
         "answers": dict(kinds),
         "problems": problems,
@@ -134,26 +134,26 @@ def judging(job: Job) -> Iterator[Figure | str]:
     yield from (not_measured(name, why) for name, why in CPU_ONLY.items())
     totals, verdicts, runs, seen, without = Counter(), set(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
-    for told in each(stops, prove_on, [(name, device, job.seed) for name in names], most=16, apart=True):
+    for row in each(stops, prove_on, [(name, device, job.seed) for name in names], most=16, apart=True):
         seen += 1
-        if isinstance(told, RuntimeError):
-            yield Figure(str(told).rstrip("."), "its process ended", held=False)
+        if isinstance(row, RuntimeError):
+            yield Figure(str(row).rstrip("."), "its process ended", held=False)
             continue
-        name = told["exercise"]
-        if "lacks" in told:
-            yield not_measured(name, told["lacks"])
+        name = row["exercise"]
+        if "lacks" in row:
+            yield not_measured(name, row["lacks"])
             continue
-        if not (told.get("problems") or told.get("runs", {}).get(device)):
+        if not (row.get("problems") or row.get("runs", {}).get(device)):
             without.append(name)
             continue
-        totals.update(told["answers"])
-        runs.update(told["runs"])
-        verdicts.update(told["verdicts"])
-        good = max(sum(told["answers"].values()) - len(told["problems"]), 0)
-        ran = [f"{count:,} runs on {where}" for where, count in sorted(told["runs"].items())]
-        about = ", ".join([f"{told['graphs']} cases with graphs", *ran])
-        yield Figure(f"{name}: answers judged as they should be", str(good), about, "all", not told["problems"], good)
-        for problem in told["problems"][:5]:
+        totals.update(row["answers"])
+        runs.update(row["runs"])
+        verdicts.update(row["verdicts"])
+        good = max(sum(row["answers"].values()) - len(row["problems"]), 0)
+        ran = [f"{count:,} runs on {where}" for where, count in sorted(row["runs"].items())]
+        about = ", ".join([f"{row['graphs']} cases with graphs", *ran])
+        yield Figure(f"{name}: answers judged as they should be", str(good), about, "all", not row["problems"], good)
+        for problem in row["problems"][:5]:
             yield Figure(name, f"wrong: {problem[:400]}", held=False)
     if seen < len(names):
         yield not_measured(f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")

@@ -181,8 +181,8 @@ def _channels_last(x: Tensor, y: Tensor) -> Pair:
 def place(tensor: Tensor, device: str) -> Tensor:
     """Return a tensor on a device with its strides, and its distance from the start of its memory."""
     storage = tensor.untyped_storage().to(device=torch.device(device))
-    made = torch.empty(0, dtype=tensor.dtype, device=device)
-    return made.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+    copy = torch.empty(0, dtype=tensor.dtype, device=device)
+    return copy.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def compare_kernel(function: str, dtype: str, layout: str, device: str) -> dict[str, Any]:
@@ -190,29 +190,29 @@ def compare_kernel(function: str, dtype: str, layout: str, device: str) -> dict[
     from passlab.kernels import Kernel, Unsupported
 
     call, _, most = FUNCTIONS[function]
-    told = {"function": function, "dtype": dtype, "layout": layout, "wrong": "", "refused": "", "error": 0.0}
+    row = {"function": function, "dtype": dtype, "layout": layout, "wrong": "", "refused": "", "error": 0.0}
     x, y = (place(t, device) for t in (SHAPES | STRIDES)[layout](getattr(torch, dtype)))
-    wanted = call(x, y)
+    expected = call(x, y)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy's, of the interpreter: a division by zero is wanted here
-            found = Kernel(torch.fx.symbolic_trace(call), backend="triton")(x, y)
+            output = Kernel(torch.fx.symbolic_trace(call), backend="triton")(x, y)
     except Unsupported as error:
-        return told | {"refused": str(error)}
+        return row | {"refused": str(error)}
     except Exception as error:
-        said = str(error).strip().splitlines() or [""]
-        return told | {"wrong": f"it does not run: {type(error).__name__}: {said[0][:200]} … {said[-1][:200]}"}
-    for at, (want, got) in enumerate(zip(wanted, found, strict=True)):
+        lines = str(error).strip().splitlines() or [""]
+        return row | {"wrong": f"it does not run: {type(error).__name__}: {lines[0][:200]} … {lines[-1][:200]}"}
+    for at, (want, got) in enumerate(zip(expected, output, strict=True)):
         eps = torch.finfo(want.dtype).eps if want.is_floating_point() else 0.0
         # In 16 bits one unit hides all errors of the float32 inside.
         units = most if eps < 1e-6 else min(most, 8)
         if differences := compare(want, got, Tolerance(units * eps, None, sums=False), f"result {at}"):
             text = differences[0].sentence.replace(" before and ", " in torch and ").replace(" after", " in the kernel")
-            return told | {"wrong": text}
+            return row | {"wrong": text}
         if eps and want.numel():
             off = (want.double() - got.double()).abs() / (want.double().abs().clamp_min(1) * eps)
-            told["error"] = max(told["error"], float(off.nan_to_num(0, 0, 0).max()))
-    return told
+            row["error"] = max(row["error"], float(off.nan_to_num(0, 0, 0).max()))
+    return row
 
 
 def table(job: Job) -> tuple[list[tuple[str, str, str, str]], Counter[str]]:
@@ -241,11 +241,11 @@ def kernels(job: Job) -> Iterator[Figure | str]:
     yield f"{len(every)} kernels"
     rows = defaultdict(list)
     stops = replace(job, until=job.until - 3)  # to tell of what there is
-    for told in each(stops, compare_kernel, every):
-        if isinstance(told, RuntimeError):
-            yield Figure("a kernel's process", str(told), held=False)
+    for row in each(stops, compare_kernel, every):
+        if isinstance(row, RuntimeError):
+            yield Figure("a kernel's process", str(row), held=False)
         else:
-            rows[told["function"]].append(told)
+            rows[row["function"]].append(row)
     seen = sum(map(len, rows.values()))
     for function in FUNCTIONS:
         yield from _figures(function, rows[function])

@@ -30,18 +30,18 @@ def version(package: str) -> str:
 
 def unfit(interpret: bool) -> str:
     """Return why nothing can be done here, in one sentence with the remedy, or ""."""
-    here = f"This is {sys.executable}, Python {sys.version.split()[0]}"
+    interpreter = f"This is {sys.executable}, Python {sys.version.split()[0]}"
     other = "Name another Python: make gpu PYTHON=/path/to/python."
     if missing := [name for name in ("torch", "numpy") if importlib.util.find_spec(name) is None]:
-        return f"{here}; it has no {' and no '.join(missing)}. {other}"
+        return f"{interpreter}; it has no {' and no '.join(missing)}. {other}"
     import torch
 
     if interpret or torch.cuda.is_available():
         return ""
     if torch.version.cuda is None:
-        why = f"{here}; its torch {torch.__version__} was built without CUDA. {other}"
+        why = f"{interpreter}; its torch {torch.__version__} was built without CUDA. {other}"
     else:
-        why = f"{here}; torch {torch.__version__} finds no NVIDIA GPU (does nvidia-smi list one?)."
+        why = f"{interpreter}; torch {torch.__version__} finds no NVIDIA GPU (does nvidia-smi list one?)."
     return f"{why} Without a GPU, --interpret checks what a CPU can."
 
 
@@ -49,7 +49,7 @@ def facts() -> dict[str, Any]:
     """Return what the figures depend on, for the JSON file."""
     import torch
 
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "triton": version("triton"),
@@ -58,13 +58,13 @@ def facts() -> dict[str, Any]:
     }
     if torch.cuda.is_available():
         about = torch.cuda.get_device_properties(0)
-        found |= {
+        values |= {
             "gpu": about.name,
             "capability": f"{about.major}.{about.minor}",
             "memory": about.total_memory,
             "cuda": torch.version.cuda,
         }
-    return found
+    return values
 
 
 def compiler() -> str:
@@ -76,16 +76,16 @@ def lacks() -> list[tuple[str, str]]:
     """Return (what is missing or untried, what goes without it)."""
     from autograder.gpu.speed import ncu
 
-    found = [(f"the package {name}", what) for name, what in WANTED.items() if importlib.util.find_spec(name) is None]
+    gaps = [(f"the package {name}", what) for name, what in WANTED.items() if importlib.util.find_spec(name) is None]
     if not compiler():
-        found.append(("a C compiler (gcc or clang)", "Triton kernels and torch.compile"))
+        gaps.append(("a C compiler (gcc or clang)", "Triton kernels and torch.compile"))
     if ncu() is None:
-        found.append(("ncu, NVIDIA's profiler of kernels", "counting coalescing; the clock stands in"))
+        gaps.append(("ncu, NVIDIA's profiler of kernels", "counting coalescing; the clock stands in"))
     if shutil.which("dot") is None:
-        found.append(("Graphviz", "nothing here, which draws no graph"))
+        gaps.append(("Graphviz", "nothing here, which draws no graph"))
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        found.append(("a Python from 3.11 to 3.13", f"nothing known: {sys.version.split()[0]} is untried"))
+        gaps.append(("a Python from 3.11 to 3.13", f"nothing known: {sys.version.split()[0]} is untried"))
     numbers = tuple(int(n) for n in version("torch").split("+")[0].split(".")[:2] if n.isdigit())
     if numbers < TORCH:
-        found.append((f"torch 2.11 or newer: this is {version('torch')}", "nothing known: older ones are untried"))
-    return found
+        gaps.append((f"torch 2.11 or newer: this is {version('torch')}", "nothing known: older ones are untried"))
+    return gaps

@@ -25,9 +25,9 @@ RANDOM = 40
 def programs(job: Job) -> Iterator[tuple[str, Any, tuple]]:
     """Yield (name, graph, inputs) on the device: the zoo, forward and with its gradients, and random graphs."""
     for name in MODELS:
-        for how, made in (("forward", forward), ("training", joint)):
+        for how, trace in (("forward", forward), ("training", joint)):
             model, inputs = to_device((models.ZOO[name].build(), models.ZOO[name].inputs()), job.device)
-            yield f"{name}, {how}", *made(model, *inputs)
+            yield f"{name}, {how}", *trace(model, *inputs)
     for seed in range(job.seed, job.seed + RANDOM):
         gm = to_device(random_graph(seed, 25, random=False), job.device)
         if Program(gm).run(gm.meta["inputs"], device=job.device).error is None:
@@ -41,7 +41,7 @@ def plans(job: Job) -> Iterator[Figure | str]:
     is 64 bytes in an arena and 512 in torch's own memory, and some add by atomics, in no fixed order. On a CPU all bits
     have to be equal.
     """
-    ran, equal, near, arena, apart = 0, 0, 0, 0, 0
+    ran, equal, near, arena, total = 0, 0, 0, 0, 0
     for name, gm, inputs in programs(job):
         if job.left < 0 or (job.sample and ran >= job.sample):
             yield not_measured(f"the programs from {name} on", "the time or the sample of this part was over")
@@ -49,14 +49,14 @@ def plans(job: Job) -> Iterator[Figure | str]:
         ran += 1
         yield name
         plan = planned(gm, *inputs)
-        found, wanted = run(gm, plan, *inputs), gm(*inputs)
+        results, expected = run(gm, plan, *inputs), gm(*inputs)
         arena += plan.arena
-        apart += sum(one.size for one in storages(gm, *inputs) if one.kind == "value")
-        if bit_equal(found, wanted):
+        total += sum(one.size for one in storages(gm, *inputs) if one.kind == "value")
+        if bit_equal(results, expected):
             equal += 1
             continue
         rounding = Tolerance.of(torch.float32, len(gm.graph.nodes))
-        if differences := compare(wanted, found, rounding):
+        if differences := compare(expected, results, rounding):
             text = differences[0].sentence.replace(" before and ", " by itself and ").replace(" after", " in the arena")
             yield Figure(name, f"wrong: {text}", held=False)
         else:
@@ -65,6 +65,6 @@ def plans(job: Job) -> Iterator[Figure | str]:
     right, about = equal if job.interpret else equal + near, f"{equal} bit by bit, {near} up to rounding"
     what, seen = "programs that are in an arena what they are", f"{right} of {ran}"
     yield Figure(what, seen, about, "all", right == ran > 0, float(equal))
-    if apart:
-        about = f"{arena:,} bytes in arenas, {apart:,} bytes of values"
-        yield Figure("arenas / bytes of all values", f"{arena / apart:.3g}", about, value=arena / apart)
+    if total:
+        about = f"{arena:,} bytes in arenas, {total:,} bytes of values"
+        yield Figure("arenas / bytes of all values", f"{arena / total:.3g}", about, value=arena / total)

@@ -69,11 +69,11 @@ def chains(job: Job, elements: int = ELEMENTS, rounds: int = 15, compiled: bool 
 
 def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, compiled: bool) -> Iterator:
     gm, one = as_one_kernel(function, *inputs)
-    made = torch.empty_like(inputs[0])
+    buffer = torch.empty_like(inputs[0])
     candidates = {
         "eager": gm,
-        "one kernel": lambda *given: one(*given, out=[made]),
-        "a copy": lambda x, *_: made.copy_(x),
+        "one kernel": lambda *given: one(*given, out=[buffer]),
+        "a copy": lambda x, *_: buffer.copy_(x),
         "torch.compile": torch.compile(function, dynamic=False),
     }
     if not compiled:
@@ -83,12 +83,12 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
             candidates["torch.compile"](*inputs)
         except Exception as error:
             del candidates["torch.compile"]
-            said = str(error).strip().splitlines() or [""]
-            yield not_measured(f"{name}: torch.compile", f"{type(error).__name__}: {said[0][:160]}")
-    wanted, found = gm(*inputs), one(*inputs)
-    off = float(((wanted - found).abs() / wanted.abs().clamp_min(1)).max())
-    yield at_most(f"{name}: largest relative difference to eager", off, 8 * torch.finfo(wanted.dtype).eps, "")
-    del wanted, found
+            lines = str(error).strip().splitlines() or [""]
+            yield not_measured(f"{name}: torch.compile", f"{type(error).__name__}: {lines[0][:160]}")
+    expected, results = gm(*inputs), one(*inputs)
+    off = float(((expected - results).abs() / expected.abs().clamp_min(1)).max())
+    yield at_most(f"{name}: largest relative difference to eager", off, 8 * torch.finfo(expected.dtype).eps, "")
+    del expected, results
     yield f"{name}: timing"
     calls = 1 if job.interpret else CALLS
     times = timed({who: often(call, calls) for who, call in candidates.items()}, *inputs, repeats=rounds)
@@ -110,8 +110,8 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
         if call is None:
             continue
         count = launches(call, *inputs)
-        target, held = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
-        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device, target, held)
+        target, holds = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
+        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device, target, holds)
         nbytes = f"{bytes_allocated(call, *inputs):,}"
         yield Figure(f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
     model, least = int(bytes_moved(gm, *inputs)), sum(t.nbytes for t in inputs) + inputs[0].nbytes
@@ -207,8 +207,8 @@ def coalescing(job: Job) -> Iterator[Figure | str]:
 def ncu() -> str | None:
     """Return the path of NVIDIA's profiler of kernels, or None."""
     places = ("/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/nvidia/**/ncu")
-    found = [path for place in places for path in sorted(glob.glob(place)) if os.access(path, os.X_OK)]
-    return shutil.which("ncu") or (found[-1] if found else None)
+    paths = [path for place in places for path in sorted(glob.glob(place)) if os.access(path, os.X_OK)]
+    return shutil.which("ncu") or (paths[-1] if paths else None)
 
 
 def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
@@ -223,8 +223,8 @@ def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
     rows = counters(done.stdout)
     if len(rows) != len(READS):
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line or "rror" in line]
-        said = (lines or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[0]
-        yield not_measured("coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {said[:200]}")
+        reason = (lines or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[0]
+        yield not_measured("coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {reason[:200]}")
         return
     for layout, row in zip(READS, rows, strict=True):
         # Each element of x and of y is read once, y contiguously.

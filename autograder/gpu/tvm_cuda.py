@@ -57,14 +57,14 @@ def _run(job: Job) -> Iterator[Figure | str]:
     for name, (function, shapes) in GROUPS.items():
         for dtype in DTYPES:
             inputs = [torch.randn(shape, device=job.device).to(dtype) for shape in shapes]
-            wanted = function(*inputs)
+            expected = function(*inputs)
             try:
-                found = Kernel(torch.fx.symbolic_trace(function))(*inputs)
+                results = Kernel(torch.fx.symbolic_trace(function))(*inputs)
             except Exception as error:
-                said = str(error).strip().splitlines() or [""]
-                yield Figure(f"{name}, {dtype}", f"wrong: it does not run: {said[-1][:200]}", held=False)
+                lines = str(error).strip().splitlines() or [""]
+                yield Figure(f"{name}, {dtype}", f"wrong: it does not run: {lines[-1][:200]}", held=False)
                 continue
-            if differences := compare(wanted, found, Tolerance.of(dtype, 8)):
+            if differences := compare(expected, results, Tolerance.of(dtype, 8)):
                 yield Figure(f"{name}, {dtype}", f"wrong: {differences[0].sentence}", held=False)
             else:
                 good += 1
@@ -125,12 +125,12 @@ def _wheel(name: str) -> Path:
     """Return the folder of one of NVIDIA's wheels."""
     package = name.replace("_", "-")
     try:
-        found = importlib.util.find_spec(f"nvidia.{name}")
+        spec = importlib.util.find_spec(f"nvidia.{name}")
     except ModuleNotFoundError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         raise FileNotFoundError(f"the package nvidia-{package}-cu12 is missing here")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def compile_ptx(job: Job) -> Iterator[Figure | str]:

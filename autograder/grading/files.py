@@ -291,7 +291,7 @@ def unpack(path: Path, into: Path, wanted: Wanted, share_of: Callable[[list[str]
     files that are refused, too; nested archives are not unpacked. Return a sentence for each entry that was skipped.
     Raises UnreadableError if the file is not an archive, and DiskFullError.
     """
-    notes, taken = _Notes(), set()
+    notes, names = _Notes(), set()
     with open_plain(path) as file:
         try:
             for name, entry in _entries(path)(file, path.name):
@@ -305,10 +305,10 @@ def unpack(path: Path, into: Path, wanted: Wanted, share_of: Callable[[list[str]
                     share.entries -= 1
                     if share.entries < 0:
                         raise _EntryError(TOO_MANY)
-                    if key in taken:
+                    if key in names:
                         raise _EntryError("there are two files of this name; the first one was used.")
                     _write(entry, into.joinpath(*parts), share)
-                    taken.add(key)
+                    names.add(key)
                 except _EntryError as why:
                     notes.add(f"{printable(path.name)}: {printable(name)} was skipped: {why}")
         except _ArchiveError as why:

@@ -30,9 +30,11 @@ def proxy() -> None:
             raise Refused(f"JupyterHub's proxy needs Node.js, and {name} is not on the PATH (Debian: apt install npm).")
     at.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--prefix", str(at), "--no-audit", "--no-fund", "--ignore-scripts", PROXY]
-    made = subprocess.run(words, capture_output=True, text=True)
-    if made.returncode:
-        raise Refused(f"npm could not install {PROXY}: {(made.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+    process = subprocess.run(words, capture_output=True, text=True)
+    if process.returncode:
+        raise Refused(
+            f"npm could not install {PROXY}: {(process.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
+        )
 
 
 def prepare(roster: Path | None) -> list[str]:

@@ -66,10 +66,10 @@ def read() -> dict[str, Account]:
 
 def program(name: str, package: str) -> str:
     """Return the path of a system program. Raise Refused where it is missing, with the Debian package that has it."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
-    if found is None:
+    executable = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
+    if executable is None:
         raise Refused(f"The hub needs {name}, which this machine lacks (Debian: apt install {package}).")
-    return found
+    return executable
 
 
 def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
@@ -79,8 +79,8 @@ def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
     before anything is made if an id cannot be a system user, or is one that has nothing to do with the hub.
     """
     known = read()
-    kept = [(one.id, one.section) for one in known.values() if one.id != instructor()]
-    learners = dict(kept if roster is None else roster)
+    members = [(one.id, one.section) for one in known.values() if one.id != instructor()]
+    learners = dict(members if roster is None else roster)
     for learner, section in learners.items():
         _check(learner, section)
     (folder() / "homes").mkdir(parents=True, exist_ok=True)
@@ -124,11 +124,11 @@ def _system_user(learner: str) -> None:
         user = pwd.getpwnam(learner)
     except KeyError:
         words = ["--create-home", "--home-dir", str(at), "--user-group", "--shell", "/bin/bash", "--comment", "PassLab"]
-        made = subprocess.run(
+        process = subprocess.run(
             [program("useradd", "passwd"), *words, learner], capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
-        if made.returncode:
-            raise Refused(f"The system user {learner} cannot be made: {made.stderr.strip()}") from None
+        if process.returncode:
+            raise Refused(f"The system user {learner} cannot be made: {process.stderr.strip()}") from None
         user = pwd.getpwnam(learner)
     for path in (at, at / "course", at / "work"):
         path.mkdir(exist_ok=True)

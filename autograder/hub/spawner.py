@@ -31,9 +31,9 @@ class Passwords(Authenticator):
     """The passwords in accounts.csv, read at each login: `make hub` may add learners while the hub runs."""
 
     async def authenticate(self, handler, data):
-        found = accounts.read().get(data["username"])
-        right = secrets.compare_digest((found.password if found else "").encode(), data["password"].encode())
-        return found.id if found and right else None
+        account = accounts.read().get(data["username"])
+        right = secrets.compare_digest((account.password if account else "").encode(), data["password"].encode())
+        return account.id if account and right else None
 
 
 def view(learner: str, section: str) -> list[str]:

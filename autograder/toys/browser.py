@@ -7,6 +7,6 @@ QUIET += ["--disable-component-update", "--disable-sync"]
 
 
 def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert found, "This test opens a page in a browser: install chromium (Debian: apt install chromium)."
-    return found
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert path, "This test opens a page in a browser: install chromium (Debian: apt install chromium)."
+    return path

@@ -36,7 +36,7 @@ def hand_in(course: Path, learners: int, folder: str = "class", first: str = "")
 
     Learner → the questions answered well.
     """
-    found = {}
+    files = {}
     for n in range(learners):
         name = f"learner-{n:04}"
         answers = {q: (BAD if n >> k & 1 else GOOD)[q] + f"  # {n}" for k, q in enumerate(GOOD)}
@@ -45,8 +45,8 @@ def hand_in(course: Path, learners: int, folder: str = "class", first: str = "")
             nb = nbformat.read(path, as_version=4)
             nb.cells.insert(0, nbformat.v4.new_code_cell(first, id="first"))
             nbformat.write(nb, path)
-        found[name] = {q for k, q in enumerate(GOOD) if not n >> k & 1}
-    return found
+        files[name] = {q for k, q in enumerate(GOOD) if not n >> k & 1}
+    return files
 
 
 def grades(course: Path, run: str) -> list[tuple[str, str, str]]:

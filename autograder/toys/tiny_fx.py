@@ -55,9 +55,9 @@ class Question:
     def wrong(self) -> str:
         """The wrong answer as a cell."""
         text = self.good
-        for there, instead in self.mistake.items():
-            assert there in text
-            text = text.replace(there, instead)
+        for fragment, instead in self.mistake.items():
+            assert fragment in text
+            text = text.replace(fragment, instead)
         return text
 
     @property

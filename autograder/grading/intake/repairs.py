@@ -82,9 +82,9 @@ def _by_content(cells: list[NotebookNode], missing: Mapping[str, NotebookNode]) 
     for name, original in missing.items():
         if alike := [cell for cell in cells if _says_the_same(cell, original)]:
             candidates[name] = alike
-    written = [name for name, cell in missing.items() if cell.cell_type == "markdown" and not is_locked(cell)]
+    names = [name for name, cell in missing.items() if cell.cell_type == "markdown" and not is_locked(cell)]
     order = list(missing)
-    for name in written:  # an answer in prose is the text below its question
+    for name in names:  # an answer in prose is the text below its question
         question = candidates.get(order[order.index(name) - 1], []) if order.index(name) else []
         texts = [cell for cell in cells if cell.cell_type == "markdown"]
         below = next((i for i, cell in enumerate(texts) if question and cell is question[-1]), len(texts)) + 1
