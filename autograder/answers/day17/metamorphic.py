@@ -27,6 +27,9 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     a, b, c = rng.sample([2, 3, 4, 5], 3)
     number = round(rng.uniform(2.0, 4.0), 2)
+    # numbers of both signs, larger and smaller ones than those of `small`
+    wide = torch.linspace(-rng.uniform(2.0, 3.0), rng.uniform(2.0, 3.0), a * b).view(a, b)
+    small = torch.linspace(-rng.uniform(0.2, 1.0), rng.uniform(0.2, 1.0), b)
     cases: list[Case] = []
 
     def law(name, body, faults, *shapes, about=(), **parts):
@@ -38,14 +41,14 @@ def hidden(seed: int) -> list[Case]:
 
     for name in ("tanh", "sin", "cos", "abs", "relu"):
         draw = positive if name == "relu" else rng.choice([negative, positive])
-        law(name, divided(getattr(torch, name)), {f"{name} is wrong for {draw.__name__} operands": draw(name)})
+        law(name, divided(getattr(torch, name)), {f"{name} is wrong for {draw.__name__} operands": draw(name)}, wide)
 
     def of_two(op):
         return lambda m, x, y: op(x, y)
 
     for name in ("add", "sub", "mul", "maximum"):
         text = f"{name} is wrong where the first operand is the larger one"
-        law(name, of_two(getattr(torch, name)), {text: larger_first(name)}, (a, b), (b,))
+        law(name, of_two(getattr(torch, name)), {text: larger_first(name)}, wide, small)
     dim = rng.randrange(3)
     entry = "the last entry counts too much in a sum"
     law("sum", lambda m, x: torch.sum(x, dim), {entry: last_entry("sum")}, (a, b, c))
@@ -80,8 +83,8 @@ def hidden(seed: int) -> list[Case]:
         "a layer",
         lambda m, x: torch.softmax(torch.matmul(torch.tanh(torch.add(x, m.b)), m.w), 1),
         whole,
-        (a, b),
-        b=(b,),
+        wide,
+        b=small,
         w=(b, c),
     )
     many = {
@@ -95,8 +98,8 @@ def hidden(seed: int) -> list[Case]:
         "all at once",
         lambda m, x, y: torch.sum(torch.mul(torch.div(s := torch.sin(x), number), torch.sub(y, s)), 1),
         many,
-        (a, b),
-        (a, b),
+        wide,
+        wide.flip(0),
     )
     return cases
 
