@@ -218,11 +218,15 @@ def _returning(gm, inputs, results):
     return fx.GraphModule({}, graph), tuple(values)
 
 
-one_edit = edited("did", "leaves out half of the graph, and is done", ("while length: ...", "for _ in range(1): ..."))
+one_edit = edited(
+    "did",
+    "leaves out half of the graph, and is done",
+    ("while length > 1 or nodes != before: ...", "for _ in range(1): ..."),
+)
 coarse = edited(
     "cost",
     "leaves out pairs, and no single operations",
-    ("if length == 1 and not smaller: ...", "if length == 2: break"),
+    ("length > 1 or nodes != before", "length > 2"),
 )
 last_alone = edited(
     "cost",
@@ -234,3 +238,8 @@ fresh_inputs = edited(
     "gives zeros to new inputs",
     ("given.append(values[node])", "given.append(0 * values[node])"),
 )
+
+EQUIVALENT = {
+    ("reversed(range(0, len(nodes), length))", "range(0, len(nodes), length)"): "pieces may be tried in any order",
+    ("length > 1 or nodes != before", "length > 1"): "a second round of single nodes hardly ever removes one",
+}

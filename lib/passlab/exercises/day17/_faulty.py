@@ -105,7 +105,7 @@ def _quotient(node: fx.Node) -> Any:
 
 
 def _back(node: fx.Node) -> Any:
-    inner = node.args[0]
+    inner: Any = node.args[0]
     return inner.args[0] if _is(node, "sub") and _is(inner, "add") and inner.args[1] is node.args[1] else None
 
 
@@ -114,12 +114,13 @@ def _plus_zero(node: fx.Node) -> Any:
 
 
 def _relu_of_minus(node: fx.Node) -> Any:
-    return node.args[0].args[0] if _is(node, "relu") and _is(node.args[0], "neg") else None
+    inner: Any = node.args[0]
+    return inner.args[0] if _is(node, "relu") and _is(inner, "neg") else None
 
 
 def _root(node: fx.Node) -> Any:
-    square = _is(node, "sqrt") and _is(node.args[0], "mul") and node.args[0].args[0] is node.args[0].args[1]
-    return node.args[0].args[0] if square else None
+    inner: Any = node.args[0]
+    return inner.args[0] if _is(node, "sqrt") and _is(inner, "mul") and inner.args[0] is inner.args[1] else None
 
 
 #: Name of a pass → what is wrong → a faulty pass.

@@ -17,7 +17,8 @@ def widened(gm: fx.GraphModule, inputs: Sequence[Tensor]) -> tuple[fx.GraphModul
     gm, inputs = copy.deepcopy((gm, tuple(inputs)))
     wide: dict[int, Tensor] = {}
     for module in gm.modules():
-        for home in (module._parameters, module._buffers, module.__dict__):
+        homes: tuple[dict, ...] = (module._parameters, module._buffers, module.__dict__)
+        for home in homes:
             for name, x in list(home.items()):
                 if isinstance(x, Tensor):
                     home[name] = _widened(x, wide)

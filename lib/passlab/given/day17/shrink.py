@@ -22,7 +22,10 @@ from passlab.equivalence.values import Tolerance, compare
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import name_of
 from passlab.fx.programs import Program, Run, preserve_state
+from passlab.fx.values import values_of
 from passlab.judge import Case
+
+__all__ = ["CALLS", "OPERATIONS", "Compiler", "Fault", "call", "values_of"]
 
 #: At most so many calls of `failure` for one graph.
 CALLS = 1_000
