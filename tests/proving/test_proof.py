@@ -158,6 +158,14 @@ def test_views_gathers_and_indices():
     assert prove(lambda x, i: x.flip(0)[i], lambda x, i: x[2 - i], (x, i)).verdict == "refuted"
 
 
+def test_a_view_of_what_a_transpose_makes_contiguous():
+    x = torch.randn(2, 3)
+    assert prove(lambda x: x.t().contiguous().view(6), lambda x: x.t().flatten(), (x,)).verdict == "proved"
+    assert prove(lambda x: x.t().contiguous().view(6), lambda x: x.flatten(), (x,)).verdict == "refuted"
+    sums = (lambda x: x.t().contiguous().view(6).sum(), lambda x: x.sum(), (x,))
+    assert prove(*sums).verdict == "reals"
+
+
 def test_a_precondition_is_assumed():
     inverse = (lambda x: x / x, lambda x: torch.ones_like(x))
     assert prove(*inverse, tensors("f16", (2,), 1), tests=False).verdict != "proved"

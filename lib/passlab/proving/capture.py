@@ -91,6 +91,19 @@ def moves(node: fx.Node) -> bool:
     return all(v.dtype == result.dtype for v in ([first, *rest] if name(node) in ("cat", "stack") else [first]))
 
 
+def move(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a call that only moves elements makes of their stand-ins.
+
+    These may lie in another order than the tensor's elements, so a view of them can be a copy.
+    """
+    op = name(node)
+    if op == "clone":
+        return args[0].clone()
+    if op in ("view", "_unsafe_view"):
+        return args[0].reshape(args[1])
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
 def indices(gm: fx.GraphModule) -> set[fx.Node]:
     """Return the nodes that some call uses to say which elements it takes, and those that they depend on."""
     wanted: set[fx.Node] = set()

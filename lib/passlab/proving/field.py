@@ -25,7 +25,7 @@ from torch import Tensor, fx
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.utils import _pytree as pytree
 
-from passlab.proving.capture import INDICES, Unknown, capture, indices, moves, name
+from passlab.proving.capture import INDICES, Unknown, capture, indices, move, moves, name
 
 #: The prime: products of two numbers below it fit into 62 bits.
 P = 2**31 - 1
@@ -221,13 +221,10 @@ class Field:
         place = INDICES.get(op)
         if place is not None and any(isinstance(x, Value) for x in pytree.tree_leaves(args[place], is_leaf=_is_value)):
             return self._named(node, args, kwargs, fields)
-        moved = pytree.tree_map(lambda x: x.data if isinstance(x, Value) else x, args, is_leaf=_is_value)
+        operands = pytree.tree_map(lambda x: x.data if isinstance(x, Value) else x, args, is_leaf=_is_value)
         if op in ("cat", "stack"):
-            moved[0] = [self.value(part).data for part in args[0]]
-        if op == "clone":
-            return Value(moved[0].clone(), size)
-        result = node.target(*moved, **kwargs)  # type: ignore[operator]
-        return pytree.tree_map(lambda t: Value(t, size), result)
+            operands[0] = [self.value(part).data for part in args[0]]
+        return pytree.tree_map(lambda t: Value(t, size), move(node, operands, kwargs))
 
     def _named(self, node: fx.Node, args: Any, kwargs: Any, fields: list[Value]) -> Any:
         """Return the value of a call of which only the name is known: element-wise, or a function of all it gets."""

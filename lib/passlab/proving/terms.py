@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passlab.proving.capture import INDICES, Unknown, indices, moves, name
+from passlab.proving.capture import INDICES, Unknown, indices, move, moves, name
 
 #: Most elements of all tensors of a program together.
 LARGEST = 200_000
@@ -181,9 +181,7 @@ class Terms:
             if any(part is Ellipsis for part in pytree.tree_leaves(known)):
                 return self._opaque(node, args, kwargs)
             args[place] = known
-        if op == "clone":
-            return args[0].clone()
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return move(node, args, kwargs)
 
     def _constants(self, numbers: Tensor) -> Any:
         """Return the values of elements that are constants, an ellipsis if some are not."""
