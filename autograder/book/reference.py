@@ -79,7 +79,7 @@ def _entry(module: str, name: str) -> str:
         module = f"passlab.{passlab.HOME.get(name, name)}"
     for node in _tree(_file(module)).body:
         match node:
-            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
+            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name and not _overload(node):
                 return f"### {name}\n\n```python\n{_signature(node)}\n```\n\n{_doc(ast.get_docstring(node))}"
             case ast.ImportFrom(module=home, names=names) if f"{home}.".startswith("passlab."):
                 for alias in names:
@@ -91,6 +91,11 @@ def _entry(module: str, name: str) -> str:
                     code = code if len(code) < 100 else f"{name} = ..."
                     return f"### {name}\n\n```python\n{code}\n```\n\n{_doc(_comment(_file(module), node.lineno))}"
     return ""
+
+
+def _overload(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Return whether a definition only tells the types of some calls."""
+    return any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
 
 
 def _signature(node: ast.FunctionDef | ast.ClassDef) -> str:
