@@ -51,6 +51,7 @@ MAP = {
     14: ("days 3 and 5", "gradients as a graph, and what training keeps in memory"),
     15: ("days 3 and 6", "a network in integers, with its errors proved"),
     16: ("day 3", "all rewrites at once, and laws that are proved"),
+    17: ("days 2 and 3", "faults in real compilers, found, shrunk and reported"),
 }
 
 
@@ -87,7 +88,8 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
             nbformat.write(nb, folder / "exercises" / f"day{day.number:02d}_{name}.ipynb")
     (folder / "index.md").write_text(_front(rows, pictures), encoding="utf-8")
     (folder / "library.md").write_text(reference.page(every), encoding="utf-8")
-    shutil.copy(source.ROOT / "docs" / "laws.md", folder)
+    for name in ("laws.md", "faults.md"):
+        shutil.copy(source.ROOT / "docs" / name, folder)
 
 
 # ---------------------------------------------------------------------------------------------------- a notebook

@@ -9,13 +9,15 @@ A fault breaks what its target promises: see `TARGETS`, each with its promise, a
 conditions. A graph that fails is shrunk; failures whose shrunk graphs look alike are one fault; a second oracle, which
 knows nothing of the first, must agree.
 
-Reading order: targets (what is tested), faults (what is told), search (the loop).
+Reading order: targets (what is tested), faults (what is told), graphs (what they are tested with), search (the loop),
+known (what was found).
 """
 
 from __future__ import annotations
 
 from passlab.hunt.faults import Fault
-from passlab.hunt.search import hunt
+from passlab.hunt.graphs import drawn_graph
+from passlab.hunt.search import failure, hunt
 from passlab.hunt.targets import TARGETS, Target
 
-__all__ = ["TARGETS", "Fault", "Target", "hunt"]
+__all__ = ["TARGETS", "Fault", "Target", "drawn_graph", "failure", "hunt"]

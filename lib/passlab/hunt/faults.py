@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,8 +49,9 @@ class Fault:
             f"{self.message}\n\n"
             f"Promised: {self.target.promise}\n\n"
             f"```python\n{inputs}\n{self.graph.code.strip()}\n```\n\n"
-            f"Second oracle: {self.second or 'does not agree'}. Versions: {versions}. "
-            f"Seeds of passlab.random_graph: {', '.join(map(str, self.seeds))}.\n"
+            f"Second oracle: {self.second or 'does not agree'}. Versions: {versions}."
+            + (f" Seeds of passlab.random_graph: {', '.join(map(str, self.seeds))}." if self.seeds else "")
+            + "\n"
         )
 
     def _inputs(self) -> list[tuple[str, Tensor]]:
@@ -74,7 +76,7 @@ def differ(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[str, str]
 
 def arbiter(gm: fx.GraphModule, after: Sequence[Tensor]) -> str:
     """Return what the graph in float64 says of results: "" unless they are off where those in float32 are not."""
-    own = results(gm, gm.meta["inputs"])
+    own = results(copy.deepcopy(gm), gm.meta["inputs"])
     try:
         exact = [x.to(like.dtype) for x, like in zip(_in_float64(gm), own, strict=True)]
     except Exception:  # it does not run, or returns another number of tensors: it cannot say

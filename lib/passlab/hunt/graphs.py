@@ -25,6 +25,8 @@ from torch.fx.passes.shape_prop import ShapeProp
 from passlab.fx.generate import FEATURES, random_graph
 from passlab.fx.programs import Program, preserve_state
 
+#: A proxy. Functions of torch take it for a tensor, and their types do not say so.
+Value = Any
 #: Every so many graphs have a chain that is longer than Python's stack.
 LONG = 25
 
@@ -37,7 +39,7 @@ def drawn_graph(seed: int, size: int = 14) -> fx.GraphModule:
     """
     rng = random.Random(f"hunt {seed}")
     if seed % 4 == 3:
-        features = {name: rng.random() < 0.7 for name in FEATURES} | {"pointwise": True}
+        features: Any = {name: rng.random() < 0.7 for name in FEATURES} | {"pointwise": True}
         return random_graph(seed, size, training=rng.random() < 0.2, **features)
     while True:
         with torch.random.fork_rng(devices=[]):
@@ -73,7 +75,7 @@ class Sketch:
         self.rng, self.graph, self.root = rng, fx.Graph(), nn.Module()
         self.tracer = fx.proxy.GraphAppendingTracer(self.graph)
         self.examples: list[Tensor] = []
-        self.outputs: list[fx.Proxy] = []
+        self.outputs: list[Value] = []
         self.layers: list[str] = []
         self.x = self._input("x", torch.randn(4, 4))
         self.heads = self._input("heads", torch.randn(2, 4, 4))
@@ -81,11 +83,11 @@ class Sketch:
         self.n = self._input("n", torch.randint(-3, 4, (4,)))
         self.small = self._input("small", torch.randint(0, 9, (4,), dtype=torch.uint8))
 
-    def _input(self, name: str, example: Tensor) -> fx.Proxy:
+    def _input(self, name: str, example: Tensor) -> Value:
         self.examples.append(example)
         return fx.Proxy(self.graph.placeholder(name), self.tracer)
 
-    def read(self, path: str) -> fx.Proxy:
+    def read(self, path: str) -> Value:
         """Add a read of an attribute."""
         return fx.Proxy(self.graph.get_attr(path), self.tracer)
 
@@ -95,31 +97,31 @@ class Sketch:
         self.root.register_parameter(path, nn.Parameter(torch.randn(*shape), requires_grad=False))
         return path
 
-    def buffer(self, value: Tensor) -> fx.Proxy:
+    def buffer(self, value: Tensor) -> Value:
         """Add a constant, and a read of it."""
         path = f"constant{len(dict(self.root.named_buffers()))}"
         self.root.register_buffer(path, value)
         return self.read(path)
 
-    def layer(self, module: nn.Module, name: str = "") -> Callable[..., fx.Proxy]:
+    def layer(self, module: nn.Module, name: str = "") -> Callable[..., Value]:
         """Add a module, in training mode now and then, and return what calls it. Its path: the last of `layers`."""
         path = name if name and not hasattr(self.root, name) else f"layer{len(self.layers)}"
         module.train(self.rng.random() < 0.2).requires_grad_(False)
         self.root.add_module(path, module)
         self.layers.append(path)
-        return lambda *args: fx.Proxy(self.graph.call_module(path, tuple(a.node for a in args)), self.tracer)
+        return lambda *args: Value(self.graph.call_module(path, tuple(a.node for a in args)), self.tracer)
 
-    def call(self, target: Callable, *args: Any, **kwargs: Any) -> fx.Proxy:
+    def call(self, target: Callable, *args: Any, **kwargs: Any) -> Value:
         """Add a call of a function, whatever its arguments are."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def between(self, *values: fx.Proxy, often: float = 0.25) -> None:
+    def between(self, *values: Value, often: float = 0.25) -> None:
         """Write into one of the values, or return it, or do nothing."""
         x = self.rng.choice(values)
         if self.rng.random() < often:
             self.rng.choice((self._written, self._written, self.outputs.append))(x)
 
-    def _written(self, x: fx.Proxy) -> None:
+    def _written(self, x: Value) -> None:
         ways = (
             lambda: x.add_(1),
             lambda: x.view(-1).add_(1),
@@ -132,7 +134,7 @@ class Sketch:
         )
         self.rng.choice(ways)()
 
-    def some(self, *ways: Callable[[], fx.Proxy]) -> fx.Proxy:
+    def some(self, *ways: Callable[[], Value]) -> Value:
         """Add what one of the functions adds: the first in half of all cases."""
         return ways[0]() if self.rng.random() < 0.5 else self.rng.choice(ways)()
 
@@ -156,7 +158,7 @@ class _OtherNorm(nn.BatchNorm2d):
         return 2 * super().forward(x)
 
 
-def _activation(s: Sketch, y: fx.Proxy) -> fx.Proxy:
+def _activation(s: Sketch, y: Value) -> Value:
     ways = (
         *(lambda f=f: f(y) for f in (F.relu, torch.relu, F.gelu, F.silu, F.relu6, F.leaky_relu, torch.tanh)),
         *(lambda m=m: s.layer(m)(y) for m in (nn.ReLU(), nn.ReLU(), nn.ReLU6(), nn.SiLU(), nn.GELU("tanh"))),
@@ -184,7 +186,7 @@ def _convolution(s: Sketch) -> None:
     rng, y = s.rng, s.image
     if rng.random() < 0.2:
         y = s.layer(_norm(rng, 2))(y)
-    mode = rng.choice(("zeros", "zeros", "reflect", "circular"))
+    mode: Any = rng.choice(("zeros", "zeros", "reflect", "circular"))
     conv = s.layer(
         nn.Conv2d(2, 2, 3, rng.choice((1, 2)), 1, rng.choice((1, 2)), bias=rng.random() < 0.6, padding_mode=mode)
     )

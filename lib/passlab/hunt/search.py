@@ -61,7 +61,7 @@ def hunt(
 def failure(target: Target, gm: fx.GraphModule) -> tuple[str, str] | None:
     """Return how a target fails on a graph, as (kind, sentence), or None. A refusal is not a failure."""
     inputs = gm.meta["inputs"]
-    before = results(gm, inputs)
+    before = results(copy.deepcopy(gm), inputs)  # it may write into its parameters
     try:
         after = results(_applied(target, gm), inputs)
     except Exception as error:
@@ -85,15 +85,15 @@ def _try(target: Target, gm: fx.GraphModule) -> Fault | None:
 
     small = shrink(gm, fails, BUDGET) if fails(gm) else gm
     last = failure(target, small) or first
-    return Fault(target, kind, last[1], small, _second(target, small, kind))
+    return Fault(target, kind, last[1], small, second(target, small, kind))
 
 
-def _second(target: Target, gm: fx.GraphModule, kind: str) -> str:
+def second(target: Target, gm: fx.GraphModule, kind: str) -> str:
     """Return what a second oracle says of a failure: "" if it does not agree."""
     if kind not in ("values", "form"):
         try:
             program = torch.export.export(gm, gm.meta["inputs"]).module()
-            same = differ(results(gm, gm.meta["inputs"]), results(program, gm.meta["inputs"])) is None
+            same = differ(results(copy.deepcopy(gm), gm.meta["inputs"]), results(program, gm.meta["inputs"])) is None
         except Exception:
             return ""
         return "torch.export takes the graph, and computes what eager does" if same else ""
