@@ -78,6 +78,7 @@ equivalent(before, after)
 # | 14 | [Training as a pass](day14_training.ipynb) | [Rules, gradients, the cut](../work/day14/training.ipynb) | 3, 5 |
 # | 15 | [Fewer bits](day15_quantization.ipynb) | [Grids, pairs, integers](../work/day15/quantization.ipynb) | 3, 6 |
 # | 16 | [All rewrites at once](day16_saturation.ipynb) | [E-graphs, laws, proofs](../work/day16/saturation.ipynb) | 3 |
+# | 17 | [Breaking compilers](day17_breaking.ipynb) | [Oracles, graphs, shrinking](../work/day17/breaking.ipynb) | 2, 3 |
 #
 # ### How long they take
 #
@@ -89,7 +90,7 @@ equivalent(before, after)
 # | 2 | 70 + 25 | 105 + 205 |
 # | 3 | 70 + 10 | 115 + 270 |
 # | 4 | 75 + 80 | 80 + 435 |
-# | 5 | 75 + 10 | 85 + 195 |
+# | 5 | 75 + 15 | 85 + 195 |
 # | 6 | 75 + 20 | 85 + 240 |
 # | 7 | 70 + 35 | 95 + 310 |
 # | 8 | 65 + 20 | 105 + 135 |
@@ -101,6 +102,7 @@ equivalent(before, after)
 # | 14 | 75 + 30 | 120 + 165 |
 # | 15 | 75 + 35 | 110 + 175 |
 # | 16 | 75 + 30 | 105 + 115 |
+# | 17 | 75 + 10 | 120 + 110 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
