@@ -24,7 +24,7 @@
 # - **access patterns**: layouts, cache lines, transactions
 #
 # In the exercises, [work/day05/memory.ipynb](../work/day05/memory.ipynb), you find live ranges and place buffers, and
-# then change orders, layouts and access patterns. The lesson takes about 75 minutes, and 10 more for what is marked
+# then change orders, layouts and access patterns. The lesson takes about 75 minutes, and 15 more for what is marked
 # stretch.
 
 # %%
@@ -354,7 +354,7 @@ arena(buffers, broken.offsets, "An overlap")
 # %% [markdown]
 # Nothing crashes. A bad plan gives other numbers, silently, and perhaps only for some inputs. So plans are checked.
 #
-# ## Training
+# ## Training · stretch
 #
 # Training needs most results twice: the backward pass reads them again, in the opposite order. Torch can trace both
 # passes into one graph.

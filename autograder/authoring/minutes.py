@@ -34,6 +34,7 @@ BOTH = " · core and stretch"
 
 _HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
 _RUBRIC = re.compile(rf"^# {source.RUBRIC.begin}.*?^# {source.RUBRIC.end}", re.M | re.S)
+_GUESS = re.compile(r"guess$|\w+\.compare$")
 _NUMBER = re.compile(r"\d+")
 _BLANK = (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -100,8 +101,22 @@ def lesson(path: Path, stretch: bool = False) -> int:
     """Return the minutes that a lesson's core takes, or its sections marked stretch (0 if there are none)."""
     cells = [cell for section in sections(path) if section.stretch == stretch for cell in section.cells]
     words = sum(_words(cell.text) for cell in cells if cell.markdown)
-    lines = sum(_lines(cell.text) for cell in cells if not cell.markdown)
+    lines = sum(_lines(_without_guesses(cell.text)) for cell in cells if not cell.markdown)
     return _rounded(words / 40 + lines / 8) if cells else 0
+
+
+def _without_guesses(text: str) -> str:
+    """Return a cell without what asks for a guess and compares it: who wants to read on leaves it out."""
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:  # a magic
+        return text
+    lines = text.split("\n")
+    for statement in reversed(statements):
+        call = getattr(statement, "value", None)
+        if isinstance(call, ast.Call) and _GUESS.match(ast.unparse(call.func)):
+            del lines[statement.lineno - 1 : statement.end_lineno]
+    return "\n".join(lines)
 
 
 def _section(one: Exercise | Written) -> tuple[Section, Cell]:
