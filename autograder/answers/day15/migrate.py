@@ -67,7 +67,23 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
     def other_relu(m: Any, x: Any) -> Any:
         return F.linear(F.relu(F.linear(x, m.v)), m.w)
 
-    return [output, as_weight, between, fork, relu_twice, other_norms, computed, computed_bias, other_relu]
+    @migrate_case("a bias that others read", (7, n), v=(k, n), c=(k,), w=(n, k))
+    def bias_elsewhere(m: Any, x: Any) -> Any:
+        y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
+        return torch.tanh(y), read(x, "c") * x.sum()
+
+    return [
+        output,
+        as_weight,
+        between,
+        fork,
+        relu_twice,
+        other_norms,
+        computed,
+        computed_bias,
+        other_relu,
+        bias_elsewhere,
+    ]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -126,11 +142,6 @@ def hidden(seed: int) -> list[Case]:
     def weight_elsewhere(m: Any, x: Any) -> Any:
         return torch.tanh(F.linear(normed(m, x), m.v)), torch.matmul(x, read(x, "v"))
 
-    @migrate_case("a bias that others read", (7, n), alpha=alpha(), v=(k, n), c=(k,), w=(n, k))
-    def bias_elsewhere(m: Any, x: Any) -> Any:
-        y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
-        return torch.tanh(y), read(x, "c") * x.sum()
-
     @migrate_case("a norm's constants that others read", (7, n), alpha=alpha(), v=(n, n), **base)
     def norm_elsewhere(m: Any, x: Any) -> Any:
         y = torch.tanh(F.linear(normed(m, x), m.v))
@@ -156,7 +167,6 @@ def hidden(seed: int) -> list[Case]:
             always_zero,
             column,
             weight_elsewhere,
-            bias_elsewhere,
             norm_elsewhere,
             eps,
             two_norms,

@@ -10,7 +10,7 @@ from torch import fx
 from torch.nn import functional as F
 
 from autograder.authoring.answers import edited, right, something_to_do, wrong
-from passlab.exercises.day15.move import STAYS, dq, move_case, q
+from passlab.exercises.day15.move import STAYS, Grid, dq, move_case, q
 from passlab.given.day15.move import MOVING
 from passlab.judge import Case
 from passlab.quantization import dequantize, quantize
@@ -53,6 +53,25 @@ def random_body(rng: random.Random) -> Any:
     return body
 
 
+def _apart(n: int, m: int, grid: Grid) -> list[Case]:
+    """Return cases that one function or one law alone decides."""
+
+    @move_case("the largest of integers", (2, n, m))
+    def largest_below(m: Any, x: Any) -> Any:
+        return torch.exp(torch.amax(dq(q(x, grid), grid), (1, 2)))
+
+    @move_case("another shape before a quantize", (n, m))
+    def reshaped(m: Any, x: Any) -> Any:
+        return q(torch.reshape(torch.tanh(x), (-1, 1)), grid)
+
+    @move_case("grids of two axes", (n, n), scale=torch.rand(n) + 0.1, about=STAYS)
+    def axes(m: Any, x: Any) -> Any:
+        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
+        return q(y, (m.scale, 0, 8), axis=1)
+
+    return [largest_below, reshaped, axes]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.randint(3, 5), rng.randint(3, 5)
@@ -69,14 +88,6 @@ def hidden(seed: int) -> list[Case]:
     @move_case("the largest", (2, n, m))
     def largest(m: Any, x: Any) -> Any:
         return q(torch.amax(torch.tanh(x), (1, 2)), grid)
-
-    @move_case("the largest of integers", (2, n, m))
-    def largest_below(m: Any, x: Any) -> Any:
-        return torch.exp(torch.amax(dq(q(x, grid), grid), (1, 2)))
-
-    @move_case("another shape before a quantize", (n, m))
-    def reshaped(m: Any, x: Any) -> Any:
-        return q(torch.reshape(torch.tanh(x), (-1, 1)), grid)
 
     @move_case("many in a row", (n, m))
     def row(m: Any, x: Any) -> Any:
@@ -103,11 +114,6 @@ def hidden(seed: int) -> list[Case]:
         y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
         z = q(torch.transpose(torch.exp(x), 0, 1), (m.scale, 0, 8), axis=1)
         return torch.exp(torch.transpose(y, 0, 1)), z
-
-    @move_case("grids of two axes", (n, n), scale=torch.rand(n) + 0.1, about=STAYS)
-    def axes(m: Any, x: Any) -> Any:
-        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
-        return q(y, (m.scale, 0, 8), axis=1)
 
     @move_case("zero points differ", (n, m), (n, m), about=STAYS)
     def zero_points(m: Any, x: Any, y: Any) -> Any:
@@ -143,8 +149,9 @@ def hidden(seed: int) -> list[Case]:
 
     return [
         *(drawn(f"drawn, number {i + 1}") for i in range(4)),
-        *(pool, largest, largest_below, reshaped, row, row_below, shared, output, channel, axes, zero_points, bits),
+        *(pool, largest, row, row_below, shared, output, channel, zero_points, bits),
         *(half, half_before),
+        *_apart(n, m, grid),
         *(twice, back, computed),
     ]
 

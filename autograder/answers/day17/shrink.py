@@ -94,63 +94,66 @@ def _bisected(gm, inputs, failure):
     return _part(gm, values, set(nodes))
 
 
+def _rebuilt(gm, inputs, outputs, instead):
+    """A copy that returns other nodes; `instead`: node -> the node in its place, or
+    a tensor, for a new input. It has what its results need, and nothing else."""
+    graph, copies, given = fx.Graph(), {}, []
+    by_node = dict(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    by_node |= {node: x for node, x in instead.items() if isinstance(x, Tensor)}
+
+    def needed(node):
+        node = instead[node] if isinstance(instead.get(node), fx.Node) else node
+        if node not in seen:
+            seen.add(node)
+            if node not in by_node:
+                for operand in node.all_input_nodes:
+                    needed(operand)
+        return node
+
+    seen = set()
+    results = [needed(node) for node in outputs]
+    for node in gm.graph.nodes:
+        if node in seen and node in by_node:
+            copies[node] = graph.placeholder(node.name)
+            given.append(by_node[node])
+    for node in gm.graph.nodes:
+        if node in seen and node not in by_node:
+            copies[node] = graph.node_copy(node, lambda n: copies[needed(n)])
+    graph.output(tuple(copies[node] for node in results))
+    return fx.GraphModule(gm, graph), tuple(given)
+
+
+def _edits(gm, inputs):
+    """(outputs, instead) of each edit, those that remove most first."""
+    outputs = list(gm.graph.output_node().args[0])
+    calls = [node for node in gm.graph.nodes if node.op == "call_function"]
+    values = values_of(gm, inputs)
+    yield from (([node], {}) for node in calls if [node] != outputs)
+    for out in outputs:
+        rest = [node for node in outputs if node is not out]
+        if rest:
+            yield rest, {}
+        if out in calls:
+            yield list(dict.fromkeys([*out.all_input_nodes, *rest])), {}
+    yield from ((outputs, {node: values[node]}) for node in reversed(calls))
+    for node in calls:
+        for operand in node.all_input_nodes:
+            if values[operand].shape == values[node].shape:
+                yield outputs, {node: operand}
+
+
+def _operations(gm):
+    return sum(node.op == "call_function" for node in gm.graph.nodes)
+
+
 @right("edits one by one, as in the lesson: returns inner nodes, drops results, cuts off, bypasses")
 def by_edits(gm, inputs, failure):
-    def rebuilt(gm, inputs, outputs, instead):
-        """A copy that returns other nodes; `instead`: node -> the node in its place, or
-        a tensor, for a new input. It has what its results need, and nothing else."""
-        graph, copies, given = fx.Graph(), {}, []
-        by_node = dict(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True))
-        by_node |= {node: x for node, x in instead.items() if isinstance(x, Tensor)}
-
-        def needed(node):
-            node = instead[node] if isinstance(instead.get(node), fx.Node) else node
-            if node not in seen:
-                seen.add(node)
-                if node not in by_node:
-                    for operand in node.all_input_nodes:
-                        needed(operand)
-            return node
-
-        seen = set()
-        results = [needed(node) for node in outputs]
-        for node in gm.graph.nodes:
-            if node in seen and node in by_node:
-                copies[node] = graph.placeholder(node.name)
-                given.append(by_node[node])
-        for node in gm.graph.nodes:
-            if node in seen and node not in by_node:
-                copies[node] = graph.node_copy(node, lambda n: copies[needed(n)])
-        graph.output(tuple(copies[node] for node in results))
-        return fx.GraphModule(gm, graph), tuple(given)
-
-    def edits(gm, inputs):
-        """(outputs, instead) of each edit, those that remove most first."""
-        outputs = list(gm.graph.output_node().args[0])
-        calls = [node for node in gm.graph.nodes if node.op == "call_function"]
-        values = values_of(gm, inputs)
-        yield from (([node], {}) for node in calls if [node] != outputs)
-        for out in outputs:
-            rest = [node for node in outputs if node is not out]
-            if rest:
-                yield rest, {}
-            if out in calls:
-                yield list(dict.fromkeys([*out.all_input_nodes, *rest])), {}
-        yield from ((outputs, {node: values[node]}) for node in reversed(calls))
-        for node in calls:
-            for operand in node.all_input_nodes:
-                if values[operand].shape == values[node].shape:
-                    yield outputs, {node: operand}
-
-    def size(gm):
-        return sum(node.op == "call_function" for node in gm.graph.nodes)
-
     reason = failure(gm, inputs)
-    best = rebuilt(gm, inputs, gm.graph.output_node().args[0], {})
+    best = _rebuilt(gm, inputs, gm.graph.output_node().args[0], {})
     while True:
-        for outputs, instead in edits(*best):
-            smaller = rebuilt(*best, outputs, instead)
-            if size(smaller[0]) < size(best[0]) and failure(*smaller) == reason:
+        for outputs, instead in _edits(*best):
+            smaller = _rebuilt(*best, outputs, instead)
+            if _operations(smaller[0]) < _operations(best[0]) and failure(*smaller) == reason:
                 best = smaller
                 break
         else:
