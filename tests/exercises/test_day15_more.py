@@ -63,7 +63,7 @@ def without(function):
         ("day15.pack", lambda gm: gm, "a layer", "did", "220 bytes of constants (w 160, s 40, b 20); 80 are enough."),
         ("day15.pack", without(dequantize), "a layer", "same", "The graph cannot run"),
         ("day15.pack", without(torch.relu), "a layer", "same", "is off by"),
-        ("day15.migrate", lambda gm, *_: gm, "a norm and a layer", "did", "In channel 0 of layer_norm the largest magnitude should be"),
+        ("day15.migrate", lambda gm, *_: gm, "a norm and a layer", "did", "In channel 0 of layer_norm the"),
         ("day15.migrate", without(torch.tanh), "a norm and three layers", "same", "Result 0 is off by"),
         ("day15.plan", lambda *_: [32, 32], "two layers", "did", "are enough."),
         ("day15.plan", lambda *_: [2, 2], "two layers", "same", "It is over the budget for x = ["),

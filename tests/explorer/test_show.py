@@ -56,7 +56,8 @@ def opened(browser, content):
     page.set_default_timeout(60_000)
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.set_content(f'<!doctype html><html lang="en"><title>Passes</title><main><h1>Day</h1><h2>Passes</h2>{content}</main>')
+    head = '<!doctype html><html lang="en"><title>Passes</title>'
+    page.set_content(f"{head}<main><h1>Day</h1><h2>Passes</h2>{content}</main>")
     return page
 
 

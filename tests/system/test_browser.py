@@ -18,6 +18,10 @@ from playwright.sync_api import expect, sync_playwright
 from autograder.toys.browser import QUIET, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACE = """from passlab.memory.buffers import Buffer
+from passlab.notebook.placing import place
+
+place([Buffer("a", 0, 2, 1), Buffer("b", 1, 3, 2)])"""
 
 
 @pytest.fixture(scope="module")
@@ -105,4 +109,57 @@ def test_the_list_of_files_has_each_lesson_once_and_no_menu_is_the_instructor_s(
         assert "Nbgrader" not in page.locator(".lm-MenuBar-itemLabel").all_inner_texts()
         page.locator(".jp-BreadCrumbs-home").click()
         expect(names).to_have_text(["lib", "solutions", "work"])
+        browser.close()
+
+
+def _run(page, text):
+    """Run the open notebook's code cell that has a text, and return its output."""
+    panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+    panel.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
+    cell = panel.locator(".jp-CodeCell").filter(has=page.locator(".jp-InputArea", has_text=text))
+    cell.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Control+Enter")
+    return cell.locator(".jp-OutputArea-output")
+
+
+def test_progress_fits_a_small_screen_and_shows_the_days_first(lab, tmp_path):
+    address, home = lab
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(240_000)
+        page.goto(f"{address}/?token=course")
+        shown = _run(page, "progress()")
+        days = shown.locator("summary")
+        days.last.wait_for()
+        assert days.count() == len(list((home / "exercises").glob("day*")))
+        expect(shown.get_by_text("day01.levels")).to_be_hidden()
+        wide = "[e, ...e.querySelectorAll('*')].filter(p => p.scrollWidth > p.clientWidth + 1 && p.clientWidth).length"
+        wide = f"e => {wide}"
+        assert shown.evaluate(wide) == 0
+        days.first.focus()
+        page.keyboard.press("Enter")
+        expect(shown.get_by_text("day01.levels")).to_be_visible()
+        assert shown.evaluate(wide) == 0, "no part of it has to be scrolled sideways"
+        page.screenshot(path=str(tmp_path / "progress.png"))
+        browser.close()
+
+
+def test_buffers_are_placed_by_hand_in_a_notebook(lab, tmp_path):
+    address, home = lab
+    cell = {"cell_type": "code", "metadata": {}, "source": PLACE, "outputs": [], "execution_count": None}
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    text = json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 4})
+    (home / "work" / "place.ipynb").write_text(text)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(240_000)
+        page.goto(f"{address}/lab/tree/work/place.ipynb?token=course")
+        shown = _run(page, "place")
+        box = shown.get_by_role("slider", name="b: 2 bytes")
+        box.focus()
+        page.keyboard.press("ArrowDown")
+        expect(shown.get_by_role("status")).to_contain_text("Height 2, bound 3. a and b overlap.")
+        page.screenshot(path=str(tmp_path / "place.png"))
         browser.close()

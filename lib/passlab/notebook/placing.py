@@ -13,7 +13,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from passlab.drawing.picture import CARD, INK, Picture, element
 from passlab.drawing.player import State, player
@@ -95,12 +95,14 @@ def _row(buffer: Buffer) -> str:
 class Place(Picture):
     """The result of `place`."""
 
-    suffixes = (".html", ".txt")
+    suffixes: Any = (".html", ".txt")
 
     def __init__(self, buffers: Sequence[Buffer], title: str):
         self.buffers, self.grid, self.bound = list(buffers), _grid(buffers), lower_bound(buffers)
         lines = [title, *map(_row, buffers), f"No arena is smaller than {self.bound} bytes."]
-        lines.append("With offsets of yours: check(buffers, offsets), height(buffers, offsets) of passlab.memory.buffers.")
+        lines.append(
+            "With offsets of yours: check(buffers, offsets), height(buffers, offsets) of passlab.memory.buffers."
+        )
         super().__init__("\n".join(lines), "", title)
 
     @property
@@ -144,7 +146,7 @@ def place(buffers: Sequence[Buffer], title: str = "Place these buffers") -> Plac
 class FitSteps(Picture):
     """The result of `first_fit_steps`."""
 
-    suffixes = (".html", ".txt")
+    suffixes: Any = (".html", ".txt")
 
     def __init__(self, buffers: Sequence[Buffer], order: Order, title: str):
         self.buffers, self.offsets = sorted(buffers, key=order), first_fit(buffers, order)
