@@ -109,7 +109,7 @@ class Sketch:
         module.train(self.rng.random() < 0.2).requires_grad_(False)
         self.root.add_module(path, module)
         self.layers.append(path)
-        return lambda *args: Value(self.graph.call_module(path, tuple(a.node for a in args)), self.tracer)
+        return lambda *args: fx.Proxy(self.graph.call_module(path, tuple(a.node for a in args)), self.tracer)
 
     def call(self, target: Callable, *args: Any, **kwargs: Any) -> Value:
         """Add a call of a function, whatever its arguments are."""
