@@ -9,8 +9,9 @@ import pytest
 
 from passlab import milestones as show_milestones
 from passlab.fx.stages import STAGES
-from passlab.notebook import milestones
-from passlab.notebook.milestones import Row, answer_in, measure
+from passlab.notebook import milestones, own_passes
+from passlab.notebook.milestones import Row
+from passlab.notebook.own_passes import answer_in, measure
 from passlab.notebook.project import remember
 
 FINISHED = {"day03.cse-core": 7, "day03.dce": 5, "day04.chains": 11}
@@ -67,7 +68,7 @@ def apart(gm):
 
 
 def test_what_passes_save_is_counted_and_wrong_ones_get_a_sentence(monkeypatch):
-    monkeypatch.setattr(milestones, "MODELS", ("residual",))
+    monkeypatch.setattr(own_passes, "MODELS", ("residual",))
     own = {"right": {"CSE": same, "DCE": STAGES["dce"], "fusion": lambda gm: []}}
     own |= {"wrong": {"CSE": negated, "DCE": failing, "fusion": apart}, "bare": {}}
     (right, wrong, bare), notes = measure(own)
@@ -84,7 +85,7 @@ def course(monkeypatch, tmp_path):
     """A learner's folder in which one of the three notebooks is missing. Runs happen in this process."""
     monkeypatch.setenv("PASSLAB_PROGRESS", str(tmp_path / "work/progress.json"))
     monkeypatch.setattr(milestones, "root", lambda: tmp_path)
-    monkeypatch.setattr(milestones, "MODELS", ("residual",))
+    monkeypatch.setattr(own_passes, "MODELS", ("residual",))
     cells = ["def cse(gm): return gm", "check('day03.cse', cse)", "def dce(gm): return gm", "check('day03.dce', dce)"]
     (tmp_path / "work/day03").mkdir(parents=True)
     (tmp_path / "work/day03/optimizations.ipynb").write_text(json.dumps(notebook(*cells)))
@@ -94,7 +95,7 @@ def course(monkeypatch, tmp_path):
         from contextlib import redirect_stdout
 
         with redirect_stdout(io.StringIO()) as out:
-            milestones.main(command[3], command[4:])
+            own_passes.main(command[3], command[4:])
         return SimpleNamespace(stdout=f"a line of the learner's\n{out.getvalue()}", stderr="")
 
     monkeypatch.setattr(subprocess, "run", run)
