@@ -88,8 +88,10 @@ def test_feedback_shows_the_text_and_not_the_rubric(written):
 
 
 def test_progress_lists_it(written):
-    output = tiny.run(written, "-c", "from passlab import progress; progress()").stdout
-    assert "day00.essay" in output and "graded by a person" in output and "0 of 13 core points" in output
+    output = tiny.run(written, "-c", "from passlab import progress; progress(); progress('day00')").stdout
+    days, questions = output.split("progress('day00').")
+    assert "0 of 4 done" in days and "0 of 13 core points" in questions
+    assert "day00.essay" in questions and "graded by a person" in questions
 
 
 def test_a_grade_by_the_rubric_counts_and_outlives_the_next_grading(written):
