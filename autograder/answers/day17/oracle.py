@@ -26,7 +26,78 @@ def hidden(seed: int) -> list[Case]:
     long = numbers(rng, 1, 4000)
     memory = numbers(rng, 2 * n)
     number = rng.randint(2, 9)
-    return [*_same(n, x, y, z, big, odd, memory), *_different(x, y, at, odd, long, memory, number), *_neither(x, y)]
+    return [
+        *_same(n, x, y, z, big, odd, memory),
+        *_limits(x, y),
+        *_different(x, y, at, odd, long, memory, number),
+        *_neither(x, y),
+    ]
+
+
+def _limits(x, y):
+    """Cases near the limits that the rules state."""
+    overflow, infinite = torch.full((3,), 2e38), x.clone()
+    infinite[0, 0] = torch.inf
+    return [
+        pair(
+            "off by less than a millionth",
+            "same",
+            "the difference is 3e-7 of the largest number",
+            lambda m, x: x + 0,
+            lambda m, x: x * (1 + 3e-7),
+            x,
+        ),
+        pair(
+            "off by more than a millionth",
+            "different",
+            "the difference is 3e-6 of the largest number",
+            lambda m, x: x + 0,
+            lambda m, x: x * (1 + 3e-6),
+            x,
+        ),
+        pair(
+            "small beside a large number",
+            "same",
+            "the difference is small beside the largest number of the tensor, if not beside the number itself",
+            lambda m, x, y: torch.cat([x, (y * 1e-9 + 1e3) - 1e3]),
+            lambda m, x, y: torch.cat([x, y * 1e-9]),
+            *(x, y),
+        ),
+        pair(
+            "wrong beside an infinity",
+            "different",
+            "the largest finite number counts",
+            lambda m, x: x + 0,
+            lambda m, x: torch.where(x.isfinite(), x * 1.01, x),
+            infinite,
+        ),
+        pair(
+            "infinities of another sign in float32",
+            "different",
+            "in float64 both are finite, and equal",
+            lambda m, x: ((x + x) - 1.25 * x) - 1.25 * x,
+            lambda m, x: ((-1.25 * x - 1.25 * x) + x) + x,
+            overflow,
+        ),
+        pair(
+            "another nesting",
+            "different",
+            "a tuple in the tuple",
+            lambda m, x: (x, (x + 1, x + 2)),
+            lambda m, x: (x, x + 1, x + 2),
+            x,
+        ),
+        pair("nothing in it", "same", "the results have no numbers", lambda m, x: x[:0], lambda m, x: x[:0] * 2, x),
+        pair(
+            "a parameter is no longer written",
+            "same",
+            "what is written into parameters does not count",
+            lambda m, x: (m.w.add_(1), x * 2)[1],
+            lambda m, x: x + x,
+            x,
+            w=x[0] * 2,
+        ),
+    ]
 
 
 def _same(n, x, y, z, big, odd, memory):
@@ -460,6 +531,27 @@ as_it_is = edited(
 )
 absolute = edited("did", "a millionth is small, whatever the numbers are", ("1e-6 * largest", "1e-6"))
 generous = edited("did", "a thousandth of the largest number is rounding", ("1e-6 * largest", "1e-3 * largest"))
+ten_times = edited("did", "a hundred thousandth is rounding", ("1e-6 * largest", "1e-5 * largest"))
+a_tenth = edited("spared", "only a ten millionth is rounding", ("1e-6 * largest", "1e-7 * largest"))
+each_number = edited(
+    "spared",
+    "compares each number with its own size",
+    (
+        "torch.allclose(a, b.to(a.dtype), 0, 1e-6 * largest, equal_nan=True)",
+        "torch.allclose(b.to(a.dtype), a, 1e-6, 0, equal_nan=True)",
+    ),
+)
+infinite_size = edited(
+    "did",
+    "takes an infinity for the largest number, beside which nothing differs",
+    ("a[finite].abs().max().item() if finite.any() else 0", "a.abs().max().item() if a.numel() else 0"),
+)
+any_nesting = edited("did", "compares tensors, however they are nested", ("nesting == other", "len(old) == len(new)"))
+with_parameters = edited(
+    "spared",
+    "compares what parameters hold afterwards",
+    ("[gm.forward(*inputs), *inputs]", "[gm.forward(*inputs), *inputs, *gm.parameters()]"),
+)
 no_nan = edited("spared", "NaN differs from NaN", ("torch.allclose(a, b, equal_nan=True)", "torch.equal(a, b)"))
 ignores_draws = edited("same", "with the same seed, random numbers are the same", ("drawn or ...", "False or ..."))
 one_draw = edited(
