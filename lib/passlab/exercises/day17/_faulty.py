@@ -106,7 +106,7 @@ def _quotient(node: fx.Node) -> Any:
 
 def _back(node: fx.Node) -> Any:
     inner: Any = node.args[0]
-    return inner.args[0] if _is(node, "sub") and _is(inner, "add") and inner.args[1] is node.args[1] else None
+    return inner.args[0] if _is(node, "sub") and _is(inner, "add") and inner.args[1] == node.args[1] else None
 
 
 def _plus_zero(node: fx.Node) -> Any:
