@@ -40,6 +40,8 @@ PACKAGES = (
     *("graph", "fx", "equivalence", "measure", "kernels", "polyhedral", "memory", "dataflow", "wafer", "autodiff"),
     *("capture", "capstone"),
 )
+#: It builds programs with compilers, to be timed, which takes minutes and no limit of time ends.
+BUILDERS = "passlab.capstone.baselines"
 #: Seconds for one call, for all calls of an exercise, and for each judged answer.
 CALL, ALL, ANSWER = 3.0, 10.0, 10.0
 #: The most parameters, and the most values tried for them.
@@ -72,6 +74,8 @@ def _modules(name: str) -> Iterator[Any]:
     module = importlib.import_module(name)
     yield module
     for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        if f"{name}.{info.name}" == BUILDERS:
+            continue
         with contextlib.suppress(Exception):  # it needs a compiler that this process does not have
             yield from _modules(f"{name}.{info.name}")
 
