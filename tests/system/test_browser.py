@@ -1,5 +1,6 @@
 """JupyterLab in a real browser: from the front door to day 1's exercises, run all, and look at what is there."""
 
+import contextlib
 import json
 import os
 import re
@@ -113,13 +114,21 @@ def test_the_list_of_files_has_each_lesson_once_and_no_menu_is_the_instructor_s(
 
 
 def _run(page, text):
-    """Run the open notebook's code cell that has a text, and return its output."""
+    """Run the open notebook's code cell that has a text, and return its output.
+
+    A kernel that is still starting shows itself as idle, and drops what it is sent: the keys are pressed until the
+    cell has a number or a star.
+    """
     panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
     panel.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
     cell = panel.locator(".jp-CodeCell").filter(has=page.locator(".jp-InputArea", has_text=text))
-    cell.locator(".jp-InputArea-editor").click()
-    page.keyboard.press("Control+Enter")
-    return cell.locator(".jp-OutputArea-output")
+    for _ in range(24):
+        cell.locator(".jp-InputArea-editor").click()
+        page.keyboard.press("Control+Enter")
+        with contextlib.suppress(AssertionError):
+            expect(cell.locator(".jp-InputPrompt")).not_to_have_text("[ ]:", timeout=10_000)
+            return cell.locator(".jp-OutputArea-output")
+    raise AssertionError(f"the cell with {text!r} did not run")
 
 
 def test_progress_fits_a_small_screen_and_shows_the_days_first(lab, tmp_path):
