@@ -9,22 +9,12 @@ from itertools import product
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from passlab import exercises
 from passlab.exercises.day05.offsets import ON_HARD, bound, program, shuffled, zoo
 from passlab.exercises.day05.reuse import clashes, drawn, least_slots, memories, row, rule_bytes
-from passlab.judge import judge
 from passlab.memory.allocate import ORDERS, first_fit, slots
 from passlab.memory.buffers import MINIMALLOC, Buffer, height, instance, lower_bound
 from passlab.memory.search import PRIORITIES, lowest_first
-
-
-def said(exercise_id, value, name=None):
-    """What is lost first for a value on one visible case (the first, if none is named), and the sentence."""
-    exercise = exercises.find(exercise_id)
-    cases = [case for case in exercise.cases() if name in (None, case.name)]
-    failure = judge(exercise, lambda *_: value, cases[:1]).failure
-    return (failure.verdict, failure.message) if failure else None
-
+from tests.support.judged import lost_with
 
 CHAIN = {"relu": (1, 3, 24), "tanh": (2, 5, 24), "exp": (3, 4, 24), "add": (4, 6, 24)}
 VIEWS = {"relu": (1, 10, 36), "exp": (6, 8, 36), "add": (7, 9, 36)}
@@ -65,16 +55,16 @@ def changed(**parts):
     ],
 )
 def test_sentences_about_ranges(value, verdict, sentence):
-    result = said("day05.liveness", value)
+    result = lost_with("day05.liveness", value)
     assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
 def test_right_ranges_have_no_sentence():
-    assert said("day05.liveness", CHAIN) is None
+    assert lost_with("day05.liveness", CHAIN) is None
 
 
 def test_a_view_is_named():
-    verdict, message = said("day05.liveness", {"relu": (1, 3, 36)}, "views")
+    verdict, message = lost_with("day05.liveness", {"relu": (1, 3, 36)}, "views")
     assert verdict == "did" and "Its memory is also that of view, getitem and t" in message
 
 
@@ -88,7 +78,7 @@ def test_a_view_is_named():
     ],
 )
 def test_sentences_about_offsets(value, verdict, sentence):
-    result = said("day05.offsets", value)
+    result = lost_with("day05.offsets", value)
     assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
@@ -97,7 +87,7 @@ def test_sentences_about_offsets(value, verdict, sentence):
 )
 def test_an_overlap_shows_its_wrong_numbers(name, made):
     buffers = zoo(*made)
-    verdict, message = said("day05.offsets", {b.name: 0 for b in buffers}, name)
+    verdict, message = lost_with("day05.offsets", {b.name: 0 for b in buffers}, name)
     assert verdict == "valid" and re.search(r"both live in step \d+ and share \d+ bytes from byte 0 on", message)
     wrong, total = map(
         int, re.search(r"Run in this arena, (\d+) of the (\d+) numbers .* are wrong\.", message).groups()
@@ -108,14 +98,14 @@ def test_an_overlap_shows_its_wrong_numbers(name, made):
 
 def test_an_overlap_without_wrong_numbers_says_nothing_of_them():
     """In a chain each result is copied over the operand that it was computed from, when that has been read."""
-    _, message = said("day05.offsets", {b.name: 0 for b in zoo("convnet")}, "a convolutional net")
+    _, message = lost_with("day05.offsets", {b.name: 0 for b in zoo("convnet")}, "a convolutional net")
     assert message.endswith("from byte 0 on: move one of the two.")
 
 
 def test_an_overlap_in_an_absurd_arena_is_not_run():
     buffers = zoo("attention")
     offsets = {b.name: 0 for b in buffers} | {buffers[-1].name: 2**60}
-    _, message = said("day05.offsets", offsets, "attention")
+    _, message = lost_with("day05.offsets", offsets, "attention")
     assert "are both live" in message and "Run in this arena" not in message
 
 
@@ -181,12 +171,12 @@ TAKEN = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "f": 1}
     ],
 )
 def test_sentences_about_slots(name, value, verdict, sentence):
-    result = said("day05.reuse", value, name)
+    result = lost_with("day05.reuse", value, name)
     assert result is not None and result[0] == verdict and result[1].startswith(sentence)
 
 
 def test_right_slots_have_no_sentence():
-    assert said("day05.reuse", TAKEN, "a chain") is None
+    assert lost_with("day05.reuse", TAKEN, "a chain") is None
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ import random
 import pytest
 
 from autograder.authoring.answers import hidden_cases, reference
-from passlab import exercises
 from passlab.exercises.day05 import _tasks
 from passlab.exercises.day05.cache import true_misses
 from passlab.exercises.day05.order import TURNS
-from passlab.judge import judge
 from passlab.memory.order import liu, postorder
 from passlab.memory.tasks import peak
+from tests.support.judged import lost_with
 
 IDS = [f"day05.{name}" for name in ("coalescing", "cache", "order", "layout", "remat")]
 GARBAGE = [
@@ -36,18 +35,10 @@ GARBAGE = [
 ]
 
 
-def said(exercise_id, value, name=None):
-    """What is lost first for a value on one visible case (the first, if none is named), and the sentence."""
-    exercise = exercises.find(exercise_id)
-    cases = [case for case in exercise.cases() if name in (None, case.name)]
-    failure = judge(exercise, lambda *_: value, cases[:1]).failure
-    return (failure.verdict, failure.message) if failure else None
-
-
 @pytest.mark.parametrize("exercise_id", IDS)
 def test_garbage_gets_a_sentence(exercise_id):
     for value in GARBAGE:
-        verdict, sentence = said(exercise_id, value)
+        verdict, sentence = lost_with(exercise_id, value)
         assert verdict == "valid" and sentence.endswith(".") and len(sentence) < 300, value
 
 
@@ -83,13 +74,13 @@ def test_garbage_gets_a_sentence(exercise_id):
     ],
 )
 def test_a_broken_answer_is_told_what_is_wrong(exercise_id, value, verdict, sentence):
-    verdicts, message = said(exercise_id, value)
+    verdicts, message = lost_with(exercise_id, value)
     assert verdicts == verdict and sentence in message, message
 
 
 def test_runs_that_the_budget_does_not_need_are_told():
     value = ["f0", "f1", "f2", "f0", "f3", "b3", "b2", "b1", "b0"]
-    verdict, message = said("day05.remat", value, "the same chain, with enough memory")
+    verdict, message = lost_with("day05.remat", value, "the same chain, with enough memory")
     assert verdict == "spared" and message.startswith("f0 runs again, but the budget of 17 bytes suffices")
 
 

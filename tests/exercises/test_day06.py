@@ -13,14 +13,7 @@ from passlab.exercises.day06.gvn import COPIES
 from passlab.exercises.day06.solver import allowed
 from passlab.given.day06._facts import plain
 from passlab.judge import judge
-
-
-def lost(exercise_id, value, name):
-    """What is lost for a value on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, lambda *_: value, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
+from tests.support.judged import lost_with
 
 
 def solved(program=STRAIGHT, **changed):
@@ -70,20 +63,20 @@ def test_garbage_gets_a_sentence(exercise_id, value):
     ],
 )
 def test_what_is_told_of_a_solver(changed, verdict, sentence):
-    result, message = lost("day06.solver", solved(**changed), "straight on")
+    result, message = lost_with("day06.solver", solved(**changed), "straight on")
     assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
 def test_a_right_result_is_right_however_it_was_found():
-    assert lost("day06.solver", solved(), "straight on") is None
-    assert lost("day06.solver", solved(COUNT), "a loop, backward") is None
+    assert lost_with("day06.solver", solved(), "straight on") is None
+    assert lost_with("day06.solver", solved(COUNT), "a loop, backward") is None
 
 
 def test_a_forged_log_must_lead_to_the_facts():
     before, after, log = solved(COUNT)
     shorter = list(dict.fromkeys(log))
     assert len(shorter) < len(log) <= allowed(COUNT, "liveness")
-    assert lost("day06.solver", (before, after, shorter), "a loop, backward")[0] == "same"
+    assert lost_with("day06.solver", (before, after, shorter), "a loop, backward")[0] == "same"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_a_forged_log_must_lead_to_the_facts():
     ],
 )
 def test_what_is_told_of_liveness(value, verdict, sentence):
-    message = lost("day06.liveness", value, "straight on")
+    message = lost_with("day06.liveness", value, "straight on")
     assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -137,7 +130,7 @@ def constants_with(**changed):
     ],
 )
 def test_what_is_told_of_constants(changed, verdict, sentence):
-    result, message = lost("day06.constants", constants_with(**changed), "a switch that stays off")
+    result, message = lost_with("day06.constants", constants_with(**changed), "a switch that stays off")
     assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
@@ -168,7 +161,7 @@ def redundant_with(*more):
     ],
 )
 def test_what_is_told_of_equal_values(value, verdict, sentence):
-    result, message = lost("day06.gvn", value, "copies")
+    result, message = lost_with("day06.gvn", value, "copies")
     assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 

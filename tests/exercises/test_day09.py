@@ -18,17 +18,9 @@ from passlab.exercises.day09.pipeline import BUFFERIZE, FUSE, LOOPS
 from passlab.judge import judge
 from passlab.mlir import MLIRError, parse, pipeline, verify
 from passlab.mlir.run import run
+from tests.support.judged import check_refused, lost_with
 
 IDS = ("day09.nest", "day09.patterns", "day09.fusion", "day09.pipeline")
-
-
-def lost(exercise_id, value, name):
-    """What is lost for a value on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    answer = (lambda: value) if exercise_id == "day09.patterns" else (lambda *_: value)
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
 
 
 GARBAGE = [None, float("nan"), True, -1, "loops", [], {}, (), [None], {"x": None}, [("cse", {})], 10**400, object()]
@@ -37,11 +29,7 @@ GARBAGE = [None, float("nan"), True, -1, "loops", [], {}, (), [None], {"x": None
 @pytest.mark.parametrize("exercise_id", IDS)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:12])
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    answer = (lambda: value) if exercise_id == "day09.patterns" else (lambda *_: value)
-    judgement = judge(exercise, answer, exercise.cases()[:2])
-    assert not judgement.verdicts["did"]
-    assert judgement.failure.message and "could not read" not in judgement.failure.message
+    check_refused(exercise_id, value, 2, "did")
 
 
 RELU = """\
@@ -99,7 +87,7 @@ def relu(loop="prange", size=5, value="select(v2, v0, v1)"):
     ids=range(12),
 )
 def test_what_is_told_of_a_nest(text, verdict, sentence):
-    message = lost("day09.nest", text, "relu")
+    message = lost_with("day09.nest", text, "relu")
     assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -119,7 +107,7 @@ def test_what_is_told_of_a_nest(text, verdict, sentence):
     ids=range(4),
 )
 def test_what_is_told_of_patterns(found, case, verdict, sentence):
-    message = lost("day09.patterns", found, case)
+    message = lost_with("day09.patterns", found, case)
     assert (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -177,7 +165,7 @@ FUSED = ("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield": -
     ids=range(11),
 )
 def test_what_is_told_of_a_pipeline(value, verdict, sentence):
-    message = lost("day09.pipeline", value, "one pass")
+    message = lost_with("day09.pipeline", value, "one pass")
     assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 

@@ -13,15 +13,7 @@ from passlab import exercises
 from passlab.exercises.day10 import _isl
 from passlab.exercises.day10.skew import STENCILS
 from passlab.given.day10.domains import as_python
-from passlab.judge import judge
-
-
-def said(exercise_id, value, name=None):
-    """What is lost first for a value on one visible case (the first, if none is named), and the sentence."""
-    exercise = exercises.find(exercise_id)
-    cases = [case for case in exercise.cases() if name in (None, case.name)]
-    failure = judge(exercise, lambda *_: value, cases[:1]).failure
-    return (failure.verdict, failure.message) if failure else None
+from tests.support.judged import lost_with
 
 
 def right(exercise_id, **changed):
@@ -71,16 +63,16 @@ MATMUL = "[N, M, K] -> { Zero[i, j] : 0 <= i < N and 0 <= j < M; Add[i, j, k] : 
     ],
 )
 def test_domains_are_told_what_is_wrong_with_them(value, verdict, sentence):
-    result = said("day10.domains", right("day10.domains", **value))
+    result = lost_with("day10.domains", right("day10.domains", **value))
     assert result[0] == verdict and sentence in result[1], result
 
 
 def test_what_is_no_dictionary_is_told_so():
     keys = "domain, reads, writes, schedule"
     returned = "End every path of the function with `return`."
-    assert said("day10.domains", None)[1] == f"Return a dictionary with the keys {keys}; got None. {returned}"
-    assert said("day10.domains", {"domain": "{ }"})[1] == "The key 'reads' has no entry."
-    assert said("day10.dependences", "{ }")[1].endswith("; got '{ }'.")
+    assert lost_with("day10.domains", None)[1] == f"Return a dictionary with the keys {keys}; got None. {returned}"
+    assert lost_with("day10.domains", {"domain": "{ }"})[1] == "The key 'reads' has no entry."
+    assert lost_with("day10.dependences", "{ }")[1].endswith("; got '{ }'.")
 
 
 @pytest.mark.parametrize(
@@ -94,14 +86,14 @@ def test_what_is_no_dictionary_is_told_so():
     ],
 )
 def test_dependences_are_told_which_pair_is_wrong_and_why(value, sentence):
-    result = said("day10.dependences", right("day10.dependences", **value))
+    result = lost_with("day10.dependences", right("day10.dependences", **value))
     assert sentence in result[1], result
 
 
 def test_a_value_that_was_overwritten_is_told_so():
     name = "a scalar that is used again"
     [case] = [case for case in exercises.find("day10.dependences").cases() if case.name == name]
-    result = said("day10.dependences", case.expect | {"values": case.expect["flow"]}, name)
+    result = lost_with("day10.dependences", case.expect | {"values": case.expect["flow"]}, name)
     assert result[0] == "spared" and "another instance writes that cell in between" in result[1]
 
 
@@ -137,12 +129,12 @@ INTERCHANGED = "jacobi-1d: interchange"
     ],
 )
 def test_a_pair_that_is_no_reason_is_told_so(value, name, verdict, sentence):
-    result = said("day10.legality", value, name)
+    result = lost_with("day10.legality", value, name)
     assert result[0] == verdict and sentence in result[1], result
 
 
 def test_any_violated_pair_will_do():
-    assert said("day10.legality", "[T, N] -> { S[7, 5] -> S[8, 4] : T = 9 and N = 9 }", INTERCHANGED) is None
+    assert lost_with("day10.legality", "[T, N] -> { S[7, 5] -> S[8, 4] : T = 9 and N = 9 }", INTERCHANGED) is None
 
 
 @pytest.mark.parametrize(
@@ -162,7 +154,7 @@ def test_any_violated_pair_will_do():
     ],
 )
 def test_a_band_that_does_not_tile_is_told_why(value, verdict, sentence):
-    result = said("day10.skew", value)
+    result = lost_with("day10.skew", value)
     assert result[0] == verdict and sentence in result[1], result
 
 
@@ -199,16 +191,16 @@ def large_numbers(n):
     ],
 )
 def test_a_text_that_is_a_trap_gets_a_sentence_and_the_next_is_judged(text, sentence):
-    verdict, result = said("day10.skew", text, "jacobi-1d")
+    verdict, result = lost_with("day10.skew", text, "jacobi-1d")
     assert verdict == "valid" and sentence in result
-    assert said("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
+    assert lost_with("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
 
 
 def test_what_isl_takes_long_for_is_tried_with_more_steps(monkeypatch):
     monkeypatch.setattr(_isl, "FEW", 50)
-    assert said("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
+    assert lost_with("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
     monkeypatch.setattr(_isl, "OPERATIONS", 400)
-    assert "gave up on your answer after 400 steps" in said("day10.skew", "{ S[t, i] -> [t, t + i] }")[1]
+    assert "gave up on your answer after 400 steps" in lost_with("day10.skew", "{ S[t, i] -> [t, t + i] }")[1]
 
 
 # ---------------------------------------------------------------------------------------------------- by hand

@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 from autograder.authoring.answers import reference
-from autograder.proofs import wire
 from passlab import exercises
 from passlab.exercises.day11.cost import numbers
 from passlab.exercises.day11.reduce import ALLOWED, bound
@@ -15,12 +14,7 @@ from passlab.exercises.day11.scaling import expected
 from passlab.judge import judge
 from passlab.wafer import Machine, program, reduce_messages, simulate
 from passlab.wafer.matmul import shift, summa
-
-
-def lost(exercise_id, value, name):
-    """What is lost for a value on one visible case."""
-    return wire.first_failure(exercise_id, lambda *_: value, name)
-
+from tests.support.judged import lost_with
 
 GARBAGE = [
     *(
@@ -70,7 +64,7 @@ def right_numbers(**changed):
     ],
 )
 def test_what_is_told_of_five_numbers(changed, verdict, sentence):
-    result, message = lost("day11.cost", right_numbers(**changed), "one message")
+    result, message = lost_with("day11.cost", right_numbers(**changed), "one message")
     assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
@@ -94,7 +88,7 @@ def test_cycles_follow_from_the_answers_own_numbers():
     ],
 )
 def test_what_is_told_of_a_tree(value, verdict, sentence):
-    result, message = lost("day11.reduce", value, "4 cores, 1 word each")
+    result, message = lost_with("day11.reduce", value, "4 cores, 1 word each")
     assert (result, message[: len(sentence)]) == (verdict, sentence)
 
 
@@ -138,7 +132,7 @@ def moves(n=3):
     ids=["right", "no step", "matrix", "grid", "itself", "two blocks", "too few", "too many"],
 )
 def test_what_is_told_of_moves(value, verdict, sentence):
-    result = lost("day11.matmul", value, "3 × 3 cores")
+    result = lost_with("day11.matmul", value, "3 × 3 cores")
     if verdict is None:
         assert result is None
     else:
@@ -180,7 +174,7 @@ def broadcasts(n=5):
     ids=["right", "shifts", "no core", "backwards", "across", "too few", "one by one"],
 )
 def test_what_is_told_of_broadcasts(value, verdict, sentence):
-    result = lost("day11.matmul", value, "5 × 5 cores, with room")
+    result = lost_with("day11.matmul", value, "5 × 5 cores, with room")
     assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -208,7 +202,7 @@ def right_scaling(**changed):
     ],
 )
 def test_what_is_told_of_scaling(changed, verdict, sentence):
-    result = lost("day11.scaling", right_scaling(**changed), "little work, many sums")
+    result = lost_with("day11.scaling", right_scaling(**changed), "little work, many sums")
     if verdict is None:
         assert result is None
     else:

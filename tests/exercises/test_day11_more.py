@@ -14,22 +14,7 @@ from passlab.given.day11.search import Board, Spent
 from passlab.judge import judge
 from passlab.wafer.pieces import piece_bytes
 from passlab.wafer.work import Operation
-
-
-def lost(exercise_id, value, name):
-    """What is lost for a value on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, lambda *_: value, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
-
-
-class Rude:
-    def __str__(self):
-        raise RuntimeError("no")
-
-    __repr__ = __str__
-
+from tests.support.judged import Rude, check_refused, lost_with
 
 GARBAGE = [None, float("nan"), True, -1, "cores", [], {}, (), [None], {"wide": None}, ((), (), ()), 10**5000, Rude()]
 
@@ -37,10 +22,7 @@ GARBAGE = [None, float("nan"), True, -1, "cores", [], {}, (), [None], {"wide": N
 @pytest.mark.parametrize("exercise_id", ["day11.place", "day11.near", "day11.search"])
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
+    check_refused(exercise_id, value)
 
 
 GOOD = {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1), "two": (1, 0, 1, 1)}
@@ -64,12 +46,12 @@ GOOD = {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1), "two": 
     ],
 )
 def test_what_is_told_of_a_place(changed, verdict, sentence):
-    message = lost("day11.place", GOOD | changed, "shared cores")
+    message = lost_with("day11.place", GOOD | changed, "shared cores")
     assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 
 def test_an_operation_without_a_place():
-    assert lost("day11.place", {}, "shared cores") == ("valid", "wide has no place.")
+    assert lost_with("day11.place", {}, "shared cores") == ("valid", "wide has no place.")
 
 
 def test_the_exercise_and_the_library_count_the_same_bytes():
@@ -98,7 +80,7 @@ def test_the_exercise_and_the_library_count_the_same_bytes():
     ],
 )
 def test_what_is_told_of_cores(value, verdict, sentence):
-    message = lost("day11.near", value, "two pairs")
+    message = lost_with("day11.near", value, "two pairs")
     assert message is None if verdict is None else (message[0], message[1][: len(sentence)]) == (verdict, sentence)
 
 

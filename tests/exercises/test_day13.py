@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from autograder.authoring.answers import hidden_cases
-from autograder.proofs import wire
 from passlab import exercises
 from passlab.capture import REASONS, Capture
 from passlab.exercises.day13 import breaks, recompiles
 from passlab.given.day13.breaks import statements
-from passlab.judge import judge
+from tests.support.judged import check_refused, lost_with
 
 
 def cases(exercise_id, seed):
@@ -110,13 +109,8 @@ def test_dynamo_keeps_as_many_versions_as_the_judge_says():
     ],
 )
 def test_what_is_told_of_recompilations(value, verdict, sentence):
-    result = lost("day13.recompiles", value, "a number")
+    result = lost_with("day13.recompiles", value, "a number")
     assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
-
-
-def lost(exercise_id, value, name):
-    """Return what is lost for a value on one visible case."""
-    return wire.first_failure(exercise_id, lambda *_: value, name)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +136,7 @@ def lost(exercise_id, value, name):
     ],
 )  # fmt: skip
 def test_what_is_told_of_breaks(value, verdict, sentence):
-    result = lost("day13.breaks", value, "a print between")
+    result = lost_with("day13.breaks", value, "a print between")
     assert result is None if verdict is None else (result[0], result[1][: len(sentence)]) == (verdict, sentence)
 
 
@@ -167,7 +161,4 @@ GARBAGE = [
 @pytest.mark.parametrize("exercise_id", ["day13.breaks", "day13.recompiles"])
 @pytest.mark.parametrize("number", range(len(GARBAGE)))
 def test_garbage_gets_a_sentence(exercise_id, number):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: GARBAGE[number], exercise.cases()[:2])
-    assert not judgement.verdicts["valid"]
-    assert judgement.failure.message and "could not read" not in judgement.failure.message
+    check_refused(exercise_id, GARBAGE[number], 2)

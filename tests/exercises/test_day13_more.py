@@ -9,30 +9,13 @@ import torch
 from torch import fx
 
 from autograder.authoring import answers
-from passlab import exercises
 from passlab.capture import capture
 from passlab.exercises.day13 import backend, decompose, functionalize, one_graph
 from passlab.fx.patterns import canonical
 from passlab.given.day13.backend import elementwise, is_number, kernel
 from passlab.given.day13.decompose import LARGE, SMALL
 from passlab.given.day13.functionalize import COMPUTES, VIEWS, aten, put_back
-from passlab.judge import judge
-
-
-def lost(exercise_id, answer, name):
-    """What an answer loses on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
-
-
-class Rude:
-    def __str__(self):
-        raise RuntimeError("no")
-
-    __repr__ = __str__
-
+from tests.support.judged import Rude, check_refused, lost, sentence_of
 
 GARBAGE = [None, float("nan"), True, "graph", [], {}, (), fx.Graph(), torch.ones(2), Rude()]
 
@@ -40,10 +23,7 @@ GARBAGE = [None, float("nan"), True, "graph", [], {}, (), fx.Graph(), torch.ones
 @pytest.mark.parametrize("exercise_id", ["day13.backend", "day13.functionalize", "day13.decompose", "day13.one-graph"])
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
+    check_refused(exercise_id, value)
 
 
 # ---------------------------------------------------------------------------------------------------- a backend
@@ -238,9 +218,7 @@ def copied_twice(gm):
     ],
 )
 def test_what_functionalisation_does_wrong_is_named(answer, name, verdict, sentence):
-    result = judge(exercises.find("day13.functionalize"), answer, [c for c in functionalize.cases() if c.name == name])
-    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
-    assert message and sentence in message[0].message, result.findings
+    assert sentence in sentence_of(verdict, "day13.functionalize", answer, name)
 
 
 def test_aotautograd_makes_the_same_of_a_case():
@@ -295,9 +273,7 @@ def not_running(gm):
     ],
 )
 def test_what_a_decomposition_does_wrong_is_named(answer, name, verdict, sentence):
-    result = judge(exercises.find("day13.decompose"), answer, [c for c in decompose.cases() if c.name == name])
-    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
-    assert message and sentence in message[0].message, result.findings
+    assert sentence in sentence_of(verdict, "day13.decompose", answer, name)
 
 
 @pytest.mark.parametrize("case", decompose.cases(), ids=lambda case: case.name)
@@ -374,9 +350,7 @@ def detached(gm):
     ],
 )
 def test_what_one_graph_does_wrong_is_named(change, verdict, sentence):
-    result = judge(exercises.find("day13.one-graph"), edited(change), one_graph.cases()[:1])
-    message = [finding for finding in result.findings if finding.verdict == verdict and not finding.ok]
-    assert message and sentence in message[0].message, result.findings
+    assert sentence in sentence_of(verdict, "day13.one-graph", edited(change), one_graph.cases()[0].name)
 
 
 def test_where_ends_a_gradient_even_if_it_is_nan():

@@ -17,7 +17,7 @@ from passlab.autodiff import work_of
 from passlab.exercises.day14._joint import DEAR, Joint, drawn, is_write, repeatable
 from passlab.exercises.day14.recompute import least_work, merged
 from passlab.given.day14.partition import memory, part
-from passlab.judge import judge
+from tests.support.judged import check_refused, lost
 
 MORE = ["day14.partition", "day14.recompute", "day14.optimizer"]
 GARBAGE = [None, float("nan"), True, -1, "cut", [], {}, (), [None], (None, None), [{}], torch.zeros(3), fx.Graph()]
@@ -26,20 +26,9 @@ GARBAGE = [None, float("nan"), True, -1, "cut", [], {}, (), [None], (None, None)
 @pytest.mark.parametrize("exercise_id", MORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
     if (exercise_id, value) == ("day14.optimizer", []) or (exercise_id, value) == ("day14.optimizer", ()):
         return  # no groups: a well-formed answer
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, answer, name):
-    """Return what is lost on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
+    check_refused(exercise_id, value)
 
 
 # ---------------------------------------------------------------------------------------------------- partition

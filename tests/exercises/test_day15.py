@@ -11,12 +11,12 @@ from torch import fx
 from torch.nn import functional as F
 
 from autograder.authoring.answers import hidden_cases, reference
-from autograder.proofs import wire
 from passlab import exercises, quantization
 from passlab.exercises.day15.fold import layer_before
 from passlab.fx.nodes import attribute
 from passlab.judge import judge
 from passlab.quantization import dequantize, fold, integer_linear, quantize, stated, weight_scales
+from tests.support.judged import check_refused, lost
 
 IDS = ["day15.grid", "day15.insert", "day15.fold"]
 
@@ -28,10 +28,7 @@ def cases(exercise_id, seed):
 @pytest.mark.parametrize("exercise_id", IDS)
 @pytest.mark.parametrize("value", [3, "text", [], (), {}, [None], (1, 2, 3, 4), (math.nan, 0), object(), fx.Graph()])
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_, **__: value, exercise.cases()[:2])
-    assert not judgement.verdicts["valid"]
-    assert judgement.failure.message and "could not read" not in judgement.failure.message
+    check_refused(exercise_id, value, 2)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -135,7 +132,7 @@ INSERTED = {
 @pytest.mark.parametrize("name", INSERTED)
 def test_wrong_pairs_get_a_sentence(name):
     answer, sentence = INSERTED[name]
-    _, message = wire.first_failure("day15.insert", answer, "one layer")
+    _, message = lost("day15.insert", answer, "one layer")
     assert re.search(sentence, message)
 
 
@@ -179,5 +176,5 @@ FOLDED = {
 @pytest.mark.parametrize("name", FOLDED)
 def test_wrong_integers_get_a_sentence(name):
     answer, sentence = FOLDED[name]
-    _, message = wire.first_failure("day15.fold", answer, "one layer")
+    _, message = lost("day15.fold", answer, "one layer")
     assert re.search(sentence, message)

@@ -16,10 +16,10 @@ from passlab.exercises.day15 import migrate, move, pack
 from passlab.exercises.day15 import plan as plans
 from passlab.given.day15.pack import linear_int4, unpack
 from passlab.given.day15.plan import BITS, bytes_of, quantized
-from passlab.judge import judge
 from passlab.quantization import dequantize, functional, insert, observe, pack_int4, random_network
 from passlab.quantization import migrate as library_migrate
 from passlab.quantization import move as library_move
+from tests.support.judged import check_refused, lost
 
 MORE = ["day15.move", "day15.pack", "day15.migrate", "day15.plan"]
 GARBAGE = [None, float("nan"), True, -1, "int8", [], {}, (), [None], [4, 4.0], [[]], torch.zeros(3), fx.Graph()]
@@ -28,18 +28,7 @@ GARBAGE = [None, float("nan"), True, -1, "int8", [], {}, (), [None], [4, 4.0], [
 @pytest.mark.parametrize("exercise_id", MORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, answer, name):
-    """Return what is lost on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else (None, "")
+    check_refused(exercise_id, value)
 
 
 def without(function):

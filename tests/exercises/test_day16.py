@@ -12,11 +12,10 @@ import torch
 from autograder.answers.day16 import egraph as graphs
 from autograder.answers.day16.laws import LAWS
 from autograder.authoring.answers import hidden_cases
-from passlab import exercises
 from passlab.exercises.day16 import egraph, laws, saturate
 from passlab.given.day16.laws import every, value
-from passlab.judge import judge
 from passlab.proving import prove
+from tests.support.judged import check_refused, lost_with
 
 CORE = ["day16.egraph", "day16.saturate", "day16.laws"]
 GARBAGE = [None, math.nan, True, -1, "cut", [], {}, (), [None], (None, None), [[], {0: 1}], (True, [3]), torch.zeros(3)]
@@ -25,22 +24,7 @@ GARBAGE = [None, math.nan, True, -1, "cut", [], {}, (), [None], (None, None), [[
 @pytest.mark.parametrize("exercise_id", CORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=str)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, answer, name):
-    """Return what is lost on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
-
-
-def given(value):
-    return lambda *_: value
+    check_refused(exercise_id, value)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +40,7 @@ def given(value):
     ],
 )  # fmt: skip
 def test_sentences_of_egraph(value, verdict, sentence):
-    result = lost("day16.egraph", given(value), "congruence")
+    result = lost_with("day16.egraph", value, "congruence")
     assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
 
 
@@ -73,7 +57,7 @@ def test_sentences_of_egraph(value, verdict, sentence):
     ],
 )  # fmt: skip
 def test_sentences_of_saturate(value, verdict, sentence):
-    result = lost("day16.saturate", given(value), "one variable, twice")
+    result = lost_with("day16.saturate", value, "one variable, twice")
     assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
 
 
@@ -93,7 +77,7 @@ def test_sentences_of_saturate(value, verdict, sentence):
     ],
 )
 def test_sentences_of_laws(value, name, verdict, sentence):
-    result = lost("day16.laws", given(value), name)
+    result = lost_with("day16.laws", value, name)
     assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
 
 

@@ -13,6 +13,7 @@ from autograder.authoring.answers import hidden_cases, reference
 from passlab import exercises
 from passlab.exercises.day16 import discover, extract, proof
 from passlab.judge import judge
+from tests.support.judged import check_refused, lost
 
 MORE = ["day16.extract", "day16.proof", "day16.discover"]
 GARBAGE = [float("nan"), True, -1, "term", {}, (None,), [None], [(None, None)], [[1, 2, 3]], torch.zeros(3), fx.Graph()]
@@ -21,22 +22,11 @@ GARBAGE = [float("nan"), True, -1, "term", {}, (None,), [None], [(None, None)], 
 @pytest.mark.parametrize("exercise_id", MORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, change, name):
-    """Return what is lost on one visible case by the reference with its value changed: verdict and sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, lambda *args: change(reference(exercise_id)(*args)), [case]).failure
-    return (failure.verdict, failure.message) if failure else None
+    check_refused(exercise_id, value)
 
 
 def check(exercise_id, change, case, verdict, sentence):
-    result = lost(exercise_id, change, case)
+    result = lost(exercise_id, lambda *args: change(reference(exercise_id)(*args)), case)
     assert result is None if verdict is None else result[0] == verdict and sentence in result[1], result
 
 

@@ -18,7 +18,7 @@ from passlab.exercises.day17.shrink import size_of
 from passlab.given.day17.generate import program
 from passlab.given.day17.oracle import widened
 from passlab.given.day17.shrink import Compiler
-from passlab.judge import judge
+from tests.support.judged import check_refused, lost
 
 CORE = ["day17.oracle", "day17.generate", "day17.shrink"]
 GARBAGE = [None, float("nan"), True, -1, "cut", {}, [None], (None, None), [{}], torch.zeros(3), fx.Graph()]
@@ -27,18 +27,7 @@ GARBAGE = [None, float("nan"), True, -1, "cut", {}, [None], (None, None), [{}], 
 @pytest.mark.parametrize("exercise_id", CORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, answer, name):
-    """Return what is lost on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
+    check_refused(exercise_id, value)
 
 
 # ---------------------------------------------------------------------------------------------------- oracle

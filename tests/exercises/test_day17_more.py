@@ -10,13 +10,12 @@ from torch import fx, nn
 
 from autograder.answers.day17.metamorphic import by_others
 from autograder.authoring.answers import hidden_cases, reference
-from passlab import exercises
 from passlab.exercises.day17.hunt import SMALL
 from passlab.exercises.day17.metamorphic import is_exposed
 from passlab.exercises.day17.triage import SHORT, Fault, failures_case, is_same
 from passlab.hunt import TARGETS
 from passlab.hunt.judging import tried
-from passlab.judge import judge
+from tests.support.judged import check_refused, lost
 
 MORE = ["day17.metamorphic", "day17.triage", "day17.hunt"]
 GARBAGE = [None, float("nan"), True, -1, "same", [], {}, (), [None], (None, None), [{}], torch.zeros(3), fx.Graph()]
@@ -25,18 +24,7 @@ GARBAGE = [None, float("nan"), True, -1, "same", [], {}, (), [None], (None, None
 @pytest.mark.parametrize("exercise_id", MORE)
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
 def test_garbage_gets_a_sentence(exercise_id, value):
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, lambda *_: value, exercise.cases()[:1])
-    assert not judgement.verdicts["valid"] and judgement.failure.message
-    assert "could not read" not in judgement.failure.message
-
-
-def lost(exercise_id, answer, name):
-    """Return what is lost on one visible case: the first verdict, and the sentence."""
-    exercise = exercises.find(exercise_id)
-    (case,) = [case for case in exercise.cases() if case.name == name]
-    failure = judge(exercise, answer, [case]).failure
-    return (failure.verdict, failure.message) if failure else None
+    check_refused(exercise_id, value)
 
 
 # ---------------------------------------------------------------------------------------------------- metamorphic
