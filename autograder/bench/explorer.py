@@ -32,6 +32,8 @@ def first() -> Iterator[Figure | str]:
     def show() -> None:
         explored = explore(model, *inputs, passes=["torch.fuse", "cse"])
         json.dumps(explored.data([(), (0,), (0, 1)], True))
+        for key in ("", "0", "0,1"):
+            explored.answer({"what": "figures", "key": key})
         explored.answer({"what": "picture", "key": "0"})
 
     start = time.process_time()
@@ -75,7 +77,9 @@ def toggles() -> Iterator[Figure | str]:
             it.data([()], True)
 
         def toggle(explored: list = explored, key: str = key) -> None:
-            explored.pop().answer({"what": "state", "key": key})
+            one = explored.pop()
+            one.answer({"what": "state", "key": key})
+            one.answer({"what": "figures", "key": key})
 
         seconds[nodes] = cpu(toggle).seconds
         graphs = [trace(model, x) for _ in range(3)]

@@ -1,5 +1,6 @@
 """An explorer as text and as a page without a kernel, opened in a browser."""
 
+import json
 import re
 
 import pytest
@@ -67,6 +68,16 @@ def page(browser, explorer):
     yield page
     assert page.errors == []
     page.close()
+
+
+def live(browser, explorer):
+    """Open an explorer that asks this process, as it asks a kernel in JupyterLab."""
+    page = opened(browser, f"<style>{(show._HERE / 'explorer.css').read_text()}</style><div id=root></div>")
+    page.expose_function("kernel", lambda what, key: explorer.answer({"what": what, "key": key}))
+    data = json.dumps(explorer.data([explorer.on[:n] for n in range(len(explorer.on) + 1)], True))
+    ask = "(what, key) => kernel(what, key).then((value) => told(value))"
+    page.evaluate(f"{{{show._script()}\nconst told = explorer(document.getElementById('root'), {data}, {ask});}}")
+    return page
 
 
 # ---------------------------------------------------------------------------------------------------- text
@@ -194,3 +205,59 @@ def test_a_large_graph_is_folded_and_unfolds_part_by_part(browser):
     assert page.locator(".graph *").count() < 1000
     assert page.errors == []
     page.close()
+
+
+# ---------------------------------------------------------------------------------------------------- with a kernel
+
+
+def other(gm):
+    for node in gm.graph.nodes:
+        if node.target == "sigmoid":
+            node.target = "tanh"
+    return gm
+
+
+def test_a_kernel_is_asked_for_figures_then_for_verdicts(browser):
+    page = live(browser, explore(Deep(1), X, passes=["cse", other]))
+    rows = page.locator("table.states tbody tr")
+    expect(rows.nth(1)).to_contain_text("✓ yes")
+    # A layer moves 4 · 32 + 48 bytes, the sigmoid 32; three values of 16 bytes live at once.
+    expect(rows.nth(0).locator("td")).to_have_text(["–", "51", "51", "1.8 KiB", "48 B"])
+    expect(rows.nth(2)).to_contain_text("✗ no")
+    expect(rows.nth(3)).to_have_text(re.compile("^Not the same function. On the example inputs, "))
+    assert page.errors == []
+    page.close()
+
+
+def test_the_reason_of_a_program_that_does_not_run_is_shown(browser):
+    page = live(browser, explore(Deep(1), "no tensor"))
+    rows = page.locator("table.states tbody tr")
+    expect(rows.nth(1)).to_have_text(re.compile("^It does not run on the inputs: "))
+    expect(rows.nth(0).locator("td")).to_have_text(["–", "51", "?", "?", "?"])
+    page.close()
+
+
+def test_the_first_press_of_the_button_draws_a_large_graph(browser):
+    page = live(browser, explore(Deep(3), X))
+    button, drawn = page.get_by_role("button", name="Picture"), page.locator(".picture svg")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    button.click()
+    expect(drawn).to_be_visible()
+    button.click()
+    expect(drawn).to_be_hidden()
+    page.close()
+
+
+def test_the_verdict_is_in_sight_on_a_narrow_page(browser):
+    page = live(browser, explore(Deep(1), X, passes=["cse"]))
+    page.set_viewport_size({"width": 420, "height": 900})
+    verdict = page.locator("table.states tbody tr").nth(1).locator("td").first
+    expect(verdict).to_contain_text("✓ yes")
+    box = verdict.bounding_box()
+    assert box["x"] + box["width"] <= 420
+    page.close()
+
+
+def test_a_class_is_not_a_model():
+    with pytest.raises(ValueError, match=r"Deep is a class. Explore a model of it: Deep\(\)"):
+        explore(Deep, X)

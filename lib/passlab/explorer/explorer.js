@@ -113,7 +113,7 @@ function explorer(root, data, ask) {
   const heading = make("h4", {});
   const drawn = make("button", { type: "button", "aria-pressed": "true" }, "Picture");
   search.addEventListener("input", () => { query = search.value.trim().toLowerCase(); program(); });
-  drawn.addEventListener("click", () => { pictured = !pictured; asIs = false; program(); });
+  drawn.addEventListener("click", () => { pictured = drawn.getAttribute("aria-pressed") !== "true"; asIs = false; program(); });
   let asIs = true; // whether a large graph waits for the button to be drawn
   const box = (name, ...content) => make("section", { class: name, "aria-label": name }, ...content);
   root.replaceChildren(make("div", { class: "passlab-explorer", "data-lm-suppress-shortcuts": "true" },
@@ -210,18 +210,25 @@ function explorer(root, data, ask) {
       folded();
       const press = make("button", { type: "button", "aria-pressed": String(n === place()), "data-focus": `at${n}`,
         onclick: () => choose(n) }, name);
-      const first = make("th", { scope: "row" }, press, make("span", { class: state?.failed ? "failed" : "say" },
-        state ? state.say : ask ? "…" : "not recorded on this page"));
-      if (!state || state.same) return rows.push(make("tr", {}, first, make("td", { colspan: "5" })));
-      const cells = state.figures.map((value, c) => make("td", {}, amount(value, c),
-        make("i", { style: `width:${Math.round(100 * (value ?? 0) / most[c])}%` })));
-      rows.push(make("tr", {}, first, ...cells, verdict(state, n)));
+      const first = make("th", { scope: "row" }, press);
+      const wide = (columns, kind, text) => make("td", { colspan: columns, class: kind }, text);
+      if (!state) return rows.push(make("tr", {}, first, wide("5", "say", ask ? "…" : "not recorded on this page")));
+      if (state.same) return rows.push(make("tr", {}, first, wide("5", "failed", state.say)));
+      if (!state.failed) first.append(make("span", { class: "say" }, state.say));
+      const cells = FIGURES.map((_, c) => !state.figures ? make("td", {}, "…") : make("td", {}, amount(state.figures[c], c),
+        make("i", { style: `width:${Math.round(100 * (state.figures[c] ?? 0) / most[c])}%` })));
+      const doubted = n && state.verdict && state.verdict[0] !== true;
+      rows.push(make("tr", { class: state.failed || doubted ? "explained" : null }, first, verdict(state, n), ...cells));
+      const reasons = [state.failed ? state.say : "", doubted ? state.verdict[1] : ""].filter(Boolean);
+      for (const text of reasons) rows.push(make("tr", {}, wide("6", "failed", text[0].toUpperCase() + text.slice(1))));
     });
     folded();
-    const heads = ["pass", ...FIGURES, "same function"].map((text) => make("th", { scope: "col" }, text));
+    const heads = ["pass", "same function", ...FIGURES].map((text) => make("th", { scope: "col" }, text));
     table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
-    const next = all.find((key) => { const s = stateOf(key); return s && !s.same && !s.verdict; });
-    if (next !== undefined && all.every(stateOf)) want("verdict", next);
+    for (const what of ["figures", "verdict"]) {
+      const next = all.find((key) => { const s = stateOf(key); return s && !s.same && !s[what]; });
+      if (next !== undefined && all.every(stateOf)) return want(what, next);
+    }
   }
 
   function verdict(state, n) {
@@ -229,7 +236,7 @@ function explorer(root, data, ask) {
     const [same, why] = state.verdict;
     const word = { true: "✓ yes", false: "✗ no", null: "? unknown" }[same];
     return make("td", { class: same === false ? "failed" : null, title: why }, n ? word : "–",
-      make("span", { class: same === false ? "why" : "hidden" }, n ? ` ${why}` : ""));
+      make("span", { class: "hidden" }, n && same ? ` ${why}` : ""));
   }
 
   // The state that is shown: a pass that changed nothing shows the program before it.

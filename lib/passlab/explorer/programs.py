@@ -87,7 +87,12 @@ def _function(function: Any) -> fx.GraphModule:
 
 
 def capture(model: Any, inputs: tuple) -> Program:
-    """Return a program that passes may change: a copy of a value of an IR, or a traced model or function."""
+    """Return a program that passes may change: a copy of a value of an IR, or a traced model or function.
+
+    Raises ValueError for a model that cannot be traced.
+    """
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise ValueError(f"{model.__name__} is a class. Explore a model of it: {model.__name__}().")
     traced = isinstance(model, torch.nn.Module) and not isinstance(model, fx.GraphModule | torch.jit.ScriptModule)
     if traced or (ir(model) is None and callable(model)):
         return read(_trace(copy.deepcopy(model)), inputs)

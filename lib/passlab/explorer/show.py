@@ -118,16 +118,16 @@ class Explorer:
         }
 
     def told(self, state: State, live: bool) -> dict[str, Any]:
-        """Return a state for the script. A live one gets its verdict and picture later."""
+        """Return a state for the script. A live one gets its verdict, figures and picture later."""
         if not state.changed:
             return {"say": state.problem or "changes nothing", "failed": bool(state.problem), "same": True}
         states, it = self.states, state.program
         rows = [[row.sign, row.id, row.text, row.changes, states.lines(row), states.module(row)] for row in state.rows]
         recorded = not live and len(it.graph) <= DRAWN
         return {
-            "say": state.summary if state.before else heading(it.graph),
+            "say": state.summary or heading(it.graph),
             "failed": bool(state.problem),
-            "figures": list(states.figures(state)),
+            "figures": None if live else list(states.figures(state)),
             "verdict": None if live else states.verdict(state),
             "picture": state.picture.html if recorded else None,
             "rows": rows,
@@ -149,12 +149,14 @@ class Explorer:
         return widget
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Answer the script: `what` is "state", "verdict" or "picture" of the state of a `key`."""
+        """Answer the script: `what` is "state", "verdict", "figures" or "picture" of the state of a `key`."""
         what, key = asked["what"], asked["key"]
         try:
             state = self.states.state(tuple(int(i) for i in key.split(",") if i))
             if what == "state":
                 value: Any = self.told(state, True)
+            elif what == "figures":
+                value = list(self.states.figures(state))
             else:
                 value = self.states.verdict(state) if what == "verdict" else state.picture.html
         except Exception as error:
