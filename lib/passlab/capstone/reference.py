@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils._pytree import tree_leaves
 
 from passlab.autodiff import RECOMPUTED
 from passlab.capstone import library
@@ -188,7 +189,8 @@ def _cyclic(gm: fx.GraphModule, groups: list[list[str]]) -> bool:
 def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     """Group element-wise operations and reductions along rows with what they read: one kernel each, made by TVM.
 
-    A node joins the group that made its latest operand, as long as the group stays convex and can be a kernel.
+    A node joins the group that made its latest operand, as long as the group stays convex and can be a kernel. Then
+    groups merge, first where that saves most bytes: what two kernels pass on stays in the registers of one.
     """
     gm = with_shapes(compiled.graph, inputs)
     memory, grouped_names = written(gm.graph), {n for group in compiled.groups for n in group}
@@ -208,6 +210,7 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
         else:
             home[node] = group = [node]
             candidates.append(group)
+    _merge(gm, candidates, place)
     groups = list(compiled.groups)
     for group in map(_trim, candidates):
         names = _names(group)
@@ -219,6 +222,30 @@ def kernel_groups(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
         if illegal(gm, [names]) is None and not _cyclic(gm, [*groups, names]):
             groups.append(names)
     return replace(compiled, groups=groups)
+
+
+def _merge(gm: fx.GraphModule, groups: list[list[fx.Node]], place: dict[fx.Node, int]) -> None:
+    """Merge pairs of groups, one of which reads the other's values, if a kernel can do both: the largest value first.
+
+    A group that has become part of another is left empty. place: node → its number in the graph.
+    """
+    home = {node: group for group in groups for node in group}
+    edges = [(node, user) for node in home for user in node.users if home.get(user, home[node]) is not home[node]]
+    for node, user in sorted(edges, key=lambda edge: -_nbytes(edge[0])):
+        one, other = home[node], home[user]
+        if one is other or not any(_joins(gm, one, member) for member in other):
+            continue
+        union = sorted([*one, *other], key=place.__getitem__)
+        if any(_reenters(union, member) for member in union) or illegal(gm, [_names(_trim(union))]) is not None:
+            continue
+        one[:] = union
+        other.clear()
+        home.update(dict.fromkeys(union, one))
+
+
+def _nbytes(node: fx.Node) -> int:
+    values = tree_leaves(node.meta["val"])
+    return sum(value.numel() * value.element_size() for value in values)
 
 
 def _fusable(gm: fx.GraphModule, node: fx.Node) -> bool:
