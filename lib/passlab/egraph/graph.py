@@ -89,8 +89,8 @@ class EGraph:
     def add(self, label: Hashable, *operands: int) -> int:
         """Return the number of an e-node, given the numbers of its operands."""
         node = (label, *operands)
-        if node in self._numbers:
-            return self._numbers[node]
+        if (number := self._numbers.get(node)) is not None:
+            return number
         number = self._numbers[node] = len(self.terms)
         self.terms.append(node)
         self._edge.append(None)

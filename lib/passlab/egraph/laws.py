@@ -100,28 +100,25 @@ def class_of(graph: EGraph, pattern: Pattern, match: Match) -> int | None:
     """Return the class of a pattern's term for a match, None if the graph has no such term."""
     if isinstance(pattern, str):
         return graph.find(match[pattern])
-    operands = []
-    for operand in pattern[1:]:
-        if (number := class_of(graph, operand, match)) is None:
-            return None
-        operands.append(number)
-    return graph.lookup(pattern[0], *operands)
+    label, *parts = pattern
+    operands = [match[part] if isinstance(part, str) else class_of(graph, part, match) for part in parts]
+    return None if None in operands else graph.lookup(label, *operands)
 
 
-def new_matches(graph: EGraph, left: Pattern, right: Pattern, numbers: Sequence[int]) -> Iterator[Match]:
-    """Yield the matches of `left` in these classes for which `right` is not in the class. See `search`."""
+def new_matches(graph: EGraph, left: Pattern, right: Pattern, numbers: Sequence[int]) -> Iterator[tuple[int, Match]]:
+    """Yield class and match for the matches of `left` in these classes that do not have `right` yet. See `search`."""
     for number in numbers:
         for match in matches(graph, left, number):
             if class_of(graph, right, match) != number:
-                yield match
+                yield number, match
 
 
-def _to_apply(graph: EGraph, rewrite: Rewrite, numbers: Sequence[int]) -> Iterator[Match]:
+def _to_apply(graph: EGraph, rewrite: Rewrite, numbers: Sequence[int]) -> Iterator[tuple[int, Match]]:
     """Return the matches in these classes at which a rewrite may be applied and is not yet in the graph."""
     fast = search(rewrite.left, rewrite.right)
     new = fast(graph, numbers) if fast else new_matches(graph, rewrite.left, rewrite.right, numbers)
     when = rewrite.law.when
-    return new if when is None else (match for match in new if when(graph, match))
+    return new if when is None else ((number, match) for number, match in new if when(graph, match))
 
 
 @dataclass
@@ -160,13 +157,15 @@ def saturate(
             for label in {node[0] for node in members}:
                 places.setdefault(label, []).append(number)
         for rewrite in rewrites:
-            for count, match in enumerate(_to_apply(graph, rewrite, places.get(rewrite.left[0], ()))):
+            for count, (number, match) in enumerate(_to_apply(graph, rewrite, places.get(rewrite.left[0], ()))):
                 if count == matches_each:
                     cut = True
                     break
-                pending.append((rewrite, match))
+                pending.append((rewrite, number, match))
         unions = 0
-        for (law, back, left, right), match in pending:
+        for (law, back, left, right), number, match in pending:
+            if class_of(graph, right, match) == graph.find(number):  # by a match that was applied before this one
+                continue
             one, other = instance(graph, left, match), instance(graph, right, match)
             union = graph.union(one, other, law.name, back)
             report.applied[law.name] += union

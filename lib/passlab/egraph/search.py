@@ -1,9 +1,10 @@
 """The matches of a rewrite that are new, found by Python code that is written for it: nested loops over e-nodes.
 
 `passlab.egraph.laws.matches` and `class_of` say the same for any pattern, and are many times slower. For the pattern
-("mul", ("add", "?x", "?y"), "?x") and the right side ("add", "?x", "?y"), the code is:
+("mul", ("add", "?x", "?y"), "?x") and the right side ("mul", "?x", ("add", "?x", "?y")), the code is:
 
     for number in numbers:
+        own = nodes[number]
         for n0 in nodes[number]:
             if n0[0] == L0 and len(n0) == 3:
                 for n1 in nodes[n0[1]]:
@@ -13,8 +14,8 @@
                         if v0 == n0[2]:
                             r0 = known((L1, v0, v1,))
                             r0 = None if r0 is None else find(r0)
-                            if r0 != number:
-                                yield {"?x": v0, "?y": v1}
+                            if (L0, v0, r0,) not in own:
+                                yield number, {"?x": v0, "?y": v1}
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from passlab.egraph.graph import EGraph
 DEEPEST = 18
 
 Pattern = str | tuple[Any, ...]
-Search = Callable[[EGraph, Sequence[int]], Iterator[Mapping[str, int]]]
+Search = Callable[[EGraph, Sequence[int]], Iterator[tuple[int, Mapping[str, int]]]]
 
 
 @lru_cache(maxsize=4096)
 def search(left: Pattern, right: Pattern) -> Search | None:
-    """Return a function of a rebuilt graph and some of its classes, which yields the matches of `left` in them whose
-    `right` is not in the class that was matched. None for a pattern that needs more than `DEEPEST` loops."""
+    """Return a function of a rebuilt graph and some of its classes, None for a pattern of more than `DEEPEST` loops.
+
+    It yields the matches of `left` in these classes whose `right` is not in the class that was matched: class, match.
+    """
     writer = _Writer()
     writer.match(left, "number")
     if writer.loops > DEEPEST:
@@ -50,6 +53,7 @@ def search(left: Pattern, right: Pattern) -> Search | None:
 _HEAD = (
     "    nodes, find, known = graph.nodes, graph.find, graph.classes.get",
     "    for number in numbers:",
+    "        own = nodes[number]",
 )
 
 
@@ -92,17 +96,22 @@ class _Writer:
 
     def check(self, right: Pattern) -> None:
         """Write what yields the match if the right side is not in the class."""
-        value = self.value(right)
-        self.line(f"if {value} != number:", deeper=True)
-        self.line(f"yield {{{', '.join(f'{key!r}: {name}' for key, name in self.names.items())}}}")
+        if isinstance(right, str):
+            self.line(f"if {self.names[right]} != number:", deeper=True)
+        else:
+            self.line(f"if {self.node(right)} not in own:", deeper=True)
+        self.line(f"yield number, {{{', '.join(f'{key!r}: {name}' for key, name in self.names.items())}}}")
 
     def value(self, pattern: Pattern) -> str:
         """Write what looks up the class of a term, None if there is no such term; return its name."""
         if isinstance(pattern, str):
             return self.names[pattern]
-        operands = [self.value(operand) for operand in pattern[1:]]
-        name = f"r{self.lookups}"
+        node, name = self.node(pattern), f"r{self.lookups}"
         self.lookups += 1
-        self.line(f"{name} = known(({', '.join([self.label(pattern[0]), *operands])},))")
+        self.line(f"{name} = known({node})")
         self.line(f"{name} = None if {name} is None else find({name})")
         return name
+
+    def node(self, pattern: tuple[Any, ...]) -> str:
+        """Return the e-node of a term, after writing what looks up its operands."""
+        return f"({', '.join([self.label(pattern[0]), *map(self.value, pattern[1:])])},)"
