@@ -69,6 +69,10 @@ def hidden(seed: int) -> list[Case]:
         case("one operand twice, and by name", twice, "s0", "x", "y"),
         case("nothing to combine", apart, "s0", "x", "w", about=("valid", "same", "spared")),
         case("a long chain", long, "s0", "x"),
+        case("an input is an operand by name", by_keyword, "s0", "x", "y"),
+        case("an input is the first operand of two", before_a_value, "s0", "x", "y"),
+        case("an item is set", stored, "s0", "x", "y"),
+        case("a size that one operation uses", sized, "s0", "s1", "x"),
     ]
 
 
@@ -138,6 +142,28 @@ def apart(s0: Any, x: Any, w: Any) -> tuple:
     a = torch.relu(x)
     b = torch.matmul(a, w).neg()
     return a, b, b.view(s0, 2, 2), b.sum(0)
+
+
+def by_keyword(s0: Any, x: Any, y: Any) -> tuple:
+    a = torch.mul(torch.softmax(y, 1), other=x)
+    x.add_(1)
+    return ((a + 1).relu(),)
+
+
+def before_a_value(s0: Any, x: Any, y: Any) -> tuple:
+    a = x - torch.softmax(y, 1)
+    x.add_(1)
+    return (a.neg() * 2,)
+
+
+def stored(s0: Any, x: Any, y: Any) -> tuple:
+    a = x.exp()
+    x.tracer.create_proxy("call_function", operator.setitem, (x, 0, y[1]), {})
+    return ((a + 1).neg(),)
+
+
+def sized(s0: Any, s1: Any, x: Any) -> tuple:
+    return ((x * (s0 + s1) + 1).neg(),)
 
 
 def long(s0: Any, x: Any) -> tuple:
@@ -219,6 +245,35 @@ by_name = edited(
     "same",
     "knows writes by names that end in _",
     ("'writes' in effects(node)", "getattr(node.target, '__name__', str(node.target)).endswith('_')"),
+)
+by_name_or_option = edited(
+    "same",
+    "knows writes by names that end in _ and by inplace=True, not an item that is set",
+    (
+        "'writes' in effects(node)",
+        "getattr(node.target, '__name__', str(node.target)).endswith('_') or node.kwargs.get('inplace')",
+    ),
+)
+positional = edited(
+    "same",
+    "looks for what a node reads among its positional operands only",
+    ("operand in memory for operand in node.all_input_nodes", "operand in memory for operand in node.args"),
+)
+last_operand = edited(
+    "same",
+    "looks at the last operand only",
+    (
+        "operand in memory for operand in node.all_input_nodes",
+        "operand in memory for operand in node.all_input_nodes[-1:]",
+    ),
+)
+sizes_too = edited(
+    "valid",
+    "takes the arithmetic of sizes into kernels",
+    (
+        "elementwise(node) and node.users and ...",
+        "(elementwise(node) or node.target is operator.add) and node.users and ...",
+    ),
 )
 no_views = edited(
     "same",
