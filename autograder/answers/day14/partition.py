@@ -42,8 +42,8 @@ def _read_early(x: Tensor, scale: Tensor, w: Tensor) -> list[Tensor]:
 
 
 def _read_in_a_view(x: Tensor, scale: Tensor) -> list[Tensor]:
-    """Of the old scale, two values are read; a view from which both follow would be smaller."""
-    view = scale.unsqueeze(0)
+    """Of the old scale, two values are read; a view of a view from which both follow would be smaller."""
+    view = scale.unsqueeze(1).t()
     return [x * view.exp() + x.sin() * view.cos(), 0.5 * scale + x.detach().amax(0)]
 
 
@@ -52,10 +52,19 @@ def _constant(x: Tensor, y: Tensor) -> list[Tensor]:
     return [x**0 + y.exp()]
 
 
+def _two_states(x: Tensor, mean: Tensor, scale: Tensor) -> list[Tensor]:
+    """Two values are read of the old scale, so saving the scale itself would be smaller."""
+    return [
+        x * scale.exp() + x.sin() * scale.cos() + mean,
+        0.9 * mean + x.detach().amax(0),
+        0.9 * scale + x.detach().amin(0),
+    ]
+
+
 def _masks(x: Tensor) -> list[Tensor]:
-    """A mask has one byte for each number."""
-    big = x.exp()
-    return [torch.where(big > 1.2, big, -big).sum(1)]
+    """A mask has one byte for each number: half the bytes of x, which has half as many numbers."""
+    wide = torch.cat([x, x], 1)
+    return [torch.where(wide > 0.2, wide, -3 * wide).sum(1)]
 
 
 def _mean(x: Tensor) -> list[Tensor]:
@@ -76,6 +85,11 @@ def _counted(x: Tensor, count: Tensor) -> list[Tensor]:
 def _noisy(x: Tensor, w: Tensor) -> list[Tensor]:
     y = F.linear(x, w).tanh()
     return [torch.exp(y * (torch.rand_like(y) > 0.4)).sum(0), (y * torch.rand_like(y)).sum(1)]
+
+
+def _dropped(x: Tensor, w: Tensor) -> list[Tensor]:
+    y = F.linear(x, w).tanh()
+    return [(y * torch.bernoulli(torch.sigmoid(y.detach()))).exp().sum(0)]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -119,6 +133,8 @@ def hidden(seed: int) -> list[Case]:
         program("a small value of a large input", _mean, {"x": square}),
         program("a tuple", _norm, {"x": square, "w": weights}),
         program("a mask", _masks, {"x": square}),
+        program("two inputs that are overwritten", _two_states, {"x": square}, {"mean": (width,), "scale": (width,)}),
+        program("a drawn mask", _dropped, {"x": square, "w": weights}),
     ]
 
 
@@ -192,7 +208,24 @@ def by_paths(joint, outputs, once):
     return _split(joint, outputs, [node for node, i in number.items() if i in before and i + 1 not in before])
 
 
+@right("saves every value twice, which keeps no more memory alive")
+def twice(joint, outputs, once):
+    forward, backward = by_ortools(joint, outputs, once)
+    (end,) = forward.graph.find_nodes(op="output")
+    end.args = ([*end.args[0], *end.args[0][outputs:]],)
+    tangent = next(node for node in backward.graph.nodes if node.name.startswith("tangent"))
+    with backward.graph.inserting_before(tangent):
+        for number in range(len(end.args[0][outputs:]) // 2):
+            backward.graph.placeholder(f"again_{number}")
+    return forward, backward
+
+
 draws_again = edited("spared", "draws random numbers once more, as if they were the same", ("... or random", "..."))
+draws_by_name = edited(
+    "spared",
+    "takes for random only what has `rand` in its name",
+    ("torch.Tag.nondeterministic_seeded in tags", '"rand" in str(node.target)'),
+)
 dear_again = edited(
     "spared", "computes anything once more, whatever it costs", ("... or node.target in once or ...", "... or ...")
 )
@@ -207,6 +240,15 @@ def views_alone(joint, outputs, once):
         return memory(node)[0], math.prod(map(int, value.shape)) * value.itemsize
 
     return _cut(joint, outputs, *_network(joint, outputs, once, own))
+
+
+@wrong("cost", "counts four bytes for each number, those of a mask, too")
+def of_floats(joint, outputs, once):
+    def size(node):
+        place = memory(node)
+        return place and (place[0], place[1] * 4 // getattr(node.meta["val"], "itemsize", 4))
+
+    return _cut(joint, outputs, *_network(joint, outputs, once, size))
 
 
 inputs_free = edited(
@@ -225,7 +267,14 @@ stale = edited(
     ("{memory(node.args[0])[0] for node in writes}", "set()"),
 )
 stale_view = edited(
-    "same", "saves a view of an input that is overwritten", ("place in written", "node.name in written")
+    "same",
+    "saves a view of a view of an input that is overwritten",
+    ("place in written", "place in written and (node.op == 'placeholder' or node.args[0].op == 'placeholder')"),
+)
+stale_second = edited(
+    "same",
+    "knows of the first write only when it says what is overwritten",
+    ("{memory(node.args[0])[0] for node in writes}", "{memory(node.args[0])[0] for node in writes[:1]}"),
 )
 constant_gradient = edited(
     "valid", "forgets gradients that no tangent reaches", ("set(results[outputs:])", "set(results[outputs:]) - forward")

@@ -210,7 +210,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not twice, twice)
     if wrong or twice:
         return
-    size = saved_bytes([values[node] for node in parts.saved])
+    size = saved_bytes([values[node] for node in dict.fromkeys(parts.saved)])
     saved = f"You save {size:,} bytes"
     names = ", ".join(node.name for node in parts.saved) or "nothing"
     simple, least = joint.simple(), joint.least(once)
