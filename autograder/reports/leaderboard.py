@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder.grading.entries import Board, Records
 from autograder.reports import pages
-from autograder.reports.ranking import Standing, figures, front, pseudonyms, ranked, standing
+from autograder.reports.ranking import Standing, beyond, figures, front, pseudonyms, ranked, standing
 from passlab.drawing.axes import Plot
 from passlab.drawing.charts import chart
 from passlab.drawing.picture import BLUE, INK, PALE, size
@@ -85,7 +85,7 @@ def standings(
     racers = {entry.learner: entry for entry in board.entries}
     active = [learner for learner in racers if learner not in kept.withdrawn]
     kept.names = pseudonyms({*racers, *handed_in}, kept.salt, kept.names)
-    eager = _eager(board.baselines)
+    eager, course = _eager(board.baselines), _by_name(board.baselines).get("reference", {})
     lines = []
     for learner in {**racers, **handed_in}:
         name = learner if names else kept.names[learner]
@@ -93,7 +93,8 @@ def standings(
             lines.append(Standing(name, "withdrawn", why="Does not take part any more."))
             continue
         entry = racers[learner]
-        lines.append(standing(name, entry.rows, eager, learner in late, entry.failure))
+        mark = beyond(entry.rows, course)
+        lines.append(standing(name, entry.rows, eager, learner in late, entry.failure, beyond=mark))
     now = {learner: one for learner, one in zip({**racers, **handed_in}, lines, strict=True) if one.speedup}
     kept.races.append({"when": when, "entries": {who: [racers[who].digest, one.speedup] for who, one in now.items()}})
     speedups = {(who, *of) for race in kept.races for who, of in race["entries"].items()}

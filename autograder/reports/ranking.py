@@ -45,7 +45,7 @@ class Standing:
     """One line of the board. `state`: ranked, late, failed or withdrawn; `why` says more on the last three.
 
     `speedup`: over eager; `spread`: its relative uncertainty. `bytes`, `peak`, `launches`: as shares of eager's.
-    `history`: earlier entries, oldest first.
+    `beyond`: whether it goes beyond the course's compiler (see `beyond`). `history`: earlier entries, oldest first.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Standing:
     bytes: float | None = None
     peak: float | None = None
     why: str = ""
+    beyond: bool = False
     rows: Rows = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
 
@@ -97,6 +98,18 @@ def standing(name: str, rows: Rows, eager: Rows, late: bool = False, failure: st
         return Standing(name, "failed", why=failure or " ".join(failures) or "Nothing was measured.", rows=rows, **more)
     state, why = ("late", "Handed in after the due date.") if late else ("ranked", "")
     return Standing(name, state, why=why, rows=rows, **figures(rows, eager), **more)
+
+
+def beyond(rows: Rows, course: Rows) -> bool:
+    """Return whether an entry has fewer launches than the course's compiler on a model, and on none more launches or
+    bytes. `course`: model → its row, of all models.
+    """
+    if not rows or any(
+        not row.get("launches") or not course.get(model, {}).get("launches") for model, row in rows.items()
+    ):
+        return False
+    within = all(row[what] <= course[model][what] for model, row in rows.items() for what in ("launches", "bytes"))
+    return within and any(row["launches"] < course[model]["launches"] for model, row in rows.items())
 
 
 def ranked(standings: Sequence[Standing]) -> list[Standing]:

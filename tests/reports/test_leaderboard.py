@@ -70,6 +70,26 @@ def test_speed_without_equivalence_has_no_rank():
     assert (failed.state, failed.rank, failed.speedup) == ("failed", None, None) and "gpt: Not equiv" in failed.why
 
 
+@pytest.mark.parametrize(
+    ("launches", "moved", "mark"),
+    [((10, 9), 2_000_000, True), ((10, 10), 2_000_000, False), ((11, 5), 2_000_000, False), ((9, 9), 2_000_001, False)],
+)
+def test_beyond_the_course_is_fewer_launches_and_no_more_of_anything(launches, moved, mark):
+    course = {model: BASELINES[model]["reference"] for model in MODELS}
+    own = {m: row(1e-3, launches=n, bytes=moved) for m, n in zip(MODELS, launches, strict=True)}
+    assert ranking.beyond(own, course) is mark
+    assert not ranking.beyond(own, {}) and not ranking.beyond({}, course)
+
+
+def test_the_page_marks_who_goes_beyond_the_course():
+    entered = board()
+    assert "★" not in leaderboard.page(lines(), BASELINES, ABOUT)
+    entered.entries[0].rows = rows(3e-4, 5e-4, launches=9)
+    ahead = leaderboard.standings(entered, kept(), HANDED_IN, {"dan"}, ABOUT.when, True)
+    assert [one.name for one in ahead if one.beyond] == ["ada"]
+    assert "★ beyond" in leaderboard.page(ahead, BASELINES, ABOUT)
+
+
 def test_the_front_has_what_no_other_beats_in_both():
     points = {"a": (1.0, 1.0), "b": (0.5, 2.0), "c": (0.5, 3.0), "d": (0.9, 2.0), "e": (2.0, 0.5)}
     assert front(points) == ["b", "a", "e"]
