@@ -117,6 +117,28 @@ def test_a_fast_track_is_passed_with_four_of_five(capsys, work):
     assert "No fast track for 'day99'." in capsys.readouterr().out
 
 
+def test_what_ends_a_fast_track_says_so(capsys):
+    for another in (lambda: review("day01"), lambda: fast_track("day02")):
+        fast_track("day01")
+        reply(True)
+        capsys.readouterr()
+        another()
+        assert capsys.readouterr().out.startswith("You leave the fast track of day01. fast_track('day01') begins it")
+        review("day01")
+        capsys.readouterr()
+        review("day01")
+        assert "You leave" not in capsys.readouterr().out
+
+
+def test_a_day_without_questions_is_a_day_all_the_same(monkeypatch, capsys):
+    monkeypatch.setattr(questions, "kinds_of", lambda *days: [])
+    for ask in (review, fast_track):
+        ask("day05")
+        assert "Days are written" not in capsys.readouterr().out
+        ask("day5")
+        assert "Days are written 'day03'." in capsys.readouterr().out
+
+
 def test_a_failed_fast_track_is_not_shown(capsys):
     fast_track("day05")
     for i in range(5):

@@ -20,7 +20,7 @@ INK, PALE, BLUE, GREY = "#1A1A1A", "#5F5F5F", "#0072B2", "#8A8A8A"
 FONT = "Helvetica,Arial,Liberation Sans,sans-serif"
 #: White in JupyterLab's light and dark theme alike.
 CARD = (
-    f"background:#fff;color:{INK};border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
+    f"background:#fff;color:{INK};color-scheme:light;border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
     "max-height:52rem;overflow:auto"
 )
 #: For screen readers: the name of a picture without a title.

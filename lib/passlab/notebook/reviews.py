@@ -37,13 +37,14 @@ def review(*days: str) -> None:
     global _session
     chosen = list(days) or _begun()
     if unknown := [day for day in chosen if not questions.kinds_of(day)]:
-        return ui.show(ui.say(f"No questions for {unknown[0]!r}. Days are written 'day03'."))
+        return ui.show(ui.say(f"No questions for {unknown[0]!r}.{_written(unknown[0])}"))
     cards = {name: Card(**entry["card"]) for name, entry in load(review_file()).items() if "card" in entry}
     name = questions.due([each.name for each in questions.kinds_of(*chosen)], cards, time.time())
     if name is None:
         soonest = min(cards[each.name].due for each in questions.kinds_of(*chosen))
         wait = max(1, round((soonest - time.time()) / DAY))
         return ui.show(ui.say(f"Nothing to review: the next question is due in {wait} day{'s' * (wait > 1)}."))
+    _left()
     _session = _Session("", [_drawn(questions.KINDS[name])])
     _show()
 
@@ -54,8 +55,9 @@ def fast_track(day: str) -> None:
     global _session
     kinds = questions.kinds_of(day)
     if not kinds:
-        return ui.show(ui.say(f"No fast track for {day!r}. Days are written 'day03'."))
+        return ui.show(ui.say(f"No fast track for {day!r}.{_written(day)}"))
     order = random.sample(kinds, len(kinds))
+    _left()
     _session = _Session(day, [_drawn(order[i % len(order)]) for i in range(LENGTH)])
     _show()
 
@@ -79,6 +81,17 @@ def answer(value: Any) -> None:
         _show()
     elif _session.track:
         _finish(_session.track, _session.right)
+
+
+def _written(day: Any) -> str:
+    """Return how days are written, unless this is one."""
+    return "" if day in exercises.days() else " Days are written 'day03'."
+
+
+def _left() -> None:
+    """Say that a fast track in the middle is left for what is asked now."""
+    if _session.track and _session.queue:
+        ui.show(ui.say(f"You leave the fast track of {_session.track}. fast_track({_session.track!r}) begins it anew."))
 
 
 def _begun() -> list[str]:
