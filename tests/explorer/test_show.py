@@ -261,3 +261,15 @@ def test_the_verdict_is_in_sight_on_a_narrow_page(browser):
 def test_a_class_is_not_a_model():
     with pytest.raises(ValueError, match=r"Deep is a class. Explore a model of it: Deep\(\)"):
         explore(Deep, X)
+
+
+def test_a_kernel_that_was_restarted_is_named(browser):
+    explorer = explore(Deep(1), X, passes=["cse"])
+    page = opened(browser, "<div id=root></div>")
+    model = "{get: () => data, send() { throw new Error('Cannot send'); }, on() {}}"
+    data = json.dumps(explorer.data([(), (0,)], True))
+    page.evaluate(f"{{{show._script()}\nconst data = {data};\nlive({model}, document.getElementById('root'));}}")
+    page.get_by_label("dce", exact=True).check()
+    expect(page.get_by_role("status")).to_have_text("This explorer's kernel was restarted: run the cell again.")
+    assert page.errors == []
+    page.close()

@@ -430,6 +430,13 @@ function explorer(root, data, ask) {
 }
 
 function live(model, root) {
-  const told = explorer(root, structuredClone(model.get("data")), (what, key) => model.send({ what, key }));
+  const gone = "This explorer's kernel was restarted: run the cell again.";
+  const told = explorer(root, structuredClone(model.get("data")), (what, key) => {
+    try {
+      model.send({ what, key });
+    } catch (error) { // the answer of a kernel comes later, too
+      queueMicrotask(() => told({ what: "error", key, value: gone }));
+    }
+  });
   model.on("msg:custom", told);
 }
