@@ -43,6 +43,7 @@ from passlab.memory.allocate import ORDERS, best_fit, colouring, slots
 from passlab.memory.arena import bit_equal, run
 from passlab.memory.buffers import (
     MINIMALLOC,
+    SOLVABLE,
     BadPlan,
     Buffer,
     aligned,
@@ -54,6 +55,7 @@ from passlab.memory.buffers import (
 from passlab.memory.liveness import liveness
 from passlab.memory.plan import Plan, planned
 from passlab.memory.search import lowest_first, search
+from passlab.memory.sections import within
 from passlab.memory.storages import storages
 from passlab.memory.training import joint
 from passlab.notebook.placing import first_fit_steps, place
@@ -307,9 +309,18 @@ arena(puzzle, offsets, "The smallest arena for eight buffers")
 # `f` are at the two ends, and the bytes that they free for `h` are in two pieces.
 
 # %% [markdown]
-# On large instances a proof can take long, and a solver may have found nothing when its time is up. So both are in use:
-# a search that always has an answer, and a solver where an optimum is worth the time.
+# On large instances a solver may have found nothing when its time is up. So both are in use: a search that always has an
+# answer, and a solver where an optimum is worth the time.
 #
+# Between them is a search for *some* plan within a capacity, like MiniMalloc's, here in 1 MiB:
+
+# %%
+packings = {letter: within(blocks, SOLVABLE) for letter, blocks in hard.items()}
+print("choices:", {letter: packing.nodes for letter, packing in packings.items()})
+solved = [letter for letter, packing in packings.items() if packing.offsets]
+print(f"{len(solved)} of {len(hard)} within {SOLVABLE:,} B")
+
+# %% [markdown]
 # ## The plan runs
 #
 # A plan is only worth something if the program runs in it. `run` interprets a graph in one block of bytes, which it
