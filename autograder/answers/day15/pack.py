@@ -89,9 +89,25 @@ def hidden(seed: int) -> list[Case]:
     def batch(m: Any, x: Any) -> Any:
         return torch.relu(F.linear(torch.tanh(x), four(m), m.b))
 
+    @pack_case("two bits", (2, width), about=STAYS, **wide)
+    def two_bits(m: Any, x: Any) -> Any:
+        return F.linear(x, pair(m.w, m.s, group, 2))
+
+    @pack_case("the floats are a result", (2, width), about=STAYS, **wide)
+    def result(m: Any, x: Any) -> Any:
+        return F.linear(x, four(m)), m.w
+
+    @pack_case("numbers beyond the grid", (2, width), largest=12, **wide)
+    def beyond(m: Any, x: Any) -> Any:
+        return F.linear(x, four(m))
+
+    @pack_case("a table", torch.tensor([rows - 1, 0, 1]), **wide)
+    def table(m: Any, index: Any) -> Any:
+        return F.embedding(index, four(m)).relu()
+
     return [
         *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
-        *(needed, elsewhere, eight, batch),
+        *(needed, elsewhere, eight, batch, two_bits, result, beyond, table),
     ]
 
 
@@ -216,6 +232,33 @@ any_bits = edited(
     "packs weights of eight bits as well",
     ("q.args[3] != 4 or weight.target in needed", "weight.target in needed"),
     ("quantize(*values, *q.args[2:], **q.kwargs)", "quantize(*values, 0, 4, **q.kwargs)"),
+)
+below_eight = edited(
+    "spared",
+    "packs weights of two bits as if they had four",
+    ("q.args[3] != 4 or weight.target in needed", "q.args[3] >= 8 or weight.target in needed"),
+)
+no_result = edited(
+    "spared",
+    "forgets that returning the floats is reading them",
+    ("user.target is not quantize", "user.target is not quantize and user.op != 'output'"),
+)
+unclamped = edited(
+    "same",
+    "divides and rounds by itself, and lets what is beyond -8 and 7 wrap around",
+    (
+        "quantize(*values, *q.args[2:], **q.kwargs)",
+        "(values[0] / values[1].repeat_interleave(q.kwargs['group'], 1)).round().to(torch.int8)",
+    ),
+)
+signed = edited("did", "stores the two halves as int8", ("torch.uint8", "torch.int8"))
+layers_alone = edited(
+    "did",
+    "packs only what a linear layer reads",
+    (
+        "q.args[3] != 4 or weight.target in needed",
+        "q.args[3] != 4 or weight.target in needed or F.linear not in [user.target for user in dq.users]",
+    ),
 )
 twice = edited(
     "spared",

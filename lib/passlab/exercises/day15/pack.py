@@ -25,7 +25,8 @@ ROUNDING = 1e-5
 def pack_case(name: str, *shapes: Any, about: tuple[str, ...] = (), **parts: Any) -> Callable[[Callable], Case]:
     """Return a decorator that makes a case of a program `body(m, *inputs)`; see `passlab.fx.cases.graph`.
 
-    A part named `w…` of the shape (outputs, inputs) gets a part `s…`, its scales, for groups of `parts["group"]`.
+    A part named `w…` of the shape (outputs, inputs) gets a part `s…`, its scales, for groups of `parts["group"]`. The
+    largest number of a group becomes the integer `parts["largest"]`, which is 7 if it is not given.
     """
 
     def case(body: Callable) -> Case:
@@ -36,7 +37,7 @@ def pack_case(name: str, *shapes: Any, about: tuple[str, ...] = (), **parts: Any
                 weights[key] = torch.randn(shape, generator=generator)
                 if key[0] == "w":
                     most = weights[key].unflatten(-1, (-1, group)).abs().amax(-1)
-                    weights[f"s{key[1:]}"] = most / 7
+                    weights[f"s{key[1:]}"] = most / parts.get("largest", 7)
         build = graph(body, *shapes, **weights)
         return Case(name, lambda: (build(),), about)
 
@@ -160,9 +161,12 @@ def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
         parts = ", ".join(f"{name} {size}" for name, size in sizes.items())
         return f"The graph reads {sum(sizes.values())} bytes of constants ({parts}); {least} are enough."
     fused = [node for node in live(after) if node.target is linear_int4]
+    opened = [node for node in live(after) if node.target is unpack]
+    for operand in (operand for node in (*fused, *opened) for operand in node.all_input_nodes):
+        if operand.op == "get_attr" and attribute(after, str(operand.target)).dtype == torch.int8:
+            return f"{operand.target} is int8; two integers in a byte are a uint8."
     if len(fused) < len(fusable(before)):
         return f"{len(fusable(before))} linear layers can read packed weights; {len(fused)} do."
-    opened = [node for node in live(after) if node.target is unpack]
     if len(opened) > unpacked(before):
         return f"There are {plural(len(opened), 'unpack node')}; {unpacked(before)} are enough."
     return ""
