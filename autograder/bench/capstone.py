@@ -71,6 +71,9 @@ def figures(largest: int) -> Iterator[Figure | str]:
             ratio, where = mine.seconds / other.seconds, time_shares(program, model.inputs)
             what = f"{model.name}: time over torch.compile's"
             lost.append(Figure(what, f"{ratio:.3g}x", f"its steps: {where}", value=ratio))
+    if own:
+        mean = statistics.geometric_mean(middle for _, middle, _ in own)
+        yield at_most("time over eager's, geometric mean", mean, 1, "x", f"CPU time; {len(own)} models")
     faster, clear = (sum(ratios[at] < 1 for ratios in own) for at in (1, 2))
     base = f"of {len(entries)}; on {clear} in three quarters of the rounds"
     yield at_least("models on which the reference beats eager", faster, len(entries), "", base)
@@ -79,6 +82,8 @@ def figures(largest: int) -> Iterator[Figure | str]:
         if not both:
             yield not_measured(f"models on which the reference beats {name}", entries[0][name].missing)
             continue
+        mean = statistics.geometric_mean(e["mine"].seconds / e[name].seconds for e in both)
+        yield at_most(f"time over {name}'s, geometric mean", mean, 1, "x", f"by the clock; {len(both)} models")
         won = sum(e["mine"].seconds < e[name].seconds for e in both)
         base = f"{won} of {len(both)}, {sum(_beyond(e['mine'], e[name]) for e in both)} by more than both spreads"
         yield at_least(f"share of the models on which it beats {name}", won / len(both), 1 / 3, "", base)
