@@ -28,6 +28,11 @@ def test_the_text_has_every_buffer_the_bound_and_every_step():
     assert "nothing is live with it" in by_size[0] and "live with it: <b> at 0 to 2" in by_size[1]
 
 
+def test_what_graphviz_does_not_draw_says_nothing_of_it():
+    for shown in (place(BUFFERS), first_fit_steps(BUFFERS)):
+        assert shown._repr_mimebundle_()["text/plain"] == shown.text
+
+
 @pytest.mark.parametrize("buffers", [[], [Buffer("a", 0, 1, 100)], [Buffer("a", 0, 50, 1)], BUFFERS * 9])
 def test_what_does_not_fit_a_screen_is_refused(buffers):
     for show in (place, first_fit_steps):

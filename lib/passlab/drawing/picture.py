@@ -46,7 +46,9 @@ class Picture:
 
     @cached_property
     def _drawn(self) -> tuple[str, str]:
-        """Return (SVG, ""), or ("", the reason for its absence)."""
+        """Return (SVG, ""), or ("", the reason for its absence; "" for a picture that is not drawn by Graphviz)."""
+        if not self.dot:
+            return "", ""
         svg, problem = self._render("svg")
         return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
 
@@ -68,7 +70,8 @@ class Picture:
         if self.svg:
             return f'<div tabindex="0" style="{CARD}">{self.svg}</div>'
         note = f'<p style="margin:4px 0">{html.escape(self.note)}</p>' if self.note else ""
-        return f'<div tabindex="0" style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
+        text = f'<pre style="color:{INK};background:none">{html.escape(self.text)}</pre>'
+        return f'<div tabindex="0" style="{CARD}">{text}{note}</div>'
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to `path` in the format of its suffix.
