@@ -78,16 +78,21 @@ def figures(largest: int) -> Iterator[Figure | str]:
     base = f"of {len(entries)}; on {clear} in three quarters of the rounds"
     yield at_least("models on which the reference beats eager", faster, len(entries), "", base)
     for name in ("torch.compile", "TVM"):
-        both = [e for e in entries if not e[name].missing]
-        if not both:
-            yield not_measured(f"models on which the reference beats {name}", entries[0][name].missing)
-            continue
-        mean = statistics.geometric_mean(e["mine"].seconds / e[name].seconds for e in both)
-        yield at_most(f"time over {name}'s, geometric mean", mean, 1, "x", f"by the clock; {len(both)} models")
-        won = sum(e["mine"].seconds < e[name].seconds for e in both)
-        base = f"{won} of {len(both)}, {sum(_beyond(e['mine'], e[name]) for e in both)} by more than both spreads"
-        yield at_least(f"share of the models on which it beats {name}", won / len(both), 1 / 3, "", base)
+        yield from beside(entries, name)
     yield from lost
+
+
+def beside(entries: Sequence[Any], name: str) -> Iterator[Figure]:
+    """Yield the figures of the reference beside another compiler, over the models on which that one runs."""
+    both = [e for e in entries if not e[name].missing]
+    if not both:
+        yield not_measured(f"models on which the reference beats {name}", entries[0][name].missing)
+        return
+    mean = statistics.geometric_mean(e["mine"].seconds / e[name].seconds for e in both)
+    yield at_most(f"time over {name}'s, geometric mean", mean, 1, "x", f"by the clock; {len(both)} models")
+    won = sum(e["mine"].seconds < e[name].seconds for e in both)
+    base = f"{won} of {len(both)}, {sum(_beyond(e['mine'], e[name]) for e in both)} by more than both spreads"
+    yield at_least(f"share of the models on which it beats {name}", won / len(both), 1 / 3, "", base)
 
 
 def _beyond(own: Any, other: Any) -> bool:
