@@ -10,10 +10,10 @@ from autograder.proofs import wire
 from passlab import exercises
 from passlab.capstone import Compiled, grouped
 from passlab.capstone.counting import ROOM
-from passlab.capstone.reference import fold_batchnorm
+from passlab.capstone.reference import compile, fold_batchnorm
 from passlab.exercises.day12._shared import broken_in, limit, why_larger
 from passlab.fx.judge import rebuild
-from passlab.judge import judge
+from passlab.judge import Case, judge
 from passlab.memory.plan import Plan, planned
 
 GARBAGE = [
@@ -31,7 +31,7 @@ GARBAGE = [
 PLAIN = "the same value twice"
 
 
-@pytest.mark.parametrize("exercise_id", ["day12.compiler", "day12.plan", "day12.faster"])
+@pytest.mark.parametrize("exercise_id", ["day12.compiler", "day12.plan", "day12.faster", "day12.beyond"])
 @pytest.mark.parametrize("number", range(len(GARBAGE)))
 def test_garbage_gets_a_sentence(exercise_id, number):
     exercise = exercises.find(exercise_id)
@@ -128,8 +128,20 @@ def test_weights_that_grow_are_named():
     assert why_larger(before, after).startswith("The weights grew from 512 to 16,384 bytes, 16,384 of them in product:")
 
 
-def test_an_answer_saves_two_thirds_of_what_the_course_saves():
-    assert limit(10, 4) == 6 and limit(10, 10) == 10 and limit(10, 12) == 10
+@pytest.mark.parametrize(("name", "least"), [("gpt", 13), ("a random graph", 16)])
+def test_a_model_of_the_zoo_has_to_save_more_than_any_other_graph(name, least):
+    case = Case(name, tuple)
+    assert limit(case, 22, 11) == least and limit(case, 10, 10) == 10 and limit(case, 10, 12) == 10
+
+
+def test_to_equal_the_course_is_not_to_go_beyond_it():
+    exercise = exercises.find("day12.beyond")
+    attention, gpt = exercise.cases()[:2]
+    compiled = compile(*attention.build())
+    equal = judge(exercise, lambda gm, inputs: compiled, [attention])
+    assert equal.verdicts["cost"] and "less is possible here" in equal.failure.message
+    more = judge(exercise, lambda gm, inputs: Compiled(gm), [gpt])
+    assert not more.verdicts["cost"] and "Neither may be more" in more.failure.message
 
 
 @pytest.mark.parametrize(

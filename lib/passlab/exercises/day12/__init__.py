@@ -74,6 +74,28 @@ EXERCISES = (
         closed=_CLOSED,
         seconds=30,
     ),
+    Exercise(
+        id="day12.beyond",
+        title="Beyond the course",
+        section="How a compiler is judged",
+        points={"valid": 1, "same": 1, "did": 2, "cost": 2},
+        difficulty=3,
+        minutes=40,
+        stretch=True,
+        hints=(
+            "Begin with compile_model, and give each node that is in none of its groups, but may be in one, a group of "
+            "its own: why_not([[node.name]]) is None.",
+            "An edge from a node to its user leads from one group to another, or stays inside. Sort all edges by the "
+            "size of the node's value, the largest first, and merge the two groups of each where why_not of all "
+            "groups is still None.",
+            "node.meta['tensor_meta'].shape.numel() is a size; chunk has a tuple of these. Names in a group stand in "
+            "the order of the graph. At the end, leave out groups in which fewer than two nodes compute.",
+        ),
+        meaning={"did": "fewer launches than the course's", "cost": "no more than the course's on any model"},
+        helps={"valid": 3, "same": 1, "did": 1, "cost": 2},
+        closed=_CLOSED,
+        seconds=60,
+    ),
 )
 
 WRITTEN = (Written(id="day12.write-up", title="What you built, and why", points=10, difficulty=1, minutes=20),)

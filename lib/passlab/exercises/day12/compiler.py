@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from passlab.capstone import Counts
 from passlab.capstone.families import drawn
-from passlab.exercises.day12._shared import first_three, graph_case, limit, model_case, saved
+from passlab.exercises.day12._shared import counted_steps, graph_case, limit, model_case, saved
 from passlab.fx.cases import graph, seeded
 from passlab.judge import Case, Finding
 
@@ -85,18 +85,13 @@ def traced(name: str, body, about: tuple[str, ...], seed: int = 0, training: boo
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    reply: dict | None = None
-    for step in first_three(case, value):
-        if isinstance(step, Finding):
-            yield step
-        else:
-            reply = step
-    if reply is None or not (case.asks("did") or case.asks("cost")):
+    reply = yield from counted_steps(case, value)
+    if reply is None:
         return
     before, _ = case.build()
     eager, reference = case.expect()
     for verdict, what, unit in (("did", "launches", "launches"), ("cost", "bytes", "bytes")):
-        n, most = reply[what], limit(getattr(eager, what), getattr(reference, what))
+        n, most = reply[what], limit(case, getattr(eager, what), getattr(reference, what))
         message = (
             f"It takes {n:,} {unit}, and the model as it is {getattr(eager, what):,}. The course's compiler gets to "
             f"{getattr(reference, what):,}; the limit is {most:,}."
