@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from autograder.bench.figures import Figure, at_least, at_most, cpu
+from autograder.bench.figures import Figure, at_least, at_most, cpu, not_measured
 
 #: Pairs of graphs that differ in one operand, constant or axis.
 PAIRS = 10_000
 #: Seconds of the solver for each of them.
 BUDGET = 0.05
+#: Most rounds of saturation, here and in egglog.
+ROUNDS = 30
 
 
 def egraph(largest: int) -> Iterator[Figure | str]:
     yield from orders()
     yield from analyses()
     yield from saturation()
+    yield from peer()
     yield from proofs()
     yield from false_proofs()
     yield from discovery()
@@ -68,6 +72,28 @@ def saturation() -> Iterator[Figure | str]:
     yield at_most("saturation to 50,000 e-nodes", timed.seconds * 50_000 / timed.result, 10, " s", f"{timed.result:,}")
 
 
+def peer() -> Iterator[Figure | str]:
+    """The same terms and laws in egglog, where it is installed: e-nodes, the smallest tree, CPU time."""
+    if importlib.util.find_spec("egglog") is None:
+        yield not_measured("the same terms and laws in egglog", "egglog is not installed: pip install egglog==13.2.0")
+        return
+    from autograder.bench import in_egglog, phases
+    from passlab import trace
+    from passlab.egraph import EGraph
+    from passlab.egraph.programs import terms_of
+
+    problems: dict[str, tuple] = {"a sum of 9": (phases.sum_of(9), phases.orders("add"), ROUNDS)}
+    for name, (module, inputs) in phases.EXAMPLES.items():
+        gm, graph = trace(module, *inputs), EGraph()
+        (root,) = terms_of(gm, graph)
+        problems[name] = graph.term(root), phases.LAWS, ROUNDS
+    for name, problem in problems.items():
+        yield f"{name}: in egglog"
+        ours, theirs = cpu(partial(in_egglog.ours, *problem), 1), cpu(partial(in_egglog.egglog, *problem), 1)
+        seen, baseline = (f"{run.result}, {run.seconds:.2g} s CPU" for run in (theirs, ours))
+        yield Figure(f"{name}: by egglog", seen, f"here: {baseline}", "as here", theirs.result == ours.result)
+
+
 def proofs() -> Iterator[Figure | str]:
     """The longest proof of a law of numbers, and how many laws are decided."""
     from passlab.proving.laws import LAWS, TYPES, decide
@@ -115,7 +141,7 @@ def false_proofs(number: int = PAIRS) -> Iterator[Figure | str]:
 
 def discovery() -> Iterator[Figure | str]:
     """How many laws are found among terms of up to three operations on matrices, none implied by the others."""
-    from passlab.egraph.discover import TASO, discover
+    from passlab.egraph.discover import PROPERTIES, TASO, discover, follows, same_form
 
     yield "discovering laws"
     timed: Any = cpu(partial(discover, operations=3), 1)
@@ -124,3 +150,10 @@ def discovery() -> Iterator[Figure | str]:
     text = ", ".join(f"{verdict}: {count}" for verdict, count in known.items())
     what = "laws of +, ·, @ and transposition found, up to three operations"
     yield Figure(what, str(len(verdicts)), f"TASO keeps {TASO} of up to four; {text}; {timed.seconds:.0f} s CPU")
+    laws = [finding.law for finding in timed.result]
+    stated = sum(any(same_form(law, other) for other in PROPERTIES) for law in laws)
+    implied = sum(follows(law.left, law.right, PROPERTIES) for law in laws)
+    text = f"{implied} of {len(laws)} follow from TASO's properties of these operators, in an e-graph"
+    yield Figure("laws found that are such properties", f"{stated} of {len(laws)}", text)
+    derived = sum(follows(law.left, law.right, laws) for law in PROPERTIES)
+    yield at_least("properties of TASO that follow from the laws found", derived, len(PROPERTIES), "")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from passlab.egraph.discover import candidates, discover, enumerate_terms, follows, size, text
+from passlab.egraph.discover import (
+    PROPERTIES,
+    candidates,
+    discover,
+    enumerate_terms,
+    follows,
+    law_of,
+    same_form,
+    size,
+    text,
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +53,27 @@ def test_everything_that_agrees_follows(findings):
     pairs = candidates(enumerate_terms(("transpose", "add", "matmul"), ("?x", "?y", "?z"), 2))
     assert len(pairs) > len(laws)
     assert all(follows(left, right, laws) for left, right in pairs)
+
+
+def test_what_taso_states_follows_from_what_is_found():
+    laws = [finding.law for finding in discover()]
+    assert all(follows(law.left, law.right, laws) for law in PROPERTIES)
+    apart = [law for law in laws if not follows(law.left, law.right, PROPERTIES)]
+    # transposed twice, and the transposed sum of two products in between: an e-graph never transposes a lone variable
+    assert [law.name for law in apart] == ["(x @ y) + (z @ y) = (x + z) @ y"]
+    (law,) = apart
+    twice = law_of(("twice", "?x"), ("transpose", ("transpose", "?x")))
+    assert follows(("twice", law.left), law.right, [*PROPERTIES, twice], rounds=8)
+
+
+def test_laws_of_one_form_differ_by_names_and_sides():
+    left, right = ("matmul", "?x", ("add", "?y", "?z")), ("add", ("matmul", "?x", "?y"), ("matmul", "?x", "?z"))
+    law = law_of(left, right)
+    assert same_form(law, law_of(right, left))
+    assert same_form(
+        law, law_of(("matmul", "?b", ("add", "?c", "?a")), ("add", ("matmul", "?b", "?c"), ("matmul", "?b", "?a")))
+    )
+    assert not same_form(law, law_of(left, ("add", ("matmul", "?x", "?z"), ("matmul", "?x", "?y"))))
 
 
 def test_terms_as_one_writes_them():

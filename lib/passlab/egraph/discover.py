@@ -107,8 +107,7 @@ def discover(
     laws: list[Law] = []
     for left, right in candidates(enumerate_terms(functions, names, operations, seed)):
         if not follows(left, right, laws, nodes, rounds):
-            both = not isinstance(right, str) and variables(left) == variables(right)
-            laws.append(Law(f"{text(left)} = {text(right)}", left, right, both=both))
+            laws.append(law_of(left, right))
     for law in reversed(list(laws)):  # an early law may follow from later ones
         rest = [other for other in laws if other is not law]
         if follows(law.left, law.right, rest, nodes, rounds):
@@ -126,6 +125,12 @@ def follows(left: Term | str, right: Term | str, laws: Sequence[Law], nodes: int
         if saturate(graph, laws, nodes=nodes, rounds=1).stop != "rounds":
             break
     return graph.find(one) == graph.find(other)
+
+
+def law_of(left: Term | str, right: Term | str) -> Law:
+    """Return a law with its text for a name; it is applied in both directions, where both sides have all variables."""
+    both = not isinstance(right, str) and variables(left) == variables(right)
+    return Law(f"{text(left)} = {text(right)}", left, right, both=both)
 
 
 def size(term: Term | str) -> int:
@@ -148,6 +153,11 @@ def text(term: Term | str) -> str:
     return f"{name}({', '.join(map(text, parts))})"
 
 
+def same_form(law: Law, other: Law) -> bool:
+    """Return whether two laws differ only by the names of their variables, or by which side is the left one."""
+    return _renamed(law.left, law.right) in (_renamed(other.left, other.right), _renamed(other.right, other.left))
+
+
 def _constants(term: Term | str) -> Term:
     """Return a pattern as a term: its variables become constants."""
     return (term,) if isinstance(term, str) else (term[0], *map(_constants, term[1:]))
@@ -163,3 +173,21 @@ def _renamed(*terms: Term | str) -> tuple[Term | str, ...]:
         return (term[0], *map(one, term[1:]))
 
     return tuple(map(one, terms))
+
+
+_X, _Y, _Z = "?x", "?y", "?z"
+#: What TASO's authors state of transposition, +, · and @. From their properties of all operators (Table 2) they prove
+#: what TASO finds.
+PROPERTIES = (
+    law_of(("add", _X, _Y), ("add", _Y, _X)),
+    law_of(("add", _X, ("add", _Y, _Z)), ("add", ("add", _X, _Y), _Z)),
+    law_of(("mul", _X, _Y), ("mul", _Y, _X)),
+    law_of(("mul", _X, ("mul", _Y, _Z)), ("mul", ("mul", _X, _Y), _Z)),
+    law_of(("mul", ("add", _X, _Y), _Z), ("add", ("mul", _X, _Z), ("mul", _Y, _Z))),
+    law_of(("matmul", _X, ("matmul", _Y, _Z)), ("matmul", ("matmul", _X, _Y), _Z)),
+    law_of(("matmul", _X, ("add", _Y, _Z)), ("add", ("matmul", _X, _Y), ("matmul", _X, _Z))),
+    law_of(("transpose", ("transpose", _X)), _X),
+    law_of(("transpose", ("add", _X, _Y)), ("add", ("transpose", _X), ("transpose", _Y))),
+    law_of(("transpose", ("mul", _X, _Y)), ("mul", ("transpose", _X), ("transpose", _Y))),
+    law_of(("transpose", ("matmul", _X, _Y)), ("matmul", ("transpose", _Y), ("transpose", _X))),
+)

@@ -101,8 +101,13 @@ def class_of(graph: EGraph, pattern: Pattern, match: Match) -> int | None:
     if isinstance(pattern, str):
         return graph.find(match[pattern])
     label, *parts = pattern
-    operands = [match[part] if isinstance(part, str) else class_of(graph, part, match) for part in parts]
-    return None if None in operands else graph.lookup(label, *operands)
+    operands: list[int] = []
+    for part in parts:
+        number = match[part] if isinstance(part, str) else class_of(graph, part, match)
+        if number is None:
+            return None
+        operands.append(number)
+    return graph.lookup(label, *operands)
 
 
 def new_matches(graph: EGraph, left: Pattern, right: Pattern, numbers: Sequence[int]) -> Iterator[tuple[int, Match]]:
