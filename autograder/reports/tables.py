@@ -68,6 +68,8 @@ def line(paper: GradedSubmission) -> str:
     parts = ("core", "most", "extra", "most_extra")
     core, most, extra, most_extra = (sum(getattr(each, part) for each in all_marks) for part in parts)
     more = f" and {extra:g} of {most_extra:g} extra" if extra else ""
+    waiting = sum(mark.most for each in all_marks for mark in each.points.values() if mark.points is None)
+    more += f", {waiting:g} to be graded by hand" if waiting else ""
     return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
