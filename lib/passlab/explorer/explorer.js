@@ -220,7 +220,8 @@ function explorer(root, data, ask) {
       const doubted = n && state.verdict && state.verdict[0] !== true;
       rows.push(make("tr", { class: state.failed || doubted ? "explained" : null }, first, verdict(state, n), ...cells));
       const reasons = [state.failed ? state.say : "", doubted ? state.verdict[1] : ""].filter(Boolean);
-      for (const text of reasons) rows.push(make("tr", {}, wide("6", "failed", text[0].toUpperCase() + text.slice(1))));
+      for (const text of reasons) rows.push(make("tr", {}, wide("6", "failed",
+        make("div", { class: "reason" }, text[0].toUpperCase() + text.slice(1)))));
     });
     folded();
     const heads = ["pass", "same function", ...FIGURES].map((text) => make("th", { scope: "col" }, text));

@@ -22,7 +22,7 @@ from passlab.mlir.rewriting import Endless, Greedy, drive, first_line
 _SIGNS = {"+": "new", "-": "gone", " ": ""}
 _CSS = """
 #ID .at{display:none}#ID pre{margin:2px 0;color:inherit;background:none;white-space:pre;line-height:1.5}
-#ID .new{background:#e4f4ee;color:#00543c}#ID .gone{background:#fdf0e7;color:#8a3800;text-decoration:line-through}
+#ID .new{background:#e4f4ee;color:#00543c}#ID .gone{background:#fdf0e7;color:#8a3800}
 #ID .now{font-weight:bold}
 """
 
