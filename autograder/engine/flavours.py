@@ -71,6 +71,8 @@ def _warm_torch(notebooks: bool) -> None:
     # first backward pass comes after that, it starts threads for it, and then no fork can compute gradients.
     torch.ones(1, requires_grad=True).sum().backward()
     _rehearse_judging()
+    if not notebooks:
+        _rehearse_recording()
 
 
 def _rehearsal() -> tuple:
@@ -151,8 +153,6 @@ def warm(name: str, notebooks: bool = True) -> None:
                 own.rehearse_notebook(*_rehearsal())
         elif notebooks:  # torch's notebooks alone export models
             _rehearse_export()
-        else:
-            _rehearse_recording()
 
 
 def import_given(flavour: str) -> None:
