@@ -585,17 +585,18 @@ assert all(first == same for first, same, _ in rows)
 # ## Two faults or one? · stretch
 #
 # A night of fuzzing leaves thousands of failures of a few faults. What they share after shrinking is their
-# **signature**: how it fails, the set of operations that are left, and the message without its numbers. `hunt` does all
-# of it: it draws, compares, shrinks, and puts failures of one signature together.
+# **signature**: of an error, the message without its numbers; of other failures, that something is left that writes, or
+# else the keywords, or else the types of numbers of calls that occur twice, or else the names of the operations. `hunt`
+# does all of it: it draws, compares, shrinks, and puts failures of one signature together.
 
 # %%
 target = Target("careless", "The same function.", lambda gm, inputs: careless_cse(gm))
-for fault in hunt(target, graphs=25, size=10):
+for fault in hunt(target, graphs=60, size=10):
     print(f"{len(fault.seeds)} failures: {fault.kind:7}", ", ".join(fault.operations))
 
 # %% [markdown]
-# A signature can be wrong in both ways. Here one cause, keywords that are not compared, has a class for each function
-# that has keywords; and two faults in one kernel would share a class. Where you can look inside, compare *where the
+# A signature can be wrong in both ways. Here one cause, keywords that are not compared, has a class for each set of
+# keywords; and two faults in one kernel would share a class. Where you can look inside, compare *where the
 # first wrong value was computed*: that is exercise 5.
 #
 # ## Real compilers
@@ -671,7 +672,7 @@ for name in [
 # fault:
 
 # %%
-for name, graphs in {"cse": 150, "const-fold": 150, "onnx-traced": 15}.items():
+for name, graphs in {"cse": 60, "const-fold": 20, "onnx-traced": 30}.items():
     faults = hunt(name, graphs=graphs, size=8)
     print(f"{name}: {len(faults)} signatures in {graphs} graphs")
     for fault in faults[:3]:
@@ -690,7 +691,7 @@ for name, graphs in {"cse": 150, "const-fold": 150, "onnx-traced": 15}.items():
 # in float64, or `torch.export`:
 
 # %%
-faults = hunt("cse", graphs=150, size=8)
+faults = hunt("cse", graphs=60, size=8)
 print(faults[0].report() if faults else "Nothing found.")
 
 # %% [markdown]

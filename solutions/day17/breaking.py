@@ -140,7 +140,9 @@ check("day17.oracle", oracle)
 #
 # What the faulty ones overlook was the subject of day 3 and of the lesson: keywords, dtypes, layers of one class, random
 # numbers, writes (also through views, into parameters, and by layers in training), numbers that are not ordinary. An
-# unsigned integer has no minus, `alpha=2` is not nothing, and a layer may have any name.
+# unsigned integer has no minus, `alpha=2` is not nothing, and a layer may have any name. A faulty `simplify` may also
+# believe in laws that are not in the table: `x * 0` is 0, `x - x` is 0, `x / x` is 1, `(x + y) - y` is x, `relu(-x)`
+# is x.
 #
 # `program(body, *inputs, **parts)` writes a graph down, and returns the pair of it and its inputs. In a body, `read(x,
 # "w")` reads the parameter w once more, by a node of its own, where x is any value; `store(x, index, value)` is
@@ -333,8 +335,8 @@ check("day17.shrink", shrink)
 # | two operations in a row, such as `exp` of `div` | everywhere, if the second reads the result of the first |
 # | any operation | everywhere, if two or more nodes read its result |
 #
-# `dim` is one dimension, counted from the front or from the back; a sum may have `keepdim`. Operands of these operations
-# are tensors. Other operations in a graph are right, as long as they are not in a row that is wrong and not read twice.
+# `dim` is one dimension, counted from the front or from the back, and may be a keyword; a sum may have the keyword
+# `keepdim`. Operands of these operations are tensors. Other operations in a graph are right, as long as they are not in a row that is wrong and not read twice.
 
 
 # %%
@@ -411,7 +413,8 @@ check("day17.metamorphic", variants)
 #
 # - The compiler runs the nodes in order, each by a *kernel*: its code for an operation and a type. `x + y`,
 #   `torch.add(x, y)` and `x.add(y)` are the same operation; for results of `float32` and of `int64` (of a right
-#   compiler) there are two kernels.
+#   compiler) there are two kernels, whatever the types of the operands: a float plus an integer is a float.
+#   The operations are add, sub, mul, maximum, neg, abs, tanh and sin. Their operands are nodes, and none has a keyword.
 # - A node that has no value, though nodes after it have, was computed in one kernel with the node that reads it: there
 #   is just one. Such a kernel is known by its operations, in order, and by the type of its last result.
 # - The compiler rounds in its own way: that is no fault. In each failure there is exactly one. All wrong values after it

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from passlab.hunt import TARGETS, Target, hunt
 from passlab.hunt.__main__ import app
-from passlab.hunt.faults import differ
+from passlab.hunt.faults import Fault, differ
 from passlab.hunt.search import failure
 
 
@@ -52,7 +52,23 @@ def test_a_crash_is_a_fault_and_a_refusal_is_none():
 
 def test_a_right_pass_raises_no_alarm():
     assert hunt(target(lambda gm, inputs: gm), graphs=40) == []
-    assert hunt("dce", graphs=40) == [] and hunt("cse", graphs=40) == []
+    assert hunt("dce", graphs=40) == []
+
+
+def test_one_fault_has_one_signature_whatever_the_operation():
+    def signature(body, kind="values", message=""):
+        gm = fx.symbolic_trace(body)
+        return Fault(TARGETS["cse"], kind, message, gm, "").signature
+
+    add = signature(lambda n: (torch.add(n, 1), torch.add(n, 1.0)))
+    assert add == signature(lambda n: (torch.pow(n, 2), torch.pow(n, 2.0)))
+    assert add != signature(lambda n: (torch.add(n, 1), torch.add(n, 2)))
+    assert signature(lambda x: torch.sub(x, x, alpha=2)) == signature(lambda x: torch.add(x, x, alpha=3), "form")
+    assert signature(lambda x: torch.sin(x)) != signature(lambda x: torch.cos(x))
+    assert signature(lambda x: torch.sin(x)) != signature(lambda x: torch.sin(x), "form")
+    assert signature(lambda x: x.add_(1) * 2) == signature(lambda x: torch.sin(x.view(-1).mul_(2)))
+    texts = [signature(lambda x: x + 1, "KeyError", text) for text in ("no 'a' at 3", "no 'b' at 12", "no room")]
+    assert texts[0] == texts[1] != texts[2]
 
 
 def test_a_report_has_the_graph_the_promise_and_the_versions():

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 
 from autograder.answers.day03 import cse, dce, simplify
 from autograder.authoring.answers import Edit, edited, reference, right, wrong
@@ -210,6 +210,41 @@ def at_random(name):
     if name == "dce":
         return [program(_effect(f), X, X, training=True, **LAYERS) for f in rng.sample(EFFECTS * 4, 40)]
     return [program(of_laws, ODD) for _ in range(20)] + list(_for_simplify())[len(LAWS) :]
+
+
+@right("the same graphs for each pass, built node by node")
+def whatever_the_name(name):
+    near = program(lambda m, x: [f(m, x) for f in NEAR], N)
+    graphs = [near, *list(_for_cse())[len(NEAR) - 1 :], *_for_dce(), *_for_simplify()]
+    return tuple([_rebuilt(gm), list(inputs)] for gm, inputs in graphs)
+
+
+def _rebuilt(gm):
+    new = fx.Graph()
+    new.output(new.graph_copy(gm.graph, {}))
+    return fx.GraphModule(gm, new)
+
+
+@wrong("did", "the laws of the table, on ordinary numbers")
+def as_listed(name):
+    laws = (*LAWS[:1], *LAWS[4:6], *LAWS[6:8], lambda x: x - 0, lambda x: x * 1, lambda x: abs(-x))
+    if name == "simplify":
+        return [program(_plain(law), X.abs()) for law in laws]
+    return list(_BY_NAME[name]())
+
+
+@wrong("spared", "effects that nothing notices afterwards")
+def unnoticed(name):
+    if name == "dce":
+        return [program(lambda m, x, y, f=f: (f(m, x * 1), y + 1)[1], X, X, training=True, **LAYERS) for f in EFFECTS]
+    return list(_BY_NAME[name]())
+
+
+@wrong("did", "effects whose results are returned, so that they are used")
+def returned(name):
+    if name == "dce":
+        return [program(lambda m, x, f=f: f(m, x * 1), X, training=True, **LAYERS) for f in EFFECTS]
+    return list(_BY_NAME[name]())
 
 
 @wrong("did", "no graph has anything in it that two nodes could share")

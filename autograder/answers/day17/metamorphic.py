@@ -53,8 +53,10 @@ def hidden(seed: int) -> list[Case]:
     entry = "the last entry counts too much in a sum"
     law("sum", lambda m, x: torch.sum(x, dim), {entry: last_entry("sum")}, (a, b, c))
     law("sum, kept", lambda m, x: torch.sum(x, -1, keepdim=True), {entry: last_entry("sum")}, (a, b))
+    law("sum, dim by name", lambda m, x: torch.sum(x, keepdim=True, dim=dim), {entry: last_entry("sum")}, (a, b, c))
     soft = {"the last entry of a softmax is wrong": last_entry("softmax")}
     law("softmax", lambda m, x: torch.softmax(x, dim - 3), soft, (a, b, c))
+    law("softmax, dim by name", lambda m, x: torch.softmax(x, dim=dim - 3), soft, (a, b, c))
     product = {"the last row of a matrix product is wrong": last_row}
     law("matmul", lambda m, x, y: torch.matmul(x, y), product, (a, b), (b, c))
     law("matmul of many", lambda m, x: torch.matmul(x, m.w), product, (a, b, c), w=(c, b))
@@ -191,11 +193,29 @@ def far_away(gm):
     return [*by_others(gm), _rewritten(gm, {}, lambda result: result + 1e6 - 1e6)]
 
 
+@wrong("same", "takes a law that holds to three digits: cos(x) = sin(x + 1.57)")
+def three_digits(gm):
+    return [*by_others(gm), _rewritten(gm, {"cos": lambda x: torch.sin(x + 1.57)})]
+
+
+@wrong("same", "a sum that is off by 0.001")
+def a_thousandth(gm):
+    return [*by_others(gm), _rewritten(gm, {"sum": lambda *args, **kwargs: torch.sum(*args, **kwargs) + 1e-3})]
+
+
 @wrong("valid", "returns graph and law in pairs")
 def pairs(gm):
     return [(gm, other) for other in by_others(gm)]
 
 
+no_keyword = edited(
+    "did",
+    "looks for dim in its place only",
+    (
+        "return law(target, *args, **kwargs)",
+        "return target(*args, **kwargs) if 'dim' in kwargs else law(target, *args, **kwargs)",
+    ),
+)
 listed = "[Other(gm).transform(), Apart(gm).transform(), again()]"
 no_laws = edited("did", "forgets the laws of operations", (listed, "[Apart(gm).transform(), again()]"))
 no_apart = edited("did", "leaves rows of operations as they are", (listed, "[Other(gm).transform(), again()]"))

@@ -18,7 +18,7 @@ STAGES = ("fold", "fuse", "simplify", "schedule", "vectorize")
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     cases = []
-    for name in ("swapped", "other", "raises", "three", "long", "shapes", "shared", "both"):
+    for name in ("swapped", "other", "raises", "three", "long", "shapes", "shared", "both", "turned"):
         one, two, three, four, five = rng.sample(("tanh", "sigmoid", "neg", "abs", "sin", "cos", "relu"), 5)
         binary = rng.choice(("sub", "mul", "maximum"))
         instead = "sin" if one == "cos" else "cos"  # of no function above is it the same
@@ -31,13 +31,15 @@ def hidden(seed: int) -> list[Case]:
             "long": ((one, (two, (three, "?x"))), 1, (instead, (two, (three, "?x")))),
             "shapes": (("sum", ("transpose", "?x")), 1, "IndexError: dim is out of range"),
             "shared": ((binary, (one, "?x"), "?y"), 2, ("neg", (binary, (one, "?x"), "?y"))),
+            "turned": ((binary, (one, "?x"), "?y"), 1, f"no room for {binary}"),
             "both": ((binary, (one, "?x"), (two, "?y")), 2, f"two readers of {one}"),
         }[name]
         own = (stage, pattern, readers, result)
         slip = (other, (four, (five, "?x")), 1, f"ValueError: {four}")
         first = rng.random() < 0.5
         faults = [LOWER, own, slip] if first else [own, slip, LOWER]
-        cases.append(shrink_case(name, rng.randrange(10**6), faults, 12 if readers > 1 else 18, int(first)))
+        size = 12 if readers > 1 else 18
+        cases.append(shrink_case(name, rng.randrange(10**6), faults, size, int(first), name == "turned"))
     return cases
 
 
@@ -123,7 +125,7 @@ def _rebuilt(gm, inputs, outputs, instead):
     return fx.GraphModule(gm, graph), tuple(given)
 
 
-def _edits(gm, inputs):
+def _edits(gm, inputs, cut):
     """(outputs, instead) of each edit, those that remove most first."""
     outputs = list(gm.graph.output_node().args[0])
     calls = [node for node in gm.graph.nodes if node.op == "call_function"]
@@ -135,7 +137,8 @@ def _edits(gm, inputs):
             yield rest, {}
         if out in calls:
             yield list(dict.fromkeys([*out.all_input_nodes, *rest])), {}
-    yield from ((outputs, {node: values[node]}) for node in reversed(calls))
+    if cut:
+        yield from ((outputs, {node: values[node]}) for node in reversed(calls))
     for node in calls:
         for operand in node.all_input_nodes:
             if values[operand].shape == values[node].shape:
@@ -148,16 +151,25 @@ def _operations(gm):
 
 @right("edits one by one, as in the lesson: returns inner nodes, drops results, cuts off, bypasses")
 def by_edits(gm, inputs, failure):
+    return _edited(gm, inputs, failure)
+
+
+def _edited(gm, inputs, failure, cut=True):
     reason = failure(gm, inputs)
     best = _rebuilt(gm, inputs, gm.graph.output_node().args[0], {})
     while True:
-        for outputs, instead in _edits(*best):
+        for outputs, instead in _edits(*best, cut):
             smaller = _rebuilt(*best, outputs, instead)
             if _operations(smaller[0]) < _operations(best[0]) and failure(*smaller) == reason:
                 best = smaller
                 break
         else:
             return best
+
+
+@wrong("cost", "edits one by one, without the one that cuts off")
+def no_cuts(gm, inputs, failure):
+    return _edited(gm, inputs, failure, cut=False)
 
 
 @wrong("same", "any failure will do")

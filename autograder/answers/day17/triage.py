@@ -27,6 +27,10 @@ def hidden(seed: int) -> list[Case]:
         return Fault((operation,), dtype, text)
 
     names = ["add", "mul", "sub", "maximum", "tanh", "sin"]
+
+    def mixed(operation: str, wrong: str = "values") -> list[Fault]:
+        return [Fault((operation,), wrong=wrong, integer=place) for place in (None, 0, 1)]
+
     drawn = [values(name) for name in names] + [form("neg"), values("neg"), values("abs"), values("abs", dtype=whole)]
     start = 100 * seed
     pairs = [values("mul", "add"), values("add", "mul"), values("sub", "mul")]
@@ -37,6 +41,8 @@ def hidden(seed: int) -> list[Case]:
         failures_case("type and value", start + 3, [form("mul"), values("mul")] * 3),
         failures_case("types of whole numbers", start + 4, [form("abs", dtype=whole), values("abs", dtype=whole)] * 2),
         failures_case("two types", start + 5, [values("sub"), values("sub", dtype=whole)] * 3),
+        failures_case("a float and an integer", start + 17, [*mixed("mul"), values("mul", dtype=whole)] * 2),
+        failures_case("types of a float and an integer", start + 18, [*mixed("sub", "form"), form("neg")] * 2),
         failures_case("a wrong shape, and its consequence", start + 6, [form("sin", cut=True), form("sin")] * 3),
         failures_case(
             "a consequence, and an error", start + 7, [form("add", cut=True), form("add"), error("add", SHORT)] * 2
@@ -170,6 +176,16 @@ one_kind = edited(
     "spared",
     "takes a wrong type for a wrong value",
     ("return 'form', kernel, right.dtype", "return 'values', kernel, right.dtype"),
+)
+first_type = edited(
+    "did",
+    "asks of which type the first operand is",
+    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[0]].dtype"),
+)
+last_type = edited(
+    "did",
+    "asks of which type the last operand is",
+    ("return 'values', kernel, right.dtype", "return 'values', kernel, values[node.args[-1]].dtype"),
 )
 last_only = edited("spared", "of a kernel, takes the last operation", ("(*sum(within, ()), name)", "(name,)"))
 spelled = edited(

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 from torch import Tensor, fx
 
+from passlab.fx.effects import effects
 from passlab.fx.nodes import op_name
 from passlab.hunt.targets import Target, results
 
@@ -33,12 +34,25 @@ class Fault:
     @property
     def operations(self) -> list[str]:
         """Return the names of the operations of the shrunk graph, in order."""
-        return [op_name(node, self.graph) for node in self.graph.graph.nodes if node.op.startswith("call_")]
+        return [op_name(node, self.graph) for node in self._calls]
+
+    @property
+    def _calls(self) -> list[fx.Node]:
+        return [node for node in self.graph.graph.nodes if node.op.startswith("call_")]
 
     @property
     def signature(self) -> tuple:
-        """Return what two failures must share to be taken for one fault."""
-        return self.target.name, self.kind, tuple(sorted(set(self.operations))), _shape_of(self.message)
+        """Return what two failures must share to be taken for one fault.
+
+        Of an error that is its message. Of other failures, the first of these that is there: the effects of what is
+        left; its options; which operations occur more than once, on which types of numbers; the names of operations.
+        """
+        if self.kind not in ("values", "form"):
+            return self.target.name, self.kind, _shape_of(self.message)
+        does = {effect for node in self._calls for effect in effects(node)} - {"signature"}
+        options = {key for node in self._calls for key, value in node.kwargs.items() if not isinstance(value, fx.Node)}
+        again = {_numbers(node) for node in self._calls if self.operations.count(op_name(node, self.graph)) > 1}
+        return self.target.name, *sorted(does or options or again or {self.kind, *self.operations})
 
     def report(self) -> str:
         """Return a report in Markdown, as the maintainers of the target may get it."""
@@ -50,7 +64,7 @@ class Fault:
             f"Promised: {self.target.promise}\n\n"
             f"```python\n{inputs}\n{self.graph.code.strip()}\n```\n\n"
             f"Second oracle: {self.second or 'does not agree'}. Versions: {versions}."
-            + (f" Seeds of passlab.random_graph: {', '.join(map(str, self.seeds))}." if self.seeds else "")
+            + (f" Seeds of drawn_graph: {', '.join(map(str, self.seeds))}." if self.seeds else "")
             + "\n"
         )
 
@@ -94,6 +108,12 @@ def _in_float64(gm: fx.GraphModule) -> list[Tensor]:
 def widened(x: Tensor) -> Tensor:
     """Return floats as float64, and all other values as they are."""
     return x.double() if x.is_floating_point() else x
+
+
+def _numbers(node: fx.Node) -> str:
+    """Return the types of the numbers and lists that a node is called with."""
+    kinds = (type(x) for x in node.args if not isinstance(x, fx.Node))
+    return ", ".join("int" if kind is bool else kind.__name__ for kind in kinds) or "no numbers"
 
 
 def _shape_of(message: str) -> str:

@@ -78,6 +78,16 @@ def signed_zeros(x: Tensor) -> Any:
     return torch.div(x, 0.0), torch.div(x, -0.0)
 
 
+@known("a module and a method of the same name are merged", "cse", _numbers(3))
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tanh = nn.Hardtanh()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.tanh(x), x.tanh()
+
+
 @known("a slice cannot be hashed before Python 3.12", "cse", _numbers(2, 3))
 def sliced(x: Tensor) -> Any:
     return x[:, 1:]
@@ -93,6 +103,11 @@ def written(x: Tensor) -> Any:
 @known("alpha is dropped", "operators relax relax-fx", _numbers(2, 3), _numbers(2, 3) + 1)
 def scaled(x: Tensor, y: Tensor) -> Any:
     return torch.sub(x, y, alpha=2)
+
+
+@known("0 is added to Boolean values, which stay Boolean", "onnx-traced", torch.tensor([1, 5]))
+def promoted(n: Tensor) -> Any:
+    return (n > 4) + 0
 
 
 @known("rounding_mode is dropped", "operators", _numbers(2, 3), _numbers(2, 3) + 2)

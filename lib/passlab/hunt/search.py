@@ -15,13 +15,13 @@ from io import StringIO
 import torch
 from torch import fx
 
-from passlab.fx.generate import random_graph
 from passlab.fx.shrink import shrink
 from passlab.hunt.faults import Fault, arbiter, differ
+from passlab.hunt.graphs import drawn_graph
 from passlab.hunt.targets import TARGETS, Target, results
 
 #: Calls of a target while one graph is shrunk.
-BUDGET = 60
+BUDGET = 100
 
 
 def hunt(
@@ -32,10 +32,11 @@ def hunt(
     minutes: float | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> list[Fault]:
-    """Return the faults that a target shows on random graphs: one for each signature, with the most frequent first.
+    """Return the faults that a target shows on drawn graphs: one for each signature, with the most frequent first.
 
-    graphs: how many are tried, of about `size` nodes, with seeds from `seed` on. minutes: of CPU time, after which no
-    further graph is tried. tell: is given one sentence for each new fault. Raises ValueError for an unknown target.
+    graphs: how many are tried, with seeds from `seed` on, of half of `size` patterns or of `size` random nodes, see
+    `drawn_graph`. minutes: of CPU time, after which no further graph is tried. tell: is given one sentence for each new
+    fault. Raises ValueError for an unknown target.
     """
     if isinstance(target, str):
         if target not in TARGETS:
@@ -46,7 +47,7 @@ def hunt(
     for number in range(seed, seed + graphs):
         if end is not None and time.process_time() > end:
             break
-        gm = random_graph(number, size, **dict[str, bool](target.features))  # type: ignore[arg-type]
+        gm = drawn_graph(number, size, max(1, size // 2), **target.features)
         with quiet():
             fault = _try(target, gm)
         if fault is None:
@@ -110,16 +111,19 @@ def quiet() -> Iterator[None]:
     """Keep warnings and what compilers print from the reader, and restore the random generator afterwards."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    sys.stdout.flush()
     sys.stderr.flush()
-    stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)  # TVM writes past sys.stderr
+    nothing, own = os.open(os.devnull, os.O_WRONLY), [os.dup(1), os.dup(2)]
+    for place in (1, 2):  # TVM writes past sys.stderr, torch's tracer past sys.stdout
+        os.dup2(nothing, place)
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")
             with redirect_stderr(StringIO()):
                 yield
     finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
+        for place, file in enumerate(own, 1):
+            os.dup2(file, place)
+            os.close(file)
         os.close(nothing)
         logging.disable(level)

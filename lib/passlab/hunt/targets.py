@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
-#: Features of `passlab.random_graph` for graphs that only compute: no writes, no random numbers.
+#: Features of `drawn_graph` for graphs that only compute: no writes, no random numbers.
 FUNCTIONAL = {"mutation": False, "random": False}
 
 Run = Callable[..., Any]
@@ -21,8 +21,8 @@ Run = Callable[..., Any]
 class Target:
     """A pass or compiler. apply(gm, inputs) → a callable; it may change gm.
 
-    `promise`: what its documentation promises, and for which graphs. `features`: of `passlab.random_graph`, for graphs
-    that meet these conditions. `refuses`: the beginnings of messages that say a graph is not supported: not a fault.
+    `promise`: what its documentation promises, and for which graphs. `features`: of `drawn_graph`, for graphs that meet
+    these conditions. `refuses`: the beginnings of messages that say a graph is not supported: not a fault.
     """
 
     name: str
@@ -165,7 +165,7 @@ def results(run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
         return [x for x in tree_leaves(run(*(x.clone() for x in inputs))) if isinstance(x, Tensor)]
 
 
-_UNSUPPORTED = ("Unsupported function", "Unsupported operator", "Exporting the operator")
+_UNSUPPORTED = ("Unsupported function", "Unsupported module type", "Unsupported operator", "Exporting the operator")
 
 #: Name → target.
 TARGETS: dict[str, Target] = {

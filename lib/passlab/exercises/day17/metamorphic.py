@@ -18,7 +18,7 @@ from passlab.judge.forms import why_not_a_list
 #: How many graphs an answer may return.
 MOST = 8
 #: Relative and absolute difference up to which results count as the same.
-TOLERANCE = 1e-3
+TOLERANCE = 2e-4
 
 _SPELLINGS = {
     **dict.fromkeys(("truediv", "true_divide", "divide"), "div"),

@@ -66,11 +66,15 @@ class Grower:
         binding.setdefault(f"inner {name}", node := self.call(name, *nodes, *rest))
         return node
 
-    def read(self, node: fx.Node) -> fx.Node:
+    def turned(self) -> fx.Node:
+        """Return a new value of `SHAPE` that is transposed."""
+        return self.call("transpose", self.call("sin", self.recent()), 0, 1)
+
+    def read(self, node: fx.Node, turned: bool = False) -> fx.Node:
         """Return a value that reads a node; one of another shape becomes a single number."""
         return (
             self.graph.call_function(torch.sum, (node, (0, 1), True))
-            if name_is(node, "sum")
+            if turned or name_is(node, "sum")
             else self.call("neg", node)
         )
 
@@ -95,8 +99,10 @@ def size_of(term: Term) -> int:
     return 0 if isinstance(term, str) else 1 + sum(map(size_of, term[1:]))
 
 
-def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0) -> Failing:
+def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0, turned: bool = False) -> Failing:
     """Return a graph of about `size` operations on which the fault number `at` is the first to show.
+
+    turned: what its pattern reads was transposed.
 
     Patterns of the other faults are in the graph, too, after that of this one. Raises ValueError for a fault that does
     not show.
@@ -106,11 +112,11 @@ def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0) -> Faili
     for _ in range(100):
         grower = Grower(rng)
         grower.grow(size // 3)
-        binding: dict[str, fx.Node] = {}
+        binding: dict[str, fx.Node] = {name: grower.turned() for name in ("?x", "?y")} if turned else {}
         root = grower.plant(own[1], binding)
         if own[2] > 1:  # each inner operation has another reader
             grower.values += [grower.call("cos", node) for name, node in binding.items() if name.startswith("inner ")]
-        grower.values.append(grower.read(root))
+        grower.values.append(grower.read(root, turned))
         grower.grow(size // 3)
         for _, pattern, _, _ in faults:
             if pattern is not None and pattern is not own[1]:
@@ -124,11 +130,13 @@ def failing(seed: int, faults: Sequence[Fault], size: int, at: int = 0) -> Faili
     raise ValueError(f"The fault {own} shows on no graph.")
 
 
-def shrink_case(name: str, seed: int, faults: Sequence[Fault], size: int = 20, at: int = 0) -> Case:
+def shrink_case(
+    name: str, seed: int, faults: Sequence[Fault], size: int = 20, at: int = 0, turned: bool = False
+) -> Case:
     """Return a case; see `failing`."""
 
     def build() -> tuple:
-        made = failing(seed, faults, size, at)
+        made = failing(seed, faults, size, at, turned)
         return made.gm, made.inputs, made.faults
 
     return Case(name, build, expect=size_of(faults[at][1]))

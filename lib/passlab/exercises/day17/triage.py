@@ -29,12 +29,14 @@ class Fault:
     """A fault of one kernel. `wrong`: "values", "form" or the message of an error, with {name} and {size} in it.
 
     `operations`: of the kernel, in order. `cut`: a wrong form has one row less; otherwise it is of another type.
+    `integer`: the place of an operand that is of int64, where the kernel is of floats.
     """
 
     operations: tuple[str, ...]
     dtype: torch.dtype = torch.float32
     wrong: str = "values"
     cut: bool = False
+    integer: int | None = None
 
     @property
     def kernel(self) -> tuple[tuple[str, ...], torch.dtype]:
@@ -64,9 +66,10 @@ def program(rng: random.Random, fault: Fault, last: str = "") -> tuple[fx.GraphM
         return node
 
     others = [name for name in kinds if name not in fault.operations]
-    for _ in range(rng.randint(0, 2)):
+    for _ in range(rng.randint(0, 2) if fault.integer is None else 0):
         grow(rng.choice(others), pool[-1])
-    nodes = [grow(fault.operations[0], pool[-1])]
+    first = pool[-1] if fault.integer is None else pool.pop(1 - fault.integer)  # y is the integer
+    nodes = [grow(fault.operations[0], first)]
     for name in fault.operations[1:]:
         pool.remove(nodes[-1])  # one node reads it
         nodes.append(grow(name, nodes[-1]))
@@ -117,14 +120,15 @@ def _spoilt(right: Tensor, fault: Fault) -> Tensor:
     return wrong
 
 
-def _inputs(rng: random.Random, dtype: torch.dtype) -> list[Tensor]:
+def _inputs(rng: random.Random, fault: Fault) -> list[Tensor]:
     """Return values of x and y. Of floats, the first of x is NaN."""
     shape, generator = (rng.randint(3, 4), rng.randint(2, 4)), torch.Generator().manual_seed(rng.randrange(10**6))
-    if dtype == torch.int64:
-        return [torch.randint(-3, 4, shape, generator=generator) for _ in range(2)]
+    whole = [torch.randint(-3, 4, shape, generator=generator) for _ in range(2)]
+    if fault.dtype == torch.int64:
+        return whole
     x, y = (torch.randn(shape, generator=generator) for _ in range(2))
     x[0, 0] = torch.nan
-    return [x, y]
+    return [x, y if fault.integer is None else whole[1]]
 
 
 def failures_case(name: str, seed: int, faults: Sequence[Fault], about: Sequence[str] = (), last: str = "") -> Case:
@@ -141,7 +145,7 @@ def failures_case(name: str, seed: int, faults: Sequence[Fault], about: Sequence
         for fault, number in zip(order, drawn, strict=True):
             own = random.Random(number)
             gm, nodes = program(own, fault, last)
-            failures.append(compiled(gm, nodes, fault, _inputs(own, fault.dtype)))
+            failures.append(compiled(gm, nodes, fault, _inputs(own, fault)))
         return (failures,)
 
     return Case(name, build, tuple(about), expect=order)
@@ -156,7 +160,7 @@ def cases() -> list[Case]:
     short, long = (Fault(("mul",), wrong=text) for text in (SHORT, LONG))
     return [
         failures_case("tanh or add, then neg", 1, [tanh, add, add, tanh], last="neg"),
-        failures_case("two types", 2, [add, Fault(("add",), torch.int64), add]),
+        failures_case("two types", 2, [add, Fault(("add",), torch.int64), add, Fault(("add",), integer=0)]),
         failures_case("errors", 3, [short, long, short, Fault(("tanh",), wrong=SHORT)]),
         failures_case("a kernel of two operations", 4, [Fault(("mul", "add")), add, Fault(("mul", "add")), tanh]),
     ]
