@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,9 @@ from autograder.bench.figures import Figure, at_least, at_most, cpu, growth, ver
 
 #: Drawn graphs, and their size in nodes.
 GRAPHS, SIZE = 100, 14
+#: Drawn graphs whose cuts are compared with all others, the most values in one, and the share of the bytes that may be
+#: saved where the work is compared: of those that the gradients read.
+SMALL, MOST, BUDGET = 30, 14, 0.6
 #: Drawn graphs whose gradients are compared with torch's.
 GRADIENTS = 500
 #: The largest difference of two gradients in float64 that counts as rounding, where terms cancel.
@@ -20,6 +25,7 @@ ROUNDING = 1e-6
 def training(largest: int) -> Iterator[Figure | str]:
     yield from models()
     yield from drawn()
+    yield from small()
     yield from gradients()
     yield from optimisers()
     yield from times(min(largest, 2_000))
@@ -56,6 +62,83 @@ def drawn() -> Iterator[Figure | str]:
     yield at_least(
         "random graphs with at most torch's saved bytes, share", least / both, 0.95, "", f"{least} of {both}"
     )
+
+
+def small() -> Iterator[Figure | str]:
+    """The cut, and the work of computing once more under a budget, beside the best of all sets of values."""
+    from passlab import random_graph
+    from passlab.autodiff import RECOMPUTED, bytes_of, joint, partition, saved_values, work_of
+    from passlab.autodiff.joint import outputs_of
+    from passlab.capture import lower
+
+    right: list[bool] = []
+    ratios: list[float] = []
+    for seed in range(SMALL):
+        yield f"all cuts of random graph {seed}"
+        gm = random_graph(seed, 8, mutation=False, random=False)
+        low = lower(gm, *gm.meta["inputs"]).forward
+        whole, number = joint(low), len(outputs_of(low))
+        needed, choices = values(whole, number)
+        if not 1 <= len(choices) <= MOST:
+            continue
+        saved = [sum(map(bytes_of, saved_values(whole, number, *once))) for once in ((), ((),))]
+        right.append(saved[0] == least_bytes(whole, number))
+        budget = max(saved[1], int(BUDGET * sum(bytes_of(node) or 0 for node in needed)))
+        _, backward = partition(whole, num_fwd_outputs=number, budget=budget)
+        work = sum(work_of(node) for node in backward.graph.nodes if node.meta.get(RECOMPUTED))
+        ratios.append((work + 1) / (least_work(whole, number, budget) + 1))
+    yield at_least(
+        f"cuts of graphs of up to {MOST} values that are the least", sum(right) / len(right), 1, "", f"of {len(right)}"
+    )
+    yield at_most(
+        f"work under {BUDGET:.0%} of the bytes, over the least", max(ratios), 1.1, "", f"of {len(ratios)} graphs"
+    )
+
+
+def values(whole: Any, outputs: int) -> tuple[set, list]:
+    """Return the forward values that the gradients of a joint graph need, and the values that can be saved."""
+    from passlab.autodiff import bytes_of
+    from passlab.autodiff.partition import _forward_nodes, _needed_by_backward
+
+    forward = _forward_nodes(whole)
+    choices = [node for node in whole.graph.nodes if node in forward and bytes_of(node) is not None]
+    return _needed_by_backward(whole, outputs, forward), choices
+
+
+def cuts(whole: Any, outputs: int, once: Collection[Any], budget: float = math.inf) -> Iterator[tuple[int, set]]:
+    """Yield, for each set of values that can be saved within a budget, its bytes and what is computed once more."""
+    from passlab.autodiff import bytes_of
+    from passlab.autodiff.partition import _can_be_computed_again
+
+    needed, choices = values(whole, outputs)
+    for keep in itertools.product([False, True], repeat=len(choices)):
+        saved = set(itertools.compress(choices, keep))
+        size = sum(bytes_of(node) or 0 for node in saved)
+        if size > budget:
+            continue
+        again: set = set()
+        todo = [node for node in needed if node not in saved]
+        while todo:
+            node = todo.pop()
+            if node not in again:
+                again.add(node)
+                todo += [operand for operand in node.all_input_nodes if operand not in saved]
+        if all(_can_be_computed_again(node, once) for node in again):
+            yield size, again
+
+
+def least_bytes(whole: Any, outputs: int) -> int:
+    """Return the fewest bytes that can be saved, by trying all sets of values."""
+    from passlab.autodiff import EXPENSIVE
+
+    return min(size for size, _ in cuts(whole, outputs, EXPENSIVE))
+
+
+def least_work(whole: Any, outputs: int, budget: float) -> int:
+    """Return the least work that computes once more what a budget cannot hold, by trying all sets of values."""
+    from passlab.autodiff import work_of
+
+    return min(sum(map(work_of, again)) for _, again in cuts(whole, outputs, (), budget))
 
 
 def gradients() -> Iterator[Figure | str]:

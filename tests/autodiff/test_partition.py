@@ -1,12 +1,12 @@
 """The cut of a joint graph: what it saves, and that the two parts compute what the whole does."""
 
-import itertools
 import random
 
 import pytest
 import torch
 from torch import nn
 
+from autograder.bench.training import least_bytes, least_work, values
 from passlab import equivalent, models, random_graph
 from passlab.autodiff import (
     EXPENSIVE,
@@ -19,7 +19,6 @@ from passlab.autodiff import (
     saved_values,
     work_of,
 )
-from passlab.autodiff.partition import _can_be_computed_again, _forward_nodes, _needed_by_backward
 from passlab.capture import backend, lower, save_all
 from passlab.memory.tasks import peak, tasks_of
 
@@ -31,35 +30,13 @@ def _drawn(seed, size=10):
     return joint(low), len(low.graph.find_nodes(op="output")[0].args[0])
 
 
-def _subsets(whole, outputs):
-    """Return the values that the gradients need, and all sets of values that could be saved."""
-    forward = _forward_nodes(whole)
-    choices = [node for node in whole.graph.nodes if node in forward and bytes_of(node) is not None]
-    keeps = itertools.product([False, True], repeat=len(choices))
-    sets = ({node for node, items in zip(choices, keep, strict=True) if items} for keep in keeps)
-    return _needed_by_backward(whole, outputs, forward), sets
-
-
-def _least(whole, outputs):
-    """Return the fewest bytes that can be saved, by trying all sets of values."""
-    needed, sets = _subsets(whole, outputs)
-    return min(sum(map(bytes_of, saved)) for saved in sets if all(_available(node, saved) for node in needed))
-
-
-def _available(node, saved):
-    if node in saved:
-        return True
-    return _can_be_computed_again(node, EXPENSIVE) and all(_available(n, saved) for n in node.all_input_nodes)
-
-
 def test_the_cut_is_the_optimum_on_small_graphs():
     tried = 0
     for seed in range(30):
         whole, outputs = _drawn(seed, 6)
-        forward = _forward_nodes(whole)
-        if sum(node in forward and bytes_of(node) is not None for node in whole.graph.nodes) > 12:
+        if len(values(whole, outputs)[1]) > 12:
             continue
-        assert sum(map(bytes_of, saved_values(whole, outputs))) == _least(whole, outputs), seed
+        assert sum(map(bytes_of, saved_values(whole, outputs))) == least_bytes(whole, outputs), seed
         tried += 1
     assert tried >= 8
 
@@ -174,37 +151,18 @@ def test_wide_random_chains_agree_with_brute_force_on_costs():
         assert sum(map(bytes_of, saved)) == 4 * wide * 4  # x itself, for cos x; all else follows from it
 
 
-def _least_work(whole, outputs, budget):
-    """Return the least work that computes again what `budget` bytes cannot hold, by trying all sets of values."""
-    needed, sets = _subsets(whole, outputs)
-    works = []
-    for saved in sets:
-        if sum(map(bytes_of, saved)) > budget:
-            continue
-        again, todo = set(), [node for node in needed if node not in saved]
-        while todo:
-            node = todo.pop()
-            if node not in again:
-                again.add(node)
-                todo += [n for n in node.all_input_nodes if n not in saved]
-        if all(node.op == "call_function" for node in again):
-            works.append(sum(map(work_of, again)))
-    return min(works)
-
-
 def test_under_a_budget_the_work_is_least():
     tried = 0
     for seed in range(24):
         whole, outputs = _drawn(seed, 6)
-        forward = _forward_nodes(whole)
-        if not 2 <= sum(node in forward and bytes_of(node) is not None for node in whole.graph.nodes) <= 11:
+        if not 2 <= len(values(whole, outputs)[1]) <= 11:
             continue
         least = sum(map(bytes_of, saved_values(whole, outputs, ())))
         most = sum(map(bytes_of, saved_values(whole, outputs)))
         for budget in {least, (least + most) // 2, most}:
             _, backward = partition(whole, num_fwd_outputs=outputs, budget=budget)
             work = sum(work_of(node) for node in backward.graph.nodes if node.meta.get(RECOMPUTED))
-            assert work == _least_work(whole, outputs, budget), (seed, budget)
+            assert work == least_work(whole, outputs, budget), (seed, budget)
             tried += 1
     assert tried >= 8
 
