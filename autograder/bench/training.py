@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -67,7 +67,7 @@ def drawn() -> Iterator[Figure | str]:
 def small() -> Iterator[Figure | str]:
     """The cut, and the work of computing once more under a budget, beside the best of all sets of values."""
     from passlab import random_graph
-    from passlab.autodiff import RECOMPUTED, bytes_of, joint, partition, saved_values, work_of
+    from passlab.autodiff import RECOMPUTED, joint, partition, saved_values, work_of
     from passlab.autodiff.joint import outputs_of
     from passlab.capture import lower
 
@@ -81,9 +81,8 @@ def small() -> Iterator[Figure | str]:
         needed, choices = values(whole, number)
         if not 1 <= len(choices) <= MOST:
             continue
-        saved = [sum(map(bytes_of, saved_values(whole, number, *once))) for once in ((), ((),))]
-        right.append(saved[0] == least_bytes(whole, number))
-        budget = max(saved[1], int(BUDGET * sum(bytes_of(node) or 0 for node in needed)))
+        right.append(_bytes(saved_values(whole, number)) == least_bytes(whole, number))
+        budget = max(_bytes(saved_values(whole, number, ())), int(BUDGET * _bytes(needed)))
         _, backward = partition(whole, num_fwd_outputs=number, budget=budget)
         work = sum(work_of(node) for node in backward.graph.nodes if node.meta.get(RECOMPUTED))
         ratios.append((work + 1) / (least_work(whole, number, budget) + 1))
@@ -107,13 +106,12 @@ def values(whole: Any, outputs: int) -> tuple[set, list]:
 
 def cuts(whole: Any, outputs: int, once: Collection[Any], budget: float = math.inf) -> Iterator[tuple[int, set]]:
     """Yield, for each set of values that can be saved within a budget, its bytes and what is computed once more."""
-    from passlab.autodiff import bytes_of
     from passlab.autodiff.partition import _can_be_computed_again
 
     needed, choices = values(whole, outputs)
     for keep in itertools.product([False, True], repeat=len(choices)):
         saved = set(itertools.compress(choices, keep))
-        size = sum(bytes_of(node) or 0 for node in saved)
+        size = _bytes(saved)
         if size > budget:
             continue
         again: set = set()
@@ -222,9 +220,15 @@ def optimisers() -> Iterator[Figure | str]:
 
 def _saved(low: Any) -> int:
     """Return the bytes that this course's cut saves of what `lower` returned."""
-    from passlab.autodiff import bytes_of, saved_values
+    from passlab.autodiff import saved_values
 
-    return sum(bytes_of(node) or 0 for node in saved_values(low.joint, low.outputs))
+    return _bytes(saved_values(low.joint, low.outputs))
+
+
+def _bytes(nodes: Iterable[Any]) -> int:
+    from passlab.autodiff import bytes_of
+
+    return sum(bytes_of(node) or 0 for node in nodes)
 
 
 def times(largest: int) -> Iterator[Figure | str]:
