@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -119,13 +120,11 @@ def false_proofs(number: int = PAIRS) -> Iterator[Figure | str]:
     from autograder.bench import pairs
     from passlab.proving import prove
 
-    wrong, different, every = [], 0, 0
-    for seed in range(number):
-        if seed % 100 == 0:
-            yield f"pair {seed}"
-        if (pair := pairs.drawn_pair(seed)) is None:
-            continue
-        every += 1
+    wrong, different = [], 0
+    drawn = ((seed, pair) for seed in itertools.count() if (pair := pairs.drawn_pair(seed)))
+    for count, (seed, pair) in enumerate(itertools.islice(drawn, number)):
+        if count % 100 == 0:
+            yield f"pair {count}"
         proof = prove(*pair, budget=BUDGET, tests=False)
         if proof.verdict in ("proved", "reals") and pairs.differ(*pair):
             wrong.append(seed)
@@ -135,7 +134,7 @@ def false_proofs(number: int = PAIRS) -> Iterator[Figure | str]:
         len(wrong),
         0,
         "",
-        f"{every:,} pairs, of which {different:,} are different; {', '.join(map(str, wrong))}",
+        f"{number:,} pairs, of which {different:,} are different; {', '.join(map(str, wrong))}",
     )
 
 

@@ -147,7 +147,7 @@ def onnxruntime(name: str) -> Iterator[Figure | str]:
 
 
 def torchao(name: str) -> Iterator[Figure | str]:
-    """The error of torchao's PT2E flow with its quantizer for x86, calibrated with the same inputs."""
+    """The error and bytes of torchao's PT2E flow with its quantizer for x86, calibrated with the same inputs."""
     import torch
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
@@ -158,7 +158,17 @@ def torchao(name: str) -> Iterator[Figure | str]:
     for seed in range(CALIBRATION):
         observed(*inputs(BATCH, seed))
     integers = convert_pt2e(observed)
-    yield Figure(f"{name}: error of torchao's PT2E", f"{error(net, integers, inputs):.3g}")
+    layers = [node for node in integers.graph.nodes if str(node.target) in ("aten.conv2d.default", "aten.linear.default")]
+    whole = sum(all("dequantize" in str(operand.target) for operand in node.args[:2]) for node in layers)
+    baseline = f"{whole} of {len(layers)} layers in integers; the others stay in float"
+    yield Figure(f"{name}: error of torchao's PT2E", f"{error(net, integers, inputs):.3g}", baseline)
+    size = _bytes(integers) / _bytes(net)
+    yield Figure(f"{name}: bytes of weights of torchao's PT2E / float32's", f"{size:.3g}")
+
+
+def _bytes(module: Any) -> int:
+    """Return the bytes of all tensors that a module holds."""
+    return sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
 
 
 def times(largest: int) -> Iterator[Figure | str]:
