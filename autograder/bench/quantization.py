@@ -158,7 +158,9 @@ def torchao(name: str) -> Iterator[Figure | str]:
     for seed in range(CALIBRATION):
         observed(*inputs(BATCH, seed))
     integers = convert_pt2e(observed)
-    layers = [node for node in integers.graph.nodes if str(node.target) in ("aten.conv2d.default", "aten.linear.default")]
+    layers = [
+        node for node in integers.graph.nodes if str(node.target) in ("aten.conv2d.default", "aten.linear.default")
+    ]
     whole = sum(all("dequantize" in str(operand.target) for operand in node.args[:2]) for node in layers)
     baseline = f"{whole} of {len(layers)} layers in integers; the others stay in float"
     yield Figure(f"{name}: error of torchao's PT2E", f"{error(net, integers, inputs):.3g}", baseline)
