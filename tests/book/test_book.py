@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from autograder.authoring.source import ROOT
 from autograder.book import reading
@@ -46,6 +46,14 @@ steps([(gm, ["0"], "before"), (gm, [], "after")])
 
 # %%
 timed({"eager": gm}, torch.randn(2, 4), repeats=2)
+
+# %%
+from passlab import guess
+
+bet = guess("How many nodes has the small graph?", ...)
+
+# %% tags=["hide-output"]
+bet.compare(len(gm.graph.nodes))
 
 # %% [markdown]
 # | | seconds of the small graph |
@@ -133,6 +141,19 @@ def test_pictures_have_text_and_formulas_need_no_script(course):
     assert '<img alt="Growth; words against days; a &lt;b&gt;."' in page
     assert "<math" in page and "$5 or $6" in page
     assert "mathjax" not in page.lower()
+
+
+def test_what_answers_a_guess_is_folded_until_it_is_opened_by_keyboard(course, browser):
+    page = browser.new_page()
+    page.goto((course[0] / "build/book/html/day21_small.html").as_uri())
+    truth = page.get_by_text("How many nodes has the small graph? 4.")
+    fold = page.locator("details").filter(has=truth)
+    expect(page.get_by_text("No guess yet:")).to_be_visible()
+    expect(truth).to_be_hidden()
+    fold.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(truth).to_be_visible()
+    page.close()
 
 
 def test_an_exercise_has_its_text_and_no_answer(course):
