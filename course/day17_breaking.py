@@ -256,9 +256,10 @@ plt.show()
 assert curve[-1] == len(PASSES)
 
 # %% [markdown]
-# Arithmetic alone exposes hardly any of them. The last generator, `drawn_graph`, puts six of about
-# forty patterns into each graph, and something next to each. It also switches features on and off at random: a graph
-# that has everything hides faults from each other (*swarm testing*).
+# Arithmetic alone exposes hardly any of them. The last generator, `drawn_graph`, has 340 forms of 14 patterns, each with
+# one thing that is out of the ordinary. A graph takes the next six, so that a hundred graphs have them all. Every fourth
+# graph is a random one with features that are switched on and off at random: a graph that has everything hides faults
+# from each other (*swarm testing*).
 #
 # ## Oracles
 #
