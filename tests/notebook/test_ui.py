@@ -60,11 +60,13 @@ def test_no_text_of_a_card_is_markup():
         cards.sentence(evil),
         cards.hints(evil, [evil], evil),
         cards.solution(evil, evil),
-        cards.bar(evil, 1, 2),
+        cards.bar("9em", evil, 1, 2),
         cards.chip(evil, True, evil, evil),
+        cards.question(evil, f"{evil}\n\n{evil} `{evil}`?", [evil], evil, None),
+        cards.guessed(evil, f"{evil} `{evil}`", evil),
     ]
     shown = "&lt;script&gt;&#39;&#34;"
-    assert [card.count(shown) for card in items] == [1, 3, 2, 1, 3]
+    assert [card.count(shown) for card in items] == [1, 3, 2, 1, 3, 6, 4]
     assert not any("<script>" in card for card in items)
 
 
