@@ -828,3 +828,53 @@ def cheapest(q: Question) -> int:
         members = re.findall(r"(\w+)\((.*?)\)", forms)
         costs[name] = min(price[op] + sum(costs[word] for word in words.split(", ")) for op, words in members)
     return costs["r"]
+
+
+# ------------------------------------------------------------------------------------------------------------- day 17
+
+
+def value(source: str, x: torch.Tensor) -> torch.Tensor:
+    """Return the value of an expression of a question."""
+    return eval(source, {"torch": torch, "F": torch.nn.functional, "x": x})
+
+
+@second("no-law")
+def no_law(q: Question) -> str:
+    x = torch.tensor([[0.5, -1.5, 2.0], [1.0, 3.0, -0.25], [-2.0, 0.75, 0.5]], dtype=torch.float64)
+    (wrong,) = [
+        choice for choice in q.choices if not torch.allclose(*(value(side, x) + 0.0 for side in choice.split(" == ")))
+    ]
+    return wrong
+
+
+@second("random")
+def draws(q: Question) -> str:
+    drawing = []
+    for choice in q.choices:
+        state = torch.get_rng_state()
+        value(choice, torch.ones(3))
+        drawing += [choice] if not torch.equal(state, torch.get_rng_state()) else []
+    (choice,) = drawing
+    return choice
+
+
+@second("chance")
+def chance(q: Question) -> int:
+    one_in, percent = numbers(q.text)
+    miss = 1 - Fraction(1, one_in)
+    count = math.ceil(math.log(1 - percent / 100) / math.log(miss) - 1e-9)
+    assert miss**count <= Fraction(100 - percent, 100) < miss ** (count - 1)
+    return count
+
+
+@second("cut-off")
+def cut_off(q: Question) -> int:
+    wrong, cut = re.search(r"value of (\w) is wrong.*make (\w) a new", q.text).groups()
+    net = graph(program(q.text))
+    net.remove_edges_from(list(net.in_edges(cut)))
+    return len((networkx.ancestors(net, wrong) | {wrong}) - {cut})
+
+
+@second("triage")
+def triage(q: Question) -> int:
+    return len(set(re.findall(r": (\w+ on \w+) is the first", q.text)))

@@ -10,7 +10,19 @@ from functools import cache
 from typing import Any, NamedTuple
 
 #: The modules with kinds of question, in the order of the days.
-AREAS = ("graphs", "optimizing", "fusing", "storing", "flowing", "compilers", "loops", "wafers", "training", "numbers")
+AREAS = (
+    "graphs",
+    "optimizing",
+    "fusing",
+    "storing",
+    "flowing",
+    "compilers",
+    "loops",
+    "wafers",
+    "training",
+    "numbers",
+    "breaking",
+)
 
 
 @dataclass(frozen=True)
