@@ -157,7 +157,7 @@ function explorer(root, data, ask) {
   async function copied() {
     try {
       await navigator.clipboard.writeText(code.textContent);
-      say("Copied: a list of passes, for the answer of a question.");
+      say("Copied: a list of passes, as Python.");
     } catch {
       const range = document.createRange();
       range.selectNodeContents(code);
