@@ -89,26 +89,33 @@ def hidden(seed: int) -> list[Case]:
     def batch(m: Any, x: Any) -> Any:
         return torch.relu(F.linear(torch.tanh(x), four(m), m.b))
 
+    return [
+        *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
+        *(needed, elsewhere, eight, batch, *_next_door(group, width, rows)),
+    ]
+
+
+def _next_door(group: int, width: int, rows: int) -> list[Case]:
+    """Return cases of other bits, other readers and other numbers."""
+    wide = {"w": (rows, width), "group": group}
+
     @pack_case("two bits", (2, width), about=STAYS, **wide)
     def two_bits(m: Any, x: Any) -> Any:
         return F.linear(x, pair(m.w, m.s, group, 2))
 
     @pack_case("the floats are a result", (2, width), about=STAYS, **wide)
     def result(m: Any, x: Any) -> Any:
-        return F.linear(x, four(m)), m.w
+        return F.linear(x, pair(m.w, m.s, group)), m.w
 
     @pack_case("numbers beyond the grid", (2, width), largest=12, **wide)
     def beyond(m: Any, x: Any) -> Any:
-        return F.linear(x, four(m))
+        return F.linear(x, pair(m.w, m.s, group))
 
     @pack_case("a table", torch.tensor([rows - 1, 0, 1]), **wide)
     def table(m: Any, index: Any) -> Any:
-        return F.embedding(index, four(m)).relu()
+        return F.embedding(index, pair(m.w, m.s, group)).relu()
 
-    return [
-        *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
-        *(needed, elsewhere, eight, batch, two_bits, result, beyond, table),
-    ]
+    return [two_bits, result, beyond, table]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
