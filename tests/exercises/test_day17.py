@@ -87,6 +87,12 @@ def test_sentences_of_generate(graphs, verdict, sentence):
     assert failure[0] == verdict and sentence in failure[1]
 
 
+def test_a_body_may_have_defaults():
+    for f in (torch.sin, torch.cos):
+        gm, (x,) = program(lambda m, x, f=f: f(x), (2, 3))
+        assert torch.equal(gm(x), f(x)) and len(gm.graph.find_nodes(op="placeholder")) == 1
+
+
 def test_a_graph_on_which_the_right_pass_fails_exposes_nothing():
     sample = Sample(*program(lambda m, x: (x * 2, x * 3), (2,)))
     merge = FAULTY["cse"]["numbers are rounded"]

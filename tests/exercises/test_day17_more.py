@@ -94,7 +94,7 @@ def test_pairs_are_told_by_their_places():
     for value, words in [
         ([[0, 1], [1, 2]], "Failure 1 is in two classes"),
         ([[0, 1]], "Failure 2 is in no class."),
-        ([[0, 1, 3]], "the failures are the numbers 0 to 2"),
+        ([[0, 1, 4]], "the failures are the numbers 0 to 3"),
         ([[True, 0, 2]], "A class holds True"),
     ]:
         verdict, sentence = lost("day17.triage", lambda failures, value=value: value, "two types")
