@@ -9,7 +9,7 @@ from statistics import median
 from autograder.bench.figures import Figure, apart, at_least, at_most
 
 #: Graphs for each pass, calls of a pass while one failure is shrunk, and the share of failures that is.
-GRAPHS, BUDGET, EVERY = 100, 60, 4
+GRAPHS, BUDGET, EVERY = 100, 200, 4
 
 
 def hunt(largest: int) -> Iterator[Figure | str]:
