@@ -62,7 +62,7 @@ class Fault:
             f"## {self.target.name}: {self.kind} with {', '.join(self.operations)}\n\n"
             f"{self.message}\n\n"
             f"Promised: {self.target.promise}\n\n"
-            f"```python\n{inputs}\n{self.graph.code.strip()}\n```\n\n"
+            f"```python\n{inputs}\n{code_of(self.graph)}\n```\n\n"
             f"Second oracle: {self.second or 'does not agree'}. Versions: {versions}."
             + (f" Seeds of drawn_graph: {', '.join(map(str, self.seeds))}." if self.seeds else "")
             + "\n"
@@ -71,6 +71,12 @@ class Fault:
     def _inputs(self) -> list[tuple[str, Tensor]]:
         names = [node.name for node in self.graph.graph.find_nodes(op="placeholder")]
         return list(zip(names, self.graph.meta["inputs"], strict=True))
+
+
+def code_of(gm: fx.GraphModule) -> str:
+    """Return the code of a graph as a person would write it: without "; x = None", by which fx frees values early."""
+    code = re.sub(r";  \w+( = \w+)* = None", "", gm.code.strip())
+    return re.sub(r"([(,] *\w+) = ", r"\1=", code).replace("'", '"')
 
 
 def differ(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[str, str] | None:
