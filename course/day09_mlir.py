@@ -529,35 +529,9 @@ for patterns in ([TimesTwo()], [TimesTwo(), AsShift()]):
 # %% [markdown]
 # `rewriter.replace(op, new, results)`: the operation, the new operations, and the values that replace its results if
 # they are not those of the last new operation. Our driver visits operations from the last to the first, revisits
-# operations that a rewrite has touched, and erases dead ones. What it has still to visit is its **worklist**. Step
-# through it: a rewrite puts what it has made, and what reads that, on top of the list.
-
-# %%
-from passlab.mlir.stepping import rewrite_steps
-
-
-class AddZero(RewritePattern):
-    """x + 0 = x"""
-
-    def match_and_rewrite(self, op, rewriter):
-        if op.name == "arith.addi" and number(op.rhs) == 0:
-            rewriter.replace(op, [], [op.lhs])
-
-
-SUM = """func.func @main(%x: i32) -> i32 {
-  %zero = arith.constant 0 : i32
-  %two = arith.constant 2 : i32
-  %sum = arith.addi %x, %zero : i32
-  %y = arith.muli %sum, %two : i32
-  return %y : i32
-}"""
-rewrite_steps(mlir.parse(SUM), [AddZero(), AsShift()])
-
-# %% [markdown]
-# When the list is empty, the driver goes over the whole module once more, until a round changes nothing. Here the
-# second round finds nothing.
+# operations that a rewrite has touched, and erases dead ones.
 #
-# Both patterns of `TWICE` match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
+# Both patterns match. The one with the larger **benefit** is tried first. Termination is the patterns' business: no
 # driver can decide it. Ours counts, stops, and says who keeps matching; MLIR's gives up, too, and says less.
 
 
@@ -630,6 +604,19 @@ with np.errstate(over="ignore"):
 # %% [markdown]
 # Integers have flags as well: `nsw` and `nuw` promise that *this* addition does not overflow. A new operation in place
 # of two is another addition, so it may not inherit the promise.
+#
+# ### The driver, step by step · stretch
+#
+# What the driver has still to visit is its **worklist**. A rewrite puts what it has made, and what reads that, on top.
+
+# %%
+from passlab.mlir.stepping import rewrite_steps
+
+rewrite_steps(mlir.parse(TWICE), [TimesTwo(), AsShift()])
+
+# %% [markdown]
+# When the list is empty, the driver goes over the whole module once more, until a round changes nothing. Here the
+# second round finds nothing.
 #
 # ## Fusion is a composition of maps
 #

@@ -24,7 +24,7 @@
 # - **laws**: which of them are proved, for which numbers, and how to find laws that nobody wrote
 #
 # In the exercises, [work/day16/saturation.ipynb](../work/day16/saturation.ipynb), you write the e-graph, saturation,
-# and the laws. The lesson takes about 75 minutes, and 30 more for what is marked stretch.
+# and the laws. The lesson takes about 75 minutes, and 35 more for what is marked stretch.
 
 # %%
 import copy

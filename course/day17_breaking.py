@@ -23,7 +23,7 @@
 # - **reports**: which failures are one fault, which promise it breaks, and what a maintainer needs
 #
 # In the exercises, [work/day17/breaking.ipynb](../work/day17/breaking.ipynb), you write an oracle, graphs that expose
-# faulty passes, and the shrinking. The lesson takes about 75 minutes, and 10 more for what is marked stretch.
+# faulty passes, and the shrinking. The lesson takes about 75 minutes, and 15 more for what is marked stretch.
 
 # %%
 import copy

@@ -101,8 +101,8 @@ equivalent(before, after)
 # | 13 | 75 + 15 | 120 + 150 |
 # | 14 | 75 + 30 | 120 + 165 |
 # | 15 | 75 + 35 | 110 + 175 |
-# | 16 | 75 + 30 | 105 + 115 |
-# | 17 | 75 + 10 | 120 + 110 |
+# | 16 | 75 + 35 | 105 + 115 |
+# | 17 | 75 + 15 | 120 + 110 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and

@@ -129,20 +129,19 @@ check("day17.oracle", oracle)
 # %% [markdown]
 # ## 2 · Graphs that break passes
 #
-# Somebody has written dozens of passes, and each has a fault. Return graphs that expose them: programs, each with inputs,
-# of which a faulty pass makes another program. You are told only which pass they were meant to be:
+# There are dozens of passes, each with a fault. Return graphs that expose them: programs, each with inputs, of which a
+# faulty pass makes another program. You are told only what the passes should be:
 #
 # | name | what a right pass does, with graphs of any kind |
 # |---|---|
 # | `"cse"` | of nodes that compute the same value it keeps one: functions, methods, layers, reads of parameters |
-# | `"dce"` | removes nodes whose results are not used, and which nobody would miss |
+# | `"dce"` | removes nodes whose results are not used, unless they have effects |
 # | `"simplify"` | replaces `x + 0`, `x - 0`, `x * 1`, `x / 1`, `-(-x)`, `abs(-x)`, `relu(relu(x))`, `x + (-y)`, `exp(log(x))`, `sqrt(x * x)` and two transposes of one value by something simpler, where that changes nothing |
 #
-# What the faulty ones overlook was the subject of day 3 and of the lesson: keywords, dtypes, layers of one class, random
-# numbers, writes (also through views, into parameters, and by layers in training), numbers that are not ordinary. An
-# unsigned integer has no minus, `alpha=2` is not nothing, and a layer may have any name. A faulty `simplify` may also
-# believe in laws that are not in the table: `x * 0` is 0, `x - x` is 0, `x / x` is 1, `(x + y) - y` is x, `relu(-x)`
-# is x.
+# What they overlook was the subject of day 3 and the lesson: keywords, dtypes, layers of one class, random
+# numbers, writes (through views, into parameters, by layers in training), unusual numbers. An unsigned
+# integer has no minus, `alpha=2` is not nothing, and a layer may have any name. A faulty `simplify` may have laws of
+# its own: `x*0=0`, `x-x=0`, `x/x=1`, `(x+y)-y=x`, `relu(-x)=x`.
 #
 # `program(body, *inputs, **parts)` writes a graph down, and returns the pair of it and its inputs. In a body, `read(x,
 # "w")` reads the parameter w once more, by a node of its own, where x is any value; `store(x, index, value)` is
@@ -336,7 +335,8 @@ check("day17.shrink", shrink)
 # | any operation | everywhere, if two or more nodes read its result |
 #
 # `dim` is one dimension, counted from the front or from the back, and may be a keyword; a sum may have the keyword
-# `keepdim`. Operands of these operations are tensors. Other operations in a graph are right, as long as they are not in a row that is wrong and not read twice.
+# `keepdim`. Operands of these operations are tensors. Other operations in a graph are right, as long as they are not in
+# a row that is wrong and not read twice.
 
 
 # %%

@@ -143,6 +143,15 @@ class Report:
         return f"{self.stop} after {self.rounds} rounds: {self.nodes:,} e-nodes in {self.classes:,} classes"
 
 
+def _by_label(graph: EGraph) -> dict[Any, list[int]]:
+    """Return the label of an e-node → the classes that have an e-node with it."""
+    places: dict[Any, list[int]] = {}
+    for number, members in graph.nodes.items():
+        for label in {node[0] for node in members}:
+            places.setdefault(label, []).append(number)
+    return places
+
+
 def saturate(
     graph: EGraph, laws: Sequence[Law], *, nodes: int = 50_000, rounds: int = 30, matches_each: int = 20_000
 ) -> Report:
@@ -157,10 +166,7 @@ def saturate(
     while not report.stop:
         report.rounds += 1
         pending, cut = [], False
-        places: dict[Any, list[int]] = {}
-        for number, members in graph.nodes.items():
-            for label in {node[0] for node in members}:
-                places.setdefault(label, []).append(number)
+        places = _by_label(graph)
         for rewrite in rewrites:
             for count, (number, match) in enumerate(_to_apply(graph, rewrite, places.get(rewrite.left[0], ()))):
                 if count == matches_each:

@@ -10,7 +10,7 @@ from passlab.exercises.day12._shared import counted_steps, model_case
 from passlab.exercises.day12.compiler import counted, noisy, traced
 from passlab.judge import Case, Finding
 
-#: Families on which more can be saved than the course's compiler saves, and some on which nobody is known to save more.
+#: Families on which a compiler can save more than the course's does, and families on which none that was tried does.
 ROOM, NONE = ("attention", "skip", "vit", "lstm"), ("gpt", "convnet", "residual")
 
 
