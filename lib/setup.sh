@@ -72,7 +72,10 @@ make_venv() {
     if [ -e .venv/bin ] || [ -L .venv/bin/python ]; then
         if ! present=$(version .venv/bin/python); then say "The Python of .venv does not run any more."
         elif ! supported "$present"; then say ".venv holds Python $present; 3.11, 3.12 or 3.13 is needed."
-        elif [ -f "$stamp" ] && [ "$(head -n 1 "$stamp")" != "$(pwd -P)" ]; then say "The project was moved."
+        elif [ -f "$stamp" ] && [ "$(head -n 1 "$stamp")" != "$(pwd -P)" ]; then
+            [ ! -L .venv ] || [ ! -d "$(head -n 1 "$stamp")" ] ||
+                fail ".venv is a link to what $(head -n 1 "$stamp") uses, and would be made anew. Remove the link (rm .venv) and run this again."
+            say "The project was moved."
         else # the installer's name is the last that is written of a package
             for pip in .venv/lib/"python${present%.*}"/site-packages/pip-*.dist-info/INSTALLER; do
                 [ ! -f "$pip" ] || return 0

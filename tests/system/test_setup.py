@@ -145,6 +145,16 @@ def test_a_moved_project_gets_a_new_environment(machine):
     assert message.returncode == 0 and "virtual environment" in message.stderr
 
 
+def test_the_environment_of_another_project_is_not_made_anew_through_a_link(machine):
+    machine()
+    other = machine.project.with_name("other")
+    shutil.copytree(machine.project, other, ignore=shutil.ignore_patterns(".venv"))
+    (other / ".venv").symlink_to(machine.project / ".venv")
+    sentence = one_sentence(machine(other))
+    assert str(machine.project) in sentence and "Remove the link (rm .venv)" in sentence
+    assert machine().stderr == "", "what it links to is as it was"
+
+
 # Which Python
 
 
