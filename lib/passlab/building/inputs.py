@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from passlab.building.arrays import as_torch
+from passlab.building.arrays import as_torch, dtype_of
 from passlab.building.parameters import Parameter
 from passlab.equivalence.trials import Trials
 from passlab.equivalence.values import nudge
@@ -32,7 +32,7 @@ def inputs_for(
 
     parameters(size): those of `main`, with this size for dimensions of unknown size.
 
-    Raises ValueError for a parameter of another dtype than torch has.
+    Raises ValueError for a parameter of a dtype that no input can have.
     """
     check_kinds(kinds)
     example = list(parameters(ODD[0]))
@@ -72,14 +72,24 @@ def _after_example(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str])
 def _random(parameters: Iterable[Parameter], seed: int) -> tuple[Tensor, ...]:
     gen, tensors = torch.Generator().manual_seed(seed), []
     for name, shape, dtype, _ in parameters:
-        kind = getattr(torch, dtype, None)
-        if not isinstance(kind, torch.dtype):
-            raise ValueError(f"No random inputs for the parameter {name} of dtype {dtype}: give inputs.")
+        kind = _torch_dtype(name, dtype)
         if kind.is_floating_point:
             tensors.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
         else:
             tensors.append(torch.randint(0, 2 if kind == torch.bool else 4, shape, generator=gen).to(kind))
     return tuple(tensors)
+
+
+def _torch_dtype(name: str, dtype: str | None) -> torch.dtype:
+    """Return torch's dtype of a parameter. Raises ValueError for one of which no input can be made or sent."""
+    if not dtype:
+        raise ValueError(f"No random inputs for the parameter {name}: its dtype is not known. Give inputs.")
+    try:
+        dtype_of(dtype)
+    except ValueError as error:
+        remedy = "Give the parameter one of NumPy's numbers or bfloat16, and cast it in the module"
+        raise ValueError(f"No inputs for the parameter {name} of dtype {dtype}. {remedy}.") from error
+    return getattr(torch, dtype)
 
 
 def nudged(inputs: tuple, sign: int) -> tuple:

@@ -424,7 +424,12 @@ def _text(value: Any) -> str:
     return "".join(c if c.isprintable() else " " for c in value[:_MOST_TEXT]).strip()
 
 
-_SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}
+_SIGNALS = {
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGABRT: "abort",
+    signal.SIGKILL: "killed",
+    signal.SIGFPE: "an integer was divided by zero, or the least one by −1",
+}
 
 
 def _exit_message(who: str, stage: str, code: Any, text: str) -> str:

@@ -58,7 +58,7 @@ def examples(function: Any, odd: int) -> Iterator[Parameter]:
     for name, type_ in parameters(function):
         if not isinstance(type_, relax.TensorType) or type_.shape is None:
             raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
-        yield Parameter(name, tuple(int(size) for size in type_.shape), str(type_.dtype), bool(free))
+        yield Parameter(name, tuple(int(size) for size in type_.shape), str(type_.dtype or ""), bool(free))
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
