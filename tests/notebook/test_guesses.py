@@ -45,7 +45,7 @@ def test_without_a_guess_nothing_is_noted_and_the_answer_is_shown(work, capsys):
 
 def test_an_order_is_compared_by_pairs(work, capsys):
     guess("From the smallest?", ["c", "a", "b"], among="abc").compare(("a", "b", "c"))
-    assert "Of 3 pairs, 1 are in the order that you expected." in capsys.readouterr().out
+    assert "Of 3 pairs, 1 is in the order that you expected." in capsys.readouterr().out
     assert noted(work)["From the smallest?"]["truth"] == ["a", "b", "c"]
 
 

@@ -23,9 +23,14 @@ def test_the_text_has_every_buffer_the_bound_and_every_step():
         assert [line.split()[1].rstrip(":") for line in lines] == [b.name for b in sorted(BUFFERS, key=order)], name
         for line, buffer in zip(lines, sorted(BUFFERS, key=order), strict=True):
             assert f"Lowest free offset: {offsets[buffer.name]}." in line
-        assert lines[-1].endswith(f"Height {height(BUFFERS, offsets)}, bound {lower_bound(BUFFERS)}")
+        assert lines[-1].endswith(f"Height {height(BUFFERS, offsets)}, bound {lower_bound(BUFFERS)}.")
     by_size = first_fit_steps(BUFFERS).text.splitlines()[1:]
     assert "nothing is live with it" in by_size[0] and "live with it: <b> at 0 to 2" in by_size[1]
+
+
+def test_what_graphviz_does_not_draw_says_nothing_of_it():
+    for shown in (place(BUFFERS), first_fit_steps(BUFFERS)):
+        assert shown._repr_mimebundle_()["text/plain"] == shown.text
 
 
 @pytest.mark.parametrize("buffers", [[], [Buffer("a", 0, 1, 100)], [Buffer("a", 0, 50, 1)], BUFFERS * 9])
@@ -100,3 +105,15 @@ def test_first_fit_steps_show_what_is_placed_so_far(page):
         page.keyboard.press("ArrowRight")
         expect(visible).to_have_count(count)
     expect(page.locator(".bars :visible", has_text="3/3").first).to_contain_text("Lowest free offset")
+
+
+def test_all_of_a_picture_is_inside_its_frame(page):
+    cut = """all => all.filter(svg => {
+        const frame = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll("text, rect")].some(part => {
+            const box = part.getBoundingClientRect();
+            return box.height && (box.top < frame.top || box.bottom > frame.bottom || box.right > frame.right);
+        });
+    }).length"""
+    assert page.locator("svg").count() == 2
+    assert page.locator("svg").evaluate_all(cut) == 0

@@ -60,7 +60,7 @@ def test_no_text_of_a_card_is_markup():
         cards.sentence(evil),
         cards.hints(evil, [evil], evil),
         cards.solution(evil, evil),
-        cards.bar(evil, 1, 2),
+        cards.bar("9em", evil, 1, 2),
         cards.chip(evil, True, evil, evil),
         cards.question(evil, f"{evil}\n\n{evil} `{evil}`?", [evil], evil, None),
         cards.guessed(evil, f"{evil} `{evil}`", evil),

@@ -20,7 +20,7 @@ INK, PALE, BLUE, GREY = "#1A1A1A", "#5F5F5F", "#0072B2", "#8A8A8A"
 FONT = "Helvetica,Arial,Liberation Sans,sans-serif"
 #: White in JupyterLab's light and dark theme alike.
 CARD = (
-    f"background:#fff;color:{INK};border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
+    f"background:#fff;color:{INK};color-scheme:light;border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
     "max-height:52rem;overflow:auto"
 )
 #: For screen readers: the name of a picture without a title.
@@ -46,13 +46,13 @@ class Picture:
 
     @cached_property
     def _drawn(self) -> tuple[str, str]:
-        """Return (SVG, ""), or ("", the reason for its absence)."""
+        """Return (SVG, "") or ("", the reason for its absence); ("", "") for a picture that is HTML of its own."""
         svg, problem = self._render("svg")
-        return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
+        return (_embeddable(svg.decode(), self.title, self._tips) if svg else "", problem)
 
     def _render(self, form: str) -> tuple[bytes, str]:
         """Return (the picture as svg or png, "") or (b"", the reason for its absence)."""
-        return graphviz(self.dot, form)
+        return graphviz(self.dot, form) if self.dot else (b"", "")
 
     @property
     def svg(self) -> str:
@@ -68,7 +68,8 @@ class Picture:
         if self.svg:
             return f'<div tabindex="0" style="{CARD}">{self.svg}</div>'
         note = f'<p style="margin:4px 0">{html.escape(self.note)}</p>' if self.note else ""
-        return f'<div tabindex="0" style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
+        text = f'<pre style="color:{INK};background:none">{html.escape(self.text)}</pre>'
+        return f'<div tabindex="0" style="{CARD}">{text}{note}</div>'
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to `path` in the format of its suffix.

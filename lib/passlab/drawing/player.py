@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from passlab.drawing.picture import BLUE, CARD, INK, PALE, escape
 
 #: The frame of the picture, with or without buttons.
-_FRAME = f"#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}"
+_FRAME = f"""#ID{{color:{INK};background:#fff;color-scheme:light;border-radius:8px;padding:2px 6px;
+font:14px/1.8 Helvetica,Arial,sans-serif}}"""
 _BUTTONS = f"""
 #ID>input{{margin:4px 3px;accent-color:{BLUE};cursor:pointer;vertical-align:middle}}
 #ID .bars>div{{display:none;color:{INK}}}

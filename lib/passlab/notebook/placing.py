@@ -20,8 +20,8 @@ from passlab.drawing.player import State, player
 from passlab.memory.allocate import ORDERS, Order, first_fit
 from passlab.memory.buffers import Buffer, height, lower_bound
 
-#: Pixels of a step and of a byte, and the room for the numbers of the offsets.
-STEP, BYTE, LEFT = 56, 22, 28
+#: Pixels of a step and of a byte, and the room for the numbers of the offsets, beside and above the boxes.
+STEP, BYTE, LEFT, HEAD = 56, 22, 28, 10
 #: At most this many buffers, steps and bytes of all buffers together.
 MOST = (20, 20, 60)
 _SHADE, _NEW, _CLASH = "#DCE9F5", "#F6D9A8", "#D55E00"
@@ -66,7 +66,8 @@ class Grid(NamedTuple):
         """Return an SVG of this plane. role: "img", or "group" if its parts can be operated."""
         width, tall = self.size
         style = f"max-width:{width}px;width:100%;touch-action:none;font:13px Helvetica,Arial,sans-serif"
-        return element("svg", content, viewBox=f"0 0 {width} {tall}", role=role, aria_label=name, style=style)
+        box = f"0 {-HEAD} {width} {tall + HEAD}"
+        return element("svg", content, viewBox=box, role=role, aria_label=name, style=style)
 
 
 def _grid(buffers: Sequence[Buffer]) -> Grid:
@@ -124,7 +125,8 @@ class Place(Picture):
         return (
             f'<div id="{one}" data-lm-suppress-shortcuts="true" style="{CARD}"><b>{html.escape(self.title)}</b>'
             "<p>Drag a buffer up or down, or move to it with Tab and use the arrow keys, Home and End. Time is fixed."
-            f' <button type="button">Start again</button></p>{drawing}<p role="status"></p><code></code>'
+            f' <button type="button">Start again</button></p>{drawing}<p role="status"></p>'
+            '<code style="color:inherit;background:none"></code>'
             f"<noscript><pre>{html.escape(self.text)}</pre></noscript></div>"
             f"<script>(() => {{{_script()}\nplace(document.getElementById({json.dumps(one)}), {data});}})();</script>"
         )
@@ -163,7 +165,7 @@ class FitSteps(Picture):
         offset, top = self.offsets[buffer.name], height(self.buffers[: i + 1], self.offsets)
         why = f"live with it: {taken}" if taken else "nothing is live with it"
         lead = f"{i + 1}/{len(self.buffers)}  {_row(buffer)}; {why}"
-        return f"{lead}. Lowest free offset: {offset}. Height {top}, bound {self.bound}"
+        return f"{lead}. Lowest free offset: {offset}. Height {top}, bound {self.bound}."
 
     @property
     def html(self) -> str:
