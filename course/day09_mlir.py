@@ -605,6 +605,19 @@ with np.errstate(over="ignore"):
 # Integers have flags as well: `nsw` and `nuw` promise that *this* addition does not overflow. A new operation in place
 # of two is another addition, so it may not inherit the promise.
 #
+# ### The driver, step by step · stretch
+#
+# What the driver has still to visit is its **worklist**. A rewrite puts what it has made, and what reads that, on top.
+
+# %%
+from passlab.mlir.stepping import rewrite_steps
+
+rewrite_steps(mlir.parse(TWICE), [TimesTwo(), AsShift()])
+
+# %% [markdown]
+# When the list is empty, the driver goes over the whole module once more, until a round changes nothing. Here the
+# second round finds nothing.
+#
 # ## Fusion is a composition of maps
 #
 # A consumer reads t through C; its producer writes t through P and reads x through Q. To read x directly, go from the

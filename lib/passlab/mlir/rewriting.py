@@ -36,14 +36,19 @@ class Endless(RuntimeError):
     """Patterns that always find something to rewrite."""
 
 
-class _Greedy(RewritePattern):
+class Greedy(RewritePattern):
     """All patterns as one: of those that match an operation, the one with the largest benefit rewrites it."""
 
-    def __init__(self, patterns: Iterable[RewritePattern], most: int):
+    def __init__(self, module: ModuleOp, patterns: Sequence[RewritePattern]):
+        for pattern in patterns:
+            if not isinstance(pattern, RewritePattern):
+                remedy = f"; write {pattern.__name__}()" if isinstance(pattern, type) else ""
+                raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{remedy}.")
         self.patterns = sorted(patterns, key=lambda pattern: -getattr(pattern, "benefit", 1))
-        self.most = most
+        self.most = MOST * (1 + sum(1 for _ in module.walk()))
         self.log: list[tuple[str, str]] = []
         self.error: Exception | None = None
+        self.walker: PatternRewriteWalker | None = None
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if self.error or len(self.log) >= self.most:  # what a walker does with an exception hides it
@@ -52,7 +57,7 @@ class _Greedy(RewritePattern):
             rewriter.erase(op)
             return
         for pattern in self.patterns:
-            source = _line(op)
+            source = first_line(op)
             try:
                 pattern.match_and_rewrite(op, rewriter)
             except Exception as error:
@@ -69,12 +74,13 @@ def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> Counter[str
     A pattern may have a number `benefit` (default 1). Raises Endless, which names the patterns that never stop,
     TypeError for a value that is not a pattern, and any exception of a pattern.
     """
-    for pattern in patterns:
-        if not isinstance(pattern, RewritePattern):
-            remedy = f"; write {pattern.__name__}()" if isinstance(pattern, type) else ""
-            raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{remedy}.")
-    greedy = _Greedy(patterns, MOST * (1 + sum(1 for _ in module.walk())))
-    PatternRewriteWalker(greedy, walk_reverse=True).rewrite_module(module)
+    return drive(module, Greedy(module, patterns))
+
+
+def drive(module: ModuleOp, greedy: Greedy) -> Counter[str]:
+    """Rewrite a module by patterns that are one: see `rewrite`."""
+    greedy.walker = PatternRewriteWalker(greedy, walk_reverse=True)
+    greedy.walker.rewrite_module(module)
     if greedy.error:
         raise greedy.error
     if len(greedy.log) >= greedy.most:
@@ -88,7 +94,8 @@ def _why(log: Sequence[tuple[str, str]]) -> str:
     return f"After {len(log)} rewrites the driver stopped: {who}, without end. The last one was of `{log[-1][1]}`."
 
 
-def _line(op: Operation) -> str:
+def first_line(op: Operation) -> str:
+    """Return the first line of an operation's text, at most 80 characters."""
     return str(op).split("\n", 1)[0][:80]
 
 
