@@ -232,6 +232,61 @@ def test_a_pass_that_does_harm_is_named_with_the_output_or_the_node(name):
         torch.compile(written_and_returned, backend=backend(double_negations, harmful))(torch.ones(3), torch.ones(3))
 
 
+def split(forward=list, backward=list):
+    """Return a partition whose two graphs have their lists of results changed."""
+
+    def partition(joint, inputs, **known):
+        parts = save_all(joint, inputs, **known)
+        for part, change in zip(parts, (forward, backward), strict=True):
+            results(part, change)
+        return parts
+
+    return partition
+
+
+#: Name of a partition that does not split the joint graph → (the partition, what the error says).
+SPLITS = {
+    "output_lost": (
+        split(forward=lambda old: old[1:]),
+        r"takes \d, what is saved and 2 tangents\. Lost: output 0, `sin`\.",
+    ),
+    "saved_unread": (
+        split(forward=lambda old: [*old, old[0]]),
+        r"returns \d values, the 2 outputs and what it saves, and the backward graph takes \d, ",
+    ),
+    "gradient_lost": (
+        split(backward=lambda old: old[:1]),
+        r"The backward graph returns 1 gradients; there are 2\. Lost: gradient 1, `",
+    ),
+    "outputs_swapped": (
+        split(forward=lambda old: [old[1], old[0], *old[2:]]),
+        r"Its output 0, `sin`, was float32\[3, 4\] and is now `sum_1`, float32\[\]",
+    ),
+    "gradients_swapped": (
+        split(backward=lambda old: old[::-1]),
+        r"Its gradient 0, `\w+`, was float32\[3, 4\] and is now `\w+`, float32\[4, 4\]",
+    ),
+    "nothing": (lambda *_, **__: None, "must return two GraphModules, .*; it returned None"),
+    "one": (lambda joint, *_, **__: (joint,), "must return two GraphModules"),
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_partition_that_does_not_split_the_joint_graph_is_named(name):
+    partition, sentence = SPLITS[name]
+    partition.__name__ = name
+    x, w = torch.ones(3, 4, requires_grad=True), torch.ones(4, 4, requires_grad=True)
+
+    def layer(x, w):
+        return torch.sin(x @ w), x.sum()
+
+    torch.compiler.reset()
+    with pytest.raises(Exception, match=f"The partition {name} does not split the joint graph. .*{sentence}"):
+        torch.compile(layer, backend=backend(partition=partition))(x, w)
+    with pytest.raises(Exception, match=f"The partition {name} does not split"):
+        lower(layer, x, w, partition=partition)
+
+
 def test_all_results_are_compared_on_demand():
     def minus(gm):
         retarget(gm, torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)

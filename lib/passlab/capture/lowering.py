@@ -87,7 +87,7 @@ def lower(
 
     def split(gm: fx.GraphModule, example: Sequence[Any], **known: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         whole = fx.GraphModule(gm, _copy(gm.graph))
-        forward, backward = partition(gm, example, **known)
+        forward, backward = _checked(partition)(gm, example, **known)
         number = known["num_fwd_outputs"]
         results = list(forward.graph.find_nodes(op="output")[0].args[0])
         saved = tuple(_saved(node) for node in results[number:])
@@ -163,7 +163,7 @@ class Backend:
             lambda graph, example: self._stage("forward", graph, example),
             lambda graph, example: self._stage("backward", graph, example),
             lambda graph, example: self._stage("inference", graph, example),
-            self.partition,
+            _checked(self.partition),
             self.decompositions,
         )
         return run(gm, inputs)
@@ -198,8 +198,8 @@ class Backend:
         return _boxed(_compared(kind, before, steps, run, written, compared) if compared else run)
 
 
-def _name(rewrite: Pass) -> str:
-    return getattr(rewrite, "__name__", type(rewrite).__name__)
+def _name(function: Callable) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def outputs_of(gm: fx.GraphModule) -> list[Any]:
@@ -222,13 +222,9 @@ def why_not_the_same_form(before: fx.GraphModule, after: fx.GraphModule, written
         return f"Its inputs were {had} and are now {has}; torch hands over the former. Keep unused ones, too."
     old, new = outputs_of(before), outputs_of(after)
     if len(old) != len(new):
-        kept = {str(value) for value in new}
-        lost = [_output(at, value, written) for at, value in enumerate(old) if str(value) not in kept]
-        return f"It has {len(new)} outputs where it had {len(old)}." + (f" Lost: {', '.join(lost)}." if lost else "")
-    for at, (value, other) in enumerate(zip(old, new, strict=True)):
-        forms = [form for it in (value, other) if (form := _form(it))]
-        if len(forms) == 2 and forms[0] != forms[1]:
-            return f"Its {_output(at, value, written)}, was {forms[0]} and is now `{other}`, {forms[1]}."
+        return f"It has {len(new)} outputs where it had {len(old)}.{_lost(old, new, written=written)}"
+    if why := _why_not_alike(old, new, written=written):
+        return why
     for node in after.graph.nodes:
         if target := next((name for name in map(_input_below, writes(node)) if name), None):
             return (
@@ -238,10 +234,58 @@ def why_not_the_same_form(before: fx.GraphModule, after: fx.GraphModule, written
     return ""
 
 
-def _output(at: int, value: Any, written: Sequence[str]) -> str:
+def _checked(partition: Partition) -> Partition:
+    """Return a partitioner that raises ValueError where `partition` does not split a joint graph in two."""
+
+    def split(joint: fx.GraphModule, inputs: Sequence[Any], **known: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        tangents = [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangent")]
+        results, outputs = outputs_of(joint), known["num_fwd_outputs"]
+        parts = partition(joint, inputs, **known)
+        if why := _why_not_split(results[:outputs], results[outputs:], len(tangents), parts):
+            raise ValueError(f"The partition {_name(partition)} does not split the joint graph. {why}")
+        return parts
+
+    return split
+
+
+def _why_not_split(outputs: list[Any], gradients: list[Any], tangents: int, parts: Any) -> str:
+    """Return why a value is not a forward and a backward graph with these results, or ""."""
+    if not isinstance(parts, (tuple, list)) or [isinstance(gm, fx.GraphModule) for gm in parts] != [True, True]:
+        return f"It must return two GraphModules, the forward and the backward graph; it returned {str(parts)[:80]}."
+    forward, backward = map(outputs_of, parts)
+    taken, saved = len(parts[1].graph.find_nodes(op="placeholder")), len(forward) - len(outputs)
+    if taken != saved + tangents:
+        return (
+            f"The forward graph returns {len(forward)} values, the {len(outputs)} outputs and what it saves, and the "
+            f"backward graph takes {taken}, what is saved and {tangents} tangents.{_lost(outputs, forward)}"
+        )
+    if len(backward) != len(gradients):
+        return f"The backward graph returns {len(backward)} gradients; there are {len(gradients)}." + _lost(
+            gradients, backward, "gradient"
+        )
+    return _why_not_alike(outputs, forward) or _why_not_alike(gradients, backward, "gradient")
+
+
+def _lost(old: list[Any], new: list[Any], noun: str = "output", written: Sequence[str] = ()) -> str:
+    """Return a sentence with the results whose names are gone, or ""."""
+    names = {str(value) for value in new}
+    lost = [_output(at, value, noun, written) for at, value in enumerate(old) if str(value) not in names]
+    return f" Lost: {', '.join(lost)}." if lost else ""
+
+
+def _why_not_alike(old: list[Any], new: list[Any], noun: str = "output", written: Sequence[str] = ()) -> str:
+    """Return which result has another shape or type, or ""."""
+    for at, (value, other) in enumerate(zip(old, new, strict=False)):
+        forms = [form for it in (value, other) if (form := _form(it))]
+        if len(forms) == 2 and forms[0] != forms[1]:
+            return f"Its {_output(at, value, noun, written)}, was {forms[0]} and is now `{other}`, {forms[1]}."
+    return ""
+
+
+def _output(at: int, value: Any, noun: str = "output", written: Sequence[str] = ()) -> str:
     """Return "output 0, `mul`", and into which tensor of the caller it is written."""
     where = f" (written into the caller's tensor `{written[at]}`)" if at < len(written) else ""
-    return f"output {at}, `{value}`{where}"
+    return f"{noun} {at}, `{value}`{where}"
 
 
 def _form(value: Any) -> str:
@@ -298,7 +342,7 @@ def _differences(
     for at, (node, value, other) in enumerate(zip(outputs_of(before), old, new, strict=False)):
         floats = isinstance(value, torch.Tensor) and value.is_floating_point()
         allowed = Tolerance.of(value.dtype, max(16, len(before.graph.nodes))) if floats else EXACT
-        for found in compare(value, other, allowed, _output(at, node, written)):
+        for found in compare(value, other, allowed, _output(at, node, written=written)):
             found.part, found.leaf = "output", at
             differences.append(found)
     if any(found.bad is None for found in differences):
@@ -329,8 +373,9 @@ def backend(
     joint graph (`torch._decomp.get_decompositions`).
 
     A pass that changes the inputs or the outputs, their shapes or types, or makes the graph write into an input raises
-    ValueError. check: compare, in the first call of each graph, all results with those before the passes. Without it,
-    only those that are written into tensors of the caller are compared.
+    ValueError; so does a partition whose graphs do not return the outputs and gradients of the joint graph. check:
+    compare, in the first call of each graph, all results with those before the passes. Without it, only those that are
+    written into tensors of the caller are compared.
     """
     each: list[Any] = [one for item in passes for one in (item if isinstance(item, (list, tuple)) else [item])]
     for one in each:
