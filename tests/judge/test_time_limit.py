@@ -1,22 +1,48 @@
 """The limit on an answer's time, and imports."""
 
+import contextlib
 import importlib
 import sys
+import time
 
 import pytest
 
 from passlab.judge import running
 
 
+def slow_to_import(seconds, folder, monkeypatch):
+    """Make a module `slow_to_import` that takes CPU time."""
+    (folder / "slow_to_import.py").write_text(
+        f"import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end:\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "slow_to_import", raising=False)
+
+
 @pytest.mark.parametrize("waits", [50, 0])
 def test_a_limit_waits_for_an_import_to_end(tmp_path, monkeypatch, waits):
     """Interrupted, it would leave behind what it had imported by then, half made, for all that follows."""
-    text = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end:\n    pass\n"
-    (tmp_path / "slow_to_import.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    slow_to_import(0.5, tmp_path, monkeypatch)
     monkeypatch.setattr(running, "IMPORT_WAITS", waits)
     with pytest.raises(running.OutOfTime), running.time_limit(60, busy=0.1):
         importlib.import_module("slow_to_import")
         while True:
             pass
     assert (sys.modules.pop("slow_to_import", None) is not None) is (waits > 0)
+
+
+@pytest.mark.parametrize("work", [0.4, 5.0])
+def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, work):
+    """On a busy machine a compiler took 20 s to load, and the answer was told that it had used up its time."""
+    slow_to_import(0.7, tmp_path, monkeypatch)
+
+    def answer():
+        importlib.import_module("slow_to_import")
+        end = time.process_time() + work
+        while time.process_time() < end:
+            pass
+        return "done"
+
+    late = pytest.raises(running.OutOfTime) if work > 1 else contextlib.nullcontext()
+    with late, running.time_limit(60, busy=0.6):
+        assert answer() == "done"

@@ -68,16 +68,25 @@ def time_limit(seconds: float, busy: float | None = None):
     """Interrupt the main thread's Python code after `seconds` by the clock, or `busy` seconds of CPU time.
 
     CPU time is that of the whole process. In other threads and on Windows there is no limit. An import is not
-    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s.
+    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
+    compiler takes to load is not the answer's.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
     waits = itertools.count()
+    renewed: dict[int, bool] = {}  # by the number of the signal that came during an import
 
-    def stop(_: int, frame: FrameType | None) -> None:
-        if _imports(frame) and next(waits) < IMPORT_WAITS:
+    def stop(number: int, frame: FrameType | None) -> None:
+        importing = _imports(frame)
+        if importing and next(waits) < IMPORT_WAITS:
+            renewed.setdefault(number, False)
+            return
+        if not importing and renewed.get(number) is False:
+            renewed[number] = True
+            timer, limit = next((timer, limit) for timer, other, limit in timers if other == number)
+            signal.setitimer(timer, limit, 0.2)
             return
         OutOfTime.times += 1
         raise OutOfTime
