@@ -32,8 +32,8 @@ _MOST_SEARCHED = 80
 
 def equivalent(before: Any, after: Any, inputs: Any, options: Options) -> Equivalence:
     """Compare for `passlab.equivalent`; modes, devices and aliasing are ignored."""
-    how = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
-    return equivalent_modules(before, after, inputs, kinds=options.trials, **how)
+    tolerances = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
+    return equivalent_modules(before, after, inputs, kinds=options.trials, **tolerances)
 
 
 def equivalent_modules(
@@ -46,7 +46,8 @@ def equivalent_modules(
     rtol: float | None = None,
     seed: int = 0,
     locate: bool = True,
-    **how: Any,
+    weights: Sequence[Any] = (),
+    **options: Any,
 ) -> Equivalence:
     """Run `main` of both (or their only function) on the same inputs; return whether, and where, they differ.
 
@@ -55,12 +56,13 @@ def equivalent_modules(
     kinds           inputs to try besides those given: names from `passlab.building.inputs.ALL_KINDS`, default all.
     atol, rtol      replace the tolerances that follow from dtype and depth.
     locate          on a difference, find the operation at which two modules differ first.
-    how             for `passlab.mlir.run.run_all`: by, seconds.
+    weights         what modules take after the inputs, the same in each run: those of `from_torch`, beside its model.
+    options         for `passlab.mlir.run.run_all`: by, seconds.
 
     `first_diverging` of the result is the id of a node of passlab.view(after). Raises ValueError when there are no
     inputs to try, or `before` itself does not run. A failure of `after` is a result, not an exception.
     """
-    sides = _side(before, "before", how), _side(after, "after", how)
+    sides = _side(before, "before", options, weights), _side(after, "after", options, weights)
     modules = [side.module for side in sides if side.module is not None]
     if not modules:
         raise ValueError("equivalent: one side must be a module of MLIR.")
@@ -107,12 +109,12 @@ def _block(module: Any) -> Any:
 
 
 class _Module:
-    """A side that IREE, C or xDSL's interpreter runs. how: for run_module."""
+    """A side that IREE, C or xDSL's interpreter runs. options: for run_module. weights: they follow the inputs."""
 
-    def __init__(self, module: Any, how: dict[str, Any]):
-        self.module, self.how = module, how
+    def __init__(self, module: Any, options: dict[str, Any], weights: Sequence[Any]):
+        self.module, self.how, self.weights = module, options, tuple(weights)
         if len(names := [*functions(module)]) == 1:
-            self.how = {"function": names[0], **how}
+            self.how = {"function": names[0], **options}
 
     def names(self) -> list[str]:
         return _names(self.module)
@@ -136,7 +138,7 @@ class _Module:
 
     def outputs(self, inputs: Sequence[tuple], target: str) -> list[list[Tensor]]:
         try:
-            built = run_module(self.module, inputs, **self.how)
+            built = run_module(self.module, [(*args, *self.weights) for args in inputs], **self.how)
         except MLIRError as error:
             raise Failure(f"does not run. {str(error).rstrip('.')}.") from None
         if built.error:
@@ -144,16 +146,16 @@ class _Module:
         return [[tensor(array) for array in arrays] for arrays in built.outputs]
 
     def values(self, inputs: tuple) -> list[Value]:
-        return values(self.module, inputs)
+        return values(self.module, (*inputs, *self.weights))
 
 
-def _side(value: Any, which: str, how: dict[str, Any]) -> _Module | TorchSide:
+def _side(value: Any, name: str, options: dict[str, Any], weights: Sequence[Any]) -> _Module | TorchSide:
     """Return a module as xDSL's, or a torch model in a wrapper. Raises ValueError for anything else."""
     if hasattr(value, "walk") or is_iree(value):
-        return _Module(as_module(value), how)
+        return _Module(as_module(value), options, weights)
     if callable(value):
         return TorchSide(value)
-    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{which}` is {why_not_a_program(value)}")
+    raise ValueError(f"equivalent compares modules of MLIR and torch models; `{name}` is {why_not_a_program(value)}")
 
 
 def values(module: Any, inputs: tuple) -> list[Value]:
