@@ -51,7 +51,7 @@ LIVENESS = Analysis(
 
 def reaching_after(block: Block, before: frozenset[str]) -> frozenset[str]:
     """Return the definitions that reach the end of a block, as "variable@block:line"; parameters are "x@"."""
-    last = {it.dest: f"{it.dest}@{block.name}:{i}" for i, it in enumerate(block.instructions) if it.dest}
+    last = {instr.dest: f"{instr.dest}@{block.name}:{i}" for i, instr in enumerate(block.instructions) if instr.dest}
     return frozenset(d for d in before if d.split("@")[0] not in last) | frozenset(last.values())
 
 

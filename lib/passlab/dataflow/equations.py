@@ -60,17 +60,17 @@ def _closure(equations: Equations) -> Equations:
     """Return the equations with all their consequences: equals replace equals, and equal right sides are equal."""
     while True:
         equal = {(name, value[1]) for name, value in equations if value[0] == "copy"}
-        more = {(b, ("copy", a)) for a, b in equal}
-        more |= {(a, value) for a, b in equal for name, value in equations if name == b}
-        more |= {(name, _substitute(value, b, a)) for a, b in equal for name, value in equations if b in value[1:]}
+        new = {(b, ("copy", a)) for a, b in equal}
+        new |= {(a, value) for a, b in equal for name, value in equations if name == b}
+        new |= {(name, _substitute(value, b, a)) for a, b in equal for name, value in equations if b in value[1:]}
         by_value: dict[tuple, list[str]] = {}
         for name, value in equations:
             by_value.setdefault(value, []).append(name)
-        more |= {(a, ("copy", b)) for names in by_value.values() for a in names for b in names}
-        more = {(name, value) for name, value in more if value != ("copy", name)}
-        if more <= equations:
+        new |= {(a, ("copy", b)) for names in by_value.values() for a in names for b in names}
+        new = {(name, value) for name, value in new if value != ("copy", name)}
+        if new <= equations:
             return equations
-        equations = equations | more
+        equations = equations | new
 
 
 def equations_after(block: Block, before: Equations | None) -> Equations | None:

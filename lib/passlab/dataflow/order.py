@@ -13,17 +13,17 @@ def depth_first_order(edges: Mapping[str, Sequence[str]], starts: Iterable[str])
     Not recursive, since a path may have thousands of blocks.
     """
     postorder: list[str] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
     for start in starts:
-        if start in seen:
+        if start in visited:
             continue
-        seen.add(start)
+        visited.add(start)
         path = [(start, iter(edges[start]))]
         while path:
             node, rest = path[-1]
             for other in rest:
-                if other not in seen:
-                    seen.add(other)
+                if other not in visited:
+                    visited.add(other)
                     path.append((other, iter(edges[other])))
                     break
             else:

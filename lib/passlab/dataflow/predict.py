@@ -400,8 +400,8 @@ def without(rows: Iterable[Row], unseen: Sequence[Row]) -> list[Row]:
 
     Networks share operators (every ResNet has the same first convolution), and a row with a fitted twin is not unseen.
     """
-    models, seen = {row.model for row in unseen}, {astuple(row)[3:-1] for row in unseen}
-    return [row for row in rows if row.model not in models and astuple(row)[3:-1] not in seen]
+    models, features = {row.model for row in unseen}, {astuple(row)[3:-1] for row in unseen}
+    return [row for row in rows if row.model not in models and astuple(row)[3:-1] not in features]
 
 
 def unseen(rows: Sequence[Row], machine: Machine) -> dict[Row, float]:

@@ -323,9 +323,9 @@ class _Rules:
         border = {"constant": None, "replicate": None, "reflect": 1, "circular": 0}[mode]
         sizes = list(x)
         for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
-            for more in (before, after):
-                if border is not None and more != 0:  # the padding is a copy of the tensor
-                    self.need(sympy.sympify(sizes[-k]) >= more + border)
+            for amount in (before, after):
+                if border is not None and amount != 0:  # the padding is a copy of the tensor
+                    self.need(sympy.sympify(sizes[-k]) >= amount + border)
             sizes[-k] = sympy.sympify(sizes[-k] + before + after)
             self.need(sizes[-k] >= 0)
         return tuple(sizes)

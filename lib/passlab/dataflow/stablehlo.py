@@ -70,7 +70,7 @@ class _Reader:
         return []
 
     def loop(self, op: Any, args: list[str], dests: list[str]) -> None:
-        head, inside, done = self.blocks.label("loop", "body", "done")
+        head, inside, after = self.blocks.label("loop", "body", "done")
         test, body = (region.blocks[0] for region in op.regions)
         for block in (test, body):  # a loop-carried value has one variable in all regions
             self.names.update(zip(block.arguments, dests, strict=True))
@@ -78,11 +78,11 @@ class _Reader:
         self.blocks.close("jump", (), (head,))
         self.blocks.open(head)
         (condition,) = self.body(test)
-        self.blocks.close("branch", (condition,), (inside, done))
+        self.blocks.close("branch", (condition,), (inside, after))
         self.blocks.open(inside)
         self.blocks.copies(dests, self.body(body))
         self.blocks.close("jump", (), (head,))
-        self.blocks.open(done)
+        self.blocks.open(after)
 
     def switch(self, op: Any, index: str, dests: list[str]) -> None:
         """Compare with one index after the other; the last region runs for all others."""

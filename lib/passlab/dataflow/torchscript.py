@@ -103,26 +103,26 @@ class _Reader:
 
     def loop(self, node: Any, args: list[str], dests: list[str]) -> None:
         blocks = self.blocks
-        head, inside, done = blocks.label("loop", "body", "done")
+        head, inside, after = blocks.label("loop", "body", "done")
         (inner,) = node.blocks()
         turn, *carried = map(_name, inner.inputs())
         count, condition, *initial = args
-        again, below = f"{turn}_go", f"{turn}_more"
+        flag, below = f"{turn}_go", f"{turn}_more"
         counts = self.constants.get(count) != FOR_EVER
         if counts:
             blocks.add(turn, "const", value=0)
-        blocks.copies([again, *carried], [condition, *initial])
+        blocks.copies([flag, *carried], [condition, *initial])
         blocks.close("jump", (), (head,))
         blocks.open(head)
         if counts:
             blocks.add(below, "aten::lt", turn, count)
-            blocks.add(below, "aten::__and__", below, again)
-        blocks.close("branch", (below if counts else again,), (inside, done))
+            blocks.add(below, "aten::__and__", below, flag)
+        blocks.close("branch", (below if counts else flag,), (inside, after))
         blocks.open(inside)
-        blocks.copies([again, *carried], self.body(inner))
+        blocks.copies([flag, *carried], self.body(inner))
         if counts:
             blocks.add(f"{turn}_one", "const", value=1)
             blocks.add(turn, "aten::add", turn, f"{turn}_one")
         blocks.close("jump", (), (head,))
-        blocks.open(done)
+        blocks.open(after)
         blocks.copies(dests, carried)
