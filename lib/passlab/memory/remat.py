@@ -180,7 +180,7 @@ def _insertions(tasks: Sequence[Task], schedule: Sequence[str], budget: int) -> 
     for life in results:
         for before, place in pairwise(life.touched):
             if place < len(schedule) and any(before < i < place for i in high):
-                live = {it.name for it in results if it.touched[0] < place <= it.touched[-1]} - {life.name}
+                live = {other.name for other in results if other.touched[0] < place <= other.touched[-1]} - {life.name}
                 for base in (set(named) - {life.name}, live, set()):
                     yield place, _closure(named, life.name, base)
 

@@ -53,8 +53,8 @@ class Box:
             top = max(top, end)
             if top >= stop:
                 return None
-            met = self.meets[i]
-            key[met] = np.maximum(key[met], end * count + rank[met])
+            neighbours = self.meets[i]
+            key[neighbours] = np.maximum(key[neighbours], end * count + rank[neighbours])
             key[i] = NEVER
         return top, offsets
 

@@ -109,8 +109,8 @@ def _greedy(buffers: Sequence[Buffer], goal: int, alignment: int, end: float) ->
     for key in ORDERS.values():
         begin = time.process_time()
         plans.append(first_fit(buffers, key, alignment))
-        now = time.process_time()
-        if height(buffers, plans[-1]) <= goal or now + (now - begin) > end:
+        instant = time.process_time()
+        if height(buffers, plans[-1]) <= goal or instant + (instant - begin) > end:
             break
     return min(plans, key=lambda plan: height(buffers, plan))
 

@@ -91,16 +91,16 @@ def readers(tasks: Iterable[Task]) -> dict[str, list[str]]:
 
 def check_order(tasks: Iterable[Task], order: Sequence[str], again: bool = False) -> None:
     """Raise BadOrder unless the order runs each task after its reads: once, or with `again` at least once."""
-    named, done = by_name(tasks), set()
+    named, earlier = by_name(tasks), set()
     for i, name in enumerate(order):
         if name not in named:
             raise BadOrder(f"Step {i} of the order is {name!r}, and no task has that name.")
-        if name in done and not again:
+        if name in earlier and not again:
             raise BadOrder(f"The order runs {name} a second time, in step {i}: each task runs once.")
-        if late := [read for read in named[name].reads if read not in done]:
+        if late := [read for read in named[name].reads if read not in earlier]:
             raise BadOrder(f"{name} runs in step {i}, before {late[0]}, whose result it reads.")
-        done.add(name)
-    if missing := [name for name in named if name not in done]:
+        earlier.add(name)
+    if missing := [name for name in named if name not in earlier]:
         raise BadOrder(f"The order leaves out {listed(missing)}.")
 
 
