@@ -98,8 +98,8 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor):
         return one is other or _same_bits(one, other)
     if isinstance(one, nn.Module):
-        ours = type(one).__module__.startswith("torch.nn.modules.")
-        return ours and not _hooked(one) and not _hooked(other) and _same(vars(one), vars(other))
+        native = type(one).__module__.startswith("torch.nn.modules.")
+        return native and not _hooked(one) and not _hooked(other) and _same(vars(one), vars(other))
     if isinstance(one, dict):
         return list(one) == list(other) and all(_same(one[name], other[name]) for name in one)
     if isinstance(one, list | tuple):

@@ -175,15 +175,15 @@ def _by_name(graph: fx.Graph) -> dict[str, fx.Node]:
 def _ancestors(graph: fx.Graph, name: str | None, stop: Iterable[str] = ()) -> set[str]:
     """Return the node and all it depends on, without going beyond nodes in `stop`."""
     nodes, stop = _by_name(graph), set(stop)
-    seen: set[str] = set()
+    visited: set[str] = set()
     todo = [name] if name is not None else []
     while todo:
         at = todo.pop()
-        if at not in seen:
-            seen.add(at)
+        if at not in visited:
+            visited.add(at)
             if at not in stop:
                 todo += [n.name for n in nodes[at].all_input_nodes]
-    return seen
+    return visited
 
 
 def _unmatched(graph: fx.Graph, end: str, partners: dict[str, str]) -> list[str]:

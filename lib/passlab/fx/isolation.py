@@ -155,9 +155,9 @@ def device() -> str:
     return _device
 
 
-def run(*args: Any, **how: Any) -> Any:
+def run(*args: Any, **options: Any) -> Any:
     """Run a marked program in the process for such programs: see `use`."""
-    return _run(*args, **how)
+    return _run(*args, **options)
 
 
 def refuse(self: Any = None, *_: Any, **__: Any) -> None:

@@ -90,15 +90,15 @@ def why_not_valid(before: fx.GraphModule | None, after: object) -> str:
     """
     if not isinstance(after, fx.GraphModule):
         return _why_not_a_graph_module(after)
-    why = (
+    reason = (
         why_not_ordered(after.graph)
         or _why_not_callable(after)
         or _why_not_open(before, after)
         or _why_not_one_output(after.graph)
     )
     if before is not None:
-        why = why or _why_not_the_signature(before.graph, after.graph)
-    return why
+        reason = reason or _why_not_the_signature(before.graph, after.graph)
+    return reason
 
 
 def _why_not_a_graph_module(value: object) -> str:
@@ -116,8 +116,8 @@ def _why_not_callable(gm: fx.GraphModule) -> str:
             return f"Node {node.name} refers to {node.target!r}, which the module does not have. Add it to gm first."
         if node.op == "call_function" and not callable(node.target):
             return f"Node {node.name} calls {node.target!r}, which is not callable."
-        if node.op == "call_function" and (why := _why_not_bound(node)):
-            return f"The operands of node {node.name} do not fit {node.target.__name__}: {why}."
+        if node.op == "call_function" and (reason := _why_not_bound(node)):
+            return f"The operands of node {node.name} do not fit {node.target.__name__}: {reason}."
     return ""
 
 

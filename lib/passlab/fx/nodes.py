@@ -64,8 +64,8 @@ def why_not_ordered(graph: fx.Graph) -> str:
             return f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs."
         if node.graph is not graph:
             return f"Node {node.name} belongs to another graph. Copy it with `graph.node_copy(node, …)`."
-        if why := _why_not_before(node, order):
-            return why
+        if reason := _why_not_before(node, order):
+            return reason
     return ""
 
 
@@ -95,12 +95,12 @@ def _why_not_before(node: fx.Node, order: dict[fx.Node, int]) -> str:
 
 def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
     """Return whether `node` can be reached from its own operands."""
-    seen, todo = set(), list(node.all_input_nodes)
+    visited, todo = set(), list(node.all_input_nodes)
     while todo:
         at = todo.pop()
         if at is node:
             return True
-        if at not in seen and at in order:
-            seen.add(at)
+        if at not in visited and at in order:
+            visited.add(at)
             todo.extend(at.all_input_nodes)
     return False

@@ -135,14 +135,14 @@ class Program:
         relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
         node by node and record their values. An exception that the program raises is kept in `error`.
         """
-        how: dict[str, Any] = {"dtype": dtype, "device": device}
-        how |= {"jitter": jitter, "training": training, "traced": traced}
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
+        options |= {"jitter": jitter, "training": training, "traced": traced}
         elsewhere = self.isolated or (device != "cpu" and device == isolation.device())
-        result = isolation.run(self, args, seed, **how) if elsewhere else self.run_here(args, seed, **how)
+        result = isolation.run(self, args, seed, **options) if elsewhere else self.run_here(args, seed, **options)
         RUNS[device] += result.error is None
         return result
 
-    def run_here(self, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
+    def run_here(self, args: tuple, seed: int, *, device: str, **options: Any) -> Run:
         """Do what `run` does, in this process.
 
         After a failed assertion or an index out of range a process cannot use its GPU any more. So a program whose
@@ -150,10 +150,10 @@ class Program:
         """
         tensors = [*pytree.tree_leaves(args), *(slot[-1] for slot in self.slots)]
         if is_accelerator(device) and all(t.device.type == "cpu" for t in tensors if isinstance(t, Tensor)):
-            run = self._run_once(args, seed, device="cpu", **how)
+            run = self._run_once(args, seed, device="cpu", **options)
             if run.error is not None:
                 return run
-        return self._run_once(args, seed, device=device, **how)
+        return self._run_once(args, seed, device=device, **options)
 
     def _run_once(
         self,
@@ -187,12 +187,12 @@ class Program:
             result.rng = rng_state(device)
             result.drew = not torch.equal(result.rng, start)
             for (path, home, key, original), t, version in zip(self.slots, copies, versions, strict=True):
-                now = home.get(key)
-                touched = now is not t or now._version != version
-                if isinstance(now, Tensor) and not jitter and (touched or now.numel() <= _SMALL):
-                    changed = not _equal(original, now)
+                tensor = home.get(key)
+                touched = tensor is not t or tensor._version != version
+                if isinstance(tensor, Tensor) and not jitter and (touched or tensor.numel() <= _SMALL):
+                    changed = not _equal(original, tensor)
                     if changed:
-                        result.state[path] = now
+                        result.state[path] = tensor
                     if changed or touched:
                         self._copies.pop((dtype, device), None)
             self._put(t for *_, t in self.slots)

@@ -105,25 +105,25 @@ class _Shrinker(shrinking.Shrinker):
 
     def return_inner_node(self) -> None:
         """Return one inner node instead of all outputs: early ones first, at most 16 of them in one round."""
-        again = True
-        while again:
+        progress = True
+        while progress:
             calls = self.state.calls
             tensors = [n for n in calls if isinstance(self.state.values.get(n.name), Tensor)]
             inner = [n for n in shrinking.sample(tensors) if n is not tensors[-1]]
-            again = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in inner)
+            progress = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in inner)
         inputs = [n for n in self.state.program.graph.find_nodes(op="placeholder") if n.users]
         any(self.attempt(_Edit(outputs=[n], bare_inputs=True)) for n in inputs[:2])
 
     def return_operands(self) -> None:
         """Return the operands of an output instead of it."""
-        again = True
-        while again:
+        progress = True
+        while progress:
             outputs = self.state.outputs
-            again = False
+            progress = False
             for i, n in enumerate(outputs):
                 if isinstance(n, fx.Node) and n.op.startswith("call_"):
                     rest = [x for j, x in enumerate(outputs) if j != i and x is not n]
-                    again = again or self.attempt(_Edit(outputs=[*dict.fromkeys([*n.all_input_nodes, *rest])]))
+                    progress = progress or self.attempt(_Edit(outputs=[*dict.fromkeys([*n.all_input_nodes, *rest])]))
 
     def drop_ends(self) -> None:
         """Drop unused nodes, and outputs."""
@@ -197,9 +197,9 @@ def _apply(state: _State, edit: _Edit) -> _State | None:
     old, values = state.program, state.values
 
     def source(n: fx.Node) -> fx.Node:
-        seen = set()
-        while edit.replace.get(n) is not None and n not in seen:
-            seen.add(n)
+        visited = set()
+        while edit.replace.get(n) is not None and n not in visited:
+            visited.add(n)
             n = edit.replace[n]
         return n
 
