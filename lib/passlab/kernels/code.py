@@ -279,8 +279,8 @@ class _Body:
         return self._chosen(inside, self.value(source, tuple(places)), number)
 
     def _iota(self, node: fx.Node, at: tuple) -> Any:
-        how: Any = node.kwargs
-        index = at[0] * how["step"] + how["start"]
+        options: Any = node.kwargs
+        index = at[0] * options["step"] + options["start"]
         dtype = _dtype(node)
         return self.function.number(index, dtype) if isinstance(index, int) else index.astype(dtype)
 
@@ -295,8 +295,8 @@ class _Body:
         places = [*at[: numbers[0]], *(0 for _ in numbers), *at[numbers[0] + ndim :]]
         for d in numbers:
             shape = _shape(indices[d])
-            here = tuple(0 if n == 1 else i for n, i in zip(shape, common[ndim - len(shape) :], strict=True))
-            index = _Body(self.function, names=False).value(indices[d], here)
+            position = tuple(0 if n == 1 else i for n, i in zip(shape, common[ndim - len(shape) :], strict=True))
+            index = _Body(self.function, names=False).value(indices[d], position)
             places[d] = self._clamped(index, _shape(source)[d])
         return self.value(source, tuple(places))
 
@@ -313,8 +313,8 @@ class _Body:
         variable = function.tirx.Var(node.name, value.ty)
         self.named.append((variable, value))
         if self._written_out(node) > WRITTEN_OUT:
-            why = "with its names expanded, which TVM does, it has millions of operations: split the group"
-            raise Unsupported(node.meta["of"], why)
+            reason = "with its names expanded, which TVM does, it has millions of operations: split the group"
+            raise Unsupported(node.meta["of"], reason)
         return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
 
     def _written_out(self, node: fx.Node) -> int:
@@ -406,9 +406,9 @@ class _Function:
         self.buffers: dict[fx.Node, Any] = {}
         self.layouts: dict[fx.Node, Layout] = {}
         for (at, node), name in zip(operands(program), names, strict=True):
-            seen = self.layouts[node] = layout(node.meta["val"], skips[at] if skips else 0)
+            strides = self.layouts[node] = layout(node.meta["val"], skips[at] if skips else 0)
             self.buffers[node] = self.te.placeholder(
-                (seen.span,) if seen.flat else seen.shape, _buffer_type(_dtype(node)), name
+                (strides.span,) if strides.flat else strides.shape, _buffer_type(_dtype(node)), name
             )
 
     def read(self, node: fx.Node, at: tuple) -> Any:

@@ -44,9 +44,11 @@ def illegal(
             where[nodes[name]] = number
     devices = _devices(gm)
     reasons = (_why_not_in_a_kernel(node, devices) for node in where)
-    why = next(filter(None, reasons), "") or _why_not_apart(gm.graph, where) or _why_no_order(gm.graph, groups, where)
+    reason = (
+        next(filter(None, reasons), "") or _why_not_apart(gm.graph, where) or _why_no_order(gm.graph, groups, where)
+    )
     reasons = (_why_no_kernel(gm, nodes) for nodes in _select_nodes(gm, where) if not accepts(nodes))
-    return why or next(filter(None, reasons), None)
+    return reason or next(filter(None, reasons), None)
 
 
 def _select_nodes(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
@@ -60,8 +62,8 @@ def _select_nodes(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx
 
 def _why_not_in_a_kernel(node: fx.Node, devices: dict[fx.Node, str]) -> str:
     if node.op in ("placeholder", "output", "get_attr"):
-        what = {"placeholder": "an input", "output": "the output", "get_attr": "a constant"}[node.op]
-        return f"Node {node.name!r} is {what} of the graph: a kernel can hold only calls."
+        kind = {"placeholder": "an input", "output": "the output", "get_attr": "a constant"}[node.op]
+        return f"Node {node.name!r} is {kind} of the graph: a kernel can hold only calls."
     if kinds := effects(node):
         effect = min(kinds, key=list(EFFECTS).index)
         return f"Node {node.name!r} has a side effect, which a kernel cannot have: {EFFECTS[effect]}."
@@ -189,8 +191,8 @@ def _why_no_order(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) ->
     A kernel starts when all its inputs are ready and delivers its values at its end, so no path may leave a group and
     re-enter it, directly or through other groups.
     """
-    done = {node for nodes in execution_order(graph, where) for node in nodes}
-    stuck = dict.fromkeys(where[node] for node in where if node not in done)
+    ordered = {node for nodes in execution_order(graph, where) for node in nodes}
+    stuck = dict.fromkeys(where[node] for node in where if node not in ordered)
     later = _later(graph) if stuck else {}
     for number in stuck:
         if (way := _way_back(where, number, later)) is not None:

@@ -99,14 +99,14 @@ class _CompiledKernel:
         key += tuple((x.dtype, tuple(x.shape), x.stride()) for x in values)
         with _lock:
             if key not in _cache:
-                how = (program, names, skips, self.device, backend, name, knobs)
-                _cache[key] = _compile(*how) if written else (None, "")
+                args = (program, names, skips, self.device, backend, name, knobs)
+                _cache[key] = _compile(*args) if written else (None, "")
             self.run, self.source = _cache[key]
 
     def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
         inputs = [self.to_kernel(layout.of(tensors[at])) for at, layout in self.operand_layouts]
         outputs = out or [
-            torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.result_layouts
+            torch.empty_strided(*form, dtype=dtype, device=self.device) for *form, dtype in self.result_layouts
         ]
         into = (m if d is None else m.permute(d) for m, d in zip(outputs, self.orders, strict=True))
         if self.run is not None:
@@ -246,7 +246,7 @@ class Kernel(nn.Module):
         values = iter(results)
         return fx.node.map_aggregate(output.args[0], lambda a: next(values) if isinstance(a, fx.Node) else a)
 
-    def prepare(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *how: None) -> Callable:
+    def prepare(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *layout: None) -> Callable:
         """Return the kernel as a function without checks, for inputs with these shapes, strides, types and alignment.
 
         place(number, shape, strides, dtype): a tensor that every call writes that result into, or None for a new one.
@@ -314,8 +314,8 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
     device: where it will run, if not where its tensors are now. Raise ValueError, with the reason, for groups that
     cannot be kernels.
     """
-    if why := illegal(gm, groups):
-        raise ValueError(why)
+    if reason := illegal(gm, groups):
+        raise ValueError(reason)
     nodes = {node.name: node for node in gm.graph.nodes}
     where = {nodes[name]: number for number, group in enumerate(groups) for name in group}
     graph, new, kernels = fx.Graph(), {}, {}

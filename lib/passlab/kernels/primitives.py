@@ -57,8 +57,8 @@ KNOWN = POINTWISE | REDUCTIONS | VIEWS | MOVES | CONSTANTS | POSITIONS
 class Unsupported(ValueError):
     """An operation cannot be compiled to a kernel. `node` is the name of its node, which the message gives too."""
 
-    def __init__(self, node: str, why: str):
-        super().__init__(f"No kernel can be made of node {node!r}: {why}.")
+    def __init__(self, node: str, reason: str):
+        super().__init__(f"No kernel can be made of node {node!r}: {reason}.")
         self.node = node
 
 
@@ -166,8 +166,8 @@ def _table() -> dict:
     """Return torch's decompositions, except for views, which a kernel reads as the same elements elsewhere."""
     if not _own:
         _own.update(torch._decomp.decomposition_table)
-        kept = "slice select view reshape _unsafe_view permute expand unsqueeze t unfold flip cat constant_pad_nd"
-        for packet in (*kept.split(), "_unsafe_index"):
+        moves = "slice select view reshape _unsafe_view permute expand unsqueeze t unfold flip cat constant_pad_nd"
+        for packet in (*moves.split(), "_unsafe_index"):
             for overload in getattr(_aten, packet).overloads():
                 _own.pop(getattr(getattr(_aten, packet), overload), None)
         _own[_prims.var.default] = _var

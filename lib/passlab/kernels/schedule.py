@@ -64,8 +64,8 @@ def on_cpu(
 
     schedule = tvm.s_tir.Schedule(function)
     whole_rows = functools.partial(_by_rows, vectors=vectors, knobs=knobs)
-    if rows and (done := tried(schedule, whole_rows)) is not None:
-        return done.mod["main"]
+    if rows and (scheduled := tried(schedule, whole_rows)) is not None:
+        return scheduled.mod["main"]
     for nest in _nests(schedule):
         element_wise = is_spatial(schedule, nest[0])
         step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
@@ -151,14 +151,14 @@ def _by_rows(schedule: Any, vectors: bool, knobs: Knobs) -> None:
 
     *before, last = _nests(schedule)
     reducing = [block for nest in before for block in nest if not is_spatial(schedule, block)]
-    everything = [*reducing, *(b for b in last if not is_spatial(schedule, b))]
-    if not everything:
+    blocks = [*reducing, *(b for b in last if not is_spatial(schedule, b))]
+    if not blocks:
         refuse("nothing reduces")
-    rows = min(sum(int(a.iter_type) == 0 for a in schedule.get(b).iter_vars) for b in everything)
-    sizes = [_sizes(schedule, schedule.get_loops(b))[:rows] for b in (*everything, last[0])]
+    rows = min(sum(int(a.iter_type) == 0 for a in schedule.get(b).iter_vars) for b in blocks)
+    sizes = [_sizes(schedule, schedule.get_loops(b))[:rows] for b in (*blocks, last[0])]
     if not rows or any(other != sizes[0] for other in sizes) or math.prod(sizes[0]) < cores():
         refuse("there are no rows")
-    steps = max(math.prod(_sizes(schedule, schedule.get_loops(b))) for b in (*everything, last[0]))
+    steps = max(math.prod(_sizes(schedule, schedule.get_loops(b))) for b in (*blocks, last[0]))
     row = schedule.fuse(*schedule.get_loops(last[0])[:rows])
     for nest in reversed(before):
         for block in nest:
