@@ -196,8 +196,8 @@ def _sum(node: python.expr) -> tuple[dict[str, tuple[python.expr, int]], int]:
                 return _scaled(left, right[1])
         case python.BinOp(op=python.Add() | python.Sub() as operator):
             terms, constant = _sum(node.left)
-            more, number = _scaled(_sum(node.right), 1 if isinstance(operator, python.Add) else -1)
-            for text, (part, factor) in more.items():
+            addends, number = _scaled(_sum(node.right), 1 if isinstance(operator, python.Add) else -1)
+            for text, (part, factor) in addends.items():
                 terms[text] = part, terms.get(text, (part, 0))[1] + factor
             return terms, constant + number
         case python.BinOp(op=python.FloorDiv() | python.Mod()):

@@ -272,10 +272,10 @@ def iterator_kinds(program: Program, statement: Statement) -> list[int]:
         return [_DATA_PARALLEL] * len(statement.iterators)
     update = isinstance(python.parse(statement.body).body[0], python.AugAssign)
     same_element = statement.writes.apply_range(statement.writes.reverse())
-    neither = _REDUCTION if update and own.is_subset(same_element) else _OPAQUE
+    kind = _REDUCTION if update and own.is_subset(same_element) else _OPAQUE
     distances = isl.Set.from_union_set(own.deltas())
     still = [distances.plain_get_val_if_fixed(isl.dim_type.set, at) for at in range(len(statement.iterators))]
-    return [_DATA_PARALLEL if value.is_zero() else neither for value in still]
+    return [_DATA_PARALLEL if value.is_zero() else kind for value in still]
 
 
 # ── The iterations of a function ──────────────────────────────────────────────────────────────────────────────────────
@@ -384,8 +384,8 @@ class _Walker:
         if kind == "Select":
             return f"({self.text(node.true_value)} if {self.text(node.condition)} else {self.text(node.false_value)})"
         if kind == "Call" and node.op.name == "prim.if_then_else":
-            test, then, else_ = map(self.text, node.args)
-            return f"({then} if {test} else {else_})"
+            test, then_, else_ = map(self.text, node.args)
+            return f"({then_} if {test} else {else_})"
         if kind == "Cast":
             return self.text(node.value)
         raise ValueError(f"The expression {str(node)[:60]} has no value before the function runs.")
