@@ -46,7 +46,7 @@ def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` operations `op`; "" stands for all that compute."""
 
     def count(after: ModuleOp) -> tuple[int, str]:
-        left = [it for it in as_module(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
+        left = [o for o in as_module(after).walk() if (name_of(o) == op if op else name_of(o) not in _IDLE)]
         last = str(left[-1]).splitlines()[0] if left else ""
         return len(left), f"{plural(len(left), f'{op} operation'.strip())}, among them `{last:.80}`"
 
@@ -84,7 +84,7 @@ def why_not_valid(before: ModuleOp | None, after: Any) -> str:
     for name, function in functions(before).items():
         if name not in present:
             return f"The function @{name} is gone."
-        old, new = (str(it.properties["function_type"]) for it in (function, present[name]))
+        old, new = (str(f.properties["function_type"]) for f in (function, present[name]))
         if old != new:
             return f"The type of @{name} was {old} and is {new}: a pass keeps what a function takes and returns."
     return ""
@@ -96,7 +96,7 @@ def judge_pass(
     cost: Law | None = None,
     *,
     signature: bool = True,
-    **how: Any,
+    **options: Any,
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
 
@@ -110,7 +110,7 @@ def judge_pass(
         return Finding("valid", not broken, broken, before=before)
 
     def sameness(before: Any, after: Any, case: Case) -> Finding:
-        result = equivalent_modules(before, after, case.inputs() if case.inputs else None, **how)
+        result = equivalent_modules(before, after, case.inputs() if case.inputs else None, **options)
         return Finding("same", bool(result), result.reason, before=before, after=after)
 
     return pass_judge(
@@ -118,9 +118,9 @@ def judge_pass(
     )
 
 
-def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+def expecting(**options: Any) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge: valid, same, then the expectations. Keyword arguments go to `judge_pass`."""
-    return judge.expecting(judge_pass, **how)
+    return judge.expecting(judge_pass, **options)
 
 
 def case(

@@ -106,14 +106,14 @@ class _Iree(_Compiled):
             from iree.compiler.api import Output, Session, Source
         except ImportError:
             raise Failed(no_iree("to run tensor programs")) from None
-        with _capture_stderr() as heard:
+        with _capture_stderr() as stderr:
             session = Session()
             session.set_flags(*FLAGS, f"--iree-llvmcpu-embedded-linker-path={_linker()}")
             source, call = Source.wrap_buffer(session, text.encode() + b"\0"), session.invocation()
             call.enable_console_diagnostics()
-            done = call.parse_source(source) and call.execute()
-        if not done:
-            raise Failed(complaint(heard[0], "IREE"))
+            success = call.parse_source(source) and call.execute()
+        if not success:
+            raise Failed(complaint(stderr[0], "IREE"))
         with tempfile.TemporaryDirectory() as folder:  # a sandbox forbids files in memory
             output = Output.open_file(f"{folder}/module")
             call.output_vm_bytecode(output)
@@ -182,15 +182,15 @@ class _C(_Compiled):
             (path / "m.c").write_text(source)
             level = "-O1" if self.head["checks"] else "-O3"
             try:
-                done = subprocess.run(
+                process = subprocess.run(
                     [*shlex.split(_CC), level, "m.c", "-o", "m.so", "-lm"], cwd=folder, capture_output=True, text=True
                 )
             except FileNotFoundError:
                 raise Failed(
                     "No C compiler was found, and loops on buffers run as C (Debian: apt install gcc)."
                 ) from None
-            if done.returncode:
-                raise Failed(f"The C compiler rejects what the module became: {complaint(done.stderr, 'cc')}")
+            if process.returncode:
+                raise Failed(f"The C compiler rejects what the module became: {complaint(process.stderr, 'cc')}")
             return (path / "m.so").read_bytes()
 
     def load(self) -> None:
@@ -314,37 +314,37 @@ class _Passes:
 _BY = {"iree": _Iree, "c": _C, "interpreter": _Interpreter, "passes": _Passes}
 
 
-def no_iree(what: str) -> str:
+def no_iree(purpose: str) -> str:
     where = "there is no package of it for this system: use Linux or macOS, or by='c' for loops"
-    return f"IREE is needed {what}, and {where}."
+    return f"IREE is needed {purpose}, and {where}."
 
 
 #: An error: its line in the text, the message before the operation's name, the name, the message after it.
 _NAMED = re.compile(r":(\d+):\d+: error: ([^\n]*?)'([a-z_]+\.[\w.]+)'(?: op)?([^\n]*)")
 
 
-def complaint(output: str, who: str) -> str:
+def complaint(output: str, compiler: str) -> str:
     """Return a compiler's first error as a sentence that names the operation, and its place (see `run.with_places`)."""
     if match := _NAMED.search(output):
         line, before, name, after = match.groups()
-        why = (before.replace("operation ", "") + after.split(": %")[0]).strip(" :")
-        return f"{who} cannot lower {name} {LINE.format(line)}: {why[:200]}."
+        reason = (before.replace("operation ", "") + after.split(": %")[0]).strip(" :")
+        return f"{compiler} cannot lower {name} {LINE.format(line)}: {reason[:200]}."
     errors = (
         [line for line in output.splitlines() if "error:" in line] or output.strip().splitlines() or ["no reason given"]
     )
-    return f"{who} cannot build the module: {errors[0].split('error:')[-1].strip()[:250]}."
+    return f"{compiler} cannot build the module: {errors[0].split('error:')[-1].strip()[:250]}."
 
 
 @contextmanager
 def _capture_stderr() -> Iterator[list[str]]:
     """Collect what native code writes to standard error: the list holds its text at the end of the block."""
-    heard, stderr = [""], os.dup(2)
+    output, stderr = [""], os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
-            yield heard
+            yield output
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
             file.seek(0)
-            heard[0] = file.read(2**16).decode(errors="replace")
+            output[0] = file.read(2**16).decode(errors="replace")

@@ -128,10 +128,10 @@ def _lower(module: Any, steps: str, text: str = "") -> ModuleOp:
         manager.run(module.operation)
     except ir.MLIRError as error:
         diagnosis = next(iter(error.error_diagnostics), None)
-        why = diagnosis.message.split(": %")[0] if diagnosis else _line(error)
+        reason = diagnosis.message.split(": %")[0] if diagnosis else _line(error)
         if text and diagnosis:
-            _raise(text, "StableHLO", _place(diagnosis.location), why)
-        raise MLIRError(f"The model cannot be lowered to linalg: {why}.") from None
+            _raise(text, "StableHLO", _place(diagnosis.location), reason)
+        raise MLIRError(f"The model cannot be lowered to linalg: {reason}.") from None
     if "sym_name" in module.operation.attributes:  # IREE would run it as this name, not as "module"
         del module.operation.attributes["sym_name"]
     for function in module.body.operations:

@@ -209,17 +209,19 @@ def _position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _raise(text: str, name: str, place: tuple[int, int], why: str) -> NoReturn:
+def _raise(text: str, name: str, place: tuple[int, int], reason: str) -> NoReturn:
     """Raise MLIRError with the place, the line's text, the reason and the remedy."""
     line, column = place
     lines = text.splitlines()
     quoted = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     quoted = (quoted if len(quoted) <= 120 else quoted[:119] + "…").encode(errors="replace").decode()
-    why = re.sub(r"\s+", " ", why).strip().rstrip(".")
-    why = re.sub(r"^operation being parsed with an unregistered dialect.*", "no dialect of this name is known", why)
-    remedy = next((f" {what}" for pattern, what in _REMEDIES.items() if re.search(pattern, why)), "")
+    reason = re.sub(r"\s+", " ", reason).strip().rstrip(".")
+    reason = re.sub(
+        r"^operation being parsed with an unregistered dialect.*", "no dialect of this name is known", reason
+    )
+    remedy = next((f" {advice}" for pattern, advice in _REMEDIES.items() if re.search(pattern, reason)), "")
     where = f", line {line}, column {column}" if line else ""
-    raise MLIRError(f"The {name}{where}{f', `{quoted}`' if quoted else ''}: {why}.{remedy}", line, column) from None
+    raise MLIRError(f"The {name}{where}{f', `{quoted}`' if quoted else ''}: {reason}.{remedy}", line, column) from None
 
 
 def _line(error: BaseException) -> str:
@@ -275,13 +277,13 @@ def _measure(text: str, name: str) -> None:
         if kind == "map" and ")>" not in text[at : at + ALIAS]:
             refuse(at, f"an affine map is written in at most {ALIAS:,} characters")
         if token["shaped"]:
-            _elements(token["dims"], lambda why, at=at: refuse(at, why))
+            _elements(token["dims"], lambda reason, at=at: refuse(at, reason))
         elif token["close"] and nest and nest[-1] == _CLOSES[word]:
             regions -= nest.pop() == "{"
         elif kind in _REFUSED:
             refuse(at, _REFUSED[kind](word))
         elif kind == "alias":
-            _alias(text, token.end(), lambda why, at=at: refuse(at, why))
+            _alias(text, token.end(), lambda reason, at=at: refuse(at, reason))
 
 
 def _check_characters(text: str, name: str, refuse: Callable[[int, str], NoReturn]) -> None:
@@ -345,14 +347,14 @@ def _check(module: ModuleOp, text: str, name: str, allowed: Mapping[str, Iterabl
             if getattr(attribute, "name", "") != "dense" or data is None:
                 continue
             if (size := math.prod(data.get_shape())) > CONSTANT:
-                why = f"a constant of {size:,} elements; at most {CONSTANT:,}. Make it an argument, or linalg.fill"
-                _raise(text, name, _find(text, "dense<"), why)
+                reason = f"a constant of {size:,} elements; at most {CONSTANT:,}. Make it an argument, or linalg.fill"
+                _raise(text, name, _find(text, "dense<"), reason)
 
 
-def _find(text: str, what: str) -> tuple[int, int]:
+def _find(text: str, name: str) -> tuple[int, int]:
     """Return the place of the first occurrence outside comments, or else of the first in them; (0, 0) without one."""
     blank = re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), text)
-    short = what.removeprefix("func.") if what.startswith("func.") and what not in blank else what
+    short = name.removeprefix("func.") if name.startswith("func.") and name not in blank else name
     match = re.search(rf"(?<![\w.$@]){re.escape(short)}(?![\w.])", blank) or re.search(re.escape(short), blank)
     return _position(text, match.start()) if match else (0, 0)
 
@@ -474,18 +476,18 @@ def verify(module: ModuleOp) -> None:
         to_iree(module)
 
 
-def _refuse(module: ModuleOp, op: Any, why: str) -> NoReturn:
+def _refuse(module: ModuleOp, op: Any, reason: str) -> NoReturn:
     """Raise MLIRError about an operation, with its line in the printed text."""
     try:
         printed, lines = printed_lines(module, False)
     except Exception as error:  # an operation so broken that it has no pretty text
-        raise MLIRError(f"The module: {name_of(op)}: {why}. (It cannot be printed: {_line(error)}.)") from None
+        raise MLIRError(f"The module: {name_of(op)}: {reason}. (It cannot be printed: {_line(error)}.)") from None
     line_of, printed_op = {id(op_at): line for line, op_at in lines}, op
     while printed_op is not None and id(printed_op) not in line_of:  # the body of linalg.matmul is not printed
         printed_op = printed_op.parent_op()
     line = line_of[id(printed_op)] if printed_op is not None else 0
     source = printed.splitlines()[line - 1] if line else ""
-    _raise(printed, "module", (line, len(source) - len(source.lstrip()) + 1), f"{name_of(op)}: {why}")
+    _raise(printed, "module", (line, len(source) - len(source.lstrip()) + 1), f"{name_of(op)}: {reason}")
 
 
 # ---------------------------------------------------------------------------------------------------- MLIR itself
@@ -603,8 +605,8 @@ def passes(module: ModuleOp, steps: Sequence[str], trusted: bool = False) -> lis
         try:
             passmanager.PassManager.parse(anchored, ir_module.context).run(ir_module.operation)
         except ValueError as error:
-            why = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
-            raise MLIRError(f"The pipeline `{step}` cannot be read: {why}.") from None
+            reason = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
+            raise MLIRError(f"The pipeline `{step}` cannot be read: {reason}.") from None
         except ir.MLIRError as error:
             _raise_failure(module, step, error)
         after.append(from_iree(ir_module))
@@ -616,16 +618,16 @@ def _raise_failure(module: ModuleOp, step: str, error: Any) -> NoReturn:
     if not error.error_diagnostics:
         raise MLIRError(f"The pipeline `{step}` fails: {_line(error)}.") from None
     diagnosis = error.error_diagnostics[0]
-    why = diagnosis.message.rstrip(".")
+    reason = diagnosis.message.rstrip(".")
     number = re.search(rf'"{_NUMBERED}":(\d+)', str(diagnosis.location))
     if number is None:
-        raise MLIRError(f"The pipeline `{step}` fails: {why}.") from None
+        raise MLIRError(f"The pipeline `{step}` fails: {reason}.") from None
     op = printed_lines(module, True)[1][int(number[1])][1]
     current = next(
         (match[1] for note in diagnosis.notes if (match := re.search(r'"([\w.]+)"\(', note.message))), name_of(op)
     )
     try:
-        _refuse(module, op, f"{why} (it has become {current})" if current != name_of(op) else why)
+        _refuse(module, op, f"{reason} (it has become {current})" if current != name_of(op) else reason)
     except MLIRError as placed:
         raise MLIRError(f"The pipeline `{step}` fails. {placed}", placed.line, placed.column) from None
 

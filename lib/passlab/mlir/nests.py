@@ -186,8 +186,8 @@ def _line(source: str, number: int) -> str:
     return lines[number - 1].strip()[:60] if 0 < number <= len(lines) else ""
 
 
-def _odd(node: ast.AST, source: str, why: str) -> NestError:
-    return NestError(f"Line {node.lineno}, `{_line(source, node.lineno)}`: {why}.")
+def _odd(node: ast.AST, source: str, reason: str) -> NestError:
+    return NestError(f"Line {node.lineno}, `{_line(source, node.lineno)}`: {reason}.")
 
 
 def _loop(node: ast.For, source: str, outside: Sequence[Loop]) -> Loop:

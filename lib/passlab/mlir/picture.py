@@ -82,7 +82,7 @@ def _without_empty(graph: Graph) -> Graph:
 
 def _placeless(graph: Graph) -> Graph:
     """Return a graph whose nodes lack their `block`: the name of the operation around them may have changed."""
-    nodes = (replace(n, attrs={name: it for name, it in n.attrs.items() if name != "block"}) for n in graph)
+    nodes = (replace(n, attrs={name: value for name, value in n.attrs.items() if name != "block"}) for n in graph)
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -271,9 +271,9 @@ class _Nest:
         if key in self.owners:
             return rows(bold(sign + (node.id if node.id.startswith("%") else "done")), value, change)
         name = small(escape(cut(node.id, 40)), PALE, 10) if node.id.startswith("%") else ""
-        more = node.label or node.attrs.get("applies", "")
+        detail = node.label or node.attrs.get("applies", "")
         return rows(
-            bold(sign + cut(node.op, 40)) + (f"  {name}" if name else ""), small(escape(cut(more, 44))), value, change
+            bold(sign + cut(node.op, 40)) + (f"  {name}" if name else ""), small(escape(cut(detail, 44))), value, change
         )
 
     def _edges(self) -> Iterable[str]:

@@ -46,20 +46,20 @@ def run(
     return results
 
 
-def run_all(module: Any, inputs: Iterable[Sequence[Any]], **how: Any) -> list[list[np.ndarray]]:
+def run_all(module: Any, inputs: Iterable[Sequence[Any]], **options: Any) -> list[list[np.ndarray]]:
     """Return the results for each tuple of inputs: the module is built once. Raises MLIRError. See `run`."""
-    built = run_module(module, inputs, **how)
+    built = run_module(module, inputs, **options)
     if built.error:
         raise MLIRError(built.error)
     return built.outputs
 
 
-def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, **how: Any) -> list[float]:
+def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, **options: Any) -> list[float]:
     """Return the seconds that each of `repeats` runs takes by the clock, warm and on one thread.
 
     A buffer that the function writes keeps what the run before left in it. Raises MLIRError. See `run`.
     """
-    built = run_module(module, [arrays], repeats=repeats, checks=checks, **how)
+    built = run_module(module, [arrays], repeats=repeats, checks=checks, **options)
     if built.error:
         raise MLIRError(built.error)
     return list(built.times)

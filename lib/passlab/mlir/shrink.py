@@ -146,7 +146,7 @@ class _Shrinker(shrinking.Shrinker):
             raise ValueError("this operand is read")
         maps = op.properties["indexing_maps"].data
         op.operands = [v for i, v in enumerate(op.operands) if i != at]
-        op.properties["indexing_maps"] = ArrayAttr([it for i, it in enumerate(maps) if i != at])
+        op.properties["indexing_maps"] = ArrayAttr([m for i, m in enumerate(maps) if i != at])
         op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [reads - 1, writes])
         op.regions[0].blocks[0].erase_arg(argument)
 
