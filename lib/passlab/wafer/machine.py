@@ -71,8 +71,8 @@ class Machine:
     def check(self, *cores: Any) -> None:
         """Raise ValueError if one of these is not a core of the machine."""
         for core in cores:
-            if why := self.why_not_a_core(core):
-                raise ValueError(why)
+            if reason := self.why_not_a_core(core):
+                raise ValueError(reason)
 
     def distance(self, start: Core, end: Core) -> int:
         """Return the number of links on a shortest path between two cores."""

@@ -150,8 +150,8 @@ def blocks_used(machine: Machine, steps: Sequence[Sequence[Move]]) -> list[dict[
         result.append({})
         for core in grid:
             a, b = (copies.get((matrix, core), blocks[matrix].get(core)) for matrix in "AB")
-            if why := _why_not_a_product(core, a, b, multiplied):
-                raise ValueError(f"In step {number}, core {core} {why}.")
+            if reason := _why_not_a_product(core, a, b, multiplied):
+                raise ValueError(f"In step {number}, core {core} {reason}.")
             multiplied.add((*core, a[1]))
             result[-1][core] = a[1]
     for i, j, k in product(range(machine.rows), repeat=3):

@@ -83,8 +83,8 @@ def program(machine: Machine, messages: Sequence[Message]) -> Program:
     Raises ValueError for a route that leaves the grid or jumps, and for a message that waits for one that does not
     arrive at its source.
     """
-    if why := why_not_a_program(machine, messages):
-        raise ValueError(why)
+    if reason := why_not_a_program(machine, messages):
+        raise ValueError(reason)
     cores = [row * machine.columns + column for m in messages for row, column in m.route]
     drops = [place in m.targets for m in messages for place in m.route]
     depends = [(i, j, streamed) for i, m in enumerate(messages) for js, streamed in ((m.waits, False), (m.streams, True)) for j in js]  # fmt: skip  # noqa: E501
@@ -110,9 +110,9 @@ def why_not_a_program(machine: Machine, messages: Any) -> str:
     for number, message in enumerate(messages):
         if not isinstance(message, Message):
             return f"Message {number} is {shown(message)}; it must be a Message."
-        why = _why_not_a_route(machine, message.route) or _why_not_numbers(message) or _why_not_drops(message)
-        if why := why or _why_not_waits(messages, number, message):
-            return f"Message {number}: {why}"
+        reason = _why_not_a_route(machine, message.route) or _why_not_numbers(message) or _why_not_drops(message)
+        if reason := reason or _why_not_waits(messages, number, message):
+            return f"Message {number}: {reason}"
     return ""
 
 
@@ -124,8 +124,8 @@ def _why_not_a_route(machine: Machine, route: Any) -> str:
     if not isinstance(route, list | tuple) or len(route) < 2:
         return f"its route is {shown(route)}; a route is at least two cores, from the source to the last."
     for core in route:
-        if why := machine.why_not_a_core(core):
-            return why
+        if reason := machine.why_not_a_core(core):
+            return reason
     for core, following in pairwise(route):
         if machine.distance(core, following) != 1:
             return f"its route goes from {tuple(core)} to {tuple(following)}, which are not neighbours."

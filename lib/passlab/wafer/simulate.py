@@ -107,19 +107,19 @@ class _Machine:
         self.children = np.searchsorted(place, np.arange(len(p.cores) + 1))
         self.busy = self.children[1:] > self.children[:-1]
 
-    def at_time(self, kind: int, times: np.ndarray, what: np.ndarray) -> None:
+    def at_time(self, kind: int, times: np.ndarray, events: np.ndarray) -> None:
         """Enter events at `times`. kind 0: a resource is free, 1: a message is ready to send, 2: a head arrives."""
-        if not len(what):
+        if not len(events):
             return
         low, high = int(times.min()), int(times.max())
         if low == high:
-            self._bucket(low)[kind].append(what)
+            self._bucket(low)[kind].append(events)
             return
         order = np.argsort(times, kind="stable")
-        times, what = times[order], what[order]
+        times, events = times[order], events[order]
         cuts = np.flatnonzero(np.diff(times)) + 1
         for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(times)], strict=True):
-            self._bucket(int(times[start]))[kind].append(what[start:end])
+            self._bucket(int(times[start]))[kind].append(events[start:end])
 
     def _bucket(self, time: int) -> tuple[list, list, list]:
         bucket = self.events.get(time)
@@ -128,25 +128,25 @@ class _Machine:
             heapq.heappush(self.times, time)
         return bucket
 
-    def ask(self, what: np.ndarray, who: np.ndarray, now: int) -> np.ndarray:
-        """Return which messages get their resource; the others queue. `who` ascends: the lower number goes first."""
-        number = np.arange(len(what), dtype=np.int32)
-        self.one[what[::-1]] = number[::-1]
-        granted = (self.free[what] <= now) & (self.one[what] == number)
-        taken_now = what[granted]
-        self.owner[taken_now], self.free[taken_now] = who[granted], NEVER
+    def ask(self, resources: np.ndarray, messages: np.ndarray, time: int) -> np.ndarray:
+        """Return which messages get their resource; the others queue. `messages` ascends: lower numbers go first."""
+        number = np.arange(len(resources), dtype=np.int32)
+        self.one[resources[::-1]] = number[::-1]
+        granted = (self.free[resources] <= time) & (self.one[resources] == number)
+        taken_now = resources[granted]
+        self.owner[taken_now], self.free[taken_now] = messages[granted], NEVER
         if not granted.all():
-            self._enqueue(what[~granted], who[~granted])
+            self._enqueue(resources[~granted], messages[~granted])
         return granted
 
-    def _way(self, what: np.ndarray) -> np.ndarray:
+    def _way(self, resources: np.ndarray) -> np.ndarray:
         """Return 1 for entries of cores, else 0: the number of the message's queue."""
-        return ((what >= 4 * self.p.machine.cores) & (what < 5 * self.p.machine.cores)).astype(np.int8)
+        return ((resources >= 4 * self.p.machine.cores) & (resources < 5 * self.p.machine.cores)).astype(np.int8)
 
-    def _enqueue(self, what: np.ndarray, who: np.ndarray) -> None:
-        while len(what):
-            _, index = np.unique(what, return_index=True)
-            heads_of, first = what[index], who[index]
+    def _enqueue(self, resources: np.ndarray, messages: np.ndarray) -> None:
+        while len(resources):
+            _, index = np.unique(resources, return_index=True)
+            heads_of, first = resources[index], messages[index]
             way, tail = self._way(heads_of), self.queue_tail[heads_of]
             empty = tail < 0
             self.queue_head[heads_of[empty]] = first[empty]
@@ -154,23 +154,23 @@ class _Machine:
             self.queue_tail[heads_of] = first
             self.next[way, first] = -1
             self.call(heads_of[empty])
-            queued = np.ones(len(what), bool)
+            queued = np.ones(len(resources), bool)
             queued[index] = False
-            what, who = what[queued], who[queued]
+            resources, messages = resources[queued], messages[queued]
 
-    def call(self, what: np.ndarray) -> None:
+    def call(self, resources: np.ndarray) -> None:
         """Enter when resources with a queue will be free, if that is known."""
-        what = what[(self.queue_head[what] >= 0) & (self.free[what] < NEVER)]
-        self.at_time(0, self.free[what], what)
+        resources = resources[(self.queue_head[resources] >= 0) & (self.free[resources] < NEVER)]
+        self.at_time(0, self.free[resources], resources)
 
-    def serve(self, what: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def serve(self, resources: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Hand resources that are free now to the first in each queue; return the resources and their new owners."""
-        who, way = self.queue_head[what], self._way(what)
-        following = self.next[way, who]
-        self.queue_head[what] = following
-        self.queue_tail[what[following < 0]] = -1
-        self.owner[what], self.free[what] = who, NEVER
-        return what, who.astype(np.int64)
+        messages, way = self.queue_head[resources], self._way(resources)
+        following = self.next[way, messages]
+        self.queue_head[resources] = following
+        self.queue_tail[resources[following < 0]] = -1
+        self.owner[resources], self.free[resources] = messages, NEVER
+        return resources, messages.astype(np.int64)
 
     def run(self) -> Run:
         p = self.p
@@ -178,93 +178,94 @@ class _Machine:
         self.ready[begin] = p.work[begin]
         self.at_time(1, self.ready[begin] + self.ramp + 1, begin)
         gates, empty = 5 * p.machine.cores, np.zeros(0, np.int64)
-        now = 0
+        time = 0
         while self.times:
-            now = heapq.heappop(self.times)
-            freed, ready, heads = self.events.pop(now)
+            time = heapq.heappop(self.times)
+            freed, ready, heads = self.events.pop(time)
             heads = list(heads)
             moving = []
             if freed:
-                what, who = self.serve(np.concatenate(freed))
-                gate = what >= gates
-                heads.append(who[gate])
-                moving.append(who[~gate])
+                resources, messages = self.serve(np.concatenate(freed))
+                gate = resources >= gates
+                heads.append(messages[gate])
+                moving.append(messages[~gate])
             if ready:
-                who = np.sort(np.concatenate(ready))
-                heads.append(who[self.ask(self.gate[who], who, now)])
+                messages = np.sort(np.concatenate(ready))
+                heads.append(messages[self.ask(self.gate[messages], messages, time)])
             if moving:
-                who = np.concatenate(moving)
-                np.subtract.at(self.lacks, who, 1)
-                moving = [np.unique(who[self.lacks[who] == 0])]
+                messages = np.concatenate(moving)
+                np.subtract.at(self.lacks, messages, 1)
+                moving = [np.unique(messages[self.lacks[messages] == 0])]
             if heads:
-                who = np.sort(np.concatenate(heads))
-                place = self.at[who]
+                messages = np.sort(np.concatenate(heads))
+                place = self.at[messages]
                 link, down = self.link[place], self.down[place]
-                lacks = np.zeros(len(who), np.int8)
-                for what in (link, down):
-                    asks = what >= 0
+                lacks = np.zeros(len(messages), np.int8)
+                for resources in (link, down):
+                    asks = resources >= 0
                     lacks[asks] += 1
-                    lacks[asks] -= self.ask(what[asks], who[asks], now)
-                self.lacks[who] = lacks
-                moving.append(who[lacks == 0])
-            who = np.concatenate(moving) if moving else empty
-            if len(who):
-                self.cross(who, now)
+                    lacks[asks] -= self.ask(resources[asks], messages[asks], time)
+                self.lacks[messages] = lacks
+                moving.append(messages[lacks == 0])
+            messages = np.concatenate(moving) if moving else empty
+            if len(messages):
+                self.cross(messages, time)
         stuck = np.flatnonzero(self.done == NEVER)
         if len(stuck):
-            raise Deadlock(self._story(stuck, now))
+            raise Deadlock(self._story(stuck, time))
         return Run(p, int(self.done.max(initial=0)), self.ready, self.done, self.passed)
 
-    def cross(self, who: np.ndarray, now: int) -> None:
+    def cross(self, messages: np.ndarray, time: int) -> None:
         """Move the heads of messages to the next router, or into their last core."""
-        place = self.at[who]
-        self.passed[place] = now
-        ended = place == self.last[who]
-        on = who[~ended]
+        place = self.at[messages]
+        self.passed[place] = time
+        ended = place == self.last[messages]
+        on = messages[~ended]
         self.at[on] += 1
         if len(on):
-            self._bucket(now + 1)[2].append(on)
+            self._bucket(time + 1)[2].append(on)
         landed = self.p.drops[place] & self.busy[place]
         if landed.any():
-            self.arrive(place[landed], np.full(int(landed.sum()), now + self.ramp), first=True)
-        self.settle(who)
+            self.arrive(place[landed], np.full(int(landed.sum()), time + self.ramp), first=True)
+        self.settle(messages)
 
-    def settle(self, who: np.ndarray) -> None:
+    def settle(self, messages: np.ndarray) -> None:
         """Record when the last words of messages pass each place, as far as that is known."""
         p = self.p
-        who = who[self.unsupplied[who] == 0]
-        if not len(who):
+        messages = messages[self.unsupplied[messages] == 0]
+        if not len(messages):
             return
-        at, first, last = self.at[who], self.first[who], self.last[who]
+        at, first, last = self.at[messages], self.first[messages], self.last[messages]
         over = (at == last) & (self.passed[at] < NEVER)
         # the head has passed up to `head`; the last word is known up to `words` − 1 places before that
         head = np.where(over, last, at - 1)
-        known = np.where(over, last, head - p.words[who] + 1)
+        known = np.where(over, last, head - p.words[messages] + 1)
         begun = self.passed[first] < NEVER
-        low, high = self.freed[who], np.where(begun, np.maximum(known + 1, self.freed[who]), self.freed[who])
+        low = self.freed[messages]
+        high = np.where(begun, np.maximum(known + 1, low), low)
         move = high > low
-        who, low, high, head, first = who[move], low[move], high[move], head[move], first[move]
-        if not len(who):
+        messages, low, high, head, first = messages[move], low[move], high[move], head[move], first[move]
+        if not len(messages):
             return
-        self.freed[who] = high
+        self.freed[messages] = high
         places = ranges(low, high)
         sizes = high - low
-        behind = places + np.repeat(p.words[who] - 1, sizes)
+        behind = places + np.repeat(p.words[messages] - 1, sizes)
         reach = np.repeat(head, sizes)
         passing = self.passed[np.minimum(behind, reach)] + np.maximum(behind - reach, 0)
-        supplied = np.maximum(self.supplied[who], self.ready[who] + p.words[who] - 1) + self.ramp + 1
+        supplied = np.maximum(self.supplied[messages], self.ready[messages] + p.words[messages] - 1) + self.ramp + 1
         passing = np.maximum(passing, np.repeat(supplied - first, sizes) + places)
         out, into = self.link[places], p.drops[places]
         begins = places == np.repeat(first, sizes)
-        for what, mask in (
+        for resources, mask in (
             (out[out >= 0], out >= 0),
             (self.down[places[into]], into),
-            (self.gate[who[low == first]], begins),
+            (self.gate[messages[low == first]], begins),
         ):
-            self.free[what] = passing[mask] + 1
-            self.call(what)
-        ends = places == np.repeat(self.last[who], sizes)
-        self.done[who[high == self.last[who] + 1]] = passing[ends] + self.ramp + 1
+            self.free[resources] = passing[mask] + 1
+            self.call(resources)
+        ends = places == np.repeat(self.last[messages], sizes)
+        self.done[messages[high == self.last[messages] + 1]] = passing[ends] + self.ramp + 1
         landed = into & self.busy[places]
         if landed.any():
             self.arrive(places[landed], passing[landed] + self.ramp, first=False)
@@ -293,7 +294,7 @@ class _Machine:
         if not first and len(fed):
             self.settle(np.unique(fed))
 
-    def _story(self, stuck: np.ndarray, now: int) -> str:
+    def _story(self, stuck: np.ndarray, time: int) -> str:
         """Return the cycle of messages that wait for each other, as a sentence."""
         lacking = set(stuck.tolist())
         parents: dict[int, list[int]] = {}
@@ -307,8 +308,8 @@ class _Machine:
             number = blocker
         circle = path[[m for m, _ in path].index(number) :]
         circle_text = "; ".join(f"{self.p.name(m)}, waits for {reason}" for m, reason in circle[:4])
-        more = f"; and so on, {len(circle)} messages in a circle" if len(circle) > 4 else ""
-        return f"Deadlock after cycle {now}: {circle_text}{more}."
+        continuation = f"; and so on, {len(circle)} messages in a circle" if len(circle) > 4 else ""
+        return f"Deadlock after cycle {time}: {circle_text}{continuation}."
 
     def _blocker(self, number: int, parents: dict[int, list[int]], lacking: set[int]) -> tuple[int, str]:
         """Return the message that this one waits for, and the reason."""
@@ -320,11 +321,13 @@ class _Machine:
         gate, link, down = int(self.gate[number]), int(self.link[place]), int(self.down[place])
         if self.passed[self.first[number]] == NEVER and self.owner[gate] != number:
             return int(self.owner[gate]), f"its core, which still sends message {int(self.owner[gate])}"
-        for what in (link, down):
-            if what >= 0 and self.owner[what] != number:
-                blocker = int(self.owner[what])
+        for resource in (link, down):
+            if resource >= 0 and self.owner[resource] != number:
+                blocker = int(self.owner[resource])
                 into = (
-                    f"link {core} → {self.p.core(self.p.cores[place + 1])}" if what == link else f"the way into {core}"
+                    f"link {core} → {self.p.core(self.p.cores[place + 1])}"
+                    if resource == link
+                    else f"the way into {core}"
                 )
                 return blocker, f"{into}, which message {blocker} holds"
         blocker = next(m for m in parents[number] if m in lacking)  # its head has arrived, the other words cannot
