@@ -59,8 +59,8 @@ def no_law(rng: random.Random) -> Question:
         "To test a compiler without a second one, run a program on two related inputs. Three of these relations hold "
         "for every float matrix x, up to rounding. Which one does not, so that a right compiler would be called wrong?"
     )
-    why = "A relation that fails on one x is no law: try a row with numbers of both signs that is not sorted."
-    return Question(text, answer, why, choose(rng, answer, rng.sample(LAWS, 3)))
+    reason = "A relation that fails on one x is no law: try a row with numbers of both signs that is not sorted."
+    return Question(text, answer, reason, choose(rng, answer, rng.sample(LAWS, 3)))
 
 
 @kind("day17", "random")
@@ -68,8 +68,8 @@ def draws(rng: random.Random) -> Question:
     """Which program cannot be compared value by value."""
     answer = rng.choice(DRAW)
     text = "Which of these programs can an oracle not compare value by value, since a right compiler may draw anew?"
-    why = "It draws random numbers: the state of torch's generator has moved when it ends."
-    return Question(text, answer, why, choose(rng, answer, rng.sample(DRAW_NOTHING, 3)))
+    reason = "It draws random numbers: the state of torch's generator has moved when it ends."
+    return Question(text, answer, reason, choose(rng, answer, rng.sample(DRAW_NOTHING, 3)))
 
 
 @kind("day17", "chance")

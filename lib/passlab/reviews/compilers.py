@@ -80,8 +80,8 @@ def shared(rng: random.Random) -> Question:
         "\n".join(lines)
         + "\n\nThese lines of Python build Relay expressions from the variable x. How many calls has d?"
     )
-    why = "A Python name is one call, however often it is used; two calls that are written alike are two."
-    return Question(text, calls["d"], why)
+    reason = "A Python name is one call, however often it is used; two calls that are written alike are two."
+    return Question(text, calls["d"], reason)
 
 
 @kind("day07", "context")
@@ -213,5 +213,5 @@ def in_place(rng: random.Random) -> Question:
         f"{body}\nreturn {', '.join(results)}\n\nEach line makes a new tensor or a number. Bufferization writes into "
         "the old tensor where nothing reads it afterwards; x, too, may be overwritten. How many copies are needed?"
     )
-    why = f"Copied for: {', '.join(copies) or 'none'}. There the old tensor is read later, or returned."
-    return Question(text, len(copies), why)
+    reason = f"Copied for: {', '.join(copies) or 'none'}. There the old tensor is read later, or returned."
+    return Question(text, len(copies), reason)

@@ -25,8 +25,8 @@ def live(rng: random.Random) -> Question:
     block = rng.choice(program.blocks[1:]).name
     answer = solve(program, LIVENESS).before[block]
     text = f"{program}\n\nWhich variables are live at the start of {block}?"
-    why = "A variable is live if some path from there reads it before it is assigned."
-    return Question(text, frozenset(answer), why)
+    reason = "A variable is live if some path from there reads it before it is assigned."
+    return Question(text, frozenset(answer), reason)
 
 
 @kind("day06", "dominators")
@@ -62,8 +62,8 @@ def interval(rng: random.Random) -> Question:
         ranges + "\n" + "\n".join(lines) + "\n\nIntervals keep the bounds of each variable, and nothing of how two "
         "variables belong together. What is their upper bound of c?"
     )
-    why = "The intervals are " + ", ".join(f"{name} {bounds[name][0]}..{bounds[name][1]}" for name in "abc") + "."
-    return Question(text, bounds["c"][1], why)
+    reason = "The intervals are " + ", ".join(f"{name} {bounds[name][0]}..{bounds[name][1]}" for name in "abc") + "."
+    return Question(text, bounds["c"][1], reason)
 
 
 @kind("day06", "join")
@@ -118,5 +118,5 @@ def reverse_postorder(rng: random.Random) -> Question:
     answer = " ".join(rng.choice(good))
     others = [" ".join(order) for order in rng.sample([o for o in orders if o not in good], 3)]
     text = ", ".join(f"{a} → {b}" for a, b in renamed) + "\n\na is the entry. Which order is a reverse post-order?"
-    why = "A block comes before its successors, except along an edge back to the head of a loop."
-    return Question(text, answer, why, choose(rng, answer, others))
+    reason = "A block comes before its successors, except along an edge back to the head of a loop."
+    return Question(text, answer, reason, choose(rng, answer, others))

@@ -25,8 +25,8 @@ def traffic(rng: random.Random) -> Question:
         "kernel of its own reads its operands (one that it names twice once) and writes its result. How many bytes "
         "less does one kernel for all lines move?"
     )
-    why = f"Apart {apart} tensors are moved, together {together}: x is read, and the last result written."
-    return Question(text, answer, why)
+    reason = f"Apart {apart} tensors are moved, together {together}: x is read, and the last result written."
+    return Question(text, answer, reason)
 
 
 @kind("day04", "post-dominator")
@@ -44,8 +44,8 @@ def post_dominator(rng: random.Random) -> Question:
     names = [each.name for each in gm.graph.nodes if each.op.startswith("call_") and each not in (node, target)]
     others = rng.sample([*names, "the output"], min(3, len(names) + 1))
     text = f"{listing(gm)}\n\nWhich is the first node that lies on all paths from {node.name} to the output?"
-    why = f"{node.name} has {len(node.users)} readers; this is where the paths from them meet first."
-    return Question(text, answer, why, choose(rng, answer, others), gm)
+    reason = f"{node.name} has {len(node.users)} readers; this is where the paths from them meet first."
+    return Question(text, answer, reason, choose(rng, answer, others), gm)
 
 
 @kind("day04", "convex")
@@ -73,10 +73,10 @@ def convex(rng: random.Random) -> Question:
         f"{text_of(lines, 'g')}\n\nCan {', '.join(sorted(group))} run as one kernel, which reads all inputs at its "
         "start and writes all results at its end?"
     )
-    why = "It cannot if a value leaves the group and comes back through a node outside. " + (
+    reason = "It cannot if a value leaves the group and comes back through a node outside. " + (
         "Here one does." if bad else "Here none does."
     )
-    return Question(text, answer, why, ("yes", "no"))
+    return Question(text, answer, reason, ("yes", "no"))
 
 
 @kind("day04", "roofline")
@@ -91,8 +91,8 @@ def roofline(rng: random.Random) -> Question:
         f"A machine moves {bandwidth} GB and computes {peak} Gflop in a second. A kernel moves {nbytes} GB for {flops} "
         "Gflop. What limits it?"
     )
-    why = f"Its intensity is {flops / nbytes:g} flop per byte; the ridge is at {peak / bandwidth:g}."
-    return Question(text, answer, why, ("memory", "arithmetic"))
+    reason = f"Its intensity is {flops / nbytes:g} flop per byte; the ridge is at {peak / bandwidth:g}."
+    return Question(text, answer, reason, ("memory", "arithmetic"))
 
 
 @kind("day04", "recomputing")
@@ -106,5 +106,5 @@ def recomputing(rng: random.Random) -> Question:
         f"A product of {rows}×{inner} and {inner}×{columns} is a nest of three loops, over rows, columns and the sum. "
         f"exp of the {side} operand ({shape[0]}×{shape[1]}) is fused into the innermost loop. How often does it run?"
     )
-    why = f"At each of the {rows * inner * columns} turns; by itself it would be {math.prod(shape)} times."
-    return Question(text, count, why)
+    reason = f"At each of the {rows * inner * columns} turns; by itself it would be {math.prod(shape)} times."
+    return Question(text, count, reason)

@@ -21,8 +21,8 @@ def readers(rng: random.Random) -> Question:
     node = rng.choice([node for node in gm.graph.nodes if node.op != "output" and node.users])
     names = ", ".join(user.name for user in node.users)
     text = f"{listing(gm)}\n\nHow many nodes, the output included, read {node.name}?"
-    why = f"Readers: {names}. A node that reads a value twice is one reader."
-    return Question(text, len(node.users), why, picture=gm)
+    reason = f"Readers: {names}. A node that reads a value twice is one reader."
+    return Question(text, len(node.users), reason, picture=gm)
 
 
 @kind("day01", "kinds-of-node")
@@ -46,8 +46,8 @@ def nbytes(rng: random.Random) -> Question:
     text = (
         f"A contiguous tensor has the shape {'×'.join(map(str, shape))} and the dtype {dtype}. How many bytes has it?"
     )
-    why = f"It has {elements} elements of {BYTES[dtype]} bytes."
-    return Question(text, elements * BYTES[dtype], why)
+    reason = f"It has {elements} elements of {BYTES[dtype]} bytes."
+    return Question(text, elements * BYTES[dtype], reason)
 
 
 @kind("day01", "orders")
@@ -94,8 +94,10 @@ def visits(rng: random.Random) -> Question:
         f"{text_of(lines, 'f')}\n\nA recursion visits f, and from each node all its operands, one that is read twice "
         "two times. It remembers nothing. How many visits does it make, those of x included?"
     )
-    why = "A node costs one visit more than its operands together: " + ", ".join(f"{a}: {n}" for a, n in count.items())
-    return Question(text, count["f"], f"{why}. With a memo there are as many as nodes.")
+    reason = "A node costs one visit more than its operands together: " + ", ".join(
+        f"{a}: {n}" for a, n in count.items()
+    )
+    return Question(text, count["f"], f"{reason}. With a memo there are as many as nodes.")
 
 
 @kind("day02", "one-reader")
@@ -133,5 +135,5 @@ def post_order(rng: random.Random) -> Question:
             break
     answer = " ".join(names)
     text = f"{text_of(rng.sample(lines, len(lines)), 'e')}\n\nThe lines are out of order. Which is a post-order?"
-    why = "In a post-order each node comes after all its operands."
-    return Question(text, answer, why, choose(rng, answer, sorted(shuffled)))
+    reason = "In a post-order each node comes after all its operands."
+    return Question(text, answer, reason, choose(rng, answer, sorted(shuffled)))

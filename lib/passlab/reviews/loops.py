@@ -25,8 +25,8 @@ def interchange(rng: random.Random) -> Question:
     program = polyhedral.parse(text)
     swapped = polyhedral.interchange(program.schedule, 0, 1)
     pair = polyhedral.violated(polyhedral.dependences(program), swapped)
-    why = f"{pair[0]} and {pair[1]} would change places." if pair else "Every dependence still points forward."
-    return Question(f"{text}\n\nMay the two loops be interchanged?", "no" if pair else "yes", why, ("yes", "no"))
+    reason = f"{pair[0]} and {pair[1]} would change places." if pair else "Every dependence still points forward."
+    return Question(f"{text}\n\nMay the two loops be interchanged?", "no" if pair else "yes", reason, ("yes", "no"))
 
 
 @kind("day10", "reversal")
@@ -35,9 +35,9 @@ def reversal(rng: random.Random) -> Question:
     text, dim = _nest(rng), rng.choice((0, 1))
     program = polyhedral.parse(text)
     pair = polyhedral.violated(polyhedral.dependences(program), polyhedral.reverse(program.schedule, dim))
-    why = f"{pair[0]} and {pair[1]} would change places." if pair else "No dependence is carried by this loop."
+    reason = f"{pair[0]} and {pair[1]} would change places." if pair else "No dependence is carried by this loop."
     return Question(
-        f"{text}\n\nMay the loop over {'ij'[dim]} run backwards?", "no" if pair else "yes", why, ("yes", "no")
+        f"{text}\n\nMay the loop over {'ij'[dim]} run backwards?", "no" if pair else "yes", reason, ("yes", "no")
     )
 
 
@@ -47,9 +47,13 @@ def parallel(rng: random.Random) -> Question:
     text = _nest(rng)
     program = polyhedral.parse(text)
     free = frozenset("ij"[dim] for dim in polyhedral.parallel(program, program.schedule))
-    why = "A loop may if it carries no dependence: none between two of its turns at equal turns of the loops outside."
+    reason = (
+        "A loop may if it carries no dependence: none between two of its turns at equal turns of the loops outside."
+    )
     return Question(
-        f"{text}\n\nWhich of the loops may run all its turns at once, inside of one turn of those outside?", free, why
+        f"{text}\n\nWhich of the loops may run all its turns at once, inside of one turn of those outside?",
+        free,
+        reason,
     )
 
 
@@ -70,5 +74,5 @@ def tiles(rng: random.Random) -> Question:
     n, m, a, b = rng.randint(5, 20), rng.randint(5, 20), rng.randint(2, 6), rng.randint(2, 6)
     tiles_ = -(-n // a) * -(-m // b)
     text = f"{n} × {m} iterations are cut into tiles of {a} × {b}, from the first one on. How many tiles are not full?"
-    why = f"There are {tiles_} tiles, and {(n // a) * (m // b)} of them are full."
-    return Question(text, tiles_ - (n // a) * (m // b), why)
+    reason = f"There are {tiles_} tiles, and {(n // a) * (m // b)} of them are full."
+    return Question(text, tiles_ - (n // a) * (m // b), reason)

@@ -25,8 +25,8 @@ def on_grid(rng: random.Random) -> Question:
         f"A grid of 8 bits, −128 to 127, has the scale {float(scale):g} and the zero point {zero}. Which integer does "
         f"{float(value):g} become? (Halves round to the even number.)"
     )
-    why = f"{float(value):g} / {float(scale):g} is {float(value / scale):g}; round, add {zero}, and clip."
-    return Question(text, answer, why)
+    reason = f"{float(value):g} / {float(scale):g} is {float(value / scale):g}; round, add {zero}, and clip."
+    return Question(text, answer, reason)
 
 
 @kind("day15", "zero-point")
@@ -42,8 +42,8 @@ def zero_point(rng: random.Random) -> Question:
         f"Values lie between {low} and {high}. The grid of 8 bits, −128 to 127, that covers them and 0 has the scale "
         "(high − low) / 255. Which integer is 0?"
     )
-    why = f"The grid covers {ends[0]} … {ends[1]}: −128 + {-ends[0]} · 255 / {ends[1] - ends[0]}, rounded."
-    return Question(text, answer, why)
+    reason = f"The grid covers {ends[0]} … {ends[1]}: −128 + {-ends[0]} · 255 / {ends[1] - ends[0]}, rounded."
+    return Question(text, answer, reason)
 
 
 @kind("day15", "accumulator")

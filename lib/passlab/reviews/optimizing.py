@@ -46,8 +46,8 @@ def dead_code(rng: random.Random) -> Question:
             live.update(node.all_input_nodes)
     dead = frozenset(node.name for node in gm.graph.nodes if node not in live and node.op.startswith("call_"))
     text = f"{listing(gm)}\n\nAll nodes are pure. Which does dead code elimination remove (not inputs or weights)?"
-    why = "What the output does not depend on is dead, and so is what only dead nodes read."
-    return Question(text, dead, why)
+    reason = "What the output does not depend on is dead, and so is what only dead nodes read."
+    return Question(text, dead, reason)
 
 
 @kind("day03", "effects")
@@ -70,8 +70,8 @@ def effects(rng: random.Random) -> Question:
         f"{text_of(lines, result)}\n\n`add_` adds in place, into its first operand; no later line reads its own name. "
         "Which lines can all be removed, and the result stays the same?"
     )
-    why = "A write is needed if what it writes into is read later, on the way to the result."
-    return Question(text, frozenset(answer), why)
+    reason = "A write is needed if what it writes into is read later, on the way to the result."
+    return Question(text, frozenset(answer), reason)
 
 
 @kind("day03", "cse")
@@ -124,8 +124,8 @@ def laws(rng: random.Random) -> Question:
     right = rng.sample([law for law in LAWS if holds(law, x)], 3)
     text = f"x is the float {name}. Which law is false for it? (The sign of a zero counts; one NaN equals another.)"
     left, other = (side(torch.tensor(x, dtype=torch.float64)).item() for side in LAWS[wrong])
-    why = f"The left side is {left}, the right side {other}."
-    return Question(text, wrong, why, choose(rng, wrong, right))
+    reason = f"The left side is {left}, the right side {other}."
+    return Question(text, wrong, reason, choose(rng, wrong, right))
 
 
 @kind("day03", "layouts")
@@ -139,8 +139,8 @@ def layouts(rng: random.Random) -> Question:
         f"input (NCHW) → {' → '.join(ops)} → output (NCHW)\n\nconv wants NHWC, softmax NCHW, and relu takes either. "
         "How many conversions does the chain need at least?"
     )
-    why = "Where relu passes the layout on, only changes between neighbours with a wish count."
-    return Question(text, answer, why)
+    reason = "Where relu passes the layout on, only changes between neighbours with a wish count."
+    return Question(text, answer, reason)
 
 
 @kind("day03", "fixpoint")

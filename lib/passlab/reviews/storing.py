@@ -58,8 +58,8 @@ def fit(rng: random.Random) -> Question:
         f"{_table(buffers)}\n\nFirst fit places them in the order {', '.join(order)}, each at the lowest offset where "
         "it overlaps no placed buffer that is live with it. How many bytes has the arena?"
     )
-    why = "Offsets: " + ", ".join(f"{name} {at}" for name, at in offsets.items()) + "."
-    return Question(text, height(buffers, offsets), why)
+    reason = "Offsets: " + ", ".join(f"{name} {at}" for name, at in offsets.items()) + "."
+    return Question(text, height(buffers, offsets), reason)
 
 
 @kind("day05", "cache")
@@ -72,8 +72,8 @@ def cache_misses(rng: random.Random) -> Question:
         "bytes, and evicts the line that was used least recently. Line n is in set n modulo the number of sets. It is "
         f"empty at first. How many of these one-byte accesses miss?\n\n{' '.join(map(str, addresses))}"
     )
-    why = f"Their lines are {' '.join(str(a // 4) for a in addresses)}."
-    return Question(text, misses(addresses, 1, cache), why)
+    reason = f"Their lines are {' '.join(str(a // 4) for a in addresses)}."
+    return Question(text, misses(addresses, 1, cache), reason)
 
 
 @kind("day05", "sectors")
@@ -103,5 +103,7 @@ def banks(rng: random.Random) -> Question:
         f"32 lanes read the words number {stride} · lane of a shared memory with 32 banks; word n is in bank n modulo "
         "32, and in a step each bank delivers one word. How many steps does it take?"
     )
-    why = "The bank that most lanes ask needs a step for each of them: strides with a common divisor with 32 collide."
-    return Question(text, max(counts), why)
+    reason = (
+        "The bank that most lanes ask needs a step for each of them: strides with a common divisor with 32 collide."
+    )
+    return Question(text, max(counts), reason)

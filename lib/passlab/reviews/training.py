@@ -21,8 +21,8 @@ def versions(rng: random.Random) -> Question:
         f"torch.compile(lambda x: x * 2) is called with vectors of the sizes {', '.join(map(str, sizes))}. A second "
         "size makes it a symbol, which stands for 2 or more. How many versions are compiled?"
     )
-    why = "The first size has a version; 0 and 1 have their own; one with a symbol serves the rest."
-    return Question(text, len({*kinds}), why)
+    reason = "The first size has a version; 0 and 1 have their own; one with a symbol serves the rest."
+    return Question(text, len({*kinds}), reason)
 
 
 @kind("day13", "functional")
@@ -101,10 +101,10 @@ def gradient(rng: random.Random) -> Question:
         grad[one] += g * factors[0]
         grad[other] += g * factors[1]
     text = f"{text_of(lines, 'd')}\n\nAt x = {at['x']}, y = {at['y']}: what is the derivative of d with respect to x?"
-    why = "Backwards, a value that is used twice adds both gradients: " + ", ".join(
+    reason = "Backwards, a value that is used twice adds both gradients: " + ", ".join(
         f"{n}: {g}" for n, g in grad.items()
     )
-    return Question(text, grad["x"], f"{why}.")
+    return Question(text, grad["x"], f"{reason}.")
 
 
 @kind("day14", "saved")
@@ -125,8 +125,8 @@ def saved(rng: random.Random) -> Question:
         f"{text_of(lines, 'e')}\n\nThe gradient of x is wanted, and nothing is computed twice. Which of the values x "
         "and a to e does the forward graph save for the backward graph?"
     )
-    why = "sin and mul read their operands again; exp, tanh, sigmoid and relu their results; add and neg nothing."
-    return Question(text, frozenset(answer), why)
+    reason = "sin and mul read their operands again; exp, tanh, sigmoid and relu their results; add and neg nothing."
+    return Question(text, frozenset(answer), reason)
 
 
 @kind("day14", "fit")

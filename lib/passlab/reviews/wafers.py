@@ -34,8 +34,8 @@ def reduce(rng: random.Random) -> Question:
             break
     answer = min(cycles, key=cycles.__getitem__)
     text = f"{words:,} words are to be added over a line of {cores} cores. Which reduce is the fastest?"
-    why = ", ".join(f"{name} {value:,.0f}" for name, value in cycles.items()) + " cycles."
-    return Question(text, answer, why, tuple(FORMULAS))
+    reason = ", ".join(f"{name} {value:,.0f}" for name, value in cycles.items()) + " cycles."
+    return Question(text, answer, reason, tuple(FORMULAS))
 
 
 @kind("day11", "traffic-of-placement")
@@ -63,8 +63,8 @@ def stage(rng: random.Random) -> Question:
         f"A pipeline has {len(times)} stages on their own cores, of {', '.join(map(str, times))} cycles. {examples} "
         "examples stream through it, each entering a stage when it is free. When is the last one done?"
     )
-    why = f"The first takes {sum(times)} cycles; after that one more is done every {max(times)}, the slowest stage."
-    return Question(text, answer, why)
+    reason = f"The first takes {sum(times)} cycles; after that one more is done every {max(times)}, the slowest stage."
+    return Question(text, answer, reason)
 
 
 @kind("day12", "mean")
@@ -83,9 +83,9 @@ def mean(rng: random.Random) -> Question:
         f"On {len(logs)} models a compiler takes {', '.join(f'{share:g}' for share in shares)} of eager's time. "
         "What is the geometric mean of its speed-ups?"
     )
-    why = f"The speed-ups are {', '.join(f'{2.0**log:g}' for log in logs)}; multiply them, and take the root."
+    reason = f"The speed-ups are {', '.join(f'{2.0**log:g}' for log in logs)}; multiply them, and take the root."
     choices = choose(rng, f"{answer:g}", [f"{float(other):g}" for other in sorted(others)])
-    return Question(text, f"{answer:g}", why, choices)
+    return Question(text, f"{answer:g}", reason, choices)
 
 
 @kind("day12", "front")
