@@ -80,10 +80,10 @@ def answer(
         send(sock, {"error": too_much(stage), "stage": stage})
     except Exception as error:
         if "bad_alloc" in str(error):
-            why = too_much(stage)
+            reason = too_much(stage)
         else:
-            why = f"{own.who} cannot {stage} the module: {own.why(error) or type(error).__name__}."
-        send(sock, {"error": why, "stage": stage})
+            reason = f"{own.who} cannot {stage} the module: {own.why(error) or type(error).__name__}."
+        send(sock, {"error": reason, "stage": stage})
     else:
         outputs = [[spec(array) for array in arrays] for arrays in ran]
         reply = {"outputs": outputs, "kernels": list(kernels), "times": times, "allocations": allocations}

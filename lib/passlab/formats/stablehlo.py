@@ -49,8 +49,8 @@ def read_text(text: str) -> Graph:
         try:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
-            why = " ".join(str(error).split())
-            raise ValueError(f"MLIR cannot parse this text as a StableHLO module.  {cut(why)}") from None
+            reason = " ".join(str(error).split())
+            raise ValueError(f"MLIR cannot parse this text as a StableHLO module.  {cut(reason)}") from None
         return _Reader(module).read()
 
 

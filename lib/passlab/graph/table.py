@@ -73,7 +73,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
     for name, of_one_ir in graphs.items():
         several = [of_one_ir] if isinstance(of_one_ir, Graph) else list(of_one_ir)
         first = several[0]
-        why = next(filter(None, map(why_not_ssa, several)), "")
+        reason = next(filter(None, map(why_not_ssa, several)), "")
         computes = Counter(node.op for node in first.nodes if node.kind == "compute")
         rows.append(
             (
@@ -81,7 +81,7 @@ def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Ta
                 str(len(first)),
                 ", ".join(f"{op} ×{number}" if number > 1 else op for op, number in computes.items()) or "nothing",
                 _typed_share(several),
-                f"no: {why}" if why else "yes",
+                f"no: {reason}" if reason else "yes",
                 _control(several),
                 _level(several),
             )

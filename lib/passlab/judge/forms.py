@@ -87,8 +87,8 @@ def why_not_of_type(value: Any, expected: str, *types: type) -> str:
 
 def why_not_a_list(value: Any, expected: str, length: int | None = None) -> str:
     """Return why a value is not a list or tuple, of `length` entries."""
-    if why := why_not_of_type(value, expected, list, tuple):
-        return why
+    if reason := why_not_of_type(value, expected, list, tuple):
+        return reason
     if length is not None and len(value) != length:
         return _return(expected, value, f", with {plural(len(value), 'entry', 'entries')}")
     return ""
@@ -109,8 +109,8 @@ def why_not_a_dict(
     entry: the noun for a part, as in "conv has no layout". kind: the noun for a key, as in "'x' is not an operation".
     each: returns what is wrong with the entry of a key, or "". label: how messages write a key.
     """
-    if why := why_not_of_type(value, expected, dict):
-        return why
+    if reason := why_not_of_type(value, expected, dict):
+        return reason
     if missing := [key for key in keys if key not in value]:
         return f"{label.format(missing[0])} has no {entry}."
     if unknown := [key for key in value if key not in keys]:

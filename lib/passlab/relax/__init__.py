@@ -25,8 +25,8 @@ def reach() -> ModuleType:
     try:
         import tvm
     except (ImportError, OSError) as error:
-        why = str(error).split("\n")[0]
-        raise Unreachable(f"Relax cannot be loaded here ({why}). Run `make setup` to install apache-tvm.") from error
+        reason = str(error).split("\n")[0]
+        raise Unreachable(f"Relax cannot be loaded here ({reason}). Run `make setup` to install apache-tvm.") from error
     return tvm
 
 

@@ -106,8 +106,8 @@ def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
     its busiest consumer in the group reads it: in `tanh(x) @ w` with 64 columns, 64 times.
     """
     whole = module if isinstance(module, Program) else program(module)
-    if why := illegal(whole, groups):
-        raise ValueError(why)
+    if reason := illegal(whole, groups):
+        raise ValueError(reason)
     kernels, nbytes, steps, once = _kernels(whole, groups), 0, 0.0, 0.0
     for result, group in kernels:
         nbytes += whole.nbytes[result] + sum(whole.nbytes[name] for name in _inputs(whole, group))
@@ -149,13 +149,13 @@ def _inputs(whole: Program, group: frozenset[str]) -> list[str]:
 def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
     """Return why these groups cannot be kernels, in one sentence; None if they can."""
     whole = module if isinstance(module, Program) else program(module)
-    if why := _why_not_groups(whole, groups):
-        return why
+    if reason := _why_not_groups(whole, groups):
+        return reason
     kernels = _kernels(whole, groups)
     results = [result for result, _ in kernels]
     for result, group in kernels:
-        if why := _why_not_kernel(whole, group):
-            return why
+        if reason := _why_not_kernel(whole, group):
+            return reason
         if results.count(result) > 1:
             return f"Two groups have the result {result}: computing it twice gains nothing."
     return _why_not_written(whole, kernels) or None
@@ -199,9 +199,9 @@ def _why_not_written(whole: Program, kernels: list[tuple[str, frozenset[str]]]) 
     for reader, name in [*reads, *(("", name) for name in whole.returned)]:
         if name in whole.ops and name not in results:
             who = f"the kernel of {reader} reads" if reader else "the module returns"
-            why = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
+            reason = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
             back = any(name in other and reader in _inputs(whole, other) for _, other in kernels)
-            return f"{why}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
+            return f"{reason}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
     return ""
 
 
@@ -258,8 +258,8 @@ def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | Non
     from passlab.relax import relax, tvm
 
     whole = program(module)
-    if why := illegal(whole, groups):
-        raise ValueError(why)
+    if reason := illegal(whole, groups):
+        raise ValueError(reason)
     module = tvm.ir.load_json(tvm.ir.save_json(module))  # the passes below change types inside what they are given
     bindings = {binding.var.name: binding for binding in _bindings(module)}
     builder, new = relax.BlockBuilder(module), []

@@ -241,8 +241,8 @@ class Tuned:
         """Return the fastest trial. Raises ValueError if none could be measured."""
         good = [trial for trial in self.trials if not trial.error]
         if not good:
-            why = f": {self.trials[0].error}" if self.trials else ""
-            raise ValueError(f"None of the {len(self.trials)} trials could be measured{why}")
+            reason = f": {self.trials[0].error}" if self.trials else ""
+            raise ValueError(f"None of the {len(self.trials)} trials could be measured{reason}")
         return min(good, key=lambda trial: trial.seconds)
 
     @property

@@ -86,8 +86,8 @@ def _load() -> ModuleType:
         sys.path.remove(python)
         for name in [name for name in sys.modules if name == "tvm" or name.startswith("tvm.")]:
             del sys.modules[name]
-        why = str(error).split("\n")[0]
-        raise Unreachable(f"Relay cannot be loaded here ({why}). {_INSTEAD}") from error
+        reason = str(error).split("\n")[0]
+        raise Unreachable(f"Relay cannot be loaded here ({reason}). {_INSTEAD}") from error
     finally:  # today's TVM reads the variable too, and a child process may load that TVM
         del os.environ["TVM_LIBRARY_PATH"]
         if inherited is not None:

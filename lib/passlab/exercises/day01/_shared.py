@@ -101,14 +101,14 @@ def cost_cases() -> list[Case]:
 
 def why_not_pairs(value: Any, form: str, nodes: dict, holder: str) -> str:
     """Return why a value is not a collection of pairs of names, each in one order. `holder`: what holds them."""
-    if why := why_not_of_type(value, form, set, frozenset, list, tuple):
-        return why
+    if reason := why_not_of_type(value, form, set, frozenset, list, tuple):
+        return reason
     pairs = set()
     for pair in value:
         if not isinstance(pair, tuple | list | frozenset | set) or len(pair) != 2:
             return f"{holder} holds {shown(pair)}, which is not a pair."
-        if why := why_not_names(pair, nodes, holder):
-            return why
+        if reason := why_not_names(pair, nodes, holder):
+            return reason
         a, b = pair
         if a != b and (b, a) in pairs:
             return f"{holder} holds {a} and {b} in both orders. Give each pair once."

@@ -123,14 +123,14 @@ def _why_not_an_entry(key: str, value: dict, nodes: dict) -> str:
         return why_not_pairs(entry, "parallel as a set of pairs of names", nodes, "parallel")
     if key == "depth":
         return "" if isinstance(entry, int) else f"depth must be a number of levels; it is {excerpt(entry)}."
-    if why := why_not_of_type(entry, "levels as a list of lists of names", list, tuple):
-        return why
+    if reason := why_not_of_type(entry, "levels as a list of lists of names", list, tuple):
+        return reason
     named = set()
     for number, names in enumerate(entry):
         if not isinstance(names, list | tuple | set | frozenset):
             return f"Level {number} must be a list of names; it is {excerpt(names)}."
-        if why := why_not_names(names, nodes, f"Level {number}"):
-            return why
+        if reason := why_not_names(names, nodes, f"Level {number}"):
+            return reason
         for name in names:
             if name in named:
                 return f"Node {name} occurs twice in levels. Each node is on exactly one level."
@@ -149,8 +149,8 @@ def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, 
             return f"{name} is missing; it belongs on level {expected}.", (name,)
         if answer[name] != expected:
             reads = [f"{used.name} ({level[used.name]})" for used in nodes[name].all_input_nodes if used.name in level]
-            why = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
-            return f"{name} is on level {answer[name]}; expected {expected}: {why}.", (name,)
+            reason = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
+            return f"{name} is on level {answer[name]}; expected {expected}: {reason}.", (name,)
     if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
         return f"There are {plural(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
     if value["depth"] != depth:

@@ -144,14 +144,16 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _stopped(gm: fx.GraphModule, stop: str, value: Any) -> Finding:
     """Check that the answer stopped with an error that names the node."""
-    why = f"{stop} ({line(gm, stop)}) cannot be computed: it is not a supported operation, or its operands do not fit."
+    reason = (
+        f"{stop} ({line(gm, stop)}) cannot be computed: it is not a supported operation, or its operands do not fit."
+    )
     message = ""
     if not isinstance(value, Raised):
-        message = f"{why} Expected an error that names it, got a result; a guess here makes every later node wrong."
+        message = f"{reason} Expected an error that names it, got a result; a guess here makes every later node wrong."
     elif stop not in (words := set(re.findall(r"\w+", value.error))):
-        message = f"{why} Your error does not name it: {_first_line(value.error)}."
+        message = f"{reason} Your error does not name it: {_first_line(value.error)}."
     elif len(words & _elsewhere(gm, stop)) > 1:
-        message = f"{why} Your error names other nodes as well; name only the first that cannot be computed."
+        message = f"{reason} Your error names other nodes as well; name only the first that cannot be computed."
     return Finding("spared", not message, message, before=gm, mark=(stop,))
 
 
@@ -171,10 +173,10 @@ def _first_line(error: str) -> str:
 
 def _why_not_types(value: Any, nodes: dict) -> str:
     """Return why a value is not a dict from names of nodes to their types."""
-    if why := why_not_of_type(value, "a dict from node name to (shape, dtype)", dict):
-        return why
-    if why := why_not_names(value, nodes):
-        return why
+    if reason := why_not_of_type(value, "a dict from node name to (shape, dtype)", dict):
+        return reason
+    if reason := why_not_names(value, nodes):
+        return reason
     for name, entry in value.items():
         whole = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], tuple | list)
         if not whole or not isinstance(entry[1], torch.dtype) or not all(isinstance(n, int) for n in entry[0]):

@@ -190,12 +190,12 @@ def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs
     if first is None:
         return "Your graph gives different values from the old one with LeakyReLU in place of ReLU.", ()
     node = next(node for node in before.graph.nodes if node.name == first)
-    why = ""
+    reason = ""
     if any(in_place(used, before) for used in node.all_input_nodes) or any(in_place(u, before) for u in node.users):
-        why = " A ReLU next to it is in place and overwrites the old value. The LeakyReLU must do that too."
+        reason = " A ReLU next to it is in place and overwrites the old value. The LeakyReLU must do that too."
     return (
         f"With slope {slope:g}, {first} ({line(before, first)}) gives different values from the old graph with "
-        f"LeakyReLU in place of ReLU.{why}"
+        f"LeakyReLU in place of ReLU.{reason}"
     ), (first,)
 
 

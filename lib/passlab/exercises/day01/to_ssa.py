@@ -251,13 +251,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _program(value: Any, before: ast.Module) -> tuple[ast.Module | None, str]:
     form = "the program's text, and a dict from each old name to its last new name"
-    if why := why_not_a_list(value, form, 2):
-        return None, why
+    if reason := why_not_a_list(value, form, 2):
+        return None, reason
     text, last = value
-    if why := why_not_of_type(text, f"{form}: first a text", str) or why_not_of_type(
+    if reason := why_not_of_type(text, f"{form}: first a text", str) or why_not_of_type(
         last, f"{form}: then a dict", dict
     ):
-        return None, why
+        return None, reason
     tree, broken = parse(text)
     if tree is None:
         return None, broken

@@ -61,8 +61,8 @@ def _alike(one: Any, other: Any) -> bool:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge a graph: it runs (valid), the named pass silently breaks it (did), and it is small (cost)."""
     name = case.build()[0]
-    if why := why_not_a_list(value, "(gm, inputs), a GraphModule and a tuple of inputs", 2):
-        yield Finding("valid", False, why)
+    if reason := why_not_a_list(value, "(gm, inputs), a GraphModule and a tuple of inputs", 2):
+        yield Finding("valid", False, reason)
         return
     gm, inputs = value
     if not isinstance(inputs, tuple):
@@ -70,8 +70,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             "valid", False, f"The inputs must be a tuple; it is {excerpt(inputs)}. For one tensor, write (x,)."
         )
         return
-    if why := why_not_of_type(gm, "a torch.fx.GraphModule, as of fx.symbolic_trace(…), and its inputs", fx.GraphModule):
-        yield Finding("valid", False, why)
+    if reason := why_not_of_type(
+        gm, "a torch.fx.GraphModule, as of fx.symbolic_trace(…), and its inputs", fx.GraphModule
+    ):
+        yield Finding("valid", False, reason)
         return
     problem = why_not_valid(None, gm) or _foreign(gm)
     if problem:

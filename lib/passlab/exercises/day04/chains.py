@@ -70,8 +70,8 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
     for group in groups:
         inside = [n for n in gm.graph.nodes if n.name in group]
         for node in inside:
-            if why := unfit(node, memory):
-                return node.name, f"{node.name} is in a group, but it {why}."
+            if reason := unfit(node, memory):
+                return node.name, f"{node.name} is in a group, but it {reason}."
         for node in inside[:-1]:
             elsewhere = [reader for reader in node.users if reader not in inside]
             if elsewhere or not node.users:

@@ -121,8 +121,8 @@ def ends(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node]]:
 
 def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
     """Return what is wrong with the value as a kernel for this graph, or None; and the kernel."""
-    if why := why_not_one_kernel(value, "a PrimFunc, or an IRModule that contains one"):
-        return why, None
+    if reason := why_not_one_kernel(value, "a PrimFunc, or an IRModule that contains one"):
+        return reason, None
     (function,) = value.functions.values()
     inputs, outputs = ends(gm)
     types = [f"{_dtype(n)} {list(n.meta['tensor_meta'].shape)}" for n in (*inputs, *outputs)]

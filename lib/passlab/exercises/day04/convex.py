@@ -89,19 +89,19 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     alone, path = effectful(gm, group), way_back(gm, group)
     path_text = " → ".join(value or ())
     if alone or path:
-        why = ""
+        reason = ""
         if value is None and alone:
             word = sorted(effects(next(n for n in gm.graph.nodes if n.name == alone[0])))[0]
-            why = f"You allow ({', '.join(group)}) as one kernel, but {alone[0]} has an effect: {EFFECTS[word]}."
+            reason = f"You allow ({', '.join(group)}) as one kernel, but {alone[0]} has an effect: {EFFECTS[word]}."
         elif value is None:
-            why = f"You allow ({', '.join(group)}) as one kernel, but {_path_text(path)}."
+            reason = f"You allow ({', '.join(group)}) as one kernel, but {_path_text(path)}."
         elif no := _no_witness(gm, group, list(value)):
-            why = f"({', '.join(group)}) cannot be one kernel, but {path_text} does not show it: {no}"
-        yield Finding("did", not why, why, before=gm, mark=tuple(path or alone))
+            reason = f"({', '.join(group)}) cannot be one kernel, but {path_text} does not show it: {no}"
+        yield Finding("did", not reason, reason, before=gm, mark=tuple(path or alone))
         return
     no = "" if value is None else _no_witness(gm, group, list(value))
-    why = f"({', '.join(group)}) may be one kernel; your answer was {path_text}. {no}" if no else ""
-    yield Finding("spared", not why, why, before=gm, mark=tuple(group))
+    reason = f"({', '.join(group)}) may be one kernel; your answer was {path_text}. {no}" if no else ""
+    yield Finding("spared", not reason, reason, before=gm, mark=tuple(group))
 
 
 def _path_text(path: list[str]) -> str:

@@ -121,8 +121,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
                     name,
                     f"The table knows {low:g} … {high:g} of {name}, no less; got {answer[0]:.4g} … {answer[1]:.4g}.",
                 )
-            elif not escaped[0] and (why := _escape(gm, inputs, name, *answer)):
-                escaped = name, why
+            elif not escaped[0] and (reason := _escape(gm, inputs, name, *answer)):
+                escaped = name, reason
         room = slack + (0.01 * (high - low) if math.isfinite(high - low) else 0)
         if (answer[0] < low - room or answer[1] > high + room) and not wide[0]:
             wide = (

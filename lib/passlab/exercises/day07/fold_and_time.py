@@ -66,12 +66,12 @@ def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
     left = next((op for op, limit in limits.items() if calls[op] > limit), None)
     if left is None:
         return None
-    why = {
+    reason = {
         "nn.batch_norm": "SimplifyInference takes them apart",
         "multiply": "FoldScaleAxis moves a scale into the weights, in a Sequential only at level 3, and FoldConstant "
         "then computes these",
     }.get(left, "FoldConstant computes what is the same on every call")
-    return f"The folded module has {calls[left]} {left}, {limits[left]} is possible: {why}."
+    return f"The folded module has {calls[left]} {left}, {limits[left]} is possible: {reason}."
 
 
 def _unmeasured(answer: dict) -> str | None:

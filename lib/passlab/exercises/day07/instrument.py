@@ -94,9 +94,9 @@ def _impossible(rows: list[dict], elapsed: float) -> str | None:
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     module, contexts, level = case.build()
-    why = _why_not_a_log(value)
-    yield Finding("valid", not why, why)
-    if why:
+    reason = _why_not_a_log(value)
+    yield Finding("valid", not reason, reason)
+    if reason:
         return
     witness = Witness()
     alone, right = run(module, contexts, level, witness), record_of(witness.events)

@@ -54,8 +54,8 @@ def counts_case(name: str, build: Callable[[], tvm.IRModule], *passes: str, abou
 
 def _why_not_a_table(value: Any, rows: int) -> str:
     """Return why `value` is not a table of that many rows."""
-    if why := why_not_of_type(value, "a list of dictionaries", list):
-        return why
+    if reason := why_not_of_type(value, "a list of dictionaries", list):
+        return reason
     for at, row in enumerate(value):
         if not isinstance(row, dict):
             return f"Row {at} must be a dictionary from operator to number of calls; it is {excerpt(row)}."

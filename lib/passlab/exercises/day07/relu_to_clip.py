@@ -45,7 +45,7 @@ def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
     left = [e for e in outside(after["main"]) if named(e, RELU)]
     if left:
         return f"{calls(len(left), RELU)} left outside the instructions, but the chip has no relu."
-    wrong = next((why for f in _instructions(after) if (why := _misformed(f))), None)
+    wrong = next((reason for f in _instructions(after) if (reason := _misformed(f))), None)
     if wrong:
         return wrong
     expected, count = _alone(before) + len(_instructions(before)), len(_instructions(after))
@@ -66,8 +66,8 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
         return f"conv2d_relu occurs {times(count)}; expected {times(expected)}."
     known = {_limits(e) for e in outside(before["main"]) if named(e, "clip")}
     for clip in outside(after["main"]):
-        if named(clip, "clip") and _limits(clip) not in known and (why := _no_relu(clip)):
-            return why
+        if named(clip, "clip") and _limits(clip) not in known and (reason := _no_relu(clip)):
+            return reason
     old, new = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
     if old != new:
         op = min(op for op in old.keys() | new.keys() if old[op] != new[op])

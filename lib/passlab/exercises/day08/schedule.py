@@ -187,8 +187,8 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
 
     if isinstance(value, tvm.s_tir.Schedule):
         return None, "Your function returned a Schedule. Return its module: `schedule.mod`."
-    if why := why_not_one_kernel(value, "an IRModule with the scheduled PrimFunc (`schedule.mod`)"):
-        return None, why
+    if reason := why_not_one_kernel(value, "an IRModule with the scheduled PrimFunc (`schedule.mod`)"):
+        return None, reason
     (function,) = value.functions.values()
     expected = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
     types = [parameter.ty for parameter in function.params]

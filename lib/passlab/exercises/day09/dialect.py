@@ -134,18 +134,18 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """
     from xdsl.dialects.builtin import ModuleOp
 
-    why = ""
+    reason = ""
     if not isinstance(value, ModuleOp | str):
-        why = f"Return the lowered module, or a sentence (str); got {shown(value)} of type {type(value).__name__}."
+        reason = f"Return the lowered module, or a sentence (str); got {shown(value)} of type {type(value).__name__}."
     elif isinstance(value, str) and "func.func" in value:
-        why = "Return the lowered module itself, not its text."
+        reason = "Return the lowered module itself, not its text."
     elif isinstance(value, str) and not 0 < len(value.strip()) <= SENTENCE:
-        why = f"A sentence has 1 to {SENTENCE} characters; yours has {len(value.strip())}."
+        reason = f"A sentence has 1 to {SENTENCE} characters; yours has {len(value.strip())}."
     elif isinstance(value, ModuleOp):
         left = [name_of(one) for one in value.walk() if name_of(one).startswith("nn.")]
-        why = f"{left[0]} is not lowered: what comes back must hold no operation of nn." if left else _broken(value)
-    yield Finding("valid", not why, why)
-    if why:
+        reason = f"{left[0]} is not lowered: what comes back must hold no operation of nn." if left else _broken(value)
+    yield Finding("valid", not reason, reason)
+    if reason:
         return
     if case.asks("did"):
         yield _refusal(case, value)

@@ -214,16 +214,16 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
     (text,) = case.build()
     before = parse(text)
-    why = ""
+    reason = ""
     if not isinstance(value, ModuleOp):
-        why = f"Return the module; got {type(value).__name__}."
+        reason = f"Return the module; got {type(value).__name__}."
     else:
         try:
             verify(value)
         except MLIRError as error:
-            why = str(error)
-    yield Finding("valid", not why, why, before=before)
-    if why:
+            reason = str(error)
+    yield Finding("valid", not reason, reason, before=before)
+    if reason:
         return
     modules = {"before": before, "after": value}
     unlowered = [op for op in value.walk() if name_of(op).startswith("linalg.")]

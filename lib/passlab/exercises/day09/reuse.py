@@ -196,7 +196,7 @@ class Life:
 
     def plain(self, line: int) -> bool:
         """Return whether the line is between two operations that name the buffer itself."""
-        own = [first for first, _, why in self.touches if not why]
+        own = [first for first, _, reason in self.touches if not reason]
         return bool(own) and min(own) <= line <= max(own)
 
 
@@ -243,16 +243,16 @@ def lives(module: ModuleOp) -> dict[str, Life]:
                 at = op
                 while at.parent_block() is not buffer.owner.parent_block():
                     at = at.parent_op()
-                first, last, why = *lines[at], ""
+                first, last, reason = *lines[at], ""
                 if op.name == "func.return":
-                    why = "is returned"
+                    reason = "is returned"
                 elif at is not op:
-                    why = f"is touched in the loop that begins in line {first}, whose next turn may read it"
+                    reason = f"is touched in the loop that begins in line {first}, whose next turn may read it"
                 elif operand is not buffer:
-                    why = f"may be what %{operand.name_hint} means in line {first}"
+                    reason = f"may be what %{operand.name_hint} means in line {first}"
                 kind = buffer.type
                 life = spans.setdefault(buffer.name_hint, Life(prod(kind.get_shape()) * kind.element_type.size, []))
-                life.touches.append((first, last, why))
+                life.touches.append((first, last, reason))
     return dict(sorted(spans.items(), key=lambda one: one[1].start))
 
 

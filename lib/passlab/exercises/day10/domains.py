@@ -143,10 +143,10 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
     yield Finding("valid", True)
     for verdict, sign in (("did", 0), ("spared", 1)):
         broken = ""
-        for part, why in PARTS.items():
+        for part, reason in PARTS.items():
             sides = (want[part], actual[part]) if verdict == "did" else (actual[part], want[part])
             if not broken and not (off := sides[0].subtract(sides[1])).is_empty():
-                broken = f"{part} {('lacks', 'contains')[sign]} {example(off)}, but {why[sign]}."
+                broken = f"{part} {('lacks', 'contains')[sign]} {example(off)}, but {reason[sign]}."
         yield Finding(verdict, not broken, broken)
     broken = not_a_function(actual["schedule"].intersect_domain(want["domain"]), want["domain"])
     if not broken:
@@ -161,10 +161,10 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
 def read_parts(value: Any, names: list[str], reader: Reader) -> dict[str, Any]:
     """Return the parsed parts of a returned dictionary. The part "domain" is a set, the others are maps."""
     keys = f"the keys {', '.join(names)}"
-    if why := why_not_a_dict(
+    if reason := why_not_a_dict(
         value, f"a dictionary with {keys}", names, "entry", f"one of {keys}", label="The key {!r}"
     ):
-        raise Unreadable(why)
+        raise Unreadable(reason)
     return {
         name: reader.set(value[name], name) if name == "domain" else reader.map(value[name], name) for name in names
     }

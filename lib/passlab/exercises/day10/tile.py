@@ -126,10 +126,10 @@ def _limit() -> Iterator[None]:
 def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[str, list[int]]]:
     """Return the schedule and its marks. Raise Unreadable or ValueError with a message if they are invalid."""
     form = "a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}"
-    if why := why_not_a_list(value, form, 2) or why_not_of_type(
+    if reason := why_not_a_list(value, form, 2) or why_not_of_type(
         value[1], "the marks as a dictionary, such as {'parallel': [0]}", dict
     ):
-        raise Unreadable(why)
+        raise Unreadable(reason)
     text, lists = value
     Reader(OPERATIONS).map(text, "The schedule")
     if long := re.search(rf"\d{{{DIGITS + 1},}}", text):

@@ -55,8 +55,8 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
             source, targets = tuple(source), tuple(map(tuple, targets))
             if source in targets:
                 return [], f"{where} goes from a core to itself; a block that stays needs no message."
-            if why := _off_the_way(machine, source, targets) if room else "":
-                return [], f"{where}: {why}"
+            if reason := _off_the_way(machine, source, targets) if room else "":
+                return [], f"{where}: {reason}"
             ends = [("to", matrix, target) for target in targets] + [("from", matrix, source)] * (not room)
             for what in ends:
                 if what in receivers:

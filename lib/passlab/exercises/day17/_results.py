@@ -33,8 +33,8 @@ def why_not_a_program(value: Any, what: str, most: int) -> str:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return f"{what} must be a pair of a graph and its inputs; it is {shown(value)}."
     gm, inputs = value
-    if why := why_not_valid(None, gm):
-        return f"{what}: {why}"
+    if reason := why_not_valid(None, gm):
+        return f"{what}: {reason}"
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(x, Tensor) for x in inputs):
         return f"The inputs of {what[:1].lower() + what[1:]} must be a tuple of tensors."
     if len(inputs) != len(gm.graph.find_nodes(op="placeholder")):

@@ -85,16 +85,16 @@ def cases() -> list[Case]:
 
 def why_not_graphs(value: Any) -> str:
     """Return why a value is not a list of pairs of a graph and its inputs, within the limits, or ""."""
-    if why := why_not_a_list(value, "a list of pairs, a graph and its inputs"):
-        return why
+    if reason := why_not_a_list(value, "a list of pairs, a graph and its inputs"):
+        return reason
     if len(value) > GRAPHS:
         return f"There are {len(value)} graphs; at most {GRAPHS} are allowed."
     return next(filter(None, (why_not_a_program(pair, f"Graph {i}", OPERATIONS) for i, pair in enumerate(value))), "")
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    if why := why_not_graphs(value):
-        yield Finding("valid", False, why)
+    if reason := why_not_graphs(value):
+        yield Finding("valid", False, reason)
         return
     samples: list[Sample] = []
     for i, (gm, inputs) in enumerate(value):

@@ -40,11 +40,11 @@ def operations(gm: fx.GraphModule) -> list[str]:
 
 def why_not_a_program(value: Any) -> str:
     """Return why a value is not a graph with inputs, or ""."""
-    if why := why_not_a_list(value, "a pair (graph, inputs)", 2):
-        return why
+    if reason := why_not_a_list(value, "a pair (graph, inputs)", 2):
+        return reason
     gm, inputs = value
-    if why := why_not_valid(None, gm):
-        return why.replace("The pass returned", "The first part is")
+    if reason := why_not_valid(None, gm):
+        return reason.replace("The pass returned", "The first part is")
     if not isinstance(inputs, list | tuple) or not all(isinstance(x, Tensor) for x in inputs):
         return f"The inputs are a list of tensors; here they are {shown(inputs)}."
     if len(inputs) != (number := len(gm.graph.find_nodes(op="placeholder"))):
@@ -88,15 +88,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     gm, inputs = copy.deepcopy(rebuild(value[0])).eval(), value[1]
     outside = why_not_admitted(gm, without)
-    verdict, why = ("", "") if outside else why_no_fault(gm, inputs, target)
-    yield Finding("valid", verdict != "valid", why if verdict == "valid" else "", before=gm)
+    verdict, reason = ("", "") if outside else why_no_fault(gm, inputs, target)
+    yield Finding("valid", verdict != "valid", reason if verdict == "valid" else "", before=gm)
     if verdict == "valid":
         return
     yield Finding("spared", not outside, outside, before=gm)
     if outside:
         return
-    yield Finding("did", not why, why, before=gm)
-    if why:
+    yield Finding("did", not reason, reason, before=gm)
+    if reason:
         return
     size, most = len(operations(gm)), SMALL[target]
     large = f"The graph has {plural(size, 'operation')}; a fault of {target} shows on {most}."

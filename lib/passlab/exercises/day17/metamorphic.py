@@ -164,15 +164,15 @@ def cases() -> list[Case]:
 
 def why_not_graphs(value: Any, before: fx.GraphModule) -> str:
     """Return why a value is not a list of graphs with the inputs of another one, or ""."""
-    if why := why_not_a_list(value, "a list of graphs"):
-        return why
+    if reason := why_not_a_list(value, "a list of graphs"):
+        return reason
     if len(value) not in range(1, MOST + 1):
         return f"Return 1 to {MOST} graphs; there are {len(value)}."
     for at, gm in enumerate(value):
         if not isinstance(gm, fx.GraphModule):
             return f"Entry {at} is of type {type(gm).__name__}; it must be a GraphModule."
-        if why := why_not_valid(before, gm):
-            return f"Graph {at}: {why}"
+        if reason := why_not_valid(before, gm):
+            return f"Graph {at}: {reason}"
         if layers := gm.graph.find_nodes(op="call_module"):
             return f"Graph {at}: node {layers[0].name} calls a module. Use functions and methods of tensors."
     return ""
@@ -203,8 +203,8 @@ def why_not_a_law(before: fx.GraphModule, after: fx.GraphModule) -> str:
         run = other.run(inputs)
         if run.error:
             return f"it cannot run: {str(run.error)[:200]}"
-        if why := difference(one.run(inputs).output, run.output):
-            return why
+        if reason := difference(one.run(inputs).output, run.output):
+            return reason
     return ""
 
 
@@ -224,8 +224,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     graphs = [rebuild(gm) for gm in value]
     for at, gm in enumerate(graphs):
-        if why := why_not_a_law(before, gm):
-            text = f"Graph {at} is another function, so that it raises a false alarm: {why}."
+        if reason := why_not_a_law(before, gm):
+            text = f"Graph {at} is another function, so that it raises a false alarm: {reason}."
             yield Finding("same", False, text, before=before, after=gm)
             return
     yield Finding("same", True)

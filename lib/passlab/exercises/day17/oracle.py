@@ -136,8 +136,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", known, "" if known else f"Return one of {words}; got {excerpt(value)}.")
     if not known:
         return
-    word, why = case.expect
+    word, reason = case.expect
     verdict = next(verdict for verdict, one in WORDS.items() if one == word)
     before, after, _ = case.build()
-    message = f"The answer is {value!r}; it must be {word!r}: {why}."
+    message = f"The answer is {value!r}; it must be {word!r}: {reason}."
     yield Finding(verdict, value == word, message, before=before, after=after)

@@ -178,8 +178,8 @@ def is_same(one: Fault, other: Fault) -> bool:
 
 def why_not_classes(value: Any, number: int) -> str:
     """Return why a value is not a list of classes, each a list of numbers of failures, or ""."""
-    if why := why_not_a_list(value, "a list of classes"):
-        return why
+    if reason := why_not_a_list(value, "a list of classes"):
+        return reason
     seen: set[int] = set()
     for group in value:
         if not isinstance(group, list | tuple | set | frozenset) or not group:

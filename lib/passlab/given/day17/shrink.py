@@ -55,8 +55,8 @@ class Compiler:
         self.calls += 1
         if self.calls > self.limit:
             raise RuntimeError(f"failure may be called {self.limit} times.")
-        if why := why_not_valid(None, gm):
-            raise ValueError(why)
+        if reason := why_not_valid(None, gm):
+            raise ValueError(reason)
         with preserve_state():
             return self._reason(rebuild(gm), tuple(inputs))
 
