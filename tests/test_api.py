@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
+import typing
 from collections.abc import Iterable
 from functools import cache
 
 import jupytext
 import nbformat
 
+import passlab
 from autograder.authoring.source import ROOT
 from autograder.book import reference
+from passlab.equivalence import Equivalence, Proof
 from tests.support.flavours import each_flavour, python
 
 API = ROOT / "docs" / "API.md"
@@ -98,3 +102,18 @@ def test_every_stable_name_of_a_tvm_can_be_imported(flavour):
     names = of(flavour, "tvm")  # the compiler first: it decides which TVM is loaded
     assert len(names) > 10
     assert python(f"import sys; sys.argv[1:] = {names}\n{TRY}") == ""
+
+
+def test_type_checkers_see_the_names_of_passlab():
+    stub = ast.parse((ROOT / "lib/passlab/__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    typed = {alias.asname: node.module for node in imports for alias in node.names}
+    assert typed == {name: f"passlab.{home}" for name, home in passlab.HOME.items()} | {"models": "passlab"}
+
+
+def test_the_type_of_equivalent_says_whether_a_proof_was_asked_for():
+    results = {}
+    for overload in typing.get_overloads(passlab.equivalent):
+        hints = typing.get_type_hints(overload)
+        results[typing.get_args(hints["prove"])] = hints["return"]
+    assert results == {(False,): Equivalence, (True,): Proof}

@@ -6,7 +6,7 @@ Candidates for the chain take turns, and ratios compare least times: other progr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from autograder.bench.course import SIZES, on
@@ -86,7 +86,7 @@ def chain(largest: int, elements: int = ELEMENTS) -> Iterator[Figure | str]:
     gm = passlab.trace(five, x)
     one = fused(gm, [[node.name for node in gm.graph.nodes if node.op == "call_function"]])
     (kernel,) = one.children()
-    candidates = {
+    candidates: dict[str, Callable] = {
         "torch eager": gm,
         "one kernel": one,
         "torch.compile": torch.compile(five),

@@ -111,7 +111,7 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
             continue
         count = launches(call, *inputs)
         target, holds = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
-        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device, target, holds)
+        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device or "", target, holds)
         nbytes = f"{bytes_allocated(call, *inputs):,}"
         yield Figure(f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
     model, least = int(bytes_moved(gm, *inputs)), sum(t.nbytes for t in inputs) + inputs[0].nbytes

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
-from passlab.equivalence.result import Equivalence, Options, locating, unlocated
+from passlab.equivalence.result import Equivalence, Options, Proof, locating, unlocated
 from passlab.graph.registry import load, part
 
-__all__ = ["Equivalence", "equivalent", "locating", "shrink", "unlocated"]
+__all__ = ["Equivalence", "Proof", "equivalent", "locating", "shrink", "unlocated"]
 
 
 @overload
@@ -37,10 +37,10 @@ def equivalent(
 ) -> Equivalence: ...
 
 
-@overload  # a `passlab.proving.Proof`, a type that lies above this package
+@overload
 def equivalent(
     before: Callable, after: Callable, inputs: Any = None, *, seed: int = ..., prove: Literal[True]
-) -> Any: ...
+) -> Proof: ...
 
 
 def equivalent(
@@ -57,7 +57,7 @@ def equivalent(
     thorough: bool = False,
     aliasing: bool | None = None,
     prove: bool = False,
-) -> Any:
+) -> Equivalence | Proof:
     """Run `before` and `after` on the same inputs and return whether, and where, they differ.
 
     inputs      a tuple of examples (tensors, numbers, nested lists), a list of such tuples, or None: then
@@ -70,7 +70,7 @@ def equivalent(
                 where a program writes into its inputs; elsewhere a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.
     prove       ask first for a proof for every input, then for one over the reals, and run tests only where there is
-                none. The answer is a `passlab.proving.Proof`. Of the other keywords, only `seed` counts then.
+                none. The answer is a `Proof`. Of the other keywords, only `seed` counts then.
 
     A GraphModule is run from its nodes, even if `recompile()` was forgotten (`before` up to `LARGE` nodes).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from passlab.graph.registry import load
@@ -70,6 +70,70 @@ class Equivalence:
             with contextlib.suppress(Exception):  # without Graphviz only the text is shown
                 text += load("drawing").diff(self.graph, self.graph_after).svg
         return text
+
+
+@dataclass
+class Proof:
+    """The answer of `passlab.proving.prove`, and of `equivalent` where a proof is asked for.
+
+    `verdict`: "proved", "reals", "tested" or "refuted". `chance`: the largest one that "reals" is wrong. `reals`:
+    whether they are equal over the reals, None if that is not known. `counterexample`: inputs on which the bits of the
+    results differ, and `place`: a sentence about these. `max_abs`, `max_ulp`: the largest difference on all inputs that
+    were tried, `trials` many. `why`: tier → the reason why it proved nothing. `assumes`: what a proof relies on.
+    `seconds`: CPU time.
+    """
+
+    verdict: str
+    chance: float = 0.0
+    reals: bool | None = None
+    counterexample: dict[str, Any] | None = None
+    place: str = ""
+    max_abs: float = 0.0
+    max_ulp: float = 0.0
+    trials: int = 0
+    why: dict[str, str] = field(default_factory=dict)
+    assumes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    tests: Equivalence | None = None
+
+    def __bool__(self) -> bool:
+        return self.verdict != "refuted"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as a sentence or two."""
+        distance = f"at most {self.max_abs:.2g} ({self.max_ulp:.3g} ulp) here"
+        if self.verdict == "proved":
+            return "Proved for every input of these shapes."
+        if self.verdict == "reals":
+            return f"Equal over the reals; differs by rounding of {distance}."
+        if self.verdict == "tested":
+            return f"Tested on {plural(self.trials, 'input')}; differs by {distance}."
+        algebra = {
+            True: " Over the reals they are equal: the algebra is right, the numbers are not.",
+            False: " They differ over the reals, too.",
+            None: "",
+        }
+        return f"Not the same function.{algebra[self.reals]}"
+
+    @property
+    def reason(self) -> str:
+        """Why they are not the same function, "" if they may be: as of `Equivalence`."""
+        return "" if self else self.place or " ".join(self.why.values())
+
+    def __repr__(self) -> str:
+        lines = [self.sentence]
+        if self.place:
+            lines.append(self.place)
+        if self.verdict == "reals":
+            lines.append(f"The chance that they are not is at most {self.chance:.1g}.")
+        lines += [f"Assumed: {text}." for text in self.assumes]
+        lines += [f"{tier}: {reason}" for tier, reason in self.why.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        first, *rest = repr(self).split("\n")
+        return f"<p><b>{html.escape(first)}</b><br>{'<br>'.join(map(html.escape, rest))}</p>"
 
 
 @dataclass(frozen=True)

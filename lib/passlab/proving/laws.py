@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from passlab.proving.proof import Proof, prove
+from passlab.equivalence import Proof
+from passlab.proving.proof import prove
 
 #: Types for which laws of numbers are decided.
 TYPES = {"float32": torch.float32, "float16": torch.float16, "int32": torch.int32, "int64": torch.int64}
