@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from passlab import trace
 from passlab.capstone import Compiled, build, library
 from passlab.capstone.building import _backend, device_of
+from passlab.capstone.comparing import one_thread
 from passlab.capstone.compiled import with_shapes
 
 
@@ -44,6 +45,15 @@ class Layers(nn.Module):
         return nn.functional.silu(self.linear(x)) + self.linear(x)
 
 
+class Added(nn.Module):
+    def __init__(self, conv):
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x, y):
+        return torch.relu(self.conv(x) + y)
+
+
 GROUPS = {"conv with all": ["conv", "add", "relu"], "linear and silu": ["linear", "silu"], "linear": ["linear_1"]}
 
 
@@ -75,6 +85,29 @@ def test_what_runs_on_a_gpu_computes_what_the_group_does(group):
     run, images = library.call(result)
     torch.testing.assert_close(library.plain(result)(*values), run(*values), rtol=1e-4, atol=1e-5)
     assert images == (result.head.kind == "conv")
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize(("channels", "batch"), [(4, 1), (16, 1), (16, 2)], ids=["thin", "small", "for oneDNN"])
+def test_each_way_to_compute_a_convolution_computes_what_the_graph_does(channels, batch, last):
+    conv = nn.Conv2d(channels, 8, 3, padding=1, stride=2)
+    x, y = torch.randn(batch, channels, 9, 9), torch.randn(batch, 8, 5, 5)
+    gm = with_shapes(trace(Added(conv).eval(), x, y), (x, y))
+    run, images = library.call(match(gm, ["conv", "add", "relu"]), last)
+    torch.testing.assert_close(run(x, y), gm(x, y), rtol=1e-4, atol=1e-5)
+    assert images == last
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "last"),
+    [((1, 8, 8, 8), 3, False), ((2, 8, 8, 8), 3, True), ((1, 8, 8, 8), 5, True), ((1, 64, 32, 32), 3, True)],
+    ids=["small", "batch", "large kernel", "large"],
+)
+def test_one_convolution_for_onednn_decides_the_layout_of_all_images(shape, kernel, last):
+    x = torch.randn(shape)
+    model = nn.Sequential(nn.Conv2d(shape[1], 8, kernel, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
+    with one_thread():
+        assert library.channels_last([with_shapes(trace(model, x), (x,))]) == last
 
 
 def test_a_program_runs_where_its_inputs_are():

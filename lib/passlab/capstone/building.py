@@ -312,11 +312,12 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
     steps = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs, steps)
     exact = has_effects(compiled.graph.graph)
+    last = library.channels_last(step.gm for step in steps.children() if isinstance(step, Group))
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], match: library.Epilogue | None, head: str) -> nn.Module:
         if (kernel := compiled.kernels.get(head)) is not None and (interpret or device.type == "cuda"):
             return TritonStep(part, nodes[-1].name, head, kernel)
-        if match is not None and (call := library.call(match)) is not None:
+        if match is not None and (call := library.call(match, last)) is not None:
             run, images = call
             return _Call(run, nodes[-1].meta["val"] if exact else None, images)
         knobs = Knobs(**compiled.schedules.get(head, {}))

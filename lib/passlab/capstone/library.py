@@ -2,14 +2,16 @@
 
     matched(gm, nodes)       # Epilogue, or None
 
-On the CPU, oneDNN computes them in one loop nest, with weights that are laid out once, when the program is built. On a
-GPU they are calls of torch's own libraries, each of which writes into the memory of the first where it can.
+On the CPU, oneDNN computes large ones in one loop nest, with weights that are laid out once, when the program is built.
+Small ones, and all on a GPU, are calls of torch's own libraries, each of which writes into the memory of the first
+where it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +37,10 @@ ACTIVATIONS = {
 }
 #: Multiplications of a linear layer below which oneDNN's own preparations take longer than what it saves.
 WORTH_PACKING = 2**22
+#: The same for a convolution that torch computes as a product of matrices: oneDNN takes 30 µs for the smallest.
+WORTH_ONEDNN = 2**21
+#: Channels of an image below which that product is slow where they are the last dimension.
+WORTH_VECTORS = 8
 _IN_PLACE: dict[str, Callable] = {
     "relu": torch.relu_,
     "relu6": lambda x: F.hardtanh_(x, 0.0, 6.0),
@@ -164,17 +170,54 @@ def _pair(value: Any) -> list[int] | None:
     return (list(value) * 2)[:2] if fits else None
 
 
-def call(epilogue: Epilogue) -> tuple[Callable, bool] | None:
+def call(epilogue: Epilogue, last: bool = True) -> tuple[Callable, bool] | None:
     """Return a function (input[, addend]) → result that computes a group, and whether it prefers channels-last images,
-    or None on a CPU without oneDNN."""
-    on_cpu = epilogue.head.weight.device.type == "cpu"
-    run = _by_onednn(epilogue) if on_cpu else plain(epilogue)
-    if run is None:
+    or None on a CPU without oneDNN. last: whether the program's images have channels last (see `channels_last`)."""
+    head = epilogue.head
+    on_cpu, images = head.weight.device.type == "cpu", last and head.kind == "conv"
+    if on_cpu and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")):
         return None
-    images = on_cpu and epilogue.head.kind == "conv"
-    if epilogue.addend is epilogue.head.input:  # conv(x) + x: the group reads one value
+    if not on_cpu:
+        run, images = plain(epilogue), False
+    elif images and (_is_for_onednn(head) or head.weight.shape[1] < WORTH_VECTORS):
+        run = _by_onednn(epilogue)
+    elif images:
+        weight = head.weight.contiguous(memory_format=torch.channels_last)
+        run = plain(replace(epilogue, head=replace(head, weight=weight)))
+    else:
+        worth = head.kind == "linear" and _multiplications(head) >= WORTH_PACKING
+        run = _by_onednn(epilogue) if worth else plain(epilogue)
+    if epilogue.addend is head.input:  # conv(x) + x: the group reads one value
         return (lambda x: run(x, x)), images
     return run, images
+
+
+def channels_last(groups: Iterable[fx.GraphModule]) -> bool:
+    """Return whether a program's images should have channels last: if one of its convolutions is for oneDNN.
+
+    That one decides for all: a change of layout between two steps costs as much as a small convolution. groups: graphs
+    with shapes.
+    """
+    heads = (_head(gm, node) for gm in groups for node in gm.graph.nodes)
+    return any(_is_for_onednn(head) for head in heads if head is not None and head.kind == "conv")
+
+
+def _is_for_onednn(head: Head) -> bool:
+    """Return whether a convolution is large, or one for which torch itself calls oneDNN."""
+    padding, stride, dilation, groups = head.how
+    x = torch.empty(head.input.meta["val"].shape)
+    backend = torch._C._select_conv_backend(x, head.weight, head.bias, stride, padding, dilation, False, [0, 0], groups)
+    return backend != torch._C._ConvBackend.Slow2d or _multiplications(head) >= WORTH_ONEDNN
+
+
+def _multiplications(head: Head) -> int:
+    """Return how many numbers a convolution or linear layer multiplies."""
+    shape = head.input.meta["val"].shape
+    if head.kind == "linear":
+        return shape[:-1].numel() * head.weight.numel()
+    sizes = zip(shape[2:], head.weight.shape[2:], *head.how[:3], strict=True)
+    results = [(size + 2 * pad - gap * (side - 1) - 1) // step + 1 for size, side, pad, step, gap in sizes]
+    return shape[0] * math.prod(results) * head.weight.numel()
 
 
 def plain(epilogue: Epilogue) -> Callable:
@@ -197,9 +240,7 @@ def plain(epilogue: Epilogue) -> Callable:
     return (lambda x, y: first(x).add_(y)) if then is None else lambda x, y: then(first(x).add_(y))
 
 
-def _by_onednn(epilogue: Epilogue) -> Callable | None:
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
-        return None
+def _by_onednn(epilogue: Epilogue) -> Callable:
     head, onednn = epilogue.head, torch.ops.mkldnn
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
     name, scalars, algorithm = ACTIVATIONS[epilogue.activation]
@@ -213,8 +254,6 @@ def _by_onednn(epilogue: Epilogue) -> Callable | None:
         unary = None if name == "none" else name
         return lambda x, addend: binary(x, addend, packed, bias, *head.how, "add", 1.0, unary, [], "")
     rows = torch.Size(shape[:-1]).numel()
-    if rows * weight.numel() < WORTH_PACKING:
-        return plain(epilogue)
     if epilogue.addend is None:
         packed = onednn._reorder_linear_weight(weight, rows)
         linear = onednn._linear_pointwise.default
