@@ -229,6 +229,37 @@ def test_a_kernel_is_asked_for_figures_then_for_verdicts(browser):
     page.close()
 
 
+def test_passes_of_another_ir_appear_behind_the_conversion_to_it(browser):
+    pytest.importorskip("iree.compiler")
+    page = live(browser, explore(Deep(1), X, passes=["cse"]))
+    fuse = page.get_by_label("mlir.linalg-fuse-elementwise-ops", exact=True)
+    expect(page.locator("table.states tbody tr").nth(1)).to_contain_text("✓ yes")
+    expect(fuse).to_have_count(0)
+    convert = page.get_by_label("to_mlir", exact=True)
+    convert.focus()
+    page.keyboard.press("Space")
+    expect(convert).to_be_focused()
+    expect(page.locator("table.states")).to_contain_text("converted to MLIR")
+    fuse.focus()
+    page.keyboard.press("Space")
+    expect(fuse).to_be_focused()
+    rows = page.locator("table.states tbody tr")
+    expect(rows.last).to_contain_text("✓ yes")
+    expect(page.locator("code")).to_have_text("['cse', 'to_mlir', 'mlir.linalg-fuse-elementwise-ops']")
+    up = page.get_by_role("button", name="Move mlir.linalg-fuse-elementwise-ops up")
+    for _ in range(40):  # past all of MLIR's passes before it, and the conversion
+        if "here the program is in torch.fx" in rows.nth(2).inner_text():
+            break
+        up.focus()
+        page.keyboard.press("Enter")
+        expect(up).to_be_focused()
+    expect(page.locator("code")).to_have_text("['cse', 'mlir.linalg-fuse-elementwise-ops', 'to_mlir']")
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    assert page.errors == []
+    page.close()
+
+
 def test_the_reason_of_a_program_that_does_not_run_is_shown(browser):
     page = live(browser, explore(Deep(1), "no tensor"))
     rows = page.locator("table.states tbody tr")

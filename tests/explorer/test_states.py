@@ -198,8 +198,60 @@ def test_the_catalogue_of_torch_runs_on_a_model_of_the_zoo():
 
     model = models.ZOO["residual"]
     states = States(model.build(), model.inputs(1), [])
-    for number, it in enumerate(states.passes):
-        state = states.state((number,))
-        assert not state.problem, f"{it.name}: {state.problem}"
-        assert states.verdict(state)[0] is not False, it.name
+    of_torch = [number for number, it in enumerate(states.passes) if it.takes == "fx" and not it.gives]
+    assert len(of_torch) > 10
+    for number in of_torch:
+        state, name = states.state((number,)), states.passes[number].name
+        assert not state.problem, f"{name}: {state.problem}"
+        assert states.verdict(state)[0] is not False, name
     assert isinstance(states.first.program.value, fx.GraphModule)
+
+
+class Layered(Repeats):
+    """The same with a layer, whose weights travel beside the module of MLIR."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return super().forward(self.layer(x))
+
+
+def other(gm):
+    for node in gm.graph.find_nodes(op="call_function", target=torch.exp):
+        node.target = torch.expm1
+    return gm
+
+
+def test_a_program_of_torch_goes_on_in_mlir_behind_a_conversion():
+    pytest.importorskip("iree.compiler")
+    names = [other, "cse", "to_mlir", "mlir.linalg-fuse-elementwise-ops"]
+    states = States(Layered(), (torch.randn(2, 4),), names)
+    arrived, fused = states.state((1, 2)), states.state((1, 2, 3))
+    assert arrived.summary == "converted to MLIR" and not any(row.sign for row in arrived.rows)
+    assert "linalg.matmul" in arrived.picture.svg, "the program itself, as there is no difference to draw"
+    assert {row.sign for row in fused.rows} > {"+", "−"}
+    # one addition, exponential and product of cse's program, each a kernel of its own, become one
+    assert states.figures(arrived).launches - states.figures(fused).launches >= 2
+    assert [states.verdict(state)[0] for state in (arrived, fused)] == [True, True]
+    assert states.verdict(states.state((0, 1, 2)))[0] is False, "the first program is the one before all passes"
+
+    exp = next(row for row in arrived.rows if "math.exp" in row.text)
+    assert line_of(states, exp)[1:3] == ["y = self.left(x)", "return torch.exp(x + 1)"]
+    mul = next(row for row in arrived.rows if "arith.mulf" in row.text)
+    assert line_of(states, mul)[-1] == "return y * self.right(x)"
+
+
+def test_a_pass_in_front_of_or_behind_its_own_ir_says_where_it_belongs():
+    pytest.importorskip("iree.compiler")
+    states = States(Repeats(), (X,), ["mlir.cse", "to_mlir", "cse"])
+    before, behind = states.state((0,)), states.state((1, 2))
+    assert before.problem == "It works on MLIR, and here the program is in torch.fx: put to_mlir before it."
+    assert behind.problem == "It works on torch.fx, and here the program is in MLIR: move it up."
+    assert behind.program is states.state((1,)).program, "and the program stays"
+
+
+def test_a_conversion_without_inputs_asks_for_them():
+    state = States(Repeats(), (), ["to_mlir"]).state((0,))
+    assert state.problem == "A conversion needs example inputs: explore(model, x)."

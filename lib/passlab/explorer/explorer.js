@@ -128,28 +128,36 @@ function explorer(root, data, ask) {
     picture));
 
   // ------------------------------------------------------------------ passes
+  // Passes of an IR that the program does not reach are left out, until a conversion leads there.
+  function listed() {
+    const languages = new Set([data.language, ...pipeline().map((i) => data.passes[i][4])]);
+    return order.filter((i) => !data.live || on.has(i) || languages.has(data.passes[i][3]) || !data.passes[i][3]);
+  }
+
   function passes() {
-    list.replaceChildren(...order.map((i, at) => {
-      const [name, , about] = data.passes[i];
+    const all = listed();
+    list.replaceChildren(...all.map((i, at) => {
+      const [name, , about, , gives] = data.passes[i];
       const tick = make("input", { type: "checkbox", "data-focus": `on${i}` });
       tick.checked = on.has(i);
       tick.addEventListener("change", () => {
         on[tick.checked ? "add" : "delete"](i);
         choose(pipeline().indexOf(i) + 1 || pipeline().length);
       });
-      const item = make("li", {}, make("label", { title: about || null }, tick, " ", name));
-      if (data.live) item.append(arrow(i, at, -1), arrow(i, at, 1));
+      const item = make("li", { class: gives ? "conversion" : null }, make("label", { title: about || null }, tick, " ", name));
+      if (data.live) item.append(arrow(i, all[at - 1], -1), arrow(i, all[at + 1], 1));
       return item;
     }));
   }
 
-  function arrow(i, at, step) {
-    const end = at + step < 0 || at + step >= order.length;
+  function arrow(i, neighbour, step) {
+    const end = neighbour === undefined;
     const label = `Move ${data.passes[i][0]} ${step < 0 ? "up" : "down"}`;
     return make("button", { type: "button", "aria-label": label, title: label, "data-focus": `${step}${i}`,
       "aria-disabled": end ? "true" : null, onclick: () => {
         if (end) return;
-        [order[at], order[at + step]] = [order[at + step], order[at]];
+        order.splice(order.indexOf(i), 1);
+        order.splice(order.indexOf(neighbour) + (step > 0), 0, i);
         choose(on.has(i) ? pipeline().indexOf(i) + 1 : Math.min(selected, pipeline().length));
       } }, step < 0 ? "↑" : "↓");
   }

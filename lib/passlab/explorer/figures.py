@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -78,10 +79,13 @@ def _live(graph: Graph) -> int | None:
 
 def compare(first: Program, program: Program, inputs: tuple) -> tuple[bool | None, str]:
     """Return whether a program computes what the first one does, None if unknown, and a sentence."""
-    equivalent: Any = load("equivalence").equivalent
     if program is first:
         return True, "the first program"
     try:
+        if program.weights:
+            equivalent: Any = partial(load("mlir.equivalent").equivalent_modules, weights=program.weights)
+        else:
+            equivalent = load("equivalence").equivalent
         result = equivalent(first.value, program.value, inputs or None)
     except Exception as error:
         return None, f"not compared: {reason(error) or type(error).__name__}"

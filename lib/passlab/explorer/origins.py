@@ -1,15 +1,28 @@
-"""Which nodes of the first graph a node stands for, found from the difference of two graphs: any IR, any pass."""
+"""Which nodes of the first graph a node stands for, found from the difference of two graphs: any IR, any pass.
+
+After a conversion there is no difference to look at: there it is found from the values that both programs compute.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import torch
+from torch import Tensor, fx
+
+from passlab.explorer.programs import Program
 from passlab.graph import Graph, Node
+from passlab.graph.registry import part
 
 Origins = Mapping[str, tuple[str, ...]]
 
 #: At most so many removed nodes are told for one that replaces them.
 MOST = 50
+#: Programs of more operations are not run to compare the values of their nodes.
+VALUES = 200
 
 
 def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -> dict[str, tuple[str, ...]]:
@@ -35,14 +48,66 @@ def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -
         else:
             waiting += [pair for pair in inner if pair not in seen]
             seen.update(inner)
+    return _through(new, stands, before, back)
+
+
+def _through(
+    new: Graph, stands: Mapping[str, Sequence[str]], before: Origins, own: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return node of `new` → origins, from the nodes that it stands for; if there are none, from its users.
+
+    own: the nodes that have no others.
+    """
     result: dict[str, tuple[str, ...]] = {}
     for node in reversed(new.nodes):
-        ids = (origin for id in stands[node.id] for origin in before.get(id, ()))
+        ids = (origin for id in stands.get(node.id, ()) for origin in before.get(id, ()))
         result[node.id] = tuple(dict.fromkeys(ids))
-        if not result[node.id] and node.id not in back:
+        if not result[node.id] and node.id not in own:
             users = (origin for id in new.consumers(node.id) for origin in result.get(id, ()))
             result[node.id] = tuple(dict.fromkeys(users))
     return result
+
+
+def converted(old: Program, new: Program, inputs: tuple, before: Origins) -> dict[str, tuple[str, ...]]:
+    """Return the same for a program that was converted from torch.fx to another IR.
+
+    A node stands for the one that computes the same value on the inputs; where several do, for the first, second, … as
+    it is the first, second, … with this value. One whose value no other has stands for what its users stand for. Empty
+    where the values of the new program cannot be had: it has too many, or does not run.
+    """
+    run: Any = part(new.value, "equivalent")
+    try:
+        values = run.values(new.value, (*inputs, *new.weights), VALUES) or ()
+        known = _values(old.value, inputs) if values else {}
+    except Exception:
+        return {}
+    stands, count = {}, Counter[str]()
+    for value in values:
+        equal = [id for id, x in known.items() if _equal(x, value.tensor)]
+        if equal:
+            stands[value.id] = [equal[min(count[equal[0]], len(equal) - 1)]]
+            count[equal[0]] += 1
+    return _through(new.graph, stands, before, {})
+
+
+def _values(gm: fx.GraphModule, inputs: tuple) -> dict[str, Tensor]:
+    """Return node → its value, of the calls that return a tensor."""
+    values = {}
+
+    class Run(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if isinstance(value, Tensor) and n.op.startswith("call_"):
+                values[n.name] = value.detach().clone()
+            return value
+
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        Run(copy.deepcopy(gm)).run(*copy.deepcopy(inputs))
+    return values
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def _replaced(old: Graph, user: Node, back: Mapping[str, str], pairs: Mapping[str, str]) -> list[tuple[str, str]]:

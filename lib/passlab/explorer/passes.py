@@ -1,4 +1,8 @@
-"""The passes that can be explored, by name, and one call of a pass."""
+"""The passes that can be explored, by name, and one call of a pass.
+
+A pass works on one IR. Between two IRs a conversion stands in the list, as a pass of its own: `to_relax`, `to_relay` or
+`to_mlir`, each from torch.fx. An IR is named by its package: "fx", "relax", "relay", "mlir".
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
+from passlab.building.compiler import Unreachable
 from passlab.fx import rewrites
 from passlab.fx.stages import STAGES
 from passlab.graph.names import did_you_mean
@@ -19,19 +24,28 @@ from passlab.process.error_text import reason
 
 
 class Pass(NamedTuple):
-    """A pass in a list. `code`: how a list of passes in Python names it. `about`: one line on what it does."""
+    """A pass in a list. `code`: how a list of passes in Python names it. `about`: one line on what it does.
+
+    `takes`: the IR that it works on, "" for any. `gives`: that of its result, for a conversion to another.
+    """
 
     name: str
     run: Callable[[Any], Any]
     code: str
     about: str = ""
+    takes: str = ""
+    gives: str = ""
 
 
 class Outcome(NamedTuple):
-    """What a pass returns. `value`: the program after it, None where it failed; `problem`: why, as a sentence."""
+    """What a pass returns. `value`: the program after it, None where it failed; `problem`: why, as a sentence.
+
+    `weights`: what a converted program takes after the inputs.
+    """
 
     value: Any
     problem: str = ""
+    weights: tuple = ()
 
 
 def _merge(gm: fx.GraphModule) -> Any:
@@ -89,22 +103,59 @@ TVM = {
 }
 
 
-def catalogue(value: Any) -> dict[str, Pass]:
-    """Return name → pass for the IR of a value; empty for an IR without passes of its own, or if MLIR is missing."""
-    if isinstance(value, fx.GraphModule):
-        return {name: Pass(name, run, repr(name), _about(run)) for name, run in TORCH.items()}
+#: IR → its name in sentences.
+TITLES = {"fx": "torch.fx", "relax": "Relax", "relay": "Relay", "mlir": "MLIR"}
+
+
+def language(value: Any) -> str:
+    """Return the IR of a value that has passes of its own, "" for others."""
     package = getattr(ir(value), "package", "")
     if package == "tvm":
-        flavour = load("tvm.reach").loaded()
-        transform = importlib.import_module(f"tvm.{flavour}.transform")
-        return {name: Pass(name, partial(_tvm, transform, name), repr(name)) for name in TVM[flavour]}
-    if package == "mlir" and importlib.util.find_spec("iree"):
+        return load("tvm.reach").loaded()
+    return package if package == "mlir" or isinstance(value, fx.GraphModule) else ""
+
+
+def catalogue(value: Any) -> dict[str, Pass]:
+    """Return name → pass for the IR of a value; empty for an IR without passes of its own, or if MLIR is missing.
+
+    From torch.fx, conversions lead to the other IRs, whose passes follow with the IR before their names.
+    """
+    own = language(value)
+    passes = _passes(own)
+    for to in [to for to in TITLES if own == "fx" and to != own]:
+        passes.append(_conversion(to))
+        passes += [it._replace(name=f"{to}.{it.name}", code=repr(f"{to}.{it.name}")) for it in _passes(to)]
+    return {it.name: it for it in passes}
+
+
+def _passes(own: str) -> list[Pass]:
+    """Return the passes of an IR."""
+    if own == "fx":
+        return [Pass(name, run, repr(name), _about(run), own) for name, run in TORCH.items()]
+    if own in TVM:
+        return [Pass(name, partial(_tvm, own, name), repr(name), takes=own) for name in TVM[own]]
+    if own == "mlir" and importlib.util.find_spec("iree"):
         mlir = load("mlir")
-        return {name: Pass(name, partial(_mlir, name), repr(name), about) for name, (_, about) in mlir.PASSES.items()}
-    return {}
+        return [Pass(name, partial(_mlir, name), repr(name), about, own) for name, (_, about) in mlir.PASSES.items()]
+    return []
 
 
-def _tvm(transform: Any, name: str, module: Any) -> Any:
+def _conversion(to: str) -> Pass:
+    name = f"to_{to}"
+    return Pass(name, partial(_convert, to), repr(name), f"Convert torch.fx to {TITLES[to]}.", "fx", to)
+
+
+def _convert(to: str, gm: fx.GraphModule) -> Any:
+    inputs = gm.meta.get("inputs")
+    if not inputs:
+        raise Unreachable("A conversion needs example inputs: explore(model, x).")
+    if to == "mlir":
+        return load("mlir.imports").from_torch(gm, *inputs)
+    return getattr(load("tvm.importers"), f"{to}_module")(gm, *inputs)
+
+
+def _tvm(flavour: str, name: str, module: Any) -> Any:
+    transform = importlib.import_module(f"tvm.{flavour}.transform")
     if hasattr(transform, "InferType"):  # Relay's passes want the types of a module that no pass has read yet
         module = transform.InferType()(module)
     return getattr(transform, name)()(module)
@@ -142,17 +193,26 @@ def _about(run: Any) -> str:
     return (inspect.getdoc(run) or "").split("\n")[0] if described else ""
 
 
-def call(run: Callable[[Any], Any], value: Any) -> Outcome:
+def call(it: Pass, value: Any) -> Outcome:
     """Call a pass on a value that it may change; an exception or a wrong result is a sentence."""
+    own = language(value)
+    if it.takes not in ("", own):
+        to = "move it up" if it.takes == "fx" else f"put to_{it.takes} before it"
+        return Outcome(None, f"It works on {TITLES[it.takes]}, and here the program is in {TITLES.get(own)}: {to}.")
     try:
-        result = run(value)
+        result = it.run(value)
+    except Unreachable as error:
+        return Outcome(None, str(error))
     except Exception as error:
         why = reason(error)
         return Outcome(None, f"It raised {type(error).__name__}{f': {why}' if why else ''}.")
     result = getattr(result, "graph_module", result)  # torch's PassResult
+    weights: tuple = ()
+    if it.gives == "mlir":
+        weights, result = result.arrays[len(result.arrays) - len(result.weights) :], result.module
     if isinstance(value, fx.GraphModule) and isinstance(result, fx.GraphModule):
         result.recompile()
-    if ir(result) is None or (isinstance(value, fx.GraphModule) and not isinstance(result, fx.GraphModule)):
+    if ir(result) is None or (own == "fx" and not language(result)):
         shown = "None" if result is None else type(result).__name__
         return Outcome(None, f"It returned {shown}; a pass returns the program.")
-    return Outcome(result)
+    return Outcome(result, weights=weights)

@@ -34,11 +34,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Program:
-    """A value of an IR and its view. `error`: why it does not run on the inputs, or ""."""
+    """A value of an IR and its view. `error`: why it does not run on the inputs, or "". `weights`: the arrays that it
+    takes after the inputs."""
 
     value: Any
     graph: Graph
     error: str = ""
+    weights: tuple = ()
 
 
 @dataclass
@@ -106,10 +108,10 @@ def duplicate(value: Any) -> Any:
     return value.clone() if hasattr(value, "clone") else value
 
 
-def read(value: Any, inputs: tuple) -> Program:
+def read(value: Any, inputs: tuple, weights: tuple = ()) -> Program:
     """Return the program of a value. A torch.fx graph gets shapes on its nodes, as `passlab.trace` notes them."""
     if not isinstance(value, fx.GraphModule):
-        return Program(value, view(value))
+        return Program(value, view(value), weights=weights)
     if not inputs:
         return Program(value, view(value))
     shapes, _, why = find_shapes(value, *inputs)

@@ -14,6 +14,7 @@ from typing import Any
 
 from passlab.drawing.boxes import fit, heading
 from passlab.drawing.picture import size
+from passlab.explorer.passes import language
 from passlab.explorer.states import Key, State, States
 from passlab.process.error_text import reason
 
@@ -35,6 +36,7 @@ def explore(model: Any, *inputs: Any, passes: Sequence[str | Callable[[Any], Any
 
     model: a torch module or function, which is traced, or a value of any IR; it is not changed. passes: functions from
     a program to a program, or names from the catalogue of its IR: this course's and torch's passes, TVM's, MLIR's.
+    "to_relax", "to_relay" and "to_mlir" convert a torch program; passes of the other IR follow: "relax.FuseOps".
     After each pass: the difference to the program before, the cost, and whether it computes the same as the first. A
     pass that raises, or returns no program, is shown with the reason. Raises ValueError for an unknown name or a model
     that cannot be traced.
@@ -63,7 +65,8 @@ class Explorer:
             lines += [f"  {line.title}"] if line.title else []
             lines.append(f"  {line.number:>4}  {line.text}")
         lines += ["", f"Passes: {self._code(self.on)}"]
-        others = [it.name for it in states.passes[states.on :]]
+        reached = {language(states.first.program.value), *(it.gives for it in states.passes[: states.on])}
+        others = [it.name for it in states.passes[states.on :] if it.takes in reached]
         lines += [f"Off: {', '.join(others)}"] if others else []
         for n in range(len(self.on) + 1):
             lines += ["", *self._step(self.on[:n])]
@@ -82,7 +85,7 @@ class Explorer:
         )
         if key:
             yield f"  {states.verdict(state)[1]}"
-        rows = [row for row in state.rows if row.sign or not key]
+        rows = [row for row in state.rows if row.sign or not state.boxes]
         yield from fit([f"  {row.sign or ' '} {row.text}{self._whence(row)}" for row in rows])
         if key and (kept := len(state.rows) - len(rows)):
             yield f"    {kept} unchanged"
@@ -111,7 +114,8 @@ class Explorer:
             "live": live,
             "drawn": DRAWN,
             "source": [[line.number, line.text, line.title] for line in states.source.lines],
-            "passes": [[it.name, it.code, it.about] for it in listed],
+            "passes": [[it.name, it.code, it.about, it.takes, it.gives] for it in listed],
+            "language": language(states.first.program.value),
             "on": states.on,
             "steps": steps,
             "states": [self.told(state, live) for _, state in one.values()],

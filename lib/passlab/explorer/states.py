@@ -39,7 +39,7 @@ class State:
     """A program after a pass. `before`: the state that the pass ran on, None for the first.
 
     `problem`: why the pass failed, or what is wrong with the program. `boxes` are the nodes of both programs, as in a
-    picture of their difference; `changed` says whether there is any.
+    picture of their difference, and none after a conversion; `changed` says whether there is any.
     """
 
     program: Program
@@ -52,8 +52,10 @@ class State:
     @property
     def summary(self) -> str:
         """What the pass did: "2 removed, 1 rewired"."""
-        if self.problem or not self.boxes:
+        if self.problem or not self.before or not self.changed:
             return self.problem
+        if not self.boxes:
+            return f"converted to {self.program.graph.ir}"
         count = {how: sum(box.change == how for box in self.boxes) for how in CHANGES if how != "kept"}
         told = ", ".join(f"{number} {how}" for how, number in count.items() if number)
         return told or "the same nodes, with other weights or attributes"
@@ -71,9 +73,9 @@ class State:
 
     @cached_property
     def picture(self) -> Picture:
-        """The difference to the program before, or the first program."""
+        """The difference to the program before; the program itself if it is the first one, or converted."""
         graph = self.program.graph
-        return diff(self.before.program.graph, graph) if self.before else draw(graph)
+        return diff(self.before.program.graph, graph) if self.before and self.boxes else draw(graph)
 
 
 class States:
@@ -133,14 +135,16 @@ class States:
 def _next(before: State, it: Pass, inputs: tuple) -> State:
     """Return the state after a pass. A pass that fails leaves the program as it was."""
     old = before.program
-    outcome = passes.call(it.run, programs.duplicate(old.value))
+    outcome = passes.call(it, programs.duplicate(old.value))
     if outcome.problem:
         return State(old, before.origin, before, problem=outcome.problem, changed=False)
     try:
-        new = programs.read(outcome.value, inputs)
+        new = programs.read(outcome.value, inputs, outcome.weights or old.weights)
     except Exception as error:
         problem = f"What it returned cannot be read: {reason(error) or type(error).__name__}."
         return State(old, before.origin, before, problem=problem, changed=False)
+    if new.graph.ir != old.graph.ir:
+        return State(new, origins.converted(old, new, inputs, before.origin), before, problem=new.error)
     pairs = match(old.graph, new.graph)
     boxes = merged(old.graph, new.graph, pairs).values()
     if new.error == old.error and all(b.change == "kept" for b in boxes) and _same_rest(old.value, new.value):

@@ -158,10 +158,10 @@ def _side(value: Any, name: str, options: dict[str, Any], weights: Sequence[Any]
     raise ValueError(f"equivalent compares modules of MLIR and torch models; `{name}` is {why_not_a_program(value)}")
 
 
-def values(module: Any, inputs: tuple) -> list[Value]:
+def values(module: Any, inputs: tuple, most: int = _MOST_SEARCHED) -> list[Value]:
     """Return the tensors and numbers that `main` computes.
 
-    Raises MLIRError for a module that cannot be opened so.
+    Raises MLIRError for a module of more values than `most`, or that cannot be opened so.
     """
     from xdsl.dialects.builtin import FunctionType
 
@@ -176,7 +176,7 @@ def values(module: Any, inputs: tuple) -> list[Value]:
         and name_of(op) not in ("tensor.empty", "bufferization.alloc_tensor")
         and not str(old.type).startswith("memref")
     ]
-    if len(rows) > _MOST_SEARCHED:
+    if len(rows) > most:
         raise MLIRError(f"A module of {len(rows)} values is not taken apart.")
     function = next(iter(functions(opened).values()))
     end = _block(opened).last_op

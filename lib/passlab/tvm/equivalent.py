@@ -133,10 +133,10 @@ def equivalent_modules(
     if exact and not any(side.leaves_nan_open() for side in sides):
         trials += [trial for trial in drawn(("nonfinite",)) if trial[0] == "nonfinite"]
     with contextlib.suppress(Exception):  # not every module can be built so
-        comparison, again = compared([side.as_written() for side in sides], trials)
+        comparison, written = compared([side.as_written() for side in sides], trials)
         if not comparison.failed:
-            again.notes += (AS_WRITTEN,)
-            return again
+            written.notes += (AS_WRITTEN,)
+            return written
     result.notes += (SIMPLIFIED,)
     return result
 
@@ -150,8 +150,8 @@ def equivalent(before: Any, after: Any, inputs: Any, options: Options) -> Equiva
     """Compare for `passlab.equivalent`. Devices are TVM's targets; modes and aliasing are ignored."""
     targets = None if options.devices is None else [{"cpu": "llvm"}.get(name, name) for name in options.devices]
     kinds = options.trials or (ALL_KINDS if options.thorough else None)
-    how = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
-    return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
+    tolerances = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
+    return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **tolerances)
 
 
 def devices_note() -> str:
@@ -235,19 +235,23 @@ class _Module:
         return [[as_torch(array) for array in arrays] for arrays in built.outputs]
 
     def values(self, inputs: tuple) -> list[Value] | None:
-        """Return the value of each call in `main`.
+        return values(self.module, inputs)
 
-        None for a module of more than 60 calls or with control flow, and where the module that returns all values does
-        not build.
-        """
-        opened = current_dialect().expose_calls(self.module, _MOST_SEARCHED)
-        if opened is None:
-            return None
-        built = builds.run_module(opened.module, [inputs], seconds=20.0, **current_dialect().BARE)
-        if not built.ok:
-            return None
-        outputs = [as_torch(array) for array in built.outputs[0]]
-        return [Value(id, name, t) for (id, name), t in zip(opened.calls, outputs, strict=True)]
+
+def values(module: Any, inputs: tuple, most: int = _MOST_SEARCHED) -> list[Value] | None:
+    """Return the value of each call in `main`.
+
+    None for a module of more calls than `most` or with control flow, and where the module that returns all values does
+    not build.
+    """
+    opened = current_dialect().expose_calls(module, most)
+    if opened is None:
+        return None
+    built = builds.run_module(opened.module, [inputs], seconds=20.0, **current_dialect().BARE)
+    if not built.ok:
+        return None
+    outputs = [as_torch(array) for array in built.outputs[0]]
+    return [Value(id, name, t) for (id, name), t in zip(opened.calls, outputs, strict=True)]
 
 
 class _Torch(TorchSide):
@@ -263,12 +267,12 @@ class _Torch(TorchSide):
         return False
 
 
-def _side(value: Any, which: str, run: dict[str, Any]) -> _Module | _Torch:
+def _side(value: Any, name: str, run: dict[str, Any]) -> _Module | _Torch:
     if takes(value):
         return _Module(value, run)
     if callable(value):
         return _Torch(value)
-    raise ValueError(f"equivalent compares modules and torch models; `{which}` is a {type(value).__name__}.")
+    raise ValueError(f"equivalent compares modules and torch models; `{name}` is a {type(value).__name__}.")
 
 
 def _targets(*sides: _Module | _Torch) -> tuple[str, ...]:
