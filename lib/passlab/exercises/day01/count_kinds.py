@@ -68,14 +68,14 @@ def judge(case: Case, record: dict[str, Any]) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken, before=gm)
     if broken:
         return
-    for verdict, place, what in (("did", 0, "Nodes"), ("did", 1, "Bytes"), ("spared", 0, "Nodes")):
+    for verdict, place, noun in (("did", 0, "Nodes"), ("did", 1, "Bytes"), ("spared", 0, "Nodes")):
         wrong = [kind for kind in KINDS if value[kind][place] != expected[kind][place]]
-        more = [kind for kind in wrong if value[kind][place] > expected[kind][place]]
-        kind = next(iter(more or wrong), None)
+        excess = [kind for kind in wrong if value[kind][place] > expected[kind][place]]
+        kind = next(iter(excess or wrong), None)
         message = ""
         if kind is not None:
             want, actual, names = expected[kind][place], value[kind][place], and_more(members[kind], 8) or "none"
-            message = f"{what} of kind {kind}: expected {want:,}, got {actual:,}. The {kind} nodes here: {names}."
+            message = f"{noun} of kind {kind}: expected {want:,}, got {actual:,}. The {kind} nodes here: {names}."
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 
 

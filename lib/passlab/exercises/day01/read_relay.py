@@ -123,9 +123,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken, before=module)
     if broken:
         return
-    less, more = _differences(value, expected)
-    yield Finding("did", less is None, less or "", before=module)
-    yield Finding("spared", more is None, more or "", before=module)
+    shortage, excess = _differences(value, expected)
+    yield Finding("did", shortage is None, shortage or "", before=module)
+    yield Finding("spared", excess is None, excess or "", before=module)
 
 
 def _why_not_contents(value: Any, expected: dict[str, Any]) -> str:
@@ -151,19 +151,19 @@ def _why_not_contents(value: Any, expected: dict[str, Any]) -> str:
 
 def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the first count that is too small (or, for bytes, wrong), and the first that is too large."""
-    less, more = [], []
+    shortages, excesses = [], []
     for name in sorted({*value["operators"], *expected["operators"]}):
         actual, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
         sentence = f"{name} is called {times(want)}; your count is {actual}."
-        (less if actual < want else more if actual > want else []).append(sentence)
+        (shortages if actual < want else excesses if actual > want else []).append(sentence)
     for name, want in expected["readers"].items():
         actual = value["readers"][name]
         sentence = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {actual}."
-        (less if actual < want else more if actual > want else []).append(sentence)
+        (shortages if actual < want else excesses if actual > want else []).append(sentence)
     for name, want in expected["parameters"].items():
         if (actual := value["parameters"][name]) != want:
-            less.append(f"The parameter {name} takes {want:,} bytes; your answer is {actual:,}.")
+            shortages.append(f"The parameter {name} takes {want:,} bytes; your answer is {actual:,}.")
     actual, want = value["constants"], expected["constants"]
     sentence = f"The constants take {want:,} bytes together; your answer is {actual:,}."
-    (less if actual < want else more if actual > want else []).append(sentence)
-    return next(iter(less), None), next(iter(more), None)
+    (shortages if actual < want else excesses if actual > want else []).append(sentence)
+    return next(iter(shortages), None), next(iter(excesses), None)

@@ -113,8 +113,8 @@ def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
     if nodes[a] not in nodes[b].all_input_nodes:
         return f"there is no edge between them; {b} does not read {a} itself. A fork that joins again is not enough."
     if not _adds(nodes[b]):
-        what = "the module " if nodes[b].op == "call_module" else ""
-        return f"{b} is not an addition: it calls {what}{getattr(nodes[b].target, '__name__', nodes[b].target)}."
+        noun = "the module " if nodes[b].op == "call_module" else ""
+        return f"{b} is not an addition: it calls {noun}{getattr(nodes[b].target, '__name__', nodes[b].target)}."
     if _is_number(nodes[a]):
         return f"{a} is a number, not a tensor."
     if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:

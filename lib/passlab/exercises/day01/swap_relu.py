@@ -160,8 +160,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     missing = [node for node in others if surplus[_described(node, before)] < 0]
     spared = ""
     if missing:
-        what = _described(missing[0], before).split(" ", 1)[1]
-        spared = f"{missing[0].name} calls {what.strip(' []')}, which is not a ReLU, but it is missing from your graph."
+        callee = _described(missing[0], before).split(" ", 1)[1]
+        spared = (
+            f"{missing[0].name} calls {callee.strip(' []')}, which is not a ReLU, but it is missing from your graph."
+        )
 
     message, mark = _differs(before, after, slope, case.inputs)
     reason = "" if did or spared else message  # those two name the cause, this one an effect

@@ -213,11 +213,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     last = value[1]
     times, inputs = Counter(assigned(after)), read_first(before)
-    again = next((name for name, number in times.items() if number > 1), None)
+    duplicate = next((name for name, number in times.items() if number > 1), None)
     clash = next((name for name in inputs if name in times), None)
     did = ""
-    if again:
-        did = f"{again} is assigned {times[again]} times. In SSA every assignment defines a new name."
+    if duplicate:
+        did = f"{duplicate} is assigned {times[duplicate]} times. In SSA every assignment defines a new name."
     elif clash:
         did = (
             f"{clash} is an input and is also assigned: that makes two definitions of one name. "

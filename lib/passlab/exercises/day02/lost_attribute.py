@@ -28,9 +28,9 @@ class Planted:
     weights: str = "kept"
 
 
-def _widen(weight: Tensor, groups: int, how: str) -> Tensor:
+def _widen(weight: Tensor, groups: int, method: str) -> Tensor:
     """Return the kernel of a grouped convolution as that of a convolution with one group."""
-    if how == "repeated":
+    if method == "repeated":
         return weight.repeat(1, groups, 1, 1)
     blocks = [torch.cat([w if i == j else 0 * w for j in range(groups)], 1) for i, w in enumerate(weight.chunk(groups))]
     return torch.cat(blocks)

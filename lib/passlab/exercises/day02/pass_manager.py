@@ -42,7 +42,7 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
 
 def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Return (verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run got."""
-    ran = [name for what, name, *_ in run["log"] if what == "pass"]
+    ran = [name for event, name, *_ in run["log"] if event == "pass"]
     if expect.culprit is None and run["error"] is not None:
         yield "did", f"The manager raised {run['error']}, although every pass is correct: {run.get('reason', '')}"
         return
@@ -54,18 +54,18 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
         return
     plans, gm = {step.name: step for step in steps}, graph_of(length)
     computed, verified, last, history = set(), False, "the start", []
-    for what, name, seen, facts in run["log"]:
-        at_hand = seen == size(gm)
-        if what == "verify":
+    for event, name, n, facts in run["log"]:
+        at_hand = n == size(gm)
+        if event == "verify":
             verified |= at_hand
-        elif what == "analysis":
+        elif event == "analysis":
             computed |= {name} if at_hand else set()
         else:
             plan = plans[name]
             if not at_hand:
                 yield (
                     "did",
-                    f"Pass {name} received a graph of {seen} nodes, but the pass before it returned one of {size(gm)}. "
+                    f"Pass {name} received a graph of {n} nodes, but the pass before it returned one of {size(gm)}. "
                     f"Give each pass the graph that the one before it returned.",
                 )
                 return
@@ -75,16 +75,16 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
             computed, verified, last = computed & set(plan.preserves), False, name
             if name != expect.culprit:
                 gm = done_by(plan.does, gm)
-                history.append((name, seen, size(gm)))
+                history.append((name, n, size(gm)))
     if expect.culprit is None:
         if not verified and ran:
             yield "valid", f"The graph was not verified after {last}, the last pass that ran."
         yield from _history_findings(gm, history, run)
-    again = sum(what == "analysis" for what, *_ in run["log"])
-    if expect.analyses is not None and again > expect.analyses:
+    count = sum(event == "analysis" for event, *_ in run["log"])
+    if expect.analyses is not None and count > expect.analyses:
         yield (
             "cost",
-            f"{again} analyses were computed; {expect.analyses} are enough. "
+            f"{count} analyses were computed; {expect.analyses} are enough. "
             f"Compute an analysis when a pass requires it, and keep it as long as the passes preserve it.",
         )
 
@@ -97,8 +97,8 @@ def _untrue(plan: Step, gm: fx.GraphModule, facts: dict, computed: set[str]) -> 
         true = ANALYSES[fact](gm)
         drop = "After a pass, drop every analysis that it does not preserve."
         if facts[fact] != true:
-            now = f"{fact} was {facts[fact]} and is now {true}"
-            yield "spared", f"Pass {plan.name} received stale facts: {now}. {drop}"
+            change = f"{fact} was {facts[fact]} and is now {true}"
+            yield "spared", f"Pass {plan.name} received stale facts: {change}. {drop}"
         elif fact not in computed:
             was = f"{fact} was computed before a pass that does not preserve it"
             yield "spared", f"Pass {plan.name} received a fact that may be stale: {was}. {drop}"

@@ -37,10 +37,8 @@ def expect_gelus(erf: int, tanh: int, why: str) -> Expectation:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
         op, missing = ("erf", erf - numbers["none"]) if numbers["none"] < erf else ("tanh", tanh - numbers["tanh"])
         left = [n for n in live(after) if op_name(n, after) == op]
-        which = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are not part of a GELU
-        return (
-            f"{why} {plural(missing, f'formula with {op}', f'formulas with {op}')}{which} should be a gelu node, too."
-        )
+        ops = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are not part of a GELU
+        return f"{why} {plural(missing, f'formula with {op}', f'formulas with {op}')}{ops} should be a gelu node, too."
 
     return law
 
@@ -54,8 +52,8 @@ def expect_no_gelu(why: str) -> Expectation:
             return None
         live_names = {n.name for n in live(after)}
         gates = [n for n in before.graph.nodes if op_name(n, before) in ("erf", "tanh") and n.name not in live_names]
-        which = f": {listed(gates)} should have stayed" if gates else ""
-        return f"{why} The result has {plural(len(gelu_nodes), 'gelu node')}{which}."
+        detail = f": {listed(gates)} should have stayed" if gates else ""
+        return f"{why} The result has {plural(len(gelu_nodes), 'gelu node')}{detail}."
 
     return law
 

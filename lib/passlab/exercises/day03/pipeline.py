@@ -66,15 +66,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", fault is None, fault or "", before=before, after=after)
     if fault is not None:
         return
-    best, seen = case.expect, Best(len(after.graph.nodes), len(counts))
+    best, reached = case.expect, Best(len(after.graph.nodes), len(counts))
     sentence = ""
-    if seen.nodes > best.nodes:
+    if reached.nodes > best.nodes:
         sentence = (
-            f"{' → '.join(order)} ends at {seen.nodes} nodes; another order reaches {best.nodes}. Try every order."
+            f"{' → '.join(order)} ends at {reached.nodes} nodes; another order reaches {best.nodes}. Try every order."
         )
-    elif (seen.nodes, seen.runs) > (best.nodes, best.runs):
+    elif (reached.nodes, reached.runs) > (best.nodes, best.runs):
         sentence = (
-            f"{' → '.join(order)} takes {seen.runs} runs of a pass until nothing changes; another order reaches "
+            f"{' → '.join(order)} takes {reached.runs} runs of a pass until nothing changes; another order reaches "
             f"the same {best.nodes} nodes with {best.runs}."
         )
     yield Finding("cost", not sentence, sentence, before=before, after=after)
@@ -92,17 +92,17 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
                 f"says {count}. Does every order start from an untouched copy?"
             )
         if i % sweep == sweep - 1:
-            now, done = wiring(gm), i == len(counts) - 1
-            if now == last and not done:
+            current, final = wiring(gm), i == len(counts) - 1
+            if current == last and not final:
                 return (
                     f"Nothing changed in sweep {i // sweep + 1}: that is the fixpoint, so the runs after it are wasted."
                 )
-            if now != last and done:
+            if current != last and final:
                 return (
                     f"Sweep {i // sweep + 1} was your last, but it still changed the graph. Run until a whole sweep "
                     f"changes nothing. (The number of nodes may stay the same while the graph changes.)"
                 )
-            last = now
+            last = current
     if len(counts) % sweep:
         return f"{len(counts)} node counts: a sweep is {sweep} runs, and only whole sweeps count."
     if wiring(after) != last:

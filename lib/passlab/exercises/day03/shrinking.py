@@ -33,7 +33,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         yield Finding("valid", False, f"The program does not run on a (3, 4) tensor: {error}", before=before)
         return
     yield Finding("valid", True)
-    after, stuck, seen = rebuild(value), "", None
+    after, stuck, rebuilt = rebuild(value), "", None
     for i in range(rounds * len(SWEEP)):
         name, count = SWEEP[i % len(SWEEP)], len(after.graph.nodes)
         try:
@@ -45,12 +45,12 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             return
         if len(after.graph.nodes) >= count and not stuck:
             stuck = f"Sweep {i // len(SWEEP) + 1}: {name} finds {plural(count, 'node')} and removes none."
-            seen = rebuild(after)
+            rebuilt = rebuild(after)
     after = rebuild(after)
     result = equivalent(before, after, (x,))
     yield Finding("same", result.ok, result.reason, before=before, after=after)
     sentence = f"{stuck} Every stage has to find something to remove in every sweep." if stuck else ""
-    yield Finding("did", not stuck, sentence, before=before, after=seen)
+    yield Finding("did", not stuck, sentence, before=before, after=rebuilt)
     size, limit = len(before.graph.nodes), budget(rounds)
     sentence = (
         "" if size <= limit else f"The program has {size} nodes; {limit} are enough for {plural(rounds, 'sweep')}."

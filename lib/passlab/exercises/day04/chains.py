@@ -75,9 +75,9 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
         for node in inside[:-1]:
             elsewhere = [reader for reader in node.users if reader not in inside]
             if elsewhere or not node.users:
-                whom = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is unused"
+                readers = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is unused"
                 return node.name, (
-                    f"The group of {listed(inside)} has more than one result: {node.name} {whom}, and "
+                    f"The group of {listed(inside)} has more than one result: {node.name} {readers}, and "
                     f"{inside[-1].name} is its last node."
                 )
     return None

@@ -105,8 +105,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     )
     fault = _why_not_one_kernel(function, work, len(inputs), elements)
     yield Finding("did", fault is None, fault or "")
-    again = _again(gm, work, elements)
-    yield Finding("cost", again is None, again or "")
+    repeated = _again(gm, work, elements)
+    yield Finding("cost", repeated is None, repeated or "")
     if not case.asks("same") or work.steps > 50 * _allowed(gm, elements):
         return  # building it could take hours
     wrong = _wrong(case, gm, function)

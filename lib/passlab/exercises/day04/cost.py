@@ -243,18 +243,18 @@ def of_four(n: int) -> Situation:
     )
 
 
-def shifted(m: int, n: int, k: int, more: int = 0) -> Situation:
+def shifted(m: int, n: int, k: int, operations: int = 0) -> Situation:
     """Return a matrix plus a column that is a product: fused, each element computes its element of the column.
 
-    `more`: how many operations follow.
+    `operations`: how many operations follow.
     """
     product = Kernel(4 * (m * k + k + m), 2 * m * k)
     return Situation(
-        "a product used by every element" + (f", and {more} operations" if more else ""),
-        lambda x, a, b: chain(more)(x + torch.matmul(a, b)),
+        "a product used by every element" + (f", and {operations} operations" if operations else ""),
+        lambda x, a, b: chain(operations)(x + torch.matmul(a, b)),
         ((m, n), (m, k), (k, 1)),
-        apart=(product, Kernel(4 * (2 * m * n + m), m * n), *element_wise(more, m * n)),
-        fused=(Kernel(4 * (m * k + k + 2 * m * n), (2 * k + 1 + more) * m * n),),
+        apart=(product, Kernel(4 * (2 * m * n + m), m * n), *element_wise(operations, m * n)),
+        fused=(Kernel(4 * (m * k + k + 2 * m * n), (2 * k + 1 + operations) * m * n),),
     )
 
 
@@ -294,22 +294,22 @@ def situations(rng: random.Random) -> list[Situation]:
     Operands of a sum are not among them: there the schedule decides, not the amount of work.
     """
     one, two, third = (rng.choice(list(DEAR)) for _ in range(3))
-    many, few, long = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500)), rng.choice((4, 5, 6))
+    elements, few, long = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500)), rng.choice((4, 5, 6))
     n, m, k = rng.choice((256, 384, 512)), rng.choice((32, 64)), rng.choice((4, 5, 6))
     return [
-        chained("many elements", long, many),
+        chained("many elements", long, elements),
         into_product(one, m, 64, n),
         along_rows(two, (300,), n // 2, 300),
         chained("few elements", long + 1, few),
         centred("a sum used by every element", m, n + 128),
-        to_two("a cheap chain with two consumers", many),
-        to_three(third, many // 2),
+        to_two("a cheap chain with two consumers", elements),
+        to_three(third, elements // 2),
         epilogue(128, k, 128),
         shifted(m, n, 256),
         scaled(4, 8),
         epilogue(128, k, 128, "exp"),
         centred("a sum of four elements used by four", 2, 4),
-        to_three(third, many // 2, 2),
+        to_three(third, elements // 2, 2),
     ]
 
 
@@ -359,13 +359,13 @@ def _pairs(turns: Sequence[tuple[str, Situation, dict[str, float], tuple[float, 
 def plain_situations(rng: random.Random) -> list[Situation]:
     """Return situations of the core: element-wise operations on tensors of one shape, nothing read twice in a group."""
     one, two = (rng.choice(list(DEAR)) for _ in range(2))
-    many, few = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500))
+    elements, few = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500))
     return [
-        chained("many elements", rng.choice((4, 5, 6)), many),
-        to_three(one, many // 2),
+        chained("many elements", rng.choice((4, 5, 6)), elements),
+        to_three(one, elements // 2),
         chained("few elements", rng.choice((5, 6, 7)), few),
-        to_two("a cheap chain with two consumers", many),
-        to_three(two, many // 2, 2),
+        to_two("a cheap chain with two consumers", elements),
+        to_three(two, elements // 2, 2),
     ]
 
 

@@ -148,9 +148,9 @@ def priced(gm: fx.GraphModule, kernels: Sequence[Sequence[str]], machine: dict) 
         members = [nodes[name] for name in kernel]
         read = {operand for node in members for operand in node.all_input_nodes if operand not in members}
         written = {node for node in members if any(user not in members for user in node.users)}
-        moved, done = sum(map(_size, read | written)), sum(map(operations, members))
-        seconds = machine["launch"] + max(moved / machine["bandwidth"], done / machine["flops"])
-        each["+".join(kernel)] = {"bytes": moved, "flops": done, "seconds": seconds}
+        moved, flops = sum(map(_size, read | written)), sum(map(operations, members))
+        seconds = machine["launch"] + max(moved / machine["bandwidth"], flops / machine["flops"])
+        each["+".join(kernel)] = {"bytes": moved, "flops": flops, "seconds": seconds}
     row = {key: sum(numbers[key] for numbers in each.values()) for key in ("bytes", "flops", "seconds")}
     intensity = row["flops"] / row["bytes"] if row["bytes"] else 0.0
     roof = "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute"

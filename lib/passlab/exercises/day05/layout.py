@@ -48,8 +48,8 @@ def drawn(seed: int, count: int, most: int = 1, overhead: float = 2.0) -> Argume
 
 
 def chain() -> Arguments:
-    either = {"NCHW": 5.0, "NHWC": 5.0}
-    operations = {"conv1": {"NCHW": 40.0, "NHWC": 10.0}, "relu": either, "conv2": {"NCHW": 40.0, "NHWC": 10.0}}
+    costs = {"NCHW": 5.0, "NHWC": 5.0}
+    operations = {"conv1": {"NCHW": 40.0, "NHWC": 10.0}, "relu": costs, "conv2": {"NCHW": 40.0, "NHWC": 10.0}}
     operations |= {"flatten": {"NCHW": 1.0}}
     edges = [("conv1", "relu", 4000), ("relu", "conv2", 4000), ("conv2", "flatten", 1000)]
     return operations, edges, 1000.0, 2.0

@@ -31,9 +31,9 @@ def row(
     return {"name": name, **place, "kind": kind, "view_of": view_of, "elementwise": list(operands)}
 
 
-def count_case(name: str, rows: Sequence[dict], *more: str) -> Case:
-    """Return a case whose slots are counted; `more` are further verdicts."""
-    about = ("valid", "same", "did", "spared", *more)
+def count_case(name: str, rows: Sequence[dict], *verdicts: str) -> Case:
+    """Return a case whose slots are counted; `verdicts` are further verdicts."""
+    about = ("valid", "same", "did", "spared", *verdicts)
     return Case(name, lambda: ([one | {"elementwise": list(one["elementwise"])} for one in rows],), about)
 
 

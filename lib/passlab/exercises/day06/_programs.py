@@ -95,7 +95,7 @@ done:
 def fact_shown(fact: Any) -> str:
     """Return a fact in few words."""
     if isinstance(fact, tuple):
-        return "{" + ", ".join(it if isinstance(it, str) else " ".join(map(str, it)) for it in fact[:8]) + "}"
+        return "{" + ", ".join(e if isinstance(e, str) else " ".join(map(str, e)) for e in fact[:8]) + "}"
     return "unreached" if fact is None else str(fact)[:120]
 
 

@@ -73,8 +73,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", not timid, loss, before=gm, mark=tuple(timid[:1]))
     claim = ""
     if bold:
-        size, what = magnitudes[bold[0]]
-        reach = f"{what} may reach {size:.6g}" if math.isfinite(size) else f"nothing is known of {what}"
+        size, source = magnitudes[bold[0]]
+        reach = f"{source} may reach {size:.6g}" if math.isfinite(size) else f"nothing is known of {source}"
         claim = f"{bold[0]} is not proved safe in float16: {reach}."
     yield Finding("spared", not bold, claim, before=gm, mark=tuple(bold[:1]))
 

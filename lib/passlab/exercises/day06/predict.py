@@ -52,8 +52,8 @@ def seconds(row: Row, machine: dict[str, Any], rng: random.Random) -> float:
 
 def _tells_apart(machine: dict[str, Any], rows: Sequence[Row], rng: random.Random) -> bool:
     """Return whether measuring these operators twice on a machine gives nearly the same order."""
-    once, again = ([seconds(row, machine, rng) for row in rows] for _ in range(2))
-    return score(once, again).rank >= ALIKE
+    once, twice = ([seconds(row, machine, rng) for row in rows] for _ in range(2))
+    return score(once, twice).rank >= ALIKE
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -169,9 +169,9 @@ def _difference(before: tvm.IRModule, plain: Built, folded: Built) -> str | None
 
 def _saved(plain: Built, folded: Built, before: tvm.IRModule, after: tvm.IRModule) -> Finding:
     """Judge the number of kernels, which is deterministic, as time is not."""
-    few, many = len(folded.kernels), len(plain.kernels)
-    message = f"The folded side launches {few} kernels, the plain one {many}."
-    return Finding("cost", few < many, message, before=before, after=after)
+    few, unfolded = len(folded.kernels), len(plain.kernels)
+    message = f"The folded side launches {few} kernels, the plain one {unfolded}."
+    return Finding("cost", few < unfolded, message, before=before, after=after)
 
 
 def norm(x: relay.Expr, channels: int, seed: int = 0) -> relay.Expr:

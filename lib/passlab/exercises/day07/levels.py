@@ -40,8 +40,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     name = min(off, key=lambda name: (name not in right, name))
     difference = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
-    more = f" {len(off) - 1} other passes are wrong, too." if len(off) > 1 else ""
-    yield Finding("did", False, f"{name}: {difference}.{more}")
+    others = f" {len(off) - 1} other passes are wrong, too." if len(off) > 1 else ""
+    yield Finding("did", False, f"{name}: {difference}.{others}")
 
 
 def cases() -> list[Case]:

@@ -57,11 +57,9 @@ def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
 
 def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     expected, count = _alone(before) + len(_instructions(before)), len(_instructions(after))
-    convs, now = counts(before)[CONV], counts(after)[CONV]
-    if now != convs:
-        return (
-            f"{calls(convs, CONV)} became {now}: one with other consumers has to stay, so fusing it computes it twice."
-        )
+    convs, k = counts(before)[CONV], counts(after)[CONV]
+    if k != convs:
+        return f"{calls(convs, CONV)} became {k}: one with other consumers has to stay, so fusing it computes it twice."
     if count > expected:
         return f"conv2d_relu occurs {times(count)}; expected {times(expected)}."
     known = {_limits(e) for e in outside(before["main"]) if named(e, "clip")}

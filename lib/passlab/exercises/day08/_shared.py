@@ -70,5 +70,5 @@ def other_calls(before: Any, after: Any, free: set[str]) -> str | None:
 IMAGE, WEIGHT = (1, 4, 6, 6), (4, 4, 3, 3)
 
 
-def conv(x: Any, w: Any, **how: Any) -> Any:
-    return op.nn.conv2d(x, w, padding=1, **how)
+def conv(x: Any, w: Any, **options: Any) -> Any:
+    return op.nn.conv2d(x, w, padding=1, **options)

@@ -90,8 +90,8 @@ def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[B
     """Return the build of a module, timed beside the module before, and how an output differs from torch's, or ""."""
     from passlab.relax.pipelines import host
 
-    inputs, how = drawn([x.shape for x in task.inputs]), {"target": str(host()), "threads": 1, "seconds": 60}
-    built = builds.run_module(module, inputs, pipeline="none", timed=True, beside=[before], **how)
+    inputs, options = drawn([x.shape for x in task.inputs]), {"target": str(host()), "threads": 1, "seconds": 60}
+    built = builds.run_module(module, inputs, pipeline="none", timed=True, beside=[before], **options)
     return built, first_wrong(built, inputs, lambda outputs, x: _difference(outputs, model, x))
 
 

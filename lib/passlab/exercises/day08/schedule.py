@@ -89,8 +89,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    seen = f"On one thread your kernel takes {seconds(took)}, the naive loop nest {seconds(took * ratios[0])}"
-    slow = "" if ratios[0] >= NAIVE else f"{seen}: {ratios[0]:.1f} times as fast; {NAIVE:g} times is required."
+    times = f"On one thread your kernel takes {seconds(took)}, the naive loop nest {seconds(took * ratios[0])}"
+    slow = "" if ratios[0] >= NAIVE else f"{times}: {ratios[0]:.1f} times as fast; {NAIVE:g} times is required."
     yield Finding("did", not slow, slow)
     longest = max(_vectors(module["main"]), default=1)
     short = ""
@@ -101,7 +101,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         )
     elif not frugal and ratios[1] < ROWS:
         short = (
-            f"{seen}, the loops in the order i, r, j {seconds(took * ratios[1])}: {ratios[1]:.1f} times as fast as "
+            f"{times}, the loops in the order i, r, j {seconds(took * ratios[1])}: {ratios[1]:.1f} times as fast as "
             f"these; at least {ROWS:g} times is required. Which numbers are loaded or stored again that a register "
             "could keep?"
         )
@@ -150,7 +150,7 @@ def _block_traffic(loops: tuple, realized: Any) -> float | None:
     others = [load for load in loads if not load.source.same_as(store.buffer)]
     if len(others) == len(loads):
         return None
-    values = {it.var: value for it, value in zip(realized.block.iter_vars, realized.iter_values, strict=True)}
+    values = {axis.var: value for axis, value in zip(realized.block.iter_vars, realized.iter_values, strict=True)}
     turns = [(loop.loop_var, getattr(loop.extent, "value", math.inf)) for loop in loops]
 
     def reached(access: Any, turns: list) -> float:
@@ -214,9 +214,9 @@ def _alone(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _compared(module: Any, inputs: Sequence[tuple], **how: Any) -> tuple[Built, str]:
+def _compared(module: Any, inputs: Sequence[tuple], **options: Any) -> tuple[Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
-    built = builds.run_module(module, inputs, target=host_target(), threads=1, seconds=30, **how)
+    built = builds.run_module(module, inputs, target=host_target(), threads=1, seconds=30, **options)
     return built, first_wrong(built, inputs, lambda outputs, ab: _difference(*outputs, *ab))
 
 
@@ -233,5 +233,5 @@ def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:
         return None
     i, j = map(int, np.argwhere(off)[0])
     never = " It was never written." if np.isnan(c[i, j]) else ""
-    many = f"{int(off.sum())} of {off.size} elements are wrong"
-    return f"C[{i}, {j}] is {c[i, j]:.6g}; expected {want[i, j]:.6g}; {many}.{never}"
+    share = f"{int(off.sum())} of {off.size} elements are wrong"
+    return f"C[{i}, {j}] is {c[i, j]:.6g}; expected {want[i, j]:.6g}; {share}.{never}"

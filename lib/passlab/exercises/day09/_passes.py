@@ -119,13 +119,13 @@ def difference(before: ModuleOp, after: ModuleOp, inputs: Arrays) -> str:
         if not off.any():
             continue
         place = tuple(map(int, np.argwhere(off)[0]))
-        which = f"result {at}" if len(expected) > 1 else "the result"
+        noun = f"result {at}" if len(expected) > 1 else "the result"
         if not tensors:
             names = [argument.name_hint or f"argument {i}" for i, argument in enumerate(arguments)]
             values = ", ".join(f"{n} = {_number_text(x[place[0]])}" for n, x in zip(names, inputs, strict=True))
-            where = f"With {values}, {which}" if place else f"{which.capitalize()}"
+            where = f"With {values}, {noun}" if place else f"{noun.capitalize()}"
         else:
-            where = f"{which.capitalize()}{f' at [{chr(44).join(map(str, place))}]' if place else ''}"
+            where = f"{noun.capitalize()}{f' at [{chr(44).join(map(str, place))}]' if place else ''}"
         return f"{where} was {_number_text(right[place])}; now it is {_number_text(result[place])}."
     return ""
 

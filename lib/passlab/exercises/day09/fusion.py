@@ -109,8 +109,8 @@ def _as_few(before: ModuleOp, after: ModuleOp) -> str | None:
     left, fewest = _generics(after), _fused_by_mlir(before)
     if len(left) <= len(fewest):
         return None
-    more = [name for name in left if name not in fewest] or left
-    return f"{plural(len(left), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: fuse {listed(more)}."
+    excess = [name for name in left if name not in fewest] or left
+    return f"{plural(len(left), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: fuse {listed(excess)}."
 
 
 def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
@@ -124,8 +124,8 @@ def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
 
 def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:
     old, new = counts(before), counts(after)
-    more = next((op for op in sorted(new) if op.startswith(("arith.", "math.")) and new[op] > old[op]), None)
-    return more and f"{more} stands in {plural(new[more], 'place')}, before in {old[more]}: a value is computed again."
+    name = next((op for op in sorted(new) if op.startswith(("arith.", "math.")) and new[op] > old[op]), None)
+    return name and f"{name} stands in {plural(new[name], 'place')}, before in {old[name]}: a value is computed again."
 
 
 def _flagged(before: ModuleOp, after: ModuleOp) -> str | None:
@@ -148,8 +148,8 @@ ROW, BOTH, TURNED = "d0", "d0, d1", "d1, d0"
 def cases() -> list[Case]:
     x = {"x": (3, 4), "y": (3, 4)}
 
-    def full(name: str, *reads: tuple[str, str], op: str = "arith.addf", **how: Any) -> Node:
-        return Node(name, (3, 4), reads, (0, 1), op, **how)
+    def full(name: str, *reads: tuple[str, str], op: str = "arith.addf", **options: Any) -> Node:
+        return Node(name, (3, 4), reads, (0, 1), op, **options)
 
     a, b = full("a", ("x", BOTH), ("y", BOTH)), full("b", ("a", BOTH), op="math.exp")
     turned = Node("b", (4, 3), (("a", TURNED), ("v", "d0")), (0, 1), "arith.mulf")

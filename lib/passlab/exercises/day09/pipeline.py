@@ -103,8 +103,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("same", True)
     if not wrong:
         best = case.expect
-        enough = f"{best} would do" if best else "it is reached without any"
-        message = f"The pipeline reaches the goal in {plural(len(steps), 'step')}; {enough}."
+        minimum = f"{best} would do" if best else "it is reached without any"
+        message = f"The pipeline reaches the goal in {plural(len(steps), 'step')}; {minimum}."
         yield Finding("cost", len(steps) <= best, message, before=module, after=stages[-1])
 
 

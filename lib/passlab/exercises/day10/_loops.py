@@ -63,9 +63,9 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
         return None, f"The function calls code from elsewhere ({name}). Write the loops yourself."
     if not tvm.s_tir.analysis.verify_well_formed(function, False):
         return None, "The function is not well-formed: a variable is used where no loop defines it, or defined twice."
-    if how := next(filter(None, map(_how_shifted, _for_loops(function.body))), None):
+    if shift := next(filter(None, map(_how_shifted, _for_loops(function.body))), None):
         return None, (
-            f"{how}. Let it begin at 0 and count iterations: TVM 0.27 (CanonicalizeLoop) miscompiles nested loops "
+            f"{shift}. Let it begin at 0 and count iterations: TVM 0.27 (CanonicalizeLoop) miscompiles nested loops "
             "that do not."
         )
     return function, None
@@ -119,8 +119,14 @@ def run(
     beside: functions of the same arrays to time it with; see `builds.run_module`.
     """
     inputs, others = [tuple(arrays.values()) for arrays in runs], [_with_copies(other) for other in beside]
-    how = {"target": host_target(), "threads": 1, "timed": timed, "beside": others, "seconds": 10 * (1 + len(others))}
-    return builds.run_module(_with_copies(function), inputs, **how)
+    options = {
+        "target": host_target(),
+        "threads": 1,
+        "timed": timed,
+        "beside": others,
+        "seconds": 10 * (1 + len(others)),
+    }
+    return builds.run_module(_with_copies(function), inputs, **options)
 
 
 def _with_copies(function: Any) -> Any:
@@ -155,8 +161,8 @@ def _difference(outputs: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> 
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
             where = f"{name}[{', '.join(map(str, at))}]"
-            many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
-            return f"{where} is {actual[at]:.6g}; expected {expected[at]:.6g}; {many}."
+            share = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
+            return f"{where} is {actual[at]:.6g}; expected {expected[at]:.6g}; {share}."
     return None
 
 

@@ -120,6 +120,6 @@ def _why_not(kind: str, pair: isl.UnionMap, case: Case, reader: Reader) -> str:
     first, second = (reads if kind == "anti" else writes), (writes if kind in ("anti", "output") else reads)
     shared = pair.domain().apply(first).intersect(pair.range().apply(second))
     if shared.is_empty():
-        verbs = [("reads", "writes")[what is writes] for what in (first, second)]
+        verbs = [("reads", "writes")[access is writes] for access in (first, second)]
         return f"the first {verbs[0]} no cell that the second {verbs[1]}"
     return "another instance writes that cell in between"

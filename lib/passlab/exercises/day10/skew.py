@@ -90,8 +90,8 @@ def _no_band(schedule: isl.UnionMap, domain: isl.UnionSet, depth: int) -> str | 
 def _backwards(schedule: isl.UnionMap, depth: int, k: int) -> isl.UnionMap:
     """Return the pairs of instances of which the second has the smaller time in dimension k."""
     space = isl.Map.from_union_map(schedule).get_space().range().map_from_set()
-    less = isl.Map.universe(space).order_gt(IN, k, OUT, k)
-    return schedule.apply_range(isl.UnionMap.from_map(less)).apply_range(schedule.reverse())
+    greater = isl.Map.universe(space).order_gt(IN, k, OUT, k)
+    return schedule.apply_range(isl.UnionMap.from_map(greater)).apply_range(schedule.reverse())
 
 
 def _reaches(dependences: isl.UnionMap, schedule: isl.UnionMap, depth: int) -> list[int | None]:

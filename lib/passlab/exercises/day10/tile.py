@@ -89,23 +89,23 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("same", not wrong, wrong)
         return
     inputs = [polyhedral.random_arrays(program, task.sizes, randbits(64)) for _ in range(RUNS)]
-    written, enough = polyhedral.prim_func(program, program.schedule, task.sizes), ENOUGH[task.name]
+    written, target = polyhedral.prim_func(program, program.schedule, task.sizes), ENOUGH[task.name]
 
     def look() -> tuple[Built, str]:
         built = run(function, inputs, timed=True, beside=[written])
         results = built.beside[0].outputs if built.ok else ()
         return built, difference(built, [dict(zip(program.arrays, outputs, strict=True)) for outputs in results])
 
-    _, wrong, took, ratios = pace(look, [enough])
+    _, wrong, took, ratios = pace(look, [target])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
     (ratio,) = ratios
-    seen = f"Your loops for {task.name} take {seconds(took)}, the loops as they are written {seconds(took * ratio)}"
+    times = f"Your loops for {task.name} take {seconds(took)}, the loops as they are written {seconds(took * ratio)}"
     lacking = _unmarked(function)
-    slow = f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule."
+    slow = f"{times}: it must be at least {SOME:g} times as fast to count as a schedule."
     yield Finding("did", not lacking or ratio >= SOME, slow)
-    short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast; at least {enough:g} times is required."
+    short = "" if ratio >= target else f"{times}: {ratio:.1f} times as fast; at least {target:g} times is required."
     short = lacking or short
     yield Finding("cost", not short, short)
 
@@ -169,7 +169,7 @@ def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, size
             pairs = timed.apply_range(at_once).apply_range(timed.reverse())
             racing = at_sizes(program, polyhedral.dependences(program).intersect(pairs), sizes)
             if not racing.is_empty():
-                first, second = (instance(*it) for it in first_pair(racing))
+                first, second = (instance(*names) for names in first_pair(racing))
                 return (
                     f"The loop of dimension {dim} must not be marked {kind}: {first} must run before {second}, but "
                     "they are in different iterations of it."

@@ -37,11 +37,11 @@ def tvm_case(name: str, source: str, schedule: str, can: bool = True, run: bool 
 
 
 def cases() -> list[Case]:
-    def product(name: str, times: str, **more: Any) -> Case:
-        return tvm_case(name, PRODUCT, f"{{ S[i, j, k] -> [{times}] }}", **{"N": 10, "M": 7, "K": 5, **more})
+    def product(name: str, times: str, **sizes: Any) -> Case:
+        return tvm_case(name, PRODUCT, f"{{ S[i, j, k] -> [{times}] }}", **{"N": 10, "M": 7, "K": 5, **sizes})
 
-    def transpose(name: str, times: str, **more: Any) -> Case:
-        return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", **{"N": 11, "M": 9, **more})
+    def transpose(name: str, times: str, **sizes: Any) -> Case:
+        return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", **{"N": 11, "M": 9, **sizes})
 
     return [
         product("interchanged", "j, i, k"),

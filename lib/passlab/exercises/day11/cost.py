@@ -22,12 +22,12 @@ def messages_case(name: str, messages: list[Message], ramp: int = 2) -> Case:
     return Case(name, lambda: (messages, ramp))
 
 
-def along(*cores: tuple[int, int], words: int = 4, **more: Any) -> Message:
+def along(*cores: tuple[int, int], words: int = 4, **options: Any) -> Message:
     """Return a message that goes by XY routes from one of these cores to the next."""
     route = cores[:1]
     for start, end in pairwise(cores):
         route += GRID.route(start, end)[1:]
-    return Message(route, words, **more)
+    return Message(route, words, **options)
 
 
 def cases() -> list[Case]:

@@ -58,10 +58,10 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
             if reason := _off_the_way(machine, source, targets) if room else "":
                 return [], f"{where}: {reason}"
             ends = [("to", matrix, target) for target in targets] + [("from", matrix, source)] * (not room)
-            for what in ends:
-                if what in receivers:
-                    return [], f"{where}: a second block of {matrix} goes {what[0]} core {what[2]} in this step."
-                receivers.add(what)
+            for end in ends:
+                if end in receivers:
+                    return [], f"{where}: a second block of {matrix} goes {end[0]} core {end[2]} in this step."
+                receivers.add(end)
             steps[-1].append(Move(matrix, source, targets, keep=room))
     return steps, ""
 
@@ -117,9 +117,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if links <= LINKS:
         yield Finding("cost", True)
         return
-    mine, least = (sum(cycles(machine, step, WORDS) for step in entry) for entry in (steps, shift(n)))
+    own, least = (sum(cycles(machine, step, WORDS) for step in entry) for entry in (steps, shift(n)))
     fault = (
         f"In step {number}, a block of {move.matrix} goes from {move.source} to {move.targets[0]}, over {links} links; "
-        f"{LINKS} are allowed. With blocks of {WORDS} words, your messages take {mine} cycles; {least} are enough."
+        f"{LINKS} are allowed. With blocks of {WORDS} words, your messages take {own} cycles; {least} are enough."
     )
     yield Finding("cost", False, fault)

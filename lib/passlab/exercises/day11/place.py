@@ -68,9 +68,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             load[core] = load.get(core, 0) + each(operation, high, wide)
             names.setdefault(core, []).append(operation["name"])
     full = max(load, key=load.get)
-    who = ", ".join(names[full][:4]) + (f" and {len(names[full]) - 4} more" if len(names[full]) > 4 else "")
+    holders = ", ".join(names[full][:4]) + (f" and {len(names[full]) - 4} more" if len(names[full]) > 4 else "")
     fits = load[full] <= memory
-    message = f"Core {full} would hold {load[full]:,} bytes of {who}; its memory is {memory:,}."
+    message = f"Core {full} would hold {load[full]:,} bytes of {holders}; its memory is {memory:,}."
     verdict = "cost" if case.asks("cost") else "did"
     yield Finding(verdict, fits, "" if fits else message)
     yield Finding("spared", not cut, cut)

@@ -34,9 +34,9 @@ def cases() -> list[Case]:
 def expected(stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int) -> dict[str, Any]:
     """Return the right answer to a case."""
     tables = {"strong": strong(stencil, columns, sides, ramp), "weak": weak(stencil, block, sides, ramp)}
-    right: dict[str, Any] = {what: {p: sum(c.values()) for p, c in table.items()} for what, table in tables.items()}
+    right: dict[str, Any] = {kind: {p: sum(c.values()) for p, c in table.items()} for kind, table in tables.items()}
     right["fastest"] = min(sides, key=lambda side: (right["strong"][side], side))
-    return right | {f"{what} bend": bend(table, what == "strong") for what, table in tables.items()}
+    return right | {f"{kind} bend": bend(table, kind == "strong") for kind, table in tables.items()}
 
 
 def _invalid(sides: list[int], value: Any) -> str:
@@ -70,26 +70,26 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     right = expected(*case.build())
-    for what in KEYS[:2]:
+    for key in KEYS[:2]:
         for side in sides:
-            n, truth = value[what][side], right[what][side]
+            n, truth = value[key][side], right[key][side]
             message = (
-                f"{what.capitalize()} scaling, {side} × {side} cores: {truth:,} cycles an iteration; got {n:,.15g}."
+                f"{key.capitalize()} scaling, {side} × {side} cores: {truth:,} cycles an iteration; got {n:,.15g}."
             )
             yield Finding("same", abs(n - truth) < 0.5, "" if abs(n - truth) < 0.5 else message)
     best = value["fastest"] == right["fastest"]
     message = f"The same points take the fewest cycles on {right['fastest']} × {right['fastest']} cores; you say {shown(value['fastest'])}."  # noqa: E501
     yield Finding("did", best, "" if best else message)
-    for what in KEYS[3:]:
-        actual, truth = value[what], right[what]
+    for key in KEYS[3:]:
+        actual, truth = value[key], right[key]
         place = (actual and actual[0]) == (truth and truth[0])
         message = (
-            f"{what.capitalize()}: the efficiency first falls below one half at side {truth[0]}"
+            f"{key.capitalize()}: the efficiency first falls below one half at side {truth[0]}"
             if truth
-            else f"{what.capitalize()}: the efficiency never falls below one half"
+            else f"{key.capitalize()}: the efficiency never falls below one half"
         )
         yield Finding("did", place, "" if place else f"{message}; you say {shown(actual)}.")
         if place:
             right_cause = truth is None or actual[1] == truth[1]
-            message = "" if right_cause else f"At side {truth[0]}, {COSTLIER[truth[1]]} ({what})."
+            message = "" if right_cause else f"At side {truth[0]}, {COSTLIER[truth[1]]} ({key})."
             yield Finding("cost", right_cause, message)

@@ -132,7 +132,7 @@ def _kernels(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _why_not_kernels(gm: fx.GraphModule) -> str:
-    return next((why for node in _kernels(gm) if (why := _why_not_a_kernel(gm, node))), "")
+    return next((reason for node in _kernels(gm) if (reason := _why_not_a_kernel(gm, node))), "")
 
 
 def _why_not_a_kernel(gm: fx.GraphModule, call: fx.Node) -> str:
@@ -140,8 +140,8 @@ def _why_not_a_kernel(gm: fx.GraphModule, call: fx.Node) -> str:
     body = attribute(gm, str(call.target))
     if not isinstance(body, fx.GraphModule):
         return f"Node {call.name} calls {call.target!r}, which is not a kernel. Make kernels with `kernel`."
-    if why := why_not_ordered(body.graph):
-        return f"In the kernel {call.target}: {why}"
+    if reason := why_not_ordered(body.graph):
+        return f"In the kernel {call.target}: {reason}"
     outputs = body.graph.find_nodes(op="output")
     if len(outputs) != 1 or not isinstance(outputs[0].args[0], fx.Node):
         return f"The kernel {call.target} must have one result."
@@ -192,24 +192,24 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: its kernels are kernels. `same`: results, writes and shared memory. `did`: kernels are few.
     `spared`: nothing is computed twice, and nothing is lost."""
     (before,) = case.build()
-    why = "" if isinstance(value, fx.GraphModule) else why_not_valid(before, value)
-    why = why or why_not_ordered(value.graph) or _why_not_kernels(value)
-    after = None if why else flat(value)
-    why = why or why_not_valid(before, after)
-    yield Finding("valid", not why, why, before=before)
-    if why or after is None:
+    reason = "" if isinstance(value, fx.GraphModule) else why_not_valid(before, value)
+    reason = reason or why_not_ordered(value.graph) or _why_not_kernels(value)
+    after = None if reason else flat(value)
+    reason = reason or why_not_valid(before, after)
+    yield Finding("valid", not reason, reason, before=before)
+    if reason or after is None:
         return
     inputs = before.meta["inputs"]
     result = equivalent(before, after, inputs, aliasing=True)
-    why = "" if result.ok else result.reason
-    if not why and _memories(before, inputs) != _memories(after, inputs):
-        why = "Two results that were tensors of their own share memory now, or two that shared it do not."
-    yield Finding("same", not why, why, before=before, after=value)
+    reason = "" if result.ok else result.reason
+    if not reason and _memories(before, inputs) != _memories(after, inputs):
+        reason = "Two results that were tensors of their own share memory now, or two that shared it do not."
+    yield Finding("same", not reason, reason, before=before, after=value)
     limit, number = case.expect(), _launches(value)
     alone = [node for node in value.graph.nodes if elementwise(node)]
     rest = f", {listed(alone)} among them by {'itself' if len(alone) == 1 else 'themselves'}" if alone else ""
-    why = f"Element-wise operations are started {number} times{rest}; {limit} launches are enough."
-    yield Finding("did", number <= limit, "" if number <= limit else why, before=before, after=value)
+    reason = f"Element-wise operations are started {number} times{rest}; {limit} launches are enough."
+    yield Finding("did", number <= limit, "" if number <= limit else reason, before=before, after=value)
     old, new = _work(before), _work(after)
-    why = f"The graph had {plural(old, 'element-wise operation')} and has {new}: each is computed once."
-    yield Finding("spared", old == new, "" if old == new else why, before=before, after=value)
+    reason = f"The graph had {plural(old, 'element-wise operation')} and has {new}: each is computed once."
+    yield Finding("spared", old == new, "" if old == new else reason, before=before, after=value)

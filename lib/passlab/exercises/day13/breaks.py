@@ -171,8 +171,8 @@ def expected(
 
 def _invalid(lines: int, value: Any) -> str:
     form = "a pair, the list of breaks (line, reason) and the number of graphs"
-    if why := why_not_a_list(value, form, 2):
-        return why
+    if fault := why_not_a_list(value, form, 2):
+        return fault
     pairs, graphs = value
     if not isinstance(pairs, list | tuple | set | frozenset):
         return f"The breaks must be a list of (line, reason); they are {shown(pairs)}."

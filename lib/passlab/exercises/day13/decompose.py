@@ -34,10 +34,10 @@ def program_case(name: str, body: Callable, inputs: Sequence[Any], about: Sequen
         graph = fx.Graph()
         tracer = fx.proxy.GraphAppendingTracer(graph)
         names = "xyzw"[: len(inputs)]
-        result = body(*(fx.Proxy(graph.placeholder(it), tracer) for it in names))
+        result = body(*(fx.Proxy(graph.placeholder(x), tracer) for x in names))
         graph.output(result.node)
         gm = fx.GraphModule({}, graph)
-        gm.meta["inputs"] = tuple(torch.as_tensor(it, dtype=torch.float32).clone() for it in inputs)
+        gm.meta["inputs"] = tuple(torch.as_tensor(x, dtype=torch.float32).clone() for x in inputs)
         ShapeProp(gm).propagate(*gm.meta["inputs"])
         return (gm,)
 
@@ -144,15 +144,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: a graph of the same form. `same`: equal in float64. `did`: only small operations are left.
     `spared`: in float32 as accurate as the operations themselves."""
     (before,) = case.build()
-    why = why_not_valid(before, value)
-    yield Finding("valid", not why, why, before=before)
-    if why:
+    reason = why_not_valid(before, value)
+    yield Finding("valid", not reason, reason, before=before)
+    if reason:
         return
     after = rebuild(value)
-    why = _why_not_equal(before, after)
-    yield Finding("same", not why, why, before=before, after=after)
-    if not why and case.asks("spared"):
-        why = _why_not_accurate(before, after)
-        yield Finding("spared", not why, why, before=before, after=after)
-    why = _why_left(after)
-    yield Finding("did", not why, why, before=before, after=after)
+    reason = _why_not_equal(before, after)
+    yield Finding("same", not reason, reason, before=before, after=after)
+    if not reason and case.asks("spared"):
+        reason = _why_not_accurate(before, after)
+        yield Finding("spared", not reason, reason, before=before, after=after)
+    reason = _why_left(after)
+    yield Finding("did", not reason, reason, before=before, after=after)

@@ -39,7 +39,7 @@ _OVERLOADS = {"select": "int", "slice": "Tensor", "transpose": "int"} | dict.fro
 
 def call(name: str, *operands: Any, **options: Any) -> Tensor:
     """Append a call of an ATen operation; `options` are its keywords."""
-    args = tuple(it.node if isinstance(it, Tensor) else it for it in operands)
+    args = tuple(x.node if isinstance(x, Tensor) else x for x in operands)
     target = getattr(getattr(aten, name), _OVERLOADS.get(name, "default"))
     return Tensor(operands[0].node.graph.call_function(target, args, options))
 
@@ -48,12 +48,12 @@ def program(body: Callable, *inputs: str, double: Sequence[str] = (), seed: int 
     """Return the graph of a function of `Tensor`s, with shapes on its nodes. double: inputs in float64."""
     graph, draw = fx.Graph(), torch.Generator().manual_seed(seed)
     results = body(*(Tensor(graph.placeholder(name)) for name in inputs))
-    graph.output(tuple(it.node for it in results))
+    graph.output(tuple(x.node for x in results))
     gm = fx.GraphModule({}, graph)
     examples = [torch.randn(SHAPES[name], generator=draw) for name in inputs]
-    gm.meta["inputs"] = tuple(it.double() if name in double else it for name, it in zip(inputs, examples, strict=True))
+    gm.meta["inputs"] = tuple(x.double() if name in double else x for name, x in zip(inputs, examples, strict=True))
     with torch.no_grad():
-        ShapeProp(gm).propagate(*(it.clone() for it in gm.meta["inputs"]))
+        ShapeProp(gm).propagate(*(x.clone() for x in gm.meta["inputs"]))
     return gm
 
 
@@ -149,8 +149,8 @@ def _why_not_pure(gm: fx.GraphModule) -> str:
 
 def _why_not_short(before: fx.GraphModule, after: fx.GraphModule) -> str:
     into = [node.all_input_nodes[0] for node in _epilogue(after)]
-    if again := [name for name in into if into.count(name) > 1]:
-        return f"The epilogue copies into {again[0]} more than once."
+    if repeated := [name for name in into if into.count(name) > 1]:
+        return f"The epilogue copies into {repeated[0]} more than once."
     extra = [node for node in into if node.target not in written_inputs(before)]
     return f"The program does not write into {listed(extra)}: there is nothing to copy." if extra else ""
 
@@ -159,13 +159,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: a graph of the same form. `same`: results and writes. `did`: nothing but the epilogue writes.
     `spared`: it copies into each input that is written, once, and into no other."""
     (before,) = case.build()
-    why = why_not_valid(before, value)
-    yield Finding("valid", not why, why, before=before)
-    if why:
+    reason = why_not_valid(before, value)
+    yield Finding("valid", not reason, reason, before=before)
+    if reason:
         return
     result = equivalent(before, value, before.meta["inputs"], trials=TRIALS, aliasing=False)
     yield Finding("same", result.ok, "" if result.ok else result.reason, before=before, after=value)
-    why = _why_not_pure(value)
-    yield Finding("did", not why, why, before=before, after=value)
-    why = _why_not_short(before, value)
-    yield Finding("spared", not why, why, before=before, after=value)
+    reason = _why_not_pure(value)
+    yield Finding("did", not reason, reason, before=before, after=value)
+    reason = _why_not_short(before, value)
+    yield Finding("spared", not reason, reason, before=before, after=value)

@@ -23,7 +23,7 @@ def traced(function: Callable, names: Sequence[str]) -> fx.GraphModule:
     graph = fx.Graph()
     tracer = fx.proxy.GraphAppendingTracer(graph)
     result = function(*(fx.Proxy(graph.placeholder(name), tracer) for name in names))
-    graph.output(fx.node.map_aggregate(result, lambda it: it.node if isinstance(it, fx.Proxy) else it))
+    graph.output(fx.node.map_aggregate(result, lambda x: x.node if isinstance(x, fx.Proxy) else x))
     return fx.GraphModule({}, graph)
 
 
@@ -94,12 +94,12 @@ def cases() -> list[Case]:
 
 def run(steps: Sequence[Step], state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Run a program as Python does."""
-    for it in steps:
-        if isinstance(it, If):
-            state = (it.yes if it.predicate(*state) else it.no)(*state)
+    for step in steps:
+        if isinstance(step, If):
+            state = (step.yes if step.predicate(*state) else step.no)(*state)
         else:
-            while it.predicate(*state):
-                state = it.body(*state)
+            while step.predicate(*state):
+                state = step.body(*state)
     return state
 
 
@@ -110,12 +110,12 @@ def _number_of_calls(gm: fx.GraphModule) -> int:
 def calls(steps: Sequence[Step]) -> int:
     """Return the number of calls of one graph in which every branch is once, and every turn of a loop."""
     number = 0
-    for it in steps:
-        width = len(it.safe)
-        if isinstance(it, If):
-            number += sum(map(_number_of_calls, (it.predicate, it.yes, it.no))) + 3 * width
+    for step in steps:
+        width = len(step.safe)
+        if isinstance(step, If):
+            number += sum(map(_number_of_calls, (step.predicate, step.yes, step.no))) + 3 * width
         else:
-            number += it.most * (_number_of_calls(it.predicate) + _number_of_calls(it.body) + 2 * width)
+            number += step.most * (_number_of_calls(step.predicate) + _number_of_calls(step.body) + 2 * width)
     return number
 
 
@@ -124,8 +124,8 @@ def _inputs(steps: Sequence[Step]) -> list[str]:
 
 
 def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
-    if why := why_not_valid(None, value):
-        return why.replace("The pass returned", "The answer returned")
+    if reason := why_not_valid(None, value):
+        return reason.replace("The pass returned", "The answer returned")
     names = [str(node.target) for node in value.graph.find_nodes(op="placeholder")]
     if names != _inputs(steps):
         return f"The inputs of the graph should be {', '.join(_inputs(steps))}; they are {', '.join(names) or 'none'}."
@@ -139,12 +139,12 @@ def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
     return ""
 
 
-def _difference(names: Sequence[str], old: Sequence[Tensor], new: Sequence[Any], what: str) -> str:
+def _difference(names: Sequence[str], old: Sequence[Tensor], new: Sequence[Any], subject: str) -> str:
     for name, one, other in zip(names, old, new, strict=True):
         if not isinstance(other, Tensor) or other.shape != one.shape:
-            return f"{what} {name} should be a tensor of shape {tuple(one.shape)}"
+            return f"{subject} {name} should be a tensor of shape {tuple(one.shape)}"
         if not torch.allclose(one, other.to(one.dtype), rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
-            return f"{what} {name} is {_text(other)} and should be {_text(one)}"
+            return f"{subject} {name} is {_text(other)} and should be {_text(one)}"
     return ""
 
 
@@ -156,9 +156,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Judge `valid`: one graph of the right form. `same`: it computes what the program computes. `did`: so do its
     gradients. `cost`: it has each branch once."""
     (steps,) = case.build()
-    why = _why_not_one_graph(steps, value)
-    yield Finding("valid", not why, why)
-    if why:
+    fault = _why_not_one_graph(steps, value)
+    yield Finding("valid", not fault, fault)
+    if fault:
         return
     after, names = rebuild(value), _inputs(steps)
     messages = {"same": "", "did": ""}
@@ -171,11 +171,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             reason = f"The graph does not run: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
             messages = {verdict: message or reason for verdict, message in messages.items()}
             break
-        for verdict, what, one, other in zip(messages, ("the new", "the gradient of"), expected, actual, strict=True):
-            if not messages[verdict] and (why := _difference(names, one, other, what)):
-                messages[verdict] = f"For {arguments}, {why}."
+        for verdict, subject, one, other in zip(
+            messages, ("the new", "the gradient of"), expected, actual, strict=True
+        ):
+            if not messages[verdict] and (fault := _difference(names, one, other, subject)):
+                messages[verdict] = f"For {arguments}, {fault}."
     for verdict, message in messages.items():
         yield Finding(verdict, not message, message, after=after)
     number, limit = _number_of_calls(after), 2 * calls(steps)
-    why = f"The graph has {plural(number, 'call')}; {limit} are enough with every branch in it once."
-    yield Finding("cost", number <= limit, "" if number <= limit else why, after=after)
+    fault = f"The graph has {plural(number, 'call')}; {limit} are enough with every branch in it once."
+    yield Finding("cost", number <= limit, "" if number <= limit else fault, after=after)

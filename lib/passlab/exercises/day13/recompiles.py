@@ -102,7 +102,7 @@ def facts_of(reads: Sequence[str], arguments: dict[str, Any]) -> dict[Any, Any]:
 def expected(reads: Sequence[str], calls: Sequence[Call]) -> list[tuple[int, str]]:
     """Return for each call the number of graphs that it compiles, and why."""
     versions: list[Version] = []
-    seen: dict[Any, set] = {}
+    history: dict[Any, set] = {}
     answer = []
     for arguments, gradients in calls:
         facts = facts_of(reads, arguments)
@@ -117,10 +117,10 @@ def expected(reads: Sequence[str], calls: Sequence[Call]) -> list[tuple[int, str
         answer.append((1, f"no version serves it (the newest: {last})" if versions else last))
         version = Version(gradients)
         for name, fact in facts.items():
-            seen.setdefault(name, set()).add(fact)
+            history.setdefault(name, set()).add(fact)
         for name, fact in facts.items():
-            varies = len(seen[name]) > 1
-            if name[1] == "size" and (varies or len(seen[name[0], "dimensions"]) > 1) and fact > 1:
+            varies = len(history[name]) > 1
+            if name[1] == "size" and (varies or len(history[name[0], "dimensions"]) > 1) and fact > 1:
                 version.symbols.add(name)
             elif not (name[1] == "value" and varies and type(fact) in (int, float)):
                 version.fixed[name] = fact
@@ -147,10 +147,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     messages = {"did": "", "spared": ""}
-    for number, (claim, (count, why)) in enumerate(zip(value, expected(reads, calls), strict=True)):
+    for number, (claim, (count, reason)) in enumerate(zip(value, expected(reads, calls), strict=True)):
         verdict = "did" if claim < count else "spared"
         if claim != count and not messages[verdict]:
             does = "compiles a graph" if count else "compiles nothing"
-            messages[verdict] = f"{_title(number, calls[number])} {does}: {why}. You say {claim}."
+            messages[verdict] = f"{_title(number, calls[number])} {does}: {reason}. You say {claim}."
     for verdict, text in messages.items():
         yield Finding(verdict, not text, text)

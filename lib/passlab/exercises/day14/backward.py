@@ -207,8 +207,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("valid", False, "Return a GraphModule.")
         return
     if refusal:
-        why = _not_refused(refusal, value["refused"])
-        yield Finding("spared", not why, why, before=gm, mark=(refusal.node,))
+        fault = _not_refused(refusal, value["refused"])
+        yield Finding("spared", not fault, fault, before=gm, mark=(refusal.node,))
         return
     if "spared" in case.about:
         no = f"Refused, although no gradient has to pass an operation without a rule: {value['refused']:.120}"
@@ -217,9 +217,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             return
     after = value["graph"]
     right = expected(gm)
-    why = why_not_valid(None, after) or _misfit(gm, after, right)
-    yield Finding("valid", not why, why, before=gm, after=after if isinstance(after, fx.GraphModule) else None)
-    if why:
+    fault = why_not_valid(None, after) or _misfit(gm, after, right)
+    yield Finding("valid", not fault, fault, before=gm, after=after if isinstance(after, fx.GraphModule) else None)
+    if fault:
         return
     run = Program(after).run(right.arguments)
     results = run.output if isinstance(run.output, tuple | list) else ()
@@ -233,18 +233,18 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     )
     names = [node.name for node in after.graph.find_nodes(op="placeholder")]
     if written is not None:
-        why = f"The joint graph writes into its input {names[written]}, which is a tensor of the caller."
+        fault = f"The joint graph writes into its input {names[written]}, which is a tensor of the caller."
     else:
-        why = next(filter(None, map(_output, range(number), results, right.outputs)), "")
+        fault = next(filter(None, map(_output, range(number), results, right.outputs)), "")
     wrong = _gradient(results[number:], right)
     if case.asks("did"):
-        yield Finding("same", not why, why, before=gm, after=after)
+        yield Finding("same", not fault, fault, before=gm, after=after)
         yield Finding("did", not wrong, wrong, before=gm, after=after)
     else:
-        yield Finding("same", not (why or wrong), why or wrong, before=gm, after=after)
+        yield Finding("same", not (fault or wrong), fault or wrong, before=gm, after=after)
     if case.asks("cost"):
-        why = _too_many(gm, after)
-        yield Finding("cost", not why, why, before=gm, after=after)
+        fault = _too_many(gm, after)
+        yield Finding("cost", not fault, fault, before=gm, after=after)
 
 
 def _not_refused(refusal: Refusal, message: str) -> str:
@@ -287,9 +287,9 @@ def why_unequal(value: Any, want: Tensor) -> str:
     """Return how a tensor differs from what it should be, or ""."""
     if not isinstance(value, Tensor):
         return f"is {value!r:.40}, not a tensor"
-    for what, has, should in (("shape", list(value.shape), list(want.shape)), ("dtype", value.dtype, want.dtype)):
+    for part, has, should in (("shape", list(value.shape), list(want.shape)), ("dtype", value.dtype, want.dtype)):
         if has != should:
-            return f"has the {what} {has}; it should have {should}"
+            return f"has the {part} {has}; it should have {should}"
     single = torch.float32 in (value.dtype, want.dtype)
     bad = Tolerance(1e-4 if single else 1e-9).mismatches(wide(want).double(), wide(value).double()).nonzero()
     if not len(bad):
@@ -300,14 +300,14 @@ def why_unequal(value: Any, want: Tensor) -> str:
 
 
 def _output(at: int, value: Any, want: Tensor) -> str:
-    why = why_unequal(value, want)
-    return f"Output {at} of the joint graph {why}, as in the forward graph." if why else ""
+    reason = why_unequal(value, want)
+    return f"Output {at} of the joint graph {reason}, as in the forward graph." if reason else ""
 
 
 def _gradient(values: Sequence[Any], right: Gradients) -> str:
     for gradient, (name, want) in zip(values, right.gradients.items(), strict=True):
-        if why := why_unequal(gradient, want):
-            return f"The gradient of {name} {why}."
+        if reason := why_unequal(gradient, want):
+            return f"The gradient of {name} {reason}."
     return ""
 
 
@@ -315,12 +315,12 @@ def _too_many(gm: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return how many operations a joint graph has beyond those that are needed, or ""."""
     own = joint(typed(gm))
     own.graph.eliminate_dead_code()
-    enough = int(SHARE * operations(own)) + MORE
+    limit = int(SHARE * operations(own)) + MORE
     number = operations(after)
-    if number <= enough:
+    if number <= limit:
         return ""
     return (
-        f"The joint graph has {plural(number, 'operation')}; {enough} are enough. Compute each forward value once, and "
+        f"The joint graph has {plural(number, 'operation')}; {limit} are enough. Compute each forward value once, and "
         "add up the gradients of a value before they go on to its operands."
     )
 

@@ -115,9 +115,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     gm, _ = case.build()
     after: Any = value["graph"] if isinstance(value, dict) and "graph" in value else None
     right = expected(gm)
-    why = why_not_valid(None, after) or _misfit(gm, after, right)
-    yield Finding("valid", not why, why, before=gm, after=after if isinstance(after, fx.GraphModule) else None)
-    if why:
+    fault = why_not_valid(None, after) or _misfit(gm, after, right)
+    yield Finding("valid", not fault, fault, before=gm, after=after if isinstance(after, fx.GraphModule) else None)
+    if fault:
         return
     run = Program(after).run(right.arguments)
     results = run.output if isinstance(run.output, tuple | list) else ()
@@ -126,16 +126,16 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         reason = str(run.error).partition("\n")[0][:160] if run.error else "it does not return what its graph says"
         yield Finding(verdict, False, f"The graph does not run: {reason}", before=gm, after=after)
         return
-    why = _wrong(gm, results, right)
-    yield Finding(verdict, not why, why, before=gm, after=after)
+    fault = _wrong(gm, results, right)
+    yield Finding(verdict, not fault, fault, before=gm, after=after)
     if case.asks("cost"):
         most, number, old = TIMES * operations(gm) + MORE, operations(after), operations(gm)
-        why = (
+        fault = (
             f"The graph has {plural(number, 'operation')} for {old} of the forward graph; {most} are enough. "
             "Let the changes of all inputs travel together, and none where nothing changes."
         )
-        why = why if number > most else ""
-        yield Finding("cost", not why, why, before=gm, after=after)
+        fault = fault if number > most else ""
+        yield Finding("cost", not fault, fault, before=gm, after=after)
 
 
 def _misfit(gm: fx.GraphModule, after: fx.GraphModule, right: Derivatives) -> str:
@@ -163,10 +163,10 @@ def _wrong(gm: fx.GraphModule, results: Sequence[Any], right: Derivatives) -> st
     results_of: Any = gm.graph.output_node().args[0]
     names = [str(node) for node in results_of]
     for i, (name, out) in enumerate(zip(names, right.outputs, strict=True)):
-        if why := why_unequal(results[i], out):
-            return f"Output {i}, {name}, {why}, as in the forward graph."
+        if reason := why_unequal(results[i], out):
+            return f"Output {i}, {name}, {reason}, as in the forward graph."
     floats = [name for name, out in zip(names, right.outputs, strict=True) if _float(out)]
     for name, derivative, want in zip(floats, results[len(names) :], right.derivatives, strict=True):
-        if why := why_unequal(derivative, want):
-            return f"The derivative of {name} {why}."
+        if reason := why_unequal(derivative, want):
+            return f"The derivative of {name} {reason}."
     return ""

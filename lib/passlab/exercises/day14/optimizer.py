@@ -103,9 +103,9 @@ def key(method: str, one: Mapping[str, Any]) -> tuple:
 
 def why_not_groups(value: Any, method: str, rows: Mapping[str, dict]) -> str:
     """Return why a value is not a list of groups of parameters with their graphs, or ""."""
-    if why := why_not_a_list(value, "a list of groups"):
-        return why
-    seen: set[str] = set()
+    if reason := why_not_a_list(value, "a list of groups"):
+        return reason
+    names_: set[str] = set()
     for group in value:
         if not isinstance(group, dict) or set(group) != {"params", "graph"}:
             return f"A group is a dict with params and graph; one here is {shown(group)}."
@@ -115,13 +115,13 @@ def why_not_groups(value: Any, method: str, rows: Mapping[str, dict]) -> str:
         for name in names:
             if not isinstance(name, str) or name not in rows:
                 return f"{shown(name)} is not the name of a parameter."
-            if name in seen:
+            if name in names_:
                 return f"{name} is in two groups, or twice in one."
-            seen.add(name)
-        if why := why_not_valid(None, gm):
-            return f"The graph of the group of {names[0]}: {why}"
-        if why := _why_not_a_step(gm, STATE[method]):
-            return f"The graph of the group of {names[0]} {why}"
+            names_.add(name)
+        if reason := why_not_valid(None, gm):
+            return f"The graph of the group of {names[0]}: {reason}"
+        if reason := _why_not_a_step(gm, STATE[method]):
+            return f"The graph of the group of {names[0]} {reason}"
     return ""
 
 
@@ -162,9 +162,9 @@ def why_not_alike(value: Sequence[Mapping], method: str, rows: Mapping[str, dict
             if other := stepped.get(one["memory"]):
                 return f"{other} and {one['name']} are the same tensor, which would be stepped twice."
             stepped[one["memory"]] = one["name"]
-            for what in ("dtype", "gradients"):
-                if one[what] != first[what]:
-                    return f"{first['name']} and {one['name']} share a group, but their {what} differ."
+            for key in ("dtype", "gradients"):
+                if one[key] != first[key]:
+                    return f"{first['name']} and {one['name']} share a group, but their {key} differ."
             options, others = options_of(method, one), options_of(method, first)
             if different := next((name for name in options if options[name] != others[name]), None):
                 return f"{first['name']} and {one['name']} share a group, but their {different} differ."
@@ -251,8 +251,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         size = sum(started(rows[name])[0].numel() for name in group["params"])
         flat = torch.ones(size, dtype=getattr(torch, rows[group["params"][0]]["dtype"]))
         inputs = [flat] * (2 + STATE[method]) + [torch.tensor(1.0, dtype=torch.float64)]
-        if why := why_not_one_kernel(group["graph"], inputs):
-            broken = f"The graph of the group of {group['params'][0]} {why}"
+        if reason := why_not_one_kernel(group["graph"], inputs):
+            broken = f"The graph of the group of {group['params'][0]} {reason}"
             break
     yield Finding("valid", not broken, broken)
     if broken:

@@ -99,27 +99,27 @@ def _results(gm: fx.GraphModule) -> list[Any]:
     return list(gm.graph.find_nodes(op="output")[0].args[0])
 
 
-def _why_not_part(which: str, gm: Any) -> str:
+def _why_not_part(side: str, gm: Any) -> str:
     """Return why a value is not one of the two graphs, or ""."""
     if not isinstance(gm, fx.GraphModule):
-        return f"The {which} graph is a {type(gm).__name__}; it must be a GraphModule."
-    if why := why_not_valid(None, gm):
-        return f"The {which} graph: {why}"
+        return f"The {side} graph is a {type(gm).__name__}; it must be a GraphModule."
+    if reason := why_not_valid(None, gm):
+        return f"The {side} graph: {reason}"
     for node in gm.graph.nodes:
         if node.op not in ("placeholder", "call_function", "output"):
-            return f"Node {node.name} of the {which} graph is a {node.op}: the joint graph has none."
+            return f"Node {node.name} of the {side} graph is a {node.op}: the joint graph has none."
     if not isinstance(gm.graph.find_nodes(op="output")[0].args[0], (list, tuple)):
-        return f"The {which} graph returns one value; it must return a list."
+        return f"The {side} graph returns one value; it must return a list."
     return ""
 
 
 def why_not_parts(value: Any, joint: Joint, outputs: int) -> str:
     """Return why a value is not a forward and a backward graph of a joint graph, or ""."""
-    if why := why_not_a_list(value, "a pair, the forward and the backward graph", 2):
-        return why
-    for which, gm in zip(("forward", "backward"), value, strict=True):
-        if why := _why_not_part(which, gm):
-            return why
+    if reason := why_not_a_list(value, "a pair, the forward and the backward graph", 2):
+        return reason
+    for side, gm in zip(("forward", "backward"), value, strict=True):
+        if reason := _why_not_part(side, gm):
+            return reason
     names = [[node.name for node in gm.graph.find_nodes(op="placeholder")] for gm in value]
     inputs = [node.name for node in joint.inputs]
     if names[0] != inputs:
@@ -173,9 +173,9 @@ def repeated(parts: Parts, gm: fx.GraphModule, once: Collection[Any]) -> str:
             for node in part.graph.find_nodes(op="call_function", target=target)
         ]
         if len(after) > len(before):
-            what = "draws new numbers" if draws(before[0]) else "is in `once`"
+            law = "draws new numbers" if draws(before[0]) else "is in `once`"
             return (
-                f"{target} {what}, and runs {len(after)} times; the joint graph has {plural(len(before), 'such node')}."
+                f"{target} {law}, and runs {len(after)} times; the joint graph has {plural(len(before), 'such node')}."
             )
     return ""
 

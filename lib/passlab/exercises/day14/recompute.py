@@ -53,21 +53,21 @@ def least_work(gm: fx.GraphModule, outputs: int, budget: int) -> int | None:
     joint, model = Joint.of(gm, outputs), cp_model.CpModel()
     sizes = dict(place for node in joint.forward if (place := memory(node)))
     saved = {name: model.new_bool_var(name) for name in sizes}
-    again = {node: model.new_bool_var(f"{AGAIN} {node.name}") for node in joint.forward}
+    repeats = {node: model.new_bool_var(f"{AGAIN} {node.name}") for node in joint.forward}
 
     def available(node: fx.Node) -> Any:
         place = memory(node)
-        return again[node] + (saved[place[0]] if place else 0)
+        return repeats[node] + (saved[place[0]] if place else 0)
 
     for node in joint.forward:
         if node in joint.needed:
             model.add(available(node) >= 1)
         if node.op != "call_function" or draws(node):
-            model.add(again[node] == 0)
+            model.add(repeats[node] == 0)
         for operand in node.all_input_nodes:
-            model.add(available(operand) >= again[node])
+            model.add(available(operand) >= repeats[node])
     model.add(sum(saved[name] * size for name, size in sizes.items()) <= budget)
-    model.minimize(sum(again[node] * work_of(node) for node in joint.forward))
+    model.minimize(sum(repeats[node] * work_of(node) for node in joint.forward))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     if solver.solve(model) != cp_model.OPTIMAL:
@@ -179,8 +179,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", not over, over)
     if over or not case.asks("cost"):
         return
-    again = [node for node in value.graph.nodes if node.name.startswith(AGAIN)]
-    work, least = sum(map(work_of, again)), least_work(merged(gm), outputs, budget) or 0
-    names = ", ".join(node.name for node in again if work_of(node)) or "nothing"
+    repeats = [node for node in value.graph.nodes if node.name.startswith(AGAIN)]
+    work, least = sum(map(work_of, repeats)), least_work(merged(gm), outputs, budget) or 0
+    names = ", ".join(node.name for node in repeats if work_of(node)) or "nothing"
     message = f"What you compute once more ({names}) is {work:,} units of work; {least:,} are enough."
     yield Finding("cost", work <= least * ALLOWED, message)

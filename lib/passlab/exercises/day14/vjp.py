@@ -80,9 +80,9 @@ def cases() -> list[Case]:
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     op, args, kwargs = case.build()
-    why = _misfit(op, args, value)
-    yield Finding("valid", not why, why)
-    if why:
+    reason = _misfit(op, args, value)
+    yield Finding("valid", not reason, reason)
+    if reason:
         return
     kinds, gm = value["kinds"], value["graph"]
     floats = [_differentiable(x) for x in args]
@@ -90,11 +90,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not extra, _extra(op, args, extra) if extra else "")
     missing = [i for i, (kind, want) in enumerate(zip(kinds, floats, strict=True)) if kind == "None" and want]
     if missing:
-        why = f"{op}: argument {missing[0]} is a tensor of floats, so it has a gradient; your rule returns None."
+        reason = f"{op}: argument {missing[0]} is a tensor of floats, so it has a gradient; your rule returns None."
     else:
         places = [i for i, kind in enumerate(kinds) if kind == "tensor"]
-        why = _difference(case, op, args, kwargs, gm, places)
-    yield Finding("same" if case.asks("same") else "did", not why, why, after=gm if why else None)
+        reason = _difference(case, op, args, kwargs, gm, places)
+    yield Finding("same" if case.asks("same") else "did", not reason, reason, after=gm if reason else None)
 
 
 def _misfit(op: str, args: tuple, value: Any) -> str:
@@ -152,14 +152,14 @@ def _difference(case: Case, op: str, args: tuple, kwargs: dict, gm: fx.GraphModu
         want = expect.get(i)
         if want is None:
             continue
-        for what, has, should in (
+        for part, has, should in (
             ("shape", list(gradient.shape), list(want.shape)),
             ("dtype", gradient.dtype, want.dtype),
         ):
             if has != should:
-                return f"{op}: the gradient of argument {i} has the {what} {has}; the argument has {should}."
-        if why := _element(op, args, i, gradient, want, g):
-            return why
+                return f"{op}: the gradient of argument {i} has the {part} {has}; the argument has {should}."
+        if reason := _element(op, args, i, gradient, want, g):
+            return reason
     return ""
 
 

@@ -195,24 +195,24 @@ def why_not_stated(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 def why_float(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return what is still computed in float, or ""."""
-    kept, folded = needed(before)
+    required, folded = needed(before)
     nodes = live(after)
     integer = sum(node.target in INTEGER for node in nodes)
     if integer < len(folded):
         return f"There are {plural(integer, 'integer layer')}; {len(folded)} are possible."
-    old, new = counts(kept), counts(nodes)
-    more = next((name for name in new if new[name] > old[name]), None)
-    return f"There are {plural(new[more], f'{more} node')}; {old[more]} are needed." if more else ""
+    old, new = counts(required), counts(nodes)
+    excess = next((name for name in new if new[name] > old[name]), None)
+    return f"There are {plural(new[excess], f'{excess} node')}; {old[excess]} are needed." if excess else ""
 
 
 def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return which function is no longer computed in float, though it should be, or ""."""
-    kept, folded = needed(before)
+    required, folded = needed(before)
     nodes = live(after)
-    old, new = counts(kept), counts(nodes)
-    less = next((name for name in old if new[name] < old[name]), None)
-    if less:
-        return f"There are {plural(new[less], f'{less} node')}; {old[less]} should stay."
+    old, new = counts(required), counts(nodes)
+    shortage = next((name for name in old if new[name] < old[name]), None)
+    if shortage:
+        return f"There are {plural(new[shortage], f'{shortage} node')}; {old[shortage]} should stay."
     integer = sum(node.target in INTEGER for node in nodes)
     return f"There are {integer} integer layers, where {len(folded)} can be." if integer > len(folded) else ""
 
@@ -248,9 +248,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     after = rebuild(value)
     wrong = why_not_stated(before, after)
     yield Finding("same", not wrong, wrong, before=before, after=value)
-    for verdict, why in (
+    for verdict, reason in (
         ("spared", why_too_much(before, after)),
         ("did", why_float(before, after)),
         ("cost", why_stored_twice(after)),
     ):
-        yield Finding(verdict, not why, why, before=before, after=value)
+        yield Finding(verdict, not reason, reason, before=before, after=value)

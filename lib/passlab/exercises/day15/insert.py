@@ -169,9 +169,9 @@ def operands(node: fx.Node) -> dict[str, Any]:
     """Return the grid that a quantize or dequantize is called with, defaults filled in. Raise TypeError for none."""
     names = ("x", "scale", "zero_point", "bits", "axis", "group")
     defaults = {"zero_point": 0, "bits": 8, "axis": None, "group": None}
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    given.pop("q", None)
-    return {name: given[name] if name in given else defaults[name] for name in names[1:]}
+    values = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    values.pop("q", None)
+    return {name: values[name] if name in values else defaults[name] for name in names[1:]}
 
 
 def pair_of(node: Any) -> Pair | None:
@@ -192,7 +192,7 @@ class Reading:
         self.before, self.after, self.grids = before, after, grids
         terms = Terms()
         self.old, self.new = terms.of(before), terms.of(after)
-        self.roots = {self.old[node]: (node, why) for node, why in values_of_layers(before).items()}
+        self.roots = {self.old[node]: (node, reason) for node, reason in values_of_layers(before).items()}
         self.names = {number: node.name for node, number in reversed(self.old.items())}
         self.live = live(after)
 
@@ -219,12 +219,12 @@ class Reading:
             for node in self.live
             if node.op.startswith("call_") and node.target not in (quantize, dequantize)
         )
-        if gone := next((number for number in old if new[number] != old[number]), None):
-            return f"Without the pairs, {self.names[gone]} is there {plural(new[gone], 'time')}; it was {old[gone]}."
-        if more := next(
+        if key := next((number for number in old if new[number] != old[number]), None):
+            return f"Without the pairs, {self.names[key]} is there {plural(new[key], 'time')}; it was {old[key]}."
+        if extra := next(
             (node for node in self.live if self.new[node] not in self.names and not self.scale(node)), None
         ):
-            return f"{more.name} computes what the graph did not."
+            return f"{extra.name} computes what the graph did not."
         if self.new[self.after.graph.output_node()] != self.old[self.before.graph.output_node()]:
             return "The results are others, or in another order."
         return next(filter(None, map(self.why_wrong_grid, self.live)), "")
@@ -244,21 +244,21 @@ class Reading:
             return ""
         scale, zero_point = self.grids[name]
         right = {"scale": scale, "zero_point": zero_point, "bits": 8, "axis": None, "group": None}
-        for part, what in zip(pair.grids, ("quantize", "dequantize"), strict=True):
+        for part, noun in zip(pair.grids, ("quantize", "dequantize"), strict=True):
             if wrong := next((key for key in right if part[key] != right[key]), None):
-                return f"The {what} of {name} has the {wrong} {shown(part[wrong])}; {name} has {shown(right[wrong])}."
+                return f"The {noun} of {name} has the {wrong} {shown(part[wrong])}; {name} has {shown(right[wrong])}."
         return ""
 
     def why_wrong_scales(self, pair: Pair) -> str:
         name = str(pair.value.target)
         scales = weight_scales(attribute(self.after, name).detach())
-        for part, what in zip(pair.grids, ("quantize", "dequantize"), strict=True):
+        for part, noun in zip(pair.grids, ("quantize", "dequantize"), strict=True):
             rest = part["zero_point"], part["bits"], part["group"]
             if rest != (0, 8, None) or part["axis"] not in (0, -attribute(self.after, name).dim()):
-                return f"The {what} of {name} should have the zero point 0, 8 bits and axis=0."
+                return f"The {noun} of {name} should have the zero point 0, 8 bits and axis=0."
             value = constant_of(self.after, part["scale"])
             if not isinstance(value, Tensor) or value.shape != scales.shape or not torch.allclose(value, scales):
-                return f"The {what} of {name} should have the scales weight_scales(…), one for each output."
+                return f"The {noun} of {name} should have the scales weight_scales(…), one for each output."
         return ""
 
     def why_incomplete(self) -> str:
@@ -268,11 +268,11 @@ class Reading:
             if weight:
                 return f"{reader.name} reads its weight {operand.name} without a pair."
             if self.new[operand] in self.roots and operand.op != "get_attr":
-                node, why = self.roots[self.new[operand]]
-                return f"{reader.name} reads {node.name} without a pair: {why}."
-        for number, (node, why) in self.roots.items():
+                node, reason = self.roots[self.new[operand]]
+                return f"{reader.name} reads {node.name} without a pair: {reason}."
+        for number, (node, reason) in self.roots.items():
             if not any(self.new[x] == number and pair_of(x) for x in self.live):
-                return f"{node.name} has no pair: {why}."
+                return f"{node.name} has no pair: {reason}."
         return ""
 
     def why_too_much(self) -> str:
@@ -309,10 +309,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     reading = Reading(before, value, grids)
-    for verdict, why in (
+    for verdict, reason in (
         ("same", reading.why_changed()),
         ("spared", reading.why_too_much()),
         ("did", reading.why_incomplete()),
         ("cost", reading.why_doubled()),
     ):
-        yield Finding(verdict, not why, why, before=before, after=value)
+        yield Finding(verdict, not reason, reason, before=before, after=value)

@@ -146,8 +146,8 @@ def why_not_divided(before: fx.GraphModule, after: fx.GraphModule, by: Mapping[f
         bad = ~(off <= ROUNDING * most.clamp(min=1e-3 * float(most.max())))
         if bad.any():
             at = int(bad.flatten().nonzero()[0])
-            wanted = f"the largest magnitude should be {float(most.flatten()[at]):.4g}"
-            return f"In channel {at} of {a.name} {wanted}; a value differs by {float(off.flatten()[at]):.2g}."
+            target = f"the largest magnitude should be {float(most.flatten()[at]):.4g}"
+            return f"In channel {at} of {a.name} {target}; a value differs by {float(off.flatten()[at]):.2g}."
     return ""
 
 

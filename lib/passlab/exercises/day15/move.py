@@ -38,13 +38,13 @@ def move_case(name: str, *shapes: Any, about: tuple[str, ...] = (), **parts: Any
     return case
 
 
-def q(x: Any, grid: Grid = GRID, **how: Any) -> Any:
+def q(x: Any, grid: Grid = GRID, **options: Any) -> Any:
     """Put a quantize into the program that is traced."""
-    return call(quantize, x, *grid, **how)
+    return call(quantize, x, *grid, **options)
 
 
-def dq(x: Any, grid: Grid = GRID, **how: Any) -> Any:
-    return call(dequantize, x, *grid, **how)
+def dq(x: Any, grid: Grid = GRID, **options: Any) -> Any:
+    return call(dequantize, x, *grid, **options)
 
 
 @move_case("between two layers", (2, 3, 4), w=(3, 3))
@@ -127,8 +127,8 @@ def why_not_bitwise(before: fx.GraphModule, after: fx.GraphModule) -> str:
     """Return where the results of two graphs differ, on ordinary, small and large inputs, or ""."""
     for size in SIZES:
         inputs = tuple(x * size if x.is_floating_point() else x for x in before.meta["inputs"])
-        if why := why_not_alike(before, after, inputs, why_not_equal):
-            return f"With inputs of about {size:g}: {why[0].lower()}{why[1:]}"
+        if reason := why_not_alike(before, after, inputs, why_not_equal):
+            return f"With inputs of about {size:g}: {reason[0].lower()}{reason[1:]}"
     return ""
 
 

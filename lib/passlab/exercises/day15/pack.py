@@ -144,8 +144,8 @@ def kept(gm: fx.GraphModule) -> Counter[str]:
 
 
 def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
-    if why := why_not_as_often(kept(before), kept(after)):
-        return why
+    if reason := why_not_as_often(kept(before), kept(after)):
+        return reason
     fused = [node for node in live(after) if node.target is linear_int4]
     if len(fused) > len(fusable(before)):
         return (

@@ -90,18 +90,18 @@ def fewest_bytes(layers: Layers, low: float, high: float, budget: float) -> int:
     plans = [(0, torch.zeros(layers[0][0].shape[1], dtype=torch.float64))]
     for at, ((weight, _), most) in enumerate(zip(layers, magnitudes(layers, low, high), strict=True)):
         off = {number: (quantized(weight, number) - weight).abs() for number in BITS}
-        more = [
+        candidates = [
             (nbytes + bytes_of(weight, number), weight.abs() @ error + off[number] @ (most + error))
             for nbytes, error in plans
             for number in BITS
         ]
         plans = []
-        for nbytes, error in sorted(more, key=lambda plan: (plan[0], float(plan[1].sum()))):
+        for nbytes, error in sorted(candidates, key=lambda plan: (plan[0], float(plan[1].sum()))):
             rest = error
             for later, _ in layers[at + 1 :]:
                 rest = later.abs() @ rest
-            kept = float(rest.max()) <= budget * (1 + ROUNDING)
-            if kept and not any(bool((other <= error).all()) for _, other in plans):
+            valid = float(rest.max()) <= budget * (1 + ROUNDING)
+            if valid and not any(bool((other <= error).all()) for _, other in plans):
                 plans.append((nbytes, error))
     return min(nbytes for nbytes, _ in plans)
 
@@ -133,8 +133,8 @@ def counterexample(layers: Layers, bits: Sequence[int], low: float, high: float,
 
 
 def why_not_a_plan(value: Any, layers: Layers) -> str:
-    if why := why_not_a_list(value, "a list of bits, one for each layer", len(layers)):
-        return why
+    if reason := why_not_a_list(value, "a list of bits, one for each layer", len(layers)):
+        return reason
     wrong = next((number for number in value if type(number) is not int or number not in BITS), None)
     return "" if wrong is None else f"{shown(wrong)} is none of the bits {', '.join(map(str, BITS))}."
 

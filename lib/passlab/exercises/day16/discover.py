@@ -94,15 +94,15 @@ def _tuples(term: Any) -> Any:
 
 def why_not_laws(laws: Any, operations: Sequence[str], names: Sequence[str], most: int) -> str:
     """Return why a value is not a list of laws, or ""."""
-    if why := why_not_a_list(laws, "a list of laws"):
-        return why
+    if reason := why_not_a_list(laws, "a list of laws"):
+        return reason
     for law in laws:
         if not isinstance(law, list | tuple) or len(law) != 2:
             return f"A law is a pair of terms; one here is {shown(law)}."
         left, right = map(_tuples, law)
         for side in (left, right):
-            if why := why_not_a_term(side, operations, names):
-                return why
+            if reason := why_not_a_term(side, operations, names):
+                return reason
             if size(side) > most:
                 return f"{text(side)} has {size(side)} operations; at most {most} were asked for."
         if isinstance(left, str):

@@ -57,23 +57,23 @@ def expected(commands: Sequence[Command]) -> tuple[list[bool], EGraph, list[int]
 
 def why_not_classes(value: Any) -> str:
     """Return why a value does not have the form of answers and classes, or ""."""
-    if why := why_not_a_list(value, "a pair, the list of answers and the dict of classes", 2):
-        return why
+    if reason := why_not_a_list(value, "a pair, the list of answers and the dict of classes", 2):
+        return reason
     answers, classes = value
-    if why := why_not_of_type(answers, "as the first part a list of answers", list, tuple):
-        return why
+    if reason := why_not_of_type(answers, "as the first part a list of answers", list, tuple):
+        return reason
     if not all(type(answer) is bool for answer in answers):
         return f"An answer to `same` is True or False; yours are {shown(answers)}."
-    if why := why_not_of_type(classes, "as the second part a dict from class to its e-nodes", dict):
-        return why
+    if reason := why_not_of_type(classes, "as the second part a dict from class to its e-nodes", dict):
+        return reason
     for name, nodes in classes.items():
         if type(name) is not int:
             return f"A class is called by a whole number; one here is {shown(name)}."
         if not isinstance(nodes, list | tuple | set | frozenset):
             return f"Class {name} has a list of e-nodes; here it is {shown(nodes)}."
         for node in nodes:
-            if why := _why_not_a_node(node, name, classes):
-                return why
+            if reason := _why_not_a_node(node, name, classes):
+                return reason
     return ""
 
 
@@ -136,9 +136,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             wrong_yes = wrong_yes or f"`same` of the terms {a} and {b}: they are not equal at this command."
         if answer and not own:
             wrong_no = wrong_no or f"`same` of the terms {a} and {b}: they are equal by then."
-    where, why = placed(commands, value[1])
-    if why:
-        yield Finding("did", False, why)
+    where, reason = placed(commands, value[1])
+    if reason:
+        yield Finding("did", False, reason)
         return
     joined, apart = wrong_pairs(where, [graph.find(number) for number in numbers])
     if joined and not wrong_yes:

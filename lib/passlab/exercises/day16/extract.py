@@ -158,17 +158,17 @@ def price(graph: Graph, choice: Choice) -> int:
 
 def why_not_a_choice(value: Any, graph: Graph) -> str:
     """Return why a value does not choose an e-node for all that is used, or leads back to a class, or ""."""
-    if why := why_not_of_type(value, "a dict from class to e-node", dict):
-        return why
+    if fault := why_not_of_type(value, "a dict from class to e-node", dict):
+        return fault
     path: list[int] = []  # from a root to where we are
-    done: set[int] = set()
+    finished: set[int] = set()
     todo: list[tuple[int, str]] = [(root, "it is a root") for root in reversed(graph.roots)]
     while todo:
         number, reason = todo[-1]
-        if number in done:
+        if number in finished:
             todo.pop()
         elif path and path[-1] == number and reason == "":
-            done.add(path.pop())
+            finished.add(path.pop())
             todo.pop()
         elif number in path:
             loop = " → ".join(map(str, [*path[path.index(number) :], number]))
@@ -211,5 +211,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", not broken, broken)
     if broken:
         return
-    why = dearer(graph, {number: tuple(value[number]) for number in reached(value, graph.roots)})
-    yield Finding("cost" if graph.shared else "did", not why, why)
+    reason = dearer(graph, {number: tuple(value[number]) for number in reached(value, graph.roots)})
+    yield Finding("cost" if graph.shared else "did", not reason, reason)

@@ -99,8 +99,8 @@ def weakest(left: Any, right: Any, conditions: Mapping[str, Any], numbers: Mappi
 
 def why_not_a_decision(value: Any, conditions: Mapping[str, Any], numbers: Mapping[str, Tensor]) -> str:
     """Return why a value is neither (True, names) nor (False, an input), or ""."""
-    if why := why_not_a_list(value, "a pair, (True, conditions) or (False, input)", 2):
-        return why
+    if reason := why_not_a_list(value, "a pair, (True, conditions) or (False, input)", 2):
+        return reason
     holds, rest = value
     if type(holds) is not bool:
         return f"The first part is True or False; here it is {shown(holds)}."
@@ -150,9 +150,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     holds, rest = value
     if holds:
-        why = _counterexample(case, rest)
-        yield Finding("same", not why, why)
-        if not why:
+        reason = _counterexample(case, rest)
+        yield Finding("same", not reason, reason)
+        if not reason:
             own, most = int(admitted(rest, conditions, numbers).sum()), weakest(left, right, conditions, numbers) or 0
             strong = f"It is enough, and admits {own:,} inputs. Another one is enough, too, and admits {most:,}."
             yield Finding("did", own == most, "" if own == most else strong)
@@ -160,9 +160,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if case.expect:
         yield Finding("did", False, "Under some of the conditions the law holds; you have an input instead.")
         return
-    why = _why_not_refuted(left, right, conditions, numbers, rest)
+    reason = _why_not_refuted(left, right, conditions, numbers, rest)
     yield Finding("same", True, "")
-    yield Finding("spared", not why, why)
+    yield Finding("spared", not reason, reason)
 
 
 def _why_not_refuted(left: Any, right: Any, conditions: Mapping, numbers: Mapping[str, Tensor], rest: Mapping) -> str:

@@ -156,8 +156,8 @@ def drawn(rng: random.Random, steps: int, laws: int = 4, size: int = 3) -> tuple
 
 def why_not_steps(value: Any, laws: Sequence[Law]) -> str:
     """Return why a value is not a list of steps, or ""."""
-    if why := why_not_a_list(value, "a list of steps, or None where there is no chain"):
-        return why
+    if reason := why_not_a_list(value, "a list of steps, or None where there is no chain"):
+        return reason
     names = [name for name, *_ in laws]
     for step in value:
         if not isinstance(step, list | tuple) or len(step) != 3:
@@ -210,10 +210,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         )
         yield Finding("did", False, message)
         return
-    last, why = followed(laws, start, value)
-    if not why and last != end:
-        why = f"The chain ends with {text(last)}, not with {text(end)}."
-    yield Finding("did", not why, why)
-    if not why:
-        many = f"Your chain has {plural(len(value), 'step')}; at most {most} were allowed."
-        yield Finding("cost", len(value) <= most, "" if len(value) <= most else many)
+    last, reason = followed(laws, start, value)
+    if not reason and last != end:
+        reason = f"The chain ends with {text(last)}, not with {text(end)}."
+    yield Finding("did", not reason, reason)
+    if not reason:
+        length = f"Your chain has {plural(len(value), 'step')}; at most {most} were allowed."
+        yield Finding("cost", len(value) <= most, "" if len(value) <= most else length)

@@ -57,8 +57,8 @@ def expected(terms: Sequence[Term], pairs: Sequence[Pair], nodes: int, rounds: i
 
 def why_not_a_report(value: Any, terms: int) -> str:
     """Return why a value is not a stop, two numbers and a class for each term, or ""."""
-    if why := why_not_a_list(value, "(stop, rounds, e-nodes, classes)", 4):
-        return why
+    if reason := why_not_a_list(value, "(stop, rounds, e-nodes, classes)", 4):
+        return reason
     stop, rounds, nodes, classes = value
     if not isinstance(stop, str) or stop not in ("saturated", "nodes", "rounds"):
         return f'The first part is "saturated", "nodes" or "rounds"; here it is {shown(stop)}.'
@@ -82,15 +82,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     joined, apart = (
         pair and " and ".join(text(terms[number]) for number in pair) for pair in wrong_pairs(value[3], right)
     )
-    why = joined and f"{joined} are in one class; no law made them equal in {rounds} rounds."
-    yield Finding("same", not joined, why or "")
-    why = apart and f"{apart} are equal after {rounds} rounds; you have them in two classes."
-    yield Finding("did", not apart, why or "")
+    reason = joined and f"{joined} are in one class; no law made them equal in {rounds} rounds."
+    yield Finding("same", not joined, reason or "")
+    reason = apart and f"{apart} are equal after {rounds} rounds; you have them in two classes."
+    yield Finding("did", not apart, reason or "")
     wrong = ""
     if value[0] != stop:
         wrong = f'Saturation stops with "{stop}" after round {rounds}; yours says "{value[0]}" after {value[1]}.'
     elif value[1] != rounds:
         wrong = f'It stops with "{stop}" after round {rounds}; yours after round {value[1]}.'
     yield Finding("spared", not wrong, wrong)
-    many = "" if value[2] == nodes else f"After round {rounds} there are {nodes} e-nodes; you have {value[2]}."
-    yield Finding("cost", not many, many)
+    message = "" if value[2] == nodes else f"After round {rounds} there are {nodes} e-nodes; you have {value[2]}."
+    yield Finding("cost", not message, message)

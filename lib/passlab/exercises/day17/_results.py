@@ -28,22 +28,22 @@ def differ(before: Run, after: Run, tolerance: Tolerance = EXACT) -> str:
     return "" if torch.equal(before.rng, after.rng) else "it draws other random numbers"  # type: ignore[arg-type]
 
 
-def why_not_a_program(value: Any, what: str, most: int) -> str:
+def why_not_a_program(value: Any, subject: str, most: int) -> str:
     """Return why a value is not a pair of a graph, with at most so many operations, and a tuple of tensors."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        return f"{what} must be a pair of a graph and its inputs; it is {shown(value)}."
+        return f"{subject} must be a pair of a graph and its inputs; it is {shown(value)}."
     gm, inputs = value
     if reason := why_not_valid(None, gm):
-        return f"{what}: {reason}"
+        return f"{subject}: {reason}"
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(x, Tensor) for x in inputs):
-        return f"The inputs of {what[:1].lower() + what[1:]} must be a tuple of tensors."
+        return f"The inputs of {subject[:1].lower() + subject[1:]} must be a tuple of tensors."
     if len(inputs) != len(gm.graph.find_nodes(op="placeholder")):
         count = len(gm.graph.find_nodes(op="placeholder"))
-        return f"{what} takes {plural(count, 'input')}, and {plural(len(inputs), 'tensor')} are there for them."
+        return f"{subject} takes {plural(count, 'input')}, and {plural(len(inputs), 'tensor')} are there for them."
     if sum(x.numel() for x in inputs) > 1_000:
-        return f"The inputs of {what[:1].lower() + what[1:]} have more than 1,000 numbers."
+        return f"The inputs of {subject[:1].lower() + subject[1:]} have more than 1,000 numbers."
     if (count := operations(gm)) > most:
-        return f"{what} has {count} operations; at most {most} are allowed."
+        return f"{subject} has {count} operations; at most {most} are allowed."
     return ""
 
 

@@ -57,8 +57,8 @@ def why_not_a_program(value: Any) -> str:
 def why_not_admitted(gm: fx.GraphModule, without: Sequence[str]) -> str:
     """Return which node of a graph breaks a condition, or ""."""
     for node in gm.graph.nodes:
-        if more := effects(node) - {"signature"}:
-            return f"Node {node.name} does more than compute ({listed(sorted(more))}): no pass promises anything then."
+        if extra := effects(node) - {"signature"}:
+            return f"Node {node.name} does more than compute ({listed(sorted(extra))}): no pass promises anything then."
         if "empty" in op_name(node, gm):
             return f"Node {node.name} makes a tensor without values: the graph returns something else each time."
     called = [name for name in operations(gm) if name in without]

@@ -136,8 +136,8 @@ def shrink_case(
     """Return a case; see `failing`."""
 
     def build() -> tuple:
-        made = failing(seed, faults, size, at, turned)
-        return made.gm, made.inputs, made.faults
+        failure = failing(seed, faults, size, at, turned)
+        return failure.gm, failure.inputs, failure.faults
 
     return Case(name, build, expect=size_of(faults[at][1]))
 

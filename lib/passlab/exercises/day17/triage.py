@@ -180,17 +180,17 @@ def why_not_classes(value: Any, number: int) -> str:
     """Return why a value is not a list of classes, each a list of numbers of failures, or ""."""
     if reason := why_not_a_list(value, "a list of classes"):
         return reason
-    seen: set[int] = set()
+    members: set[int] = set()
     for group in value:
         if not isinstance(group, list | tuple | set | frozenset) or not group:
             return f"A class is a list of numbers of failures; one here is {shown(group)}."
         for one in group:
             if type(one) is not int or one not in range(number):
                 return f"A class holds {shown(one)}; the failures are the numbers 0 to {number - 1}."
-            if one in seen:
+            if one in members:
                 return f"Failure {one} is in two classes, or twice in one."
-            seen.add(one)
-    missing = sorted(set(range(number)) - seen)
+            members.add(one)
+    missing = sorted(set(range(number)) - members)
     return f"Failure {missing[0]} is in no class." if missing else ""
 
 
