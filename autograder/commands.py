@@ -147,7 +147,7 @@ def grade(
         bool, typer.Option("--replay", help="Grade again on the stored cases, compare the scores, and write nothing.")
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="First rebuild what learners get, as `passlab release` does.")
+        bool, typer.Option("--release", help="First rebuild the exercises, as `passlab release` does.")
     ] = False,
     unsafe: Unsafe = False,
     device: Device = "cpu",
@@ -183,8 +183,8 @@ def _grade_one(path: Path | None, seed: int | None, unsafe: bool, device: str) -
     try:
         if path is None or not path.is_file():
             raise UnreadableError("Name one notebook: passlab grade --json day03.ipynb.")
-        if why := no_device(device, ""):
-            raise UnreadableError(why)
+        if reason := no_device(device, ""):
+            raise UnreadableError(reason)
         _build(release=False, sample_class=False)
         with _grader(1, "", unsafe, False, device) as grader:
             result = single.grade_notebook(path, _known(), grader, run_seed() if seed is None else seed)
@@ -318,18 +318,18 @@ def _storing() -> Iterator[None]:
         raise unwritten(error) from None
 
 
-def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
-    """Return the learners on the given roster, otherwise on `roster.csv` in the folder; empty without a roster."""
+def _roster(file: Path | None, folder: Path) -> dict[str, Learner]:
+    """Return the learners on the roster `file`, otherwise on `roster.csv` in the folder; empty without a roster."""
     from autograder.grading.roster import read_roster
 
-    path = given or folder / "roster.csv"
+    path = file or folder / "roster.csv"
     if path.is_file():
         try:
             return read_roster(path)
         except UnreadableError as error:
             _fail(f"The roster cannot be read. {error}")
-    if given:
-        _fail(f"The roster {given} does not exist.")
+    if file:
+        _fail(f"The roster {file} does not exist.")
     return {}
 
 
@@ -459,12 +459,12 @@ class Work:
         for learner, assignment, _ in without:
             if assignment in handed_in and (learner, assignment) not in failures:
                 absent[learner].append(assignment)
-        problems = [(learner, f"{assignment}: {why}") for (learner, assignment), why in failures.items()]
+        problems = [(learner, f"{assignment}: {reason}") for (learner, assignment), reason in failures.items()]
         return sorted([*problems, *((learner, f"{', '.join(days)}: {ABSENT}.") for learner, days in absent.items())])
 
     def _notes(self, exported: Sequence[str]) -> dict[str, list[str]]:
         """Return learner ("" for the class) → all that is to tell of them and of their submissions."""
-        sentences_of = {who: list(sentences) for who, sentences in self.classwork.notes.items()}
+        sentences_of = {name: list(sentences) for name, sentences in self.classwork.notes.items()}
         for (learner, assignment), submission in self.submissions.items():
             if submission.notes and (learner, assignment) not in self.session.failures:
                 sentences_of.setdefault(learner, []).extend(f"{assignment}: {note}" for note in submission.notes)
@@ -481,15 +481,15 @@ class Work:
         some = ", ".join(
             f"{name} ({'not graded' if name in handed_in else 'nothing to grade'})" for name in absent[:10]
         )
-        more = f" and {len(absent) - 10} more, named in the report" if len(absent) > 10 else ""
-        return f"{len(graded)} of {len(everybody)} learners" + (f"; not {some}{more}" if absent else "")
+        remainder = f" and {len(absent) - 10} more, named in the report" if len(absent) > 10 else ""
+        return f"{len(graded)} of {len(everybody)} learners" + (f"; not {some}{remainder}" if absent else "")
 
     def _tail(self, seconds: float, layers: Sequence[Layer]) -> None:
         from passlab.judge.words import listed
 
         console = Console(soft_wrap=True, highlight=False)
         handed_in, missed, run = len(self.submissions), self.session.missed, self.run
-        reasons = ", ".join(f"{n} could not be {what}" for what, n in sorted(Counter(missed.values()).items()))
+        reasons = ", ".join(f"{n} could not be {verb}" for verb, n in sorted(Counter(missed.values()).items()))
         graded = f"{handed_in - len(missed)} of {handed_in} submissions{f' ({reasons})' if reasons else ''}"
         console.print(f"Graded {graded} in {seconds:.0f} s: {self._learners()}.", markup=False)
         console.print(f"Report:   {run}/report.html", markup=False)
@@ -529,11 +529,11 @@ def _chosen(assignments: list[str] | None, known: Collection[str]) -> list[str]:
 
 
 def _build(release: bool, sample_class: bool) -> None:
-    """Build the notebooks, all for a release, otherwise what a new clone lacks; and the sample class."""
+    """Build the exercises, for a release or where a new clone lacks them; and the sample class."""
     from autograder.authoring import notebooks
 
     if release:
-        _print_written(notebooks.build())
+        _print_written(notebooks.build(lessons=False))
     elif not built.sources(source.COURSE):  # a new clone
         notebooks.build(lessons=False)
     if sample_class:
@@ -564,8 +564,8 @@ def _session(
     """
     from passlab.notebook.workspace import writable_home
 
-    if why := no_device(device, scheduler) or _unusable_path():
-        _fail(why)
+    if reason := no_device(device, scheduler) or _unusable_path():
+        _fail(reason)
     folder, run = _place(submissions)
     fresh = submissions is None and "PASSLAB_RUN" not in os.environ and not keep
     os.environ["PASSLAB_RUN"] = run
@@ -692,8 +692,8 @@ def extend(
         _fail(f"An extension is 0 days or more, and at most ten years; got {days:g}.")
     with _recorder(assignment, db) as recorder:
         handed_in = recorder.extend(assignment, learner, days)
-    then = "Grade again, and it counts" if handed_in else f"Nothing of {learner}'s is graded yet: it will count then"
-    _say(f"{learner} has {days:g} {'day' if days == 1 else 'days'} more for {assignment}. {then}.")
+    effect = "Grade again, and it counts" if handed_in else f"Nothing of {learner}'s is graded yet: it will count then"
+    _say(f"{learner} has {days:g} {'day' if days == 1 else 'days'} more for {assignment}. {effect}.")
 
 
 @contextlib.contextmanager
@@ -749,8 +749,8 @@ def leaderboard(
         day, question = exercises.find(exercise).id.split(".")
     except KeyError as error:
         _fail(str(error.args[0]))
-    if why := no_device(device, ""):
-        _fail(why)
+    if reason := no_device(device, ""):
+        _fail(reason)
     run = os.environ.setdefault("PASSLAB_RUN", RUN)
     if db:
         os.environ["PASSLAB_DB"] = db

@@ -121,14 +121,18 @@ def _text(nb: NotebookNode) -> str:
 
 
 @cache
-def _source_notebook(path: Path, changed: int) -> NotebookNode:
+def _notebook_of(path: Path, changed: int) -> NotebookNode:
     return notebook(path)
+
+
+def _cached_notebook(path: Path) -> NotebookNode:
+    """Return `notebook(path)`, read once for each time that the file is saved. It is not to be changed."""
+    return _notebook_of(path, path.stat().st_mtime_ns)
 
 
 def source_notebook(assignment: str, name: str) -> NotebookNode:
     """Return the authored notebook of an exercise, answers and hidden tests included."""
-    path = source.COURSE / "solutions" / assignment / f"{name}.py"
-    return _source_notebook(path, path.stat().st_mtime_ns)
+    return _cached_notebook(source.COURSE / "solutions" / assignment / f"{name}.py")
 
 
 def assignments() -> dict[str, set[str]]:
@@ -174,10 +178,11 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
         }
 
 
-def expected_files() -> dict[Path, str]:
-    """Return every generated file of the project and its expected text."""
+def expected_files(lessons: bool = True) -> dict[Path, str]:
+    """Return the generated files and their expected texts. lessons: those in course/, too."""
     root = source.COURSE
-    pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored_paths()}
+    paths = authored_paths() if lessons else source.notebooks()
+    pairs = {path.with_suffix(".ipynb"): _text(_cached_notebook(path)) for path in paths}
     solutions = root / "solutions"
     to_release = {str(p.relative_to(solutions)): text for p, text in pairs.items() if p.is_relative_to(solutions)}
     released = release(to_release) if to_release else {}
@@ -203,7 +208,7 @@ def stale_solutions() -> list[str]:
     return [
         str(pair.relative_to(source.COURSE))
         for pair, path in pairs.items()
-        if not pair.exists() or pair.read_bytes() != _text(notebook(path)).encode("utf-8")
+        if not pair.exists() or pair.read_bytes() != _text(_cached_notebook(path)).encode("utf-8")
     ]
 
 
@@ -246,9 +251,7 @@ def build(lessons: bool = True) -> list[str]:
     exercises from what does not belong there, instead of only from what an earlier build has left.
     """
     root = source.COURSE
-    sources, files = fresh.digest(), expected_files()
-    if not lessons:
-        files = {path: text for path, text in files.items() if path.parent != root / "course"}
+    sources, files = fresh.digest(), expected_files(lessons)
     # A lesson with changes that are not committed is its reader's; so is another file that is not as it was built.
     edited, names = {root / name for name in clone.modified(root)}, []
     for path, text in files.items():
