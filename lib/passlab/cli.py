@@ -162,9 +162,9 @@ def lab(
         command.append("--allow-root")
     # The course works offline: this configuration keeps JupyterLab from checking for updates and news.
     everyone = Path(__file__).with_name("jupyter")
-    ours = [] if author else [str(everyone / "learner")]
-    ours += [str(everyone), os.environ.get("JUPYTER_CONFIG_PATH", "")]
-    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, ours))}
+    paths = [] if author else [str(everyone / "learner")]
+    paths += [str(everyone), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
     raise typer.Exit(subprocess.call(command, env=environment))
 
 

@@ -35,8 +35,8 @@ def joint(gm: fx.GraphModule, wrt: Sequence[str] | None = None) -> fx.GraphModul
 
     def gradients(inputs: list[Any], tangents: dict[fx.Node, Any], targets: list[fx.Node]) -> list[Any]:
         env = _forward(gm, inputs)
-        found = _backward(gm, env, dict(tangents), set(targets))
-        return _returned(gm, env) + _or_zeros([found.get(node) for node in targets], targets, env)
+        grads = _backward(gm, env, dict(tangents), set(targets))
+        return _returned(gm, env) + _or_zeros([grads.get(node) for node in targets], targets, env)
 
     _check(gm, _targets(gm, wrt), ends_of(gm))
     return _traced(gm, wrt, gradients)
@@ -55,16 +55,16 @@ def torch_joint(gm: fx.GraphModule, wrt: Sequence[str] | None = None) -> fx.Grap
         with torch.enable_grad():
             env = _forward(gm, leaves, {torch.ops.aten.copy.default: _copied})
             ends = [node for node in tangents if env[node].requires_grad]
-            found: Sequence[Any] = [None] * len(targets)
+            grads: Sequence[Any] = [None] * len(targets)
             if ends and targets:
-                found = torch.autograd.grad(
+                grads = torch.autograd.grad(
                     [env[node] for node in ends],
                     [env[node] for node in targets],
                     [tangents[node] for node in ends],
                     allow_unused=True,
                 )
         outputs = [x.detach() if isinstance(x, Tensor) else x for x in _returned(gm, env)]
-        return outputs + _or_zeros(found, targets, env)
+        return outputs + _or_zeros(grads, targets, env)
 
     return _traced(gm, wrt, gradients)
 
@@ -236,10 +236,10 @@ def _line(node: fx.Node) -> str:
 
 def name_inputs(gm: fx.GraphModule, names: Sequence[str]) -> None:
     """Rename the placeholders of a graph."""
-    taken: set[str] = set()
+    used: set[str] = set()
     for node, name in zip(gm.graph.find_nodes(op="placeholder"), names, strict=True):
-        while name in taken:  # a joint graph of a joint graph
+        while name in used:  # a joint graph of a joint graph
             name += "_again"
-        taken.add(name)
+        used.add(name)
         node.name = node.target = name
     gm.recompile()

@@ -150,19 +150,19 @@ def saved_under_budget(joint: fx.GraphModule, num_fwd_outputs: int, budget: int)
     nodes = [node for node in joint.graph.nodes if node in reached]
     model = cp_model.CpModel()
     saved = {node: model.new_bool_var(f"save {node.name}") for node in nodes}
-    again = {node: model.new_bool_var(f"compute {node.name} again") for node in nodes}
+    repeats = {node: model.new_bool_var(f"compute {node.name} again") for node in nodes}
     for node in nodes:
         if bytes_of(node) is None:
             model.add(saved[node] == 0)
         if not _can_be_computed_again(node, ()):
-            model.add(again[node] == 0)
+            model.add(repeats[node] == 0)
         if node in needed:
-            model.add(saved[node] + again[node] >= 1)
+            model.add(saved[node] + repeats[node] >= 1)
         for operand in node.all_input_nodes:
-            model.add(again[node] <= saved[operand] + again[operand])
+            model.add(repeats[node] <= saved[operand] + repeats[operand])
     size = sum(saved[node] * (bytes_of(node) or 0) for node in nodes)
     model.add(size <= budget)
-    model.minimize(sum(again[node] * work_of(node) for node in nodes))
+    model.minimize(sum(repeats[node] * work_of(node) for node in nodes))
     solver = cp_model.CpSolver()
     solver.parameters.max_deterministic_time = 10
     solver.parameters.num_workers = 1
@@ -210,8 +210,8 @@ def memory(node: fx.Node) -> tuple[str, int] | None:
 
 def bytes_of(node: fx.Node) -> int | None:
     """Return the bytes that saving a node's value keeps: those of its memory, all of what a view looks into."""
-    held = memory(node)
-    return None if held is None else held[1]
+    extent = memory(node)
+    return None if extent is None else extent[1]
 
 
 def _is_tangent(node: fx.Node) -> bool:
@@ -238,14 +238,14 @@ def _needed_by_backward(joint: fx.GraphModule, num_fwd_outputs: int, forward: se
 
 
 def _ancestors(nodes: Iterable[fx.Node], within: set[fx.Node]) -> set[fx.Node]:
-    seen: set[fx.Node] = set()
+    visited: set[fx.Node] = set()
     todo = list(nodes)
     while todo:
         node = todo.pop()
-        if node in within and node not in seen:
-            seen.add(node)
+        if node in within and node not in visited:
+            visited.add(node)
             todo += node.all_input_nodes
-    return seen
+    return visited
 
 
 def _can_be_computed_again(node: fx.Node, expensive: Collection[Any]) -> bool:
@@ -266,8 +266,8 @@ def _extract(
     for node in inputs:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
-    wanted = [node for node in outputs if isinstance(node, fx.Node)]
-    needed = set(wanted)
+    nodes = [node for node in outputs if isinstance(node, fx.Node)]
+    needed = set(nodes)
     for node in reversed(joint.graph.nodes):
         if node in needed and node not in copies:
             needed.update(node.all_input_nodes)
@@ -279,11 +279,11 @@ def _extract(
     return fx.GraphModule(joint, graph)
 
 
-def _late(graph: fx.Graph, nodes: Collection[fx.Node], again: Collection[fx.Node]) -> list[fx.Node]:
-    """Return nodes in the order of the graph, those of `again` as late as can be: just before their first reader."""
+def _late(graph: fx.Graph, nodes: Collection[fx.Node], repeats: Collection[fx.Node]) -> list[fx.Node]:
+    """Return nodes in the order of the graph, those of `repeats` as late as can be: just before their first reader."""
     order: dict[fx.Node, None] = {}
     for last in graph.nodes:
-        if last not in nodes or (last in again and not set(last.users).isdisjoint(nodes)):
+        if last not in nodes or (last in repeats and not set(last.users).isdisjoint(nodes)):
             continue  # a reader will ask for it
         todo = [last]
         while todo:

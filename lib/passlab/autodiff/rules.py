@@ -102,9 +102,9 @@ def _cat(g: Tensor, tensors: Any, dim: int = 0) -> tuple:
     return (list(g.split([t.shape[dim] if t.dim() == g.dim() else 0 for t in tensors], dim)),)
 
 
-def _convolution(g: Tensor, x: Tensor, w: Tensor, b: Any, *how: Any) -> tuple:
-    sizes = None if b is None else [w.shape[1] * how[-1] if how[3] else w.shape[0]]
-    return aten.convolution_backward(g, x, w, sizes, *how, [True, True, b is not None])
+def _convolution(g: Tensor, x: Tensor, w: Tensor, b: Any, *options: Any) -> tuple:
+    sizes = None if b is None else [w.shape[1] * options[-1] if options[3] else w.shape[0]]
+    return aten.convolution_backward(g, x, w, sizes, *options, [True, True, b is not None])
 
 
 def _layer_norm(g: tuple, out: tuple, x: Tensor, shape: Any, w: Any, b: Any, eps: float) -> tuple:

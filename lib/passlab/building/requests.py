@@ -344,10 +344,10 @@ def _ask_in_turns(flavour: str, control: socket.socket, head: dict, parts: list,
     if not sides[1:] or not inputs:
         return replace(built[0], times=tuple(map(sum, zip(built[0].times, sides[0].messages, strict=True))))
     own, *others = (statistics.median(side.aside) for side in sides)
-    more = max(0.0, own - _SHARE * max(others) - _SPARE)
+    penalty = max(0.0, own - _SHARE * max(others) - _SPARE)
     message = _SHARE * max(statistics.median(side.messages) for side in sides[1:]) + _SPARE_OF_MESSAGES
     spent = zip(built[0].times, sides[0].messages, strict=True)
-    times = tuple(max(claim, claim + besides - message) + more for claim, besides in spent)
+    times = tuple(max(claim, claim + besides - message) + penalty for claim, besides in spent)
     return replace(built[0], times=times, beside=tuple(built[1:]))
 
 
@@ -432,16 +432,16 @@ _SIGNALS = {
 }
 
 
-def _exit_message(who: str, stage: str, code: Any, text: str) -> str:
+def _exit_message(subject: str, stage: str, code: Any, text: str) -> str:
     """Return a message about how a child ended."""
-    built = f"{who} ended the process while it built the module"
-    who = "The module ended its process while it ran" if stage == "run" else built
+    built = f"{subject} ended the process while it built the module"
+    subject = "The module ended its process while it ran" if stage == "run" else built
     if type(code) is not int:
         raise ValueError(f"Expected an exit code; got {type(code).__name__}.")
     if "bad_alloc" in text or "out of memory" in text.lower() or "Cannot allocate memory" in text:
         return too_much(stage)
     cause = _SIGNALS.get(-code, f"signal {-code}" if code < 0 else f"exit code {code}")
-    return f"{who} ({cause}){': ' + text if text else ''}."
+    return f"{subject} ({cause}){': ' + text if text else ''}."
 
 
 def too_much(stage: str) -> str:

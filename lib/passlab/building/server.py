@@ -122,15 +122,15 @@ def _times(program: Executor, values: list[np.ndarray], repeats: int) -> list[fl
     """Return the seconds of a run by the clock, `repeats` times. All are on the same inputs, into the same buffers."""
     if not repeats:
         return []
-    again, times = program.call(values), []
-    again()  # the first run may start threads
+    call, times = program.call(values), []
+    call()  # the first run may start threads
     start = time.perf_counter()
-    again()
+    call()
     number = max(1, math.ceil(_LONG_ENOUGH / max(time.perf_counter() - start, 1e-7)))
     for _ in range(repeats):
         start = time.perf_counter()
         for _ in range(number):
-            again()
+            call()
         times.append((time.perf_counter() - start) / number)
     return times
 

@@ -19,15 +19,15 @@ def draw(captured: Capture, title: str = "") -> Picture:
     parts: dict[str, list[Node]] = {}  # by the number of the compilation
     for node in graph:
         parts.setdefault(node.id.split(".")[0], []).append(node)
-    for number, it in enumerate(captured.compilations):
-        heading = f"{number}: {it.function}" + (f", call {it.call}" if len(captured.counts) > 1 else "")
-        lines.append(heading + (f": {it.error}" if it.error else ""))
-        lines += [f"    compiled again, since this did not hold: {it.failed_guard}"] if it.failed_guard else []
-        lines += [f"    if {guard}" for guard in it.guards]
+    for number, record in enumerate(captured.compilations):
+        heading = f"{number}: {record.function}" + (f", call {record.call}" if len(captured.counts) > 1 else "")
+        lines.append(heading + (f": {record.error}" if record.error else ""))
+        lines += [f"    compiled again, since this did not hold: {record.failed_guard}"] if record.failed_guard else []
+        lines += [f"    if {guard}" for guard in record.guards]
         nodes = parts.get(str(number), [])
         lines += ["  " + b.line(node) for node in nodes]
-        if it.graph is not None:
-            title_of = _title(heading, [str(guard) for guard in it.guards])
+        if record.graph is not None:
+            title_of = _title(heading, [str(guard) for guard in record.guards])
             frames[title_of] = [node.id for node in nodes if node.op != "break"]
     boxes = {node.id: b.Box((node,)) for node in graph}
     key = b.kinds_legend(graph.counts())

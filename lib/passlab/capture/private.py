@@ -66,7 +66,7 @@ def sizes(gm: fx.GraphModule) -> dict[str, tuple]:
     """Return source → shape, with symbols, of each tensor that comes into a graph of Dynamo's."""
     placeholders = [node for node in gm.graph.find_nodes(op="placeholder") if "grapharg" in node.meta]
     arguments = [(node.meta["grapharg"].source, node.meta.get("example_value")) for node in placeholders]
-    return {_source(source): tuple(it.shape) for source, it in arguments if isinstance(it, torch.Tensor)}
+    return {_source(source): tuple(tensor.shape) for source, tensor in arguments if isinstance(tensor, torch.Tensor)}
 
 
 def _source(source: Any) -> str:

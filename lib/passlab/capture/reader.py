@@ -19,17 +19,17 @@ def read(captured: Capture, *inputs: Any) -> Graph:
     nodes: list[Node] = []
     outputs: list[str] = []
     before: Node | None = None
-    for number, it in enumerate(captured.compilations):
+    for number, record in enumerate(captured.compilations):
         results = [before.id] if before else []
-        if it.graph is not None:
-            part = from_nodes(list(it.graph.graph.nodes), "torch.compile", it.function)
+        if record.graph is not None:
+            part = from_nodes(list(record.graph.graph.nodes), "torch.compile", record.function)
             nodes += [_numbered(node, number, before) for node in part if node.op != "output"]
             results = [f"{number}.{id}" for id in part.outputs]
-        if it.ends is None:
+        if record.ends is None:
             before = None
             outputs += results
         else:
-            before = _break(it.ends, number, results)
+            before = _break(record.ends, number, results)
             nodes.append(before)
     lines = [node.text for node in nodes]
     return Graph(captured.name, "torch.compile", tuple(nodes), tuple(outputs), "\n".join(lines))

@@ -146,12 +146,12 @@ class Capture:
     @property
     def graphs(self) -> list[fx.GraphModule]:
         """Return the captured graphs, in the order in which they were compiled."""
-        return [it.graph for it in self.compilations if it.graph is not None]
+        return [record.graph for record in self.compilations if record.graph is not None]
 
     @property
     def breaks(self) -> list[Break]:
         """Return the graph breaks, in the order in which they were met."""
-        return [it.ends for it in self.compilations if it.ends is not None]
+        return [record.ends for record in self.compilations if record.ends is not None]
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         private.forget()
@@ -164,17 +164,17 @@ class Capture:
 
     def _note(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         """Note the graph of the frame that is being compiled."""
-        it = self._frame()
-        it.graph, it.inputs, self._sizes = gm, tuple(inputs), private.sizes(gm)
+        record = self._frame()
+        record.graph, record.inputs, self._sizes = gm, tuple(inputs), private.sizes(gm)
         return gm.forward if self.backend is None else self.backend(gm, inputs)
 
     def _keep(self, entries: Sequence[Any]) -> list[bool]:
         """Note the guards of the frame that is being compiled. Dynamo asks which to keep: all."""
-        it, met = self._frame(), sum(map(len, self._stops.values()))
-        self._stops[private.compile_id()] = private.breaks()[met:]
-        sizes = self._sizes if it.graph is not None else {}
+        record, earlier = self._frame(), sum(map(len, self._stops.values()))
+        self._stops[private.compile_id()] = private.breaks()[earlier:]
+        sizes = self._sizes if record.graph is not None else {}
         guards = (guard for row in private.guard_rows(entries) for guard in _guards(*row, sizes))
-        it.guards = tuple({guard.text: guard for guard in guards}.values())
+        record.guards = tuple({guard.text: guard for guard in guards}.values())
         return [True] * len(entries)
 
     def _frame(self) -> Compilation:
@@ -183,12 +183,12 @@ class Capture:
     def _record(self) -> None:
         """Join Dynamo's reports on the frames of one call with the graphs and guards noted for them."""
         for report in private.reports():
-            it = self._frames.get(report.id) or Compilation("", len(self.counts))
-            it.function, it.failed_guard, it.error = report.function, report.failed_guard, report.error
+            record = self._frames.get(report.id) or Compilation("", len(self.counts))
+            record.function, record.failed_guard, record.error = report.function, report.failed_guard, report.error
             own = [stop for stop in self._stops.get(report.id, ()) if stop.function == report.function]
-            it.ends = _break(own[-1]) if own else None
-            self.compilations.append(it)
-        self.counts.append(sum(it.graph is not None for it in self._frames.values()))
+            record.ends = _break(own[-1]) if own else None
+            self.compilations.append(record)
+        self.counts.append(sum(record.graph is not None for record in self._frames.values()))
 
     def __repr__(self) -> str:
         parts = [_count(len(self.graphs), "graph"), _count(len(self.breaks), "break"), _count(len(self.counts), "call")]

@@ -205,10 +205,10 @@ class Box:
         """Return the caption, a count of each op, and the bytes."""
         counts = Counter(node.op for node in self.nodes).most_common()
         ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in counts[:4])
-        more = f" · {len(counts) - 4} more ops" if len(counts) > 4 else ""
+        others = f" · {len(counts) - 4} more ops" if len(counts) > 4 else ""
         sizes = [node.bytes for node in self.nodes if node.bytes is not None]
         values = f"{size(sum(sizes))} of values" if sizes else ""
-        return rows(bold(sign + self.caption), small(escape(ops + more)), small(values))
+        return rows(bold(sign + self.caption), small(escape(ops + others)), small(values))
 
     @property
     def tip(self) -> str:
@@ -336,25 +336,25 @@ def _groups(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> _Groups:
     frames: list[str] = []
     number = count()
 
-    def place(it: Group) -> str:
+    def place(g: Group) -> str:
         """Create a group's boxes and return their names in DOT, framed if the group is a run."""
-        if it.body:
-            inside = "; ".join(map(place, it.body))
-            each = sum(len(part.keys) for part in it.body)
-            home.update({key: home[it.keys[i % each]] for i, key in enumerate(it.keys)})
-            label = rows(bold(f"{len(it.keys) // each:,} ×"))
+        if g.body:
+            inside = "; ".join(map(place, g.body))
+            each = sum(len(part.keys) for part in g.body)
+            home.update({key: home[g.keys[i % each]] for i, key in enumerate(g.keys)})
+            label = rows(bold(f"{len(g.keys) // each:,} ×"))
             look = f'style="rounded,dashed" color="{GREY}" margin=10 labeljust=l'
             return f"subgraph cluster_{next(number)} {{ graph [label={label} {look}]; {inside} }}"
-        home.update(dict.fromkeys(it.keys, it.keys[0]))
-        members = [boxes[key] for key in it.keys]
-        fewer[it.keys[0]] = members[0] if len(members) == 1 else _merge(members, it.caption)
+        home.update(dict.fromkeys(g.keys, g.keys[0]))
+        members = [boxes[key] for key in g.keys]
+        fewer[g.keys[0]] = members[0] if len(members) == 1 else _merge(members, g.caption)
         return f"n{len(fewer) - 1}"
 
-    for it in group(names, looks, arcs, keep, limit):
-        if it.body:
-            frames.append(place(it))
+    for g in group(names, looks, arcs, keep, limit):
+        if g.body:
+            frames.append(place(g))
         else:
-            place(it)
+            place(g)
     place_of = {key: i for i, key in enumerate(fewer)}
     merged: Arcs = {}
     for (a, b), look in arcs.items():
@@ -370,7 +370,7 @@ def _groups(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> _Groups:
 def _merge(members: list[Box], caption: str) -> Box:
     """Merge several boxes; if their changes differ, the caption counts them."""
     changes = Counter(box.change for box in members)
-    counted = [f"{CHANGES[how].sign}{number}" for how, number in changes.items() if how not in ("", "kept")]
+    counted = [f"{CHANGES[change].sign}{number}" for change, number in changes.items() if change not in ("", "kept")]
     return Box(
         tuple(node for box in members for node in box.nodes),
         next(iter(changes)) if len(changes) == 1 else "",

@@ -121,8 +121,8 @@ def _warp_figure(addresses: Sequence, size: int, loaded: set[int], sectors: list
             axes.text(x + 0.1, top + 3.5, f"{sector * SECTOR}", fontsize=6, color=PALE, ha="left", va="center")
     axes.text(-0.6, 1.1, "lanes", color=PALE, ha="right", va="center", fontsize=7.5)
     axes.text(-0.6, 11.2, "memory", color=PALE, ha="right", va="center", fontsize=7.5)
-    more = f" · {len(sectors) - len(shown)} sectors are not drawn" if len(sectors) > len(shown) else ""
-    axes.set_title(cut(title + more, 110), loc="left", x=0, weight="bold", fontsize=9.5, color=INK)
+    note = f" · {len(sectors) - len(shown)} sectors are not drawn" if len(sectors) > len(shown) else ""
+    axes.set_title(cut(title + note, 110), loc="left", x=0, weight="bold", fontsize=9.5, color=INK)
     return fig
 
 

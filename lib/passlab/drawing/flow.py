@@ -35,7 +35,7 @@ def fact_text(fact: Any, limit: int = WIDE) -> str:
     if fact is None:
         return "unreached"
     if isinstance(fact, set | frozenset):
-        words = sorted(it if isinstance(it, str) else _words(it) for it in fact)
+        words = sorted(element if isinstance(element, str) else _words(element) for element in fact)
     elif isinstance(fact, dict):
         words = [f"{key}={_value(value)}" for key, value in sorted(fact.items())]
     else:
@@ -43,8 +43,8 @@ def fact_text(fact: Any, limit: int = WIDE) -> str:
     return cut(f"{{{', '.join(words)}}}", limit)
 
 
-def _words(it: Any) -> str:
-    return " ".join(map(_words, it)) if isinstance(it, tuple) else str(it)
+def _words(value: Any) -> str:
+    return " ".join(map(_words, value)) if isinstance(value, tuple) else str(value)
 
 
 def _value(value: Any) -> str:

@@ -83,9 +83,9 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
     module = part(after, "picture")
     if module is not None and module is part(before, "picture") and hasattr(module, "diff"):
         return module.diff(before, after, title=title or "")
-    it = difference(view(before, *inputs), view(after, *inputs), title or "")
-    dot, tips, note = b.to_dot(it.boxes, it.arcs, title or "", it.subtitle, it.legend, limit)
-    return Picture(it.text, dot, it.name, note, tips)
+    d = difference(view(before, *inputs), view(after, *inputs), title or "")
+    dot, tips, note = b.to_dot(d.boxes, d.arcs, title or "", d.subtitle, d.legend, limit)
+    return Picture(d.text, dot, d.name, note, tips)
 
 
 class Difference(NamedTuple):
@@ -109,11 +109,13 @@ def difference(old: Graph, new: Graph, title: str) -> Difference:
     old_arcs = dict.fromkeys((key.get(a), key[c]) for a, c in old.edges)
     arcs = {arc: CHANGES["kept" if arc in old_arcs else "added"].edge for arc in new_arcs}
     arcs |= {arc: CHANGES["removed"].edge for arc in old_arcs if arc not in new_arcs}
-    count = {how: sum(box.change == how for box in boxes.values()) for how in CHANGES}
-    entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
+    count = {kind: sum(box.change == kind for box in boxes.values()) for kind in CHANGES}
+    entries = [
+        (style.line, style.sign or "□", f"{kind} {count[kind]}") for kind, style in CHANGES.items() if count[kind]
+    ]
     subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
     lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
-    changes = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
+    changes = ", ".join(f"{count[kind]} {kind}" for kind in CHANGES if count[kind])
     text, name = "\n".join(titled(title) + lines), f"{title or 'Difference'}. {changes}"
     return Difference(boxes, key, arcs, subtitle, b.legend(entries), text, name)
 

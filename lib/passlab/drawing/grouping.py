@@ -46,9 +46,9 @@ def group(
     groups = [Group([key], names[key]) for key in _leaves_late(names, edges)]
     symbols: dict[Hashable, str] = {}
 
-    def symbol(it: Group) -> str:
+    def symbol(g: Group) -> str:
         """Return one character per look, and a unique one for a separate node."""
-        key = it.keys[0] if it.keys[0] in alone else (tuple(looks[k] for k in it.keys), it.caption)
+        key = g.keys[0] if g.keys[0] in alone else (tuple(looks[k] for k in g.keys), g.caption)
         return symbols.setdefault(key, chr(0x10000 + len(symbols)))
 
     while len(groups) > limit and (fewer := _runs(groups, "".join(map(symbol, groups)))):
@@ -57,8 +57,8 @@ def group(
     while pieces >= 4 and (len(result) > limit or _crossing(result, edges) > len(result) + limit // 2):
         result = _stretches(groups, edges, alone, pieces)
         pieces //= 2
-    if sum(it.boxes for it in result) > limit:
-        return [replace(it, body=()) for it in result]
+    if sum(g.boxes for g in result) > limit:
+        return [replace(g, body=()) for g in result]
     return result
 
 
@@ -80,12 +80,12 @@ def _leaves_late(names: Mapping[Key, str], edges: Collection[tuple[Key, Key]]) -
         inputs.setdefault(consumer, []).append(producer)
         used.add(producer)
     late = {key for key in names if key not in inputs and key in used}
-    order, done = [], set()
+    order, placed = [], set()
     for key in names:
         if key not in late:
             for leaf in inputs.get(key, ()):
-                if leaf in late and leaf not in done:
-                    done.add(leaf)
+                if leaf in late and leaf not in placed:
+                    placed.add(leaf)
                     order.append(leaf)
             order.append(key)
     return order
@@ -135,7 +135,7 @@ def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: s
 
 def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> list[int]:
     """Return, for each group, the number of values from it or earlier groups that later groups use."""
-    place = {key: i for i, it in enumerate(groups) for key in it.keys}
+    place = {key: i for i, g in enumerate(groups) for key in g.keys}
     last: dict[Key, int] = {}
     for producer, consumer in edges:
         last[producer] = max(last.get(producer, 0), place[consumer])
@@ -153,5 +153,5 @@ def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> l
 
 def _crossing(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> int:
     """Count the arcs between the groups."""
-    place = {key: i for i, it in enumerate(groups) for key in it.keys}
+    place = {key: i for i, g in enumerate(groups) for key in g.keys}
     return len({(place[a], place[b]) for a, b in edges if place[a] != place[b]})

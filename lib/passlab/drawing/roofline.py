@@ -48,7 +48,7 @@ def roofline(points: Mapping[str, Sequence[float]], machine: Machine, title: str
     marks = {name: _point(name, point, machine) for name, point in points.items()}
     if not marks:
         raise ValueError("roofline got no programs: pass {name: (operations, bytes, seconds)}.")
-    tips = [f"{name}: {it.intensity:.3g} flop/byte, {it.speed / 1e9:.3g} Gflop/s" for name, it in marks.items()]
+    tips = [f"{name}: {mark.intensity:.3g} flop/byte, {mark.speed / 1e9:.3g} Gflop/s" for name, mark in marks.items()]
     return Plot(_table(marks, machine, title), lambda: _figure(marks, machine, title), title, tips)
 
 
@@ -78,8 +78,8 @@ def _figure(points: Mapping[str, _Point], machine: Machine, title: str) -> Figur
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    low, high = _range([*(it.intensity for it in points.values()), machine.ridge], 4)
-    bottom, top = _range([*(it.speed for it in points.values()), machine.flops, machine.attainable(low)], 1.5)
+    low, high = _range([*(point.intensity for point in points.values()), machine.ridge], 4)
+    bottom, top = _range([*(point.speed for point in points.values()), machine.flops, machine.attainable(low)], 1.5)
     fig = Figure(figsize=(5.9, 2.8))
     axes = fig.add_axes((0, 0, 1, 1), xlim=(low, high), ylim=(bottom, top))
     axes.set_xscale("log", base=2)
@@ -105,16 +105,16 @@ def _figure(points: Mapping[str, _Point], machine: Machine, title: str) -> Figur
     slope = {"rotation": math.degrees(math.atan2(up - down, right - left)), "rotation_mode": "anchor", "ha": "center"}
     half = math.sqrt(foot * machine.ridge)
     axes.annotate(f"{machine.bandwidth / 1e9:.3g} GB/s", (half, half * machine.bandwidth), **over, **slope)
-    for at, (name, it) in enumerate(points.items()):
+    for at, (name, point) in enumerate(points.items()):
         colour, mark = COLOURS[at % len(COLOURS)], MARKS[at % len(MARKS)]
-        fill = colour if it.measured else "white"
+        fill = colour if point.measured else "white"
         look = {"color": colour, "markerfacecolor": fill, "markeredgewidth": 1.5, "markersize": 7, "zorder": 3}
-        axes.plot(it.intensity, it.speed, mark, gid=f"tip{at}", clip_on=False, **look)
-        right = math.log(it.intensity / low) > 0.7 * math.log(high / low)
-        above = math.log(it.speed / bottom) < 0.1 * math.log(top / bottom)
+        axes.plot(point.intensity, point.speed, mark, gid=f"tip{at}", clip_on=False, **look)
+        right = math.log(point.intensity / low) > 0.7 * math.log(high / low)
+        above = math.log(point.speed / bottom) < 0.1 * math.log(top / bottom)
         place = {"xytext": (-7 if right else 7, 3 if above else -9), "ha": "right" if right else "left"}
         text = {"textcoords": "offset points", "color": colour, "weight": "bold"}
-        axes.annotate(printable(cut(name, 30)), (it.intensity, it.speed), **place, **text)
+        axes.annotate(printable(cut(name, 30)), (point.intensity, point.speed), **place, **text)
     axes.set_title(printable(cut(title, 80)), loc="left", weight="bold", fontsize=9.5)
     return fig
 

@@ -78,25 +78,31 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
     if not frames:
         raise ValueError("steps got no states: pass (graph, marked nodes, caption) for at least one state.")
     boxes: dict[Key, Box] = {}
-    seen: dict[Any, list[int]] = {}  # key of a box or an edge → its states
+    frames_of: dict[Any, list[int]] = {}  # key of a box or an edge → its states
     marked: dict[Key, str] = {}
     for i, (graph, mark, _) in enumerate(frames):
         key = {node.id: (node.id, node.op) for node in graph}
         for node in graph:
             boxes[key[node.id]] = Box((node,))
-            seen.setdefault(key[node.id], []).append(i)
+            frames_of.setdefault(key[node.id], []).append(i)
             if node.id in mark:
                 marked[key[node.id]] = f"{marked.get(key[node.id], '')} mark{i}"
         for producer, consumer in graph.edges:
             if producer in key:
-                seen.setdefault(("edge", key[producer], key[consumer]), []).append(i)
+                frames_of.setdefault(("edge", key[producer], key[consumer]), []).append(i)
 
-    def css(it: Any) -> str:
+    def css(element: Any) -> str:
         """Return the classes of a box or edge, "" if it is in every state."""
-        return "" if len(seen[it]) == len(frames) else " ".join(["some", *(f"in{i}" for i in seen[it])])
+        return (
+            ""
+            if len(frames_of[element]) == len(frames)
+            else " ".join(["some", *(f"in{i}" for i in frames_of[element])])
+        )
 
     boxes = {key: replace(box, css=f"{marked.get(key, '')} {css(key)}".strip()) for key, box in boxes.items()}
-    arcs = {it[1:]: f'class="{css(it)}"' for it in seen if it[0] == "edge" and len(it) == 3}
+    arcs = {
+        element[1:]: f'class="{css(element)}"' for element in frames_of if element[0] == "edge" and len(element) == 3
+    }
     note = f"Only the first {STATES} of {total} states are shown." if total > STATES else ""
     subtitle = f"{frames[0][0].ir}: {len(frames)} state{'s' * (len(frames) != 1)}"
     key = b.kinds_legend(dict.fromkeys((box.nodes[0].kind for box in boxes.values()), ""))

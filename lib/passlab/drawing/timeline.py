@@ -39,11 +39,11 @@ class Slider(Lattice):
     def at(self, place: int) -> tuple[int, int, str]:
         """Return the first and last step of a place, and a sentence with its points."""
         first, last = place * self.by, min((place + 1) * self.by - 1, self.scene.last)
-        now = [spell(it) for it, step in self.scene.step.items() if first <= step <= last]
+        running = [spell(key) for key, step in self.scene.step.items() if first <= step <= last]
         count = sum(step <= last for step in self.scene.step.values())
         steps = f"Step {first}" if first == last else f"Steps {first} to {last}"
-        more = f" and {len(now) - 6} more" if len(now) > 6 else ""
-        return first, last, f"{steps}: {', '.join(now[:6])}{more} ({count} of {len(self.scene.step)} have run)"
+        rest = f" and {len(running) - 6} more" if len(running) > 6 else ""
+        return first, last, f"{steps}: {', '.join(running[:6])}{rest} ({count} of {len(self.scene.step)} have run)"
 
     @property
     def html(self) -> str:

@@ -43,16 +43,16 @@ def joint_graph(forward: Any, backward: Any, title: str = "The joint graph and i
     saved = {node.id: node for node in second if node.op == "placeholder" and node.id in names}
     if not saved:
         raise ValueError("The backward graph takes no value of the forward graph, so there is no cut to draw.")
-    again = {node.id for node in second if node.op != "placeholder" and node.id in names}
+    repeats = {node.id for node in second if node.op != "placeholder" and node.id in names}
     total = size(sum(node.bytes or 0 for node in saved.values()))
-    heading = f"{len(saved)} saved, {total}" + (f"; {len(again)} computed once more" if again else "")
-    text = "\n".join([title, heading, *b.fit(_lines(first, second, saved, again))])
+    heading = f"{len(saved)} saved, {total}" + (f"; {len(repeats)} computed once more" if repeats else "")
+    text = "\n".join([title, heading, *b.fit(_lines(first, second, saved, repeats))])
     if len(first) + len(second) > LIMIT:
         note = f"{len(first) + len(second)} nodes are too many to draw (at most {LIMIT})."
         return Picture(text, "digraph { }", f"{title}. {heading}", note)
-    boxes = _boxes(first, second, saved, again)
+    boxes = _boxes(first, second, saved, repeats)
     entries = [(_LINE, "▬", "saved for the backward graph")]
-    entries += [(_AGAIN, "┅", "computed once more")] if again else []
+    entries += [(_AGAIN, "┅", "computed once more")] if repeats else []
     dot, tips, note = b.to_dot(boxes, _arcs(first, second, saved, boxes), title, heading, b.legend(entries), len(boxes))
     on_the_line = re.findall(r'^(n\d+) \[.*class="cut"', dot, re.MULTILINE)
     label = f"<{small(escape(f'the cut: {total}'), _LINE)}>"
@@ -61,14 +61,14 @@ def joint_graph(forward: Any, backward: Any, title: str = "The joint graph and i
     return Picture(text, dot, f"{title}. {heading}", note, tips)
 
 
-def _lines(first: Graph, second: Graph, saved: Collection[str], again: Collection[str]) -> list[str]:
+def _lines(first: Graph, second: Graph, saved: Collection[str], repeats: Collection[str]) -> list[str]:
     """Return the nodes of both graphs as lines: ▸ before what is saved, ↻ before what is computed once more."""
     lines = [("▸ " if n.id in saved else "  ") + b.line(n) for n in first if n.op != "output"]
     rest = [n for n in second if n.id not in saved and n.op != "output"]
-    return [*lines, "  " + "┄" * 40, *(("↻ " if n.id in again else "  ") + b.line(n) for n in rest)]
+    return [*lines, "  " + "┄" * 40, *(("↻ " if n.id in repeats else "  ") + b.line(n) for n in rest)]
 
 
-def _boxes(first: Graph, second: Graph, saved: dict[str, Node], again: Collection[str]) -> dict[b.Key, b.Box]:
+def _boxes(first: Graph, second: Graph, saved: dict[str, Node], repeats: Collection[str]) -> dict[b.Key, b.Box]:
     """Return (side, id) → box; the sides are "forward", "saved" and "backward"."""
     boxes: dict[b.Key, b.Box] = {("forward", n.id): b.Box((n,)) for n in first if n.op != "output"}
     for n in saved.values():
@@ -77,7 +77,7 @@ def _boxes(first: Graph, second: Graph, saved: dict[str, Node], again: Collectio
     dashed = f'style="rounded,filled,dashed" penwidth=1.8 color="{_AGAIN}"'
     for n in second:
         if n.id not in saved and n.op != "output":
-            boxes["backward", n.id] = _Lined((n,), line=dashed) if n.id in again else b.Box((n,))
+            boxes["backward", n.id] = _Lined((n,), line=dashed) if n.id in repeats else b.Box((n,))
     return boxes
 
 

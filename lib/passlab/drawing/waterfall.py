@@ -31,17 +31,17 @@ def waterfall(
     for at, (label, value) in enumerate(figures.items()):
         before = values[max(at - 1, 0)]
         noise = (spreads.get(label, 0.0) + spreads.get(labels[max(at - 1, 0)], 0.0)) / 2
-        more = _change(before, value, noise) if at else ""
+        change = _change(before, value, noise) if at else ""
         ends = at in (0, len(values) - 1)
         parts = [Part(min(value, before) / most, BLUE if ends else "#B9C4CE")]
         if at and value != before:
             same = abs(value - before) <= noise
             parts.append(Part(abs(value - before) / most, LIGHT if same else SAVED if value < before else ADDED))
-        rows.append(Bar(label, parts, _amount(value, unit), more))
-        tips += [f"{label}: {_amount(value, unit)} {more}".rstrip()] * len(parts)
+        rows.append(Bar(label, parts, _amount(value, unit), change))
+        tips += [f"{label}: {_amount(value, unit)} {change}".rstrip()] * len(parts)
         bar = "█" * round(40 * min(value, before) / most)
         bar += ("░" if value < before else "▓") * round(40 * abs(value - before) / most) if at else ""
-        lines.append(f"{cut(label, 40):<{column}}  {bar:<40}  {_amount(value, unit)}  {more}".rstrip())
+        lines.append(f"{cut(label, 40):<{column}}  {bar:<40}  {_amount(value, unit)}  {change}".rstrip())
     lines.append("█ rest, ░ removed by this step, ▓ added by it")
     return Plot("\n".join(lines), lambda: bars(title, rows, wide=330), title, tips)
 

@@ -202,13 +202,13 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
         return (
             None if _same_object(b, a, tolerance) else Difference(f"{name} is {_brief(b)} before and {_brief(a)} after")
         )
-    for what, before, after in (
+    for part, before, after in (
         ("dtype", dtype_name(b), dtype_name(a)),
         ("shape", shape_of(b), shape_of(a)),
         ("device", b.device, a.device),
     ):
         if before != after:
-            return Difference(f"the {what} of {name} is {before} before and {after} after")
+            return Difference(f"the {part} of {name} is {before} before and {after} after")
     if b is a or b.is_meta or identical(b, a):
         return None
     x, y = wide(b), wide(a)
@@ -227,11 +227,11 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
     gap = (x.double() - y.double()).abs().nan_to_num(math.inf)
     at = _place(int(torch.where(bad, gap, -1.0).argmax()), bad.shape)
     place = f" at {list(at)}" if at else ""
-    many = f" ({int(bad.sum())} of {bad.numel()} elements differ)" if bad.numel() > 1 else ""
+    share = f" ({int(bad.sum())} of {bad.numel()} elements differ)" if bad.numel() > 1 else ""
     old, new = _number(x[at]), _number(y[at])
     if old == new:
         old, new = repr(float(x[at])), repr(float(y[at]))
-    sentence = f"{name}{place} is {old} before and {new} after{many}"
+    sentence = f"{name}{place} is {old} before and {new} after{share}"
     return Difference(sentence, bad=None if unusual(b) else bad, at=at)
 
 

@@ -113,9 +113,9 @@ def _plain(value: Any) -> Any:
 
 
 def _type(type: onnx.TypeProto) -> Type:
-    which = type.WhichOneof("value")
-    if which != "tensor_type":
-        return None, (which or "").removesuffix("_type") or None, None
+    kind = type.WhichOneof("value")
+    if kind != "tensor_type":
+        return None, (kind or "").removesuffix("_type") or None, None
     tensor = type.tensor_type
     if not tensor.elem_type:
         return UNKNOWN

@@ -41,9 +41,9 @@ class _Reader:
         """Return whether the value is a module (the model itself or a part of it)."""
         return self.module is not None and value.type().kind() == "ClassType" and "__torch__" in str(value.type())
 
-    def _define(self, value: Any, op: str, inputs: Any, **more: Any) -> None:
+    def _define(self, value: Any, op: str, inputs: Any, **attrs: Any) -> None:
         name = value.debugName()
-        self.producers[name] = self.build.add(name, op, _kind(op), inputs, type=_type(value), **more)
+        self.producers[name] = self.build.add(name, op, _kind(op), inputs, type=_type(value), **attrs)
 
     def _block(self, block: Any) -> list[str]:
         """Read the nodes of a block; return the ids of its results."""

@@ -94,12 +94,12 @@ def pass_judge(
     return judge
 
 
-def expecting(judge_pass: Callable, **how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+def expecting(judge_pass: Callable, **options: Any) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge for cases with an `Expect`. `judge_pass` makes the judge of an IR's passes from three laws.
 
     Where breaking `spared` changed the meaning, the finding on `same` states that cause first.
     """
-    findings_on = judge_pass(law_of("did"), law_of("spared"), law_of("cost"), **how)
+    findings_on = judge_pass(law_of("did"), law_of("spared"), law_of("cost"), **options)
 
     def judge(case: Case, value: object) -> Iterator[Finding]:
         findings = list(findings_on(case, value))

@@ -70,9 +70,9 @@ def excerpt(value: Any) -> str:
     return shown(value) if readable else f"a value of type {type(value).__name__}"
 
 
-def _return(expected: str, value: Any, more: str = "") -> str:
+def _return(expected: str, value: Any, detail: str = "") -> str:
     hint = " End every path of the function with `return`." if value is None else ""
-    return f"Return {expected}; got {excerpt(value)}{more}.{hint}"
+    return f"Return {expected}; got {excerpt(value)}{detail}.{hint}"
 
 
 def is_number(value: Any) -> bool:
@@ -154,17 +154,17 @@ def why_not_groups(
     """
     if wrong := why_not_a_list(value, "a list of groups"):
         return wrong
-    seen = set()
+    earlier = set()
     for group in value:
         if not isinstance(group, types) or not group:
             return f"A group is a list of {members}; one here is {shown(group)}."
         for member in group:
             if tail := why_not(member):
                 return f"A group holds {shown(member)}, {tail}."
-            if member in seen:
+            if member in earlier:
                 return f"{kind.capitalize()} {member} is in two groups, or twice in one."
-            seen.add(member)
+            earlier.add(member)
     for member in every:
-        if member not in seen:
+        if member not in earlier:
             return f"{kind.capitalize()} {member} is missing: a {kind} that is not fused forms a group of one."
     return ""

@@ -30,10 +30,10 @@ FUNCTIONS: dict[str, Callable] = {}
 MODULES: dict[str, type] = {}
 
 
-def name_in(table: dict[str, Any], thing: Any) -> str | None:
+def name_in(table: dict[str, Any], obj: Any) -> str | None:
     """Return the name under which a function or class is declared in a table, or None."""
-    name = f"{thing.__module__}.{thing.__qualname__}"
-    return name if table.get(name) is thing else None
+    name = f"{obj.__module__}.{obj.__qualname__}"
+    return name if table.get(name) is obj else None
 
 
 def fits(value: Any) -> bool:
@@ -54,11 +54,11 @@ def _is(value: Any, hint: Any) -> bool:
     return type(value) is hint
 
 
-def _declare(table: dict[str, Any], name: str, thing: T) -> T:
-    if name in table and table[name] is not thing:
+def _declare(table: dict[str, Any], name: str, obj: T) -> T:
+    if name in table and table[name] is not obj:
         raise ValueError(f"{name} is declared twice as something that travels. Give one of the two another name.")
-    table[name] = thing
-    return thing
+    table[name] = obj
+    return obj
 
 
 def record(cls: type[T]) -> type[T]:

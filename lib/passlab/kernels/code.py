@@ -480,7 +480,7 @@ class _Function:
             source, dims = node.args[0], {d % len(_shape(node.args[0])) for d in node.args[1]}
             sizes = _shape(source)
             rows = [n for d, n in enumerate(sizes) if d not in dims]
-            left = [sizes[d] for d in sorted(dims)]
+            columns = [sizes[d] for d in sorted(dims)]
 
             def first(body: _Body, row: tuple, inner: tuple) -> Any:
                 rows_left, inner_left = iter(row), iter(inner)
@@ -489,16 +489,16 @@ class _Function:
                 )
 
             last_is_fast = self.partial and not is_product(node) and dims and max(dims) == len(sizes) - 1
-            result = self._stages(node, rows, left, first, last_is_fast)
+            result = self._stages(node, rows, columns, first, last_is_fast)
             if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
-                result = self._with_nan(node, rows, left, first, result)
+                result = self._with_nan(node, rows, columns, first, result)
             self.buffers[node] = result
         return self.buffers[node]
 
-    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, result: Any) -> Any:
+    def _with_nan(self, node: fx.Node, rows: list[int], sizes: list[int], value: Callable, result: Any) -> Any:
         """Count NaNs beside a maximum: TVM's own, shared by the threads of a GPU, loses them."""
         te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
-        axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
+        axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in sizes]
         one, zero = self.number(1, dtype), self.number(0, dtype)
 
         def count(*row: Any) -> Any:
@@ -511,16 +511,16 @@ class _Function:
             tuple(rows), lambda *row: T.Select(counted(*row) > zero, nan, result(*row)), f"{node.name}_or_nan"
         )
 
-    def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
-        """Reduce over the sizes `left`; `value(body, row, inner)` is an element.
+    def _stages(self, node: fx.Node, rows: list[int], sizes: list[int], value: Callable, partial: bool) -> Any:
+        """Reduce over the sizes `sizes`; `value(body, row, inner)` is an element.
 
         A long size is cut into `runs` runs of `lanes` adjacent elements; each lane of each run is reduced separately,
         then the partial results, from the innermost out.
         """
         te, body = self.te, _Body(self)
-        *outer, size = left or [1]
-        if not partial or not left or (size < LONG and not outer):
-            axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
+        *outer, size = sizes or [1]
+        if not partial or not sizes or (size < LONG and not outer):
+            axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in sizes]
 
             def whole(*row: Any) -> Any:
                 return self._combine(node, body.whole(value(body, row, tuple(axis.var for axis in axes))), axes)

@@ -79,8 +79,8 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     runner = _Run(gm)
 
     def run(tensors: list, values: dict) -> Any:
-        left = iter(tensors)
-        args = [next(left) if isinstance(x, torch.Tensor) else x for x in inputs]
+        operands = iter(tensors)
+        args = [next(operands) if isinstance(x, torch.Tensor) else x for x in inputs]
         return torch.func.functional_call(runner, values, tuple(args))
 
     tensors = [fake.from_tensor(x.detach()) for x in inputs if isinstance(x, torch.Tensor)]

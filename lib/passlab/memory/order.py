@@ -163,8 +163,8 @@ class _Graph:
 
     def freed(self, i: int, done: int) -> int:
         """Return the bytes that become free when task i runs in the state `done`."""
-        left = ~(done | 1 << i)
-        return sum(self.size[read] for read in self.reads[i] if not self.readers_bits[read] & left)
+        rest = ~(done | 1 << i)
+        return sum(self.size[read] for read in self.reads[i] if not self.readers_bits[read] & rest)
 
     def run(self, i: int, done: int, live: int, ready: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
         """Run task i; return the bytes while it runs, and the state, the live bytes and the ready tasks after it."""

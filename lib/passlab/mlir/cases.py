@@ -46,9 +46,9 @@ def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` operations `op`; "" stands for all that compute."""
 
     def count(after: ModuleOp) -> tuple[int, str]:
-        left = [o for o in as_module(after).walk() if (name_of(o) == op if op else name_of(o) not in _IDLE)]
-        last = str(left[-1]).splitlines()[0] if left else ""
-        return len(left), f"{plural(len(left), f'{op} operation'.strip())}, among them `{last:.80}`"
+        ops = [o for o in as_module(after).walk() if (name_of(o) == op if op else name_of(o) not in _IDLE)]
+        last = str(ops[-1]).splitlines()[0] if ops else ""
+        return len(ops), f"{plural(len(ops), f'{op} operation'.strip())}, among them `{last:.80}`"
 
     return judge.at_most(limit, why, count)
 

@@ -114,17 +114,17 @@ class _Nest:
             self.numbers[value] = constant.result
         return self.numbers[value]
 
-    def _loops(self, left: list[tuple[int, bool]], indices: dict[int, Any]) -> None:
+    def _loops(self, loops: list[tuple[int, bool]], indices: dict[int, Any]) -> None:
         """Write the loops that are left, around the body. indices: dimension → the index of its tile or point."""
         from xdsl.builder import Builder, InsertPoint
         from xdsl.dialects import scf
         from xdsl.dialects.builtin import IndexType
         from xdsl.ir import Block, Region
 
-        if not left:
+        if not loops:
             self._body(indices)
             return
-        (dim, outside), rest = left[0], left[1:]
+        (dim, outside), rest = loops[0], loops[1:]
         size, low = self.sizes[dim], indices.get(dim)
         tile = self.tiles.get(dim, 0)
         if outside:

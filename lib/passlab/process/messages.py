@@ -33,10 +33,10 @@ class MessageError(ValueError):
 
 
 def _left(deadline: float | None) -> float | None:
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
+    seconds = None if deadline is None else deadline - time.monotonic()
+    if seconds is not None and seconds <= 0:
         raise DeadlineError
-    return left
+    return seconds
 
 
 def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: float | None = None) -> None:

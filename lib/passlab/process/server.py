@@ -45,16 +45,16 @@ class Child(NamedTuple):
 
 def request(control: socket.socket, deadline: float) -> tuple[Child, dict[str, Any]]:
     """Return a fresh child, and its first message. Raises ClosedError, DeadlineError, MessageError, OSError."""
-    ours, theirs = socket.socketpair()
+    parent, child = socket.socketpair()
     try:
-        with theirs:
-            socket.send_fds(control, [_FORK], [theirs.fileno()])
-        number = receive(ours, deadline)[0]["number"]
-        reply, _ = receive(ours, deadline)
+        with child:
+            socket.send_fds(control, [_FORK], [child.fileno()])
+        number = receive(parent, deadline)[0]["number"]
+        reply, _ = receive(parent, deadline)
     except BaseException:
-        ours.close()
+        parent.close()
         raise
-    return Child(ours, number), reply
+    return Child(parent, number), reply
 
 
 def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
@@ -62,13 +62,13 @@ def cpu_seconds(control: socket.socket, child: Child, deadline: float) -> float:
 
     Raises ClosedError, DeadlineError, OSError.
     """
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            socket.send_fds(control, [_TIME + _NUMBER.pack(child.number)], [theirs.fileno()])
-        ours.settimeout(max(deadline - time.monotonic(), 0.001))
+    parent, far_end = socket.socketpair()
+    with parent:
+        with far_end:
+            socket.send_fds(control, [_TIME + _NUMBER.pack(child.number)], [far_end.fileno()])
+        parent.settimeout(max(deadline - time.monotonic(), 0.001))
         try:
-            answer = ours.recv(_SECONDS.size)
+            answer = parent.recv(_SECONDS.size)
         except TimeoutError:
             raise DeadlineError("the server did not tell a child's CPU time") from None
     if len(answer) != _SECONDS.size:
@@ -137,17 +137,17 @@ class Server:
         self.number += 1
         with contextlib.suppress(ClosedError, TimeoutError):
             send(sock, {"number": self.number}, deadline=time.monotonic() + 1)
-        noise, theirs = os.pipe()
+        noise, writer = os.pipe()
         try:
-            pid = self.fork([sock.fileno(), theirs])
+            pid = self.fork([sock.fileno(), writer])
         except OSError:
-            for fd in (noise, theirs):
+            for fd in (noise, writer):
                 os.close(fd)
             sock.close()
             return
         if pid == 0:
-            _work(sock, theirs, self.answer)
-        os.close(theirs)
+            _work(sock, writer, self.answer)
+        os.close(writer)
         self.children[noise] = self.children[sock.fileno()] = _Child(pid, self.number, sock, noise)
         self.poll.register(noise, select.POLLIN)
         self.poll.register(sock, 0)  # a hang-up is reported for any mask

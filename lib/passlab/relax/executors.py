@@ -51,18 +51,18 @@ class _Machine:
         self.vm = relax.VirtualMachine(self.executable, self.device)
 
     def _arguments(self, values: list[np.ndarray]) -> list[Any]:
-        left = list(values)
-        arguments = [self._argument(type_, left) for type_ in self.types]
-        if left:
-            raise Failed(f"The function {self.function} takes {len(values) - len(left)} inputs; got {len(values)}.")
+        rest = list(values)
+        arguments = [self._argument(type_, rest) for type_ in self.types]
+        if rest:
+            raise Failed(f"The function {self.function} takes {len(values) - len(rest)} inputs; got {len(values)}.")
         return arguments
 
-    def _argument(self, type_: Any, left: list[np.ndarray]) -> Any:
+    def _argument(self, type_: Any, rest: list[np.ndarray]) -> Any:
         if isinstance(type_, tvm.ir.TupleType):
-            return [self._argument(field, left) for field in type_.fields]
-        if not left:
+            return [self._argument(field, rest) for field in type_.fields]
+        if not rest:
             raise Failed(f"The function {self.function} takes more inputs than it got.")
-        value = left.pop(0)
+        value = rest.pop(0)
         if isinstance(type_, relax.ShapeType):
             return tvm.runtime.ShapeTuple([int(n) for n in value])
         if isinstance(type_, tvm.ir.PrimType):

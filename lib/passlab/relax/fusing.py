@@ -94,9 +94,9 @@ class Price:
         return self.kernels * LAUNCH + self.nbytes / 1000 / KILOBYTES + self.steps / STEPS
 
     def __str__(self) -> str:
-        again = f", {self.recomputed:,.0f} of them again" if self.recomputed else ""
-        done = f"{self.kernels} kernels, {self.nbytes:,} bytes, {self.steps:,.0f} steps{again}"
-        return f"{self.microseconds:,.1f} µs: {done}"
+        repeats = f", {self.recomputed:,.0f} of them again" if self.recomputed else ""
+        amounts = f"{self.kernels} kernels, {self.nbytes:,} bytes, {self.steps:,.0f} steps{repeats}"
+        return f"{self.microseconds:,.1f} µs: {amounts}"
 
 
 def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
@@ -198,8 +198,8 @@ def _why_not_written(whole: Program, kernels: list[tuple[str, frozenset[str]]]) 
     reads = [(reader, name) for reader, group in kernels for name in _inputs(whole, group)]
     for reader, name in [*reads, *(("", name) for name in whole.returned)]:
         if name in whole.ops and name not in results:
-            who = f"the kernel of {reader} reads" if reader else "the module returns"
-            reason = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
+            use = f"the kernel of {reader} reads" if reader else "the module returns"
+            reason = f"No kernel writes {name}, and {use} it: it is inside a group but not its result"
             back = any(name in other and reader in _inputs(whole, other) for _, other in kernels)
             return f"{reason}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
     return ""
@@ -399,7 +399,7 @@ def _name(operand: Any, constants: list) -> str:
 
     if isinstance(operand, relax.Var):
         return operand.name
-    known = next((at for at, seen in enumerate(constants) if seen.same_as(operand)), len(constants))
+    known = next((at for at, constant in enumerate(constants) if constant.same_as(operand)), len(constants))
     if known == len(constants):
         constants.append(operand)
     return f"constant {known}"

@@ -123,21 +123,21 @@ def _plugged(steps: Sequence[Step], place: str) -> list[Callable]:
     return [functools.partial(_checked, step, f"The pass {_name(step)} in {place}") for step in steps]
 
 
-def _checked(step: Step, who: str, module: tvm.IRModule) -> tvm.IRModule:
+def _checked(step: Step, step_name: str, module: tvm.IRModule) -> tvm.IRModule:
     from passlab.relax import relax, tvm
 
-    with _saying(who):
+    with _saying(step_name):
         after = step(module)
     if not isinstance(after, tvm.IRModule):
         result = "None: end it with `return module`" if after is None else f"{type(after).__name__}, not an IRModule"
-        raise TypeError(f"{who} returned {result}.")
+        raise TypeError(f"{step_name} returned {result}.")
     try:
         relax.analysis.well_formed(after)
     except Exception as error:
-        raise ValueError(f"{who} returned a module that is not well-formed: {_last(error)}.") from error
-    lost = {v.name_hint for v in module.functions if v.name_hint == "main"} - {v.name_hint for v in after.functions}
-    if lost:
-        raise ValueError(f"{who} returned a module without the function main.")
+        raise ValueError(f"{step_name} returned a module that is not well-formed: {_last(error)}.") from error
+    missing = {v.name_hint for v in module.functions if v.name_hint == "main"} - {v.name_hint for v in after.functions}
+    if missing:
+        raise ValueError(f"{step_name} returned a module without the function main.")
     return after
 
 
@@ -147,13 +147,13 @@ def _name(step: Any) -> str:
 
 
 @contextlib.contextmanager
-def _saying(who: str) -> Iterator[None]:
+def _saying(name: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
-        raise ValueError(f"{who} raised {type(error).__name__}: {_last(error)}.") from error
+        raise ValueError(f"{name} raised {type(error).__name__}: {_last(error)}.") from error
 
 
 def _last(error: BaseException) -> str:
@@ -193,8 +193,8 @@ def _ruled(rule: Rule, function: Any, where: str) -> Any:
     """Apply a rule to a kernel and keep the kernel's attributes; return None if the rule leaves it."""
     from passlab.relax import tvm
 
-    who = f"The rule {_name(rule)}, on {where},"
-    with _saying(who):
+    name = f"The rule {_name(rule)}, on {where},"
+    with _saying(name):
         new = rule(function)
     if new is None:
         return None
@@ -203,9 +203,9 @@ def _ruled(rule: Rule, function: Any, where: str) -> Any:
     if isinstance(new, tvm.IRModule) and len(new.functions) == 1:
         (new,) = new.functions.values()
     if not isinstance(new, tvm.tirx.PrimFunc):
-        raise TypeError(f"{who} returned {type(new).__name__}; return a PrimFunc, its Schedule, or None to leave it.")
+        raise TypeError(f"{name} returned {type(new).__name__}; return a PrimFunc, its Schedule, or None to leave it.")
     if _signature(new) != _signature(function):
-        raise ValueError(f"{who} changed the parameters: {_signature(function)} became {_signature(new)}.")
+        raise ValueError(f"{name} changed the parameters: {_signature(function)} became {_signature(new)}.")
     attributes = dict(function.attrs.items()) if function.attrs is not None else {}
     new = new.with_attrs({"tirx.noalias": True, **attributes})
     return new if "global_symbol" in attributes else new.without_attr("global_symbol")
@@ -304,18 +304,18 @@ def tune(
             break
         if not isinstance(proposed, tuple) or len(proposed) != 2:
             raise TypeError(f"The tuner {_name(tuner)} returned {str(proposed)[:60]}; return (what, PrimFunc) or None.")
-        what, candidate = proposed
-        candidate = _ruled(lambda _, candidate=candidate: candidate, function, f"{what}")
-        history.append(_measured(what, candidate, measure))
+        label, candidate = proposed
+        candidate = _ruled(lambda _, candidate=candidate: candidate, function, f"{label}")
+        history.append(_measured(label, candidate, measure))
         report(history[-1], number)
     return Tuned(function, tuple(history))
 
 
-def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> TuningTrial:
+def _measured(label: Any, candidate: Any, measure: Callable[[Any], float]) -> TuningTrial:
     try:
-        return TuningTrial(what, candidate, float(measure(candidate)))
+        return TuningTrial(label, candidate, float(measure(candidate)))
     except (ValueError, RuntimeError) as error:
-        return TuningTrial(what, candidate, math.inf, _last(error))
+        return TuningTrial(label, candidate, math.inf, _last(error))
 
 
 def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Callable[[Any], float]:
@@ -349,8 +349,8 @@ def _line(trials: int) -> Callable[[TuningTrial, int], None]:
         from passlab.measure import seconds
 
         best[0] = min(best[0], trial.seconds)
-        now = trial.error[:60] or seconds(trial.seconds)
-        line = f"trial {number}/{trials}: {now}; best {seconds(best[0])}; {time.perf_counter() - start:.0f} s"
+        outcome = trial.error[:60] or seconds(trial.seconds)
+        line = f"trial {number}/{trials}: {outcome}; best {seconds(best[0])}; {time.perf_counter() - start:.0f} s"
         print(f"\r{line:<100}", end="\n" if number == trials else "", file=sys.stderr, flush=True)
 
     return report
@@ -393,7 +393,7 @@ def _metaschedule(
     # In a notebook TVM would show a pandas table after each round, and clear the cell's output.
     tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     modules: list[Any] = []
-    seen: list[TuningTrial] = []
+    history: list[TuningTrial] = []
 
     @derived_object
     class Builder(search.builder.PyBuilder):
@@ -411,9 +411,9 @@ def _metaschedule(
 
         def one(self, module: Any) -> Any:
             (function,) = module.functions.values()
-            trial = _measured(f"metaschedule's number {len(seen) + 1}", function, measure)
-            seen.append(trial)
-            report(trial, len(seen))
+            trial = _measured(f"metaschedule's number {len(history) + 1}", function, measure)
+            history.append(trial)
+            report(trial, len(history))
             result = search.runner.RunnerResult(*((None, trial.error) if trial.error else ([trial.seconds], None)))
             return search.runner.RunnerFuture(lambda: True, lambda: result)
 
@@ -448,4 +448,4 @@ def _metaschedule(
             num_tuning_cores=cores(),
             seed=0,
         )
-    return seen
+    return history

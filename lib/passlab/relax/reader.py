@@ -112,15 +112,15 @@ class _Reader(Visits):
 
     def _call(self, e: Any, name: str) -> Generator:
         op, args = e.op, list(e.args)
-        how, attrs = "", _attrs(e.attrs)
+        convention, attrs = "", _attrs(e.attrs)
         if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
-            how, op, args = op.name.removeprefix("relax."), args[0], args[1:]
+            convention, op, args = op.name.removeprefix("relax."), args[0], args[1:]
         if isinstance(op, tvm.ir.Op):
             inputs, operands = yield self._operands(args, [a.name for a in op.arguments])
             kind = kinds.TVM.get(op.name.removeprefix("relax."), "compute")
             return self.add(e, op.name, kind, inputs, name, operands | attrs)
         inputs, operands = yield self._operands(args, ())
-        attrs = {**({"by": how} if how else {}), **operands, **attrs}
+        attrs = {**({"by": convention} if convention else {}), **operands, **attrs}
         if isinstance(op, relax.ExternFunc):
             symbol = str(op.global_symbol)
             return self.add(e, symbol, kinds.TVM.get(symbol, "compute"), inputs, name, attrs)

@@ -38,7 +38,7 @@ class Form(shrink.Form):
         return [var for var, _ in self.items if var not in read]
 
     def rebuild(self, outputs: list, drop: Sequence, replace: dict, parameters: Sequence) -> Any:
-        done = {}
+        copies = {}
 
         def source(e: Any) -> Any:
             while e in replace:
@@ -61,7 +61,7 @@ class Form(shrink.Form):
                 return relax.Tuple([new(a) for a in e.fields])
             if isinstance(e, relax.TupleGetItem):
                 return relax.TupleGetItem(new(e.tuple_value), e.index)
-            return done.get(e, e)
+            return copies.get(e, e)
 
         others = {var: f for var, f in self.program.functions.items() if var.name_hint != "main"}
         build = relax.BlockBuilder(tvm.IRModule(others))
@@ -69,7 +69,7 @@ class Form(shrink.Form):
             with build.dataflow():
                 for var, value in self.items:
                     if var in live:
-                        done[var] = build.emit(new(value), name_hint=var.name)
+                        copies[var] = build.emit(new(value), name_hint=var.name)
                 out = build.emit_output(
                     new(outputs[0]) if len(outputs) == 1 else relax.Tuple([new(e) for e in outputs])
                 )

@@ -132,14 +132,14 @@ def parts_of(expr: Any) -> list[Any]:
 
 def top_level(function: Any) -> list[Any]:
     """Return the expressions of a function, operands first, without those inside nested functions."""
-    order, done = [], set()
+    order, visited = [], set()
     todo = [(function.body, False)]
     while todo:
         expr, ready = todo.pop()
         if ready:
             order.append(expr)
-        elif expr not in done:
-            done.add(expr)
+        elif expr not in visited:
+            visited.add(expr)
             parts = [part for part in parts_of(expr) if not isinstance(part, relay.Function)]
             todo += [(expr, True), *((part, False) for part in reversed(parts))]
     return order

@@ -27,14 +27,14 @@ def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[
         fused = relay.transform.FuseOps(fuse_opt_level=2)(module)
     number_of = {call: at for at, call in enumerate(calls(module))}
     groups: dict[Any, list[int]] = {}
-    seen, todo = set(), [(module["main"].body, fused["main"].body, {}, None)]
+    visited, todo = set(), [(module["main"].body, fused["main"].body, {}, None)]
     while todo:
         old, new, bound, kernel = todo.pop()
         while isinstance(new, relay.Var) and new in bound:
             new, bound, kernel = bound[new]
-        if old in seen:
+        if old in visited:
             continue
-        seen.add(old)
+        visited.add(old)
         if isinstance(new, relay.Call) and isinstance(new.op, relay.Function):
             outside = {p: (argument, bound, kernel) for p, argument in zip(new.op.params, new.args, strict=True)}
             new, bound, kernel = new.op.body, outside, new

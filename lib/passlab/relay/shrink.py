@@ -36,12 +36,12 @@ class Form(shrink.Form):
         return [var for var, _ in self.items]
 
     def rebuild(self, outputs: list, drop: Sequence, replace: dict, parameters: Sequence) -> Any:
-        done = {}
+        copies = {}
 
         def new(e: Any) -> Any:
-            if e not in done:
-                done[e] = new(replace[e]) if e in replace else copied(e)
-            return done[e]
+            if e not in copies:
+                copies[e] = new(replace[e]) if e in replace else copied(e)
+            return copies[e]
 
         def copied(e: Any) -> Any:
             if isinstance(e, relay.Call):
@@ -55,7 +55,7 @@ class Form(shrink.Form):
         lets = []
         for var, value in self.items:
             if var in drop:
-                done[var] = new(value)  # in place, wherever it is used
+                copies[var] = new(value)  # in place, wherever it is used
             else:
                 lets.append((var, new(value)))
         body = new(outputs[0]) if len(outputs) == 1 else relay.Tuple([new(e) for e in outputs])

@@ -92,21 +92,21 @@ def _look_at(call: Any, where: str, names: list[str]) -> None:
 
 def _inferred(module: Any) -> Any:
     """Return the typed module, or a message that says why it has no types."""
-    seen: list[str] = []
-    with _diagnostics_to(seen):
+    messages: list[str] = []
+    with _diagnostics_to(messages):
         try:
             return relay.transform.InferType()(module)
         except tvm.error.TVMError as error:
-            text = seen[0] if seen else last_line(error)
+            text = messages[0] if messages else last_line(error)
         return f"The module is not well-typed{_culprit(module)}: {short(text, 300).rstrip('.')}."
 
 
 @contextlib.contextmanager
-def _diagnostics_to(seen: list[str]):
+def _diagnostics_to(messages: list[str]):
     """Collect Relay's diagnostics in a list instead of printing them."""
     from tvm.ir import diagnostics
 
-    diagnostics.override_renderer(lambda context: seen.extend(d.message for d in context.diagnostics))
+    diagnostics.override_renderer(lambda context: messages.extend(d.message for d in context.diagnostics))
     try:
         yield
     finally:

@@ -93,18 +93,18 @@ def cut_off(rng: random.Random) -> Question:
     first, last = sorted(rng.sample(range(2, 9), 2))
     wrong, cut = lines[last].name, lines[first].name
     known = {line.name: line for line in lines}
-    waiting, left = [wrong], set()
+    waiting, nodes = [wrong], set()
     while waiting:
         name = waiting.pop()
-        if name in known and name not in left and name != cut:
-            left.add(name)
+        if name in known and name not in nodes and name != cut:
+            nodes.add(name)
             waiting += known[name].operands
     text = (
         f"{text_of(lines, *[line.name for line in lines[-2:]])}\n\nThe value of {wrong} is wrong. To shrink, return "
         f"{wrong} alone, make {cut} a new input that holds its value, and remove what is not used. How many operations "
         "are left?"
     )
-    return Question(text, len(left), f"Left are {', '.join(sorted(left))}: {wrong}, and what it needs up to {cut}.")
+    return Question(text, len(nodes), f"Left are {', '.join(sorted(nodes))}: {wrong}, and what it needs up to {cut}.")
 
 
 @kind("day17", "triage")

@@ -33,9 +33,9 @@ def least(op: str, limit: int, why: str) -> Expectation:
     return judge.at_least(limit, why, calls(limit, op), lambda after: counts(after)[op])
 
 
-def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+def expecting(**options: Any) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge: valid, same, then the expectations. Keyword arguments go to `same`."""
-    return judge.expecting(judge_pass, **how)
+    return judge.expecting(judge_pass, **options)
 
 
 @as_decorator

@@ -56,7 +56,7 @@ def input_names(model: nn.Module, inputs: tuple) -> list[str]:
 
 
 @contextlib.contextmanager
-def _telling(what: str, into: str) -> Iterator[None]:
+def _telling(name: str, into: str) -> Iterator[None]:
     """Silence the exporters' warnings, and raise a ValueError with the line of an error that names the cause."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -65,7 +65,7 @@ def _telling(what: str, into: str) -> Iterator[None]:
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:  # the frontends raise exceptions of any type
-        raise ValueError(f"{what} cannot be imported into {into}: {reason(error) or type(error).__name__}.") from error
+        raise ValueError(f"{name} cannot be imported into {into}: {reason(error) or type(error).__name__}.") from error
 
 
 # Relay

@@ -273,7 +273,7 @@ def judge_pass(
     *,
     reference: Callable[[Case], Callable] | None = None,
     kernels: Callable[[Any], bool] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
 
@@ -288,7 +288,7 @@ def judge_pass(
 
     def sameness(before: Any, after: Any, case: Case) -> Finding:
         inputs = case.inputs() if case.inputs else None
-        difference = why_not_same(before, after, inputs, reference(case) if reference else None, **how)
+        difference = why_not_same(before, after, inputs, reference(case) if reference else None, **options)
         return Finding("same", not difference, difference, before=before, after=after)
 
     return pass_judge(well_formed, lambda before, value: (typed(before), typed(value)), sameness, did, spared, cost)

@@ -45,7 +45,7 @@ def read(function: Any, *inputs: Any) -> Graph:
             writer[buffer.name] = build.add(buffer.name, "Buffer", "data", (), type, text, ours=True)
     for loops, block in realized_blocks:
         attrs = {"loops": "×".join(map(_extent, loops))}
-        if reduces := [it.var.name for it in block.iter_vars if it.iter_type == IterVar.CommReduce]:
+        if reduces := [axis.var.name for axis in block.iter_vars if axis.iter_type == IterVar.CommReduce]:
             attrs["reduces"] = ", ".join(reduces)
         reads = [_buffer(region).name for region in block.reads]
         writes = {_buffer(region).name: _buffer(region) for region in block.writes}
@@ -90,5 +90,5 @@ def blocks(statement: Any, loops: tuple[For, ...] = ()) -> Iterator[tuple[tuple[
 
 def _type(buffer: Any) -> Type:
     shape = [dim.value if isinstance(dim, IntImm) else str(dim) for dim in buffer.shape]
-    it = tvm.DataType(str(buffer.dtype))
-    return tensor_type(shape, str(buffer.dtype), 1 if str(it) == "bool" else it.bits * it.lanes / 8)
+    dtype = tvm.DataType(str(buffer.dtype))
+    return tensor_type(shape, str(buffer.dtype), 1 if str(dtype) == "bool" else dtype.bits * dtype.lanes / 8)

@@ -47,8 +47,8 @@ class Visits:
         """Return the id of the node that computes the value of `e`; `name`: its variable."""
         key = self.key(e)
         if key not in self.ids:
-            how = next((how for base, how in self.how.items() if isinstance(e, base)), type(self).other)
-            self.ids[key] = yield how(self, e, name)
+            rule = next((rule for base, rule in self.how.items() if isinstance(e, base)), type(self).other)
+            self.ids[key] = yield rule(self, e, name)
         return self.ids[key]
 
     def fresh(self) -> str:
@@ -108,7 +108,7 @@ def element(dtype: str) -> tuple[str, float | None]:
     if dtype == "bool":
         return dtype, 1
     try:
-        it = tvm.DataType(dtype)
+        parsed = tvm.DataType(dtype)
     except (ValueError, tvm.TVMError):
         return dtype, None
-    return dtype, it.bits * it.lanes / 8
+    return dtype, parsed.bits * parsed.lanes / 8

@@ -147,11 +147,11 @@ class _Exporter:
     def _reordered(self) -> list[onnx.NodeProto]:
         """Return the nodes in another order in which each still comes after its operands."""
         pending = {name for node in self.nodes for name in node.output}
-        left, order = list(self.nodes), []
-        while left:
-            ready = [node for node in left if not any(name in pending for name in node.input)]
+        rest, order = list(self.nodes), []
+        while rest:
+            ready = [node for node in rest if not any(name in pending for name in node.input)]
             order.append(self.rng.choice(ready))
-            left.remove(order[-1])
+            rest.remove(order[-1])
             pending.difference_update(order[-1].output)
         return order
 

@@ -148,11 +148,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     after = rebuild(value)
-    left = [node for node in after.graph.nodes if in_place(node, after) is not None]
+    relus = [node for node in after.graph.nodes if in_place(node, after) is not None]
     did = ""
-    if left:
-        form = {"call_function": "function", "call_method": "method", "call_module": "module"}[left[0].op]
-        did = f"{and_more(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
+    if relus:
+        form = {"call_function": "function", "call_method": "method", "call_module": "module"}[relus[0].op]
+        did = f"{and_more(n.name for n in relus)} still computes ReLU: the {form} form ({line(after, relus[0].name)})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
     surplus = Counter(_described(node, after) for node in after.graph.nodes)
@@ -168,7 +168,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     message, mark = _differs(before, after, slope, case.inputs)
     reason = "" if did or spared else message  # those two name the cause, this one an effect
     yield Finding("same", not message, reason, before=before, after=after, mark=mark)
-    yield Finding("did", not left, did, before=before, after=after, mark=tuple(node.name for node in left))
+    yield Finding("did", not relus, did, before=before, after=after, mark=tuple(node.name for node in relus))
     yield Finding("spared", not missing, spared, before=before, after=after, mark=tuple(node.name for node in missing))
 
     old, new = len(before.graph.nodes), len(after.graph.nodes)

@@ -59,11 +59,11 @@ def _equal(old: Tensor | None, new: Tensor | None) -> bool:
 
 
 def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-    left = ops(after)["batch_norm"] - (ops(before)["batch_norm"] - len(case.expect.matches))
-    if left <= 0:
+    rest = ops(after)["batch_norm"] - (ops(before)["batch_norm"] - len(case.expect.matches))
+    if rest <= 0:
         return None
     pairs = ", ".join(case.expect.matches)
-    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {left} are left."
+    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {rest} are left."
 
 
 def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:

@@ -71,9 +71,11 @@ def _results(e: relax.SeqExpr, look: Callable[[Any], None]) -> None:
 
 def _did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     for title, function in functions(after).items():
-        if left := matches(function):
-            variable = next(iter(left))
-            return f"In {title}, {variable.name} still multiplies a value by its own sigmoid, {left[variable].name}."
+        if products := matches(function):
+            variable = next(iter(products))
+            return (
+                f"In {title}, {variable.name} still multiplies a value by its own sigmoid, {products[variable].name}."
+            )
     limit = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     count = counts(after)[SILU]
     if count < limit:

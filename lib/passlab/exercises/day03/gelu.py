@@ -36,8 +36,8 @@ def expect_gelus(erf: int, tanh: int, why: str) -> Expectation:
         if numbers["none"] > erf and numbers["tanh"] < tanh:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
         op, missing = ("erf", erf - numbers["none"]) if numbers["none"] < erf else ("tanh", tanh - numbers["tanh"])
-        left = [n for n in live(after) if op_name(n, after) == op]
-        ops = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are not part of a GELU
+        rest = [n for n in live(after) if op_name(n, after) == op]
+        ops = f" ({listed(rest)})" if len(rest) == missing else ""  # else some of them are not part of a GELU
         return f"{why} {plural(missing, f'formula with {op}', f'formulas with {op}')}{ops} should be a gelu node, too."
 
     return law

@@ -33,8 +33,8 @@ def calls(number: int, why: str) -> Expectation:
             dead = [n for n in nodes if n not in alive]
             rest = [n for n in nodes if op_name(n, after) not in FUSED]
             rest = [n for n in rest if op_name(n, after) not in TURNS] or rest
-            left = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
-            return f"{why} The graph has {plural(len(nodes), 'call')}; {number} are enough.{left}"
+            remedy = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
+            return f"{why} The graph has {plural(len(nodes), 'call')}; {number} are enough.{remedy}"
         extra = parameters(after) - parameters(before)
         if extra > 0:
             return f"The graph holds {extra:,} more parameters than before. Read the existing ones with get_attr."

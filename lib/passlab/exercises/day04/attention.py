@@ -32,8 +32,8 @@ def attention_made(number: int, why: str) -> Expectation:
         count = len(attentions(after))
         if count >= number:
             return None
-        left = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
-        still = f" {listed(left)} {'is' if len(left) == 1 else 'are'} still in the graph." if left else ""
+        rest = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
+        still = f" {listed(rest)} {'is' if len(rest) == 1 else 'are'} still in the graph." if rest else ""
         return f"{plural(number, 'attention')} can be fused here; {count} became one op. {why}{still}"
 
     return law

@@ -38,8 +38,8 @@ def drawn(rng: random.Random, count: int) -> list[Task]:
     for i in range(count - 1):
         reads = rng.sample([task.name for task in tasks], min(len(tasks), rng.choice([0, 1, 1, 2])))
         tasks.append(Task(f"t{i}", tuple(reads), rng.randint(1, 12), rng.choice([0, 0, 0, 4]), rng.randint(1, 9)))
-    left = {task.name for task in tasks} - {read for task in tasks for read in task.reads}
-    return [*tasks, Task("end", tuple(sorted(left)), 1)]
+    results = {task.name for task in tasks} - {read for task in tasks for read in task.reads}
+    return [*tasks, Task("end", tuple(sorted(results)), 1)]
 
 
 def tree(rng: random.Random, count: int, bushy: int = 3) -> list[Task]:
@@ -48,12 +48,12 @@ def tree(rng: random.Random, count: int, bushy: int = 3) -> list[Task]:
     The last reads every result that is not read yet.
     """
     tasks: list[Task] = []
-    left: list[str] = []
+    roots: list[str] = []
     for i in range(count - 1):
-        reads = rng.sample(left, min(len(left), rng.choice([0, 1, 1, rng.randint(1, bushy)])))
-        left = [name for name in left if name not in reads] + [f"t{i}"]
+        reads = rng.sample(roots, min(len(roots), rng.choice([0, 1, 1, rng.randint(1, bushy)])))
+        roots = [name for name in roots if name not in reads] + [f"t{i}"]
         tasks.append(Task(f"t{i}", tuple(reads), rng.randint(1, 20), rng.choice([0, 0, rng.randint(0, 30)])))
-    return [*tasks, Task("end", tuple(left), 1)]
+    return [*tasks, Task("end", tuple(roots), 1)]
 
 
 def there_and_back(rng: random.Random, count: int) -> list[Task]:

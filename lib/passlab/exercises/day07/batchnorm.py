@@ -28,10 +28,10 @@ def _norms_read(module: tvm.IRModule) -> int:
 
 
 def _norm_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    left = _first_results(after)
-    if not left:
+    rest = _first_results(after)
+    if not rest:
         return None
-    attrs = left[0].tuple_value.attrs
+    attrs = rest[0].tuple_value.attrs
     return f"The first result of a batch norm (axis={attrs.axis}, epsilon={attrs.epsilon:g}) is still used; replace it."
 
 

@@ -63,15 +63,15 @@ def _unlike(before: tvm.IRModule, answer: dict) -> str | None:
 def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
     """Return which operator is left too often in the folded module, or None."""
     calls = counts(folded)
-    left = next((op for op, limit in limits.items() if calls[op] > limit), None)
-    if left is None:
+    name = next((op for op, limit in limits.items() if calls[op] > limit), None)
+    if name is None:
         return None
     reason = {
         "nn.batch_norm": "SimplifyInference takes them apart",
         "multiply": "FoldScaleAxis moves a scale into the weights, in a Sequential only at level 3, and FoldConstant "
         "then computes these",
-    }.get(left, "FoldConstant computes what is the same on every call")
-    return f"The folded module has {calls[left]} {left}, {limits[left]} is possible: {reason}."
+    }.get(name, "FoldConstant computes what is the same on every call")
+    return f"The folded module has {calls[name]} {name}, {limits[name]} is possible: {reason}."
 
 
 def _unmeasured(answer: dict) -> str | None:

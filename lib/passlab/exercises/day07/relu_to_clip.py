@@ -42,9 +42,9 @@ def _misformed(f: relay.Function) -> str | None:
 
 
 def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    left = [e for e in outside(after["main"]) if named(e, RELU)]
-    if left:
-        return f"{calls(len(left), RELU)} left outside the instructions, but the chip has no relu."
+    rest = [e for e in outside(after["main"]) if named(e, RELU)]
+    if rest:
+        return f"{calls(len(rest), RELU)} left outside the instructions, but the chip has no relu."
     wrong = next((reason for f in _instructions(after) if (reason := _misformed(f))), None)
     if wrong:
         return wrong

@@ -142,8 +142,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     elif isinstance(value, str) and not 0 < len(value.strip()) <= SENTENCE:
         reason = f"A sentence has 1 to {SENTENCE} characters; yours has {len(value.strip())}."
     elif isinstance(value, ModuleOp):
-        left = [name_of(one) for one in value.walk() if name_of(one).startswith("nn.")]
-        reason = f"{left[0]} is not lowered: what comes back must hold no operation of nn." if left else _broken(value)
+        rest = [name_of(one) for one in value.walk() if name_of(one).startswith("nn.")]
+        reason = f"{rest[0]} is not lowered: what comes back must hold no operation of nn." if rest else _broken(value)
     yield Finding("valid", not reason, reason)
     if reason:
         return

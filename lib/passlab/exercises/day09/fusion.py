@@ -106,20 +106,20 @@ def _fused_by_mlir(module: ModuleOp) -> list[str]:
 
 
 def _as_few(before: ModuleOp, after: ModuleOp) -> str | None:
-    left, fewest = _generics(after), _fused_by_mlir(before)
-    if len(left) <= len(fewest):
+    generics, fewest = _generics(after), _fused_by_mlir(before)
+    if len(generics) <= len(fewest):
         return None
-    excess = [name for name in left if name not in fewest] or left
-    return f"{plural(len(left), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: fuse {listed(excess)}."
+    excess = [name for name in generics if name not in fewest] or generics
+    return f"{plural(len(generics), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: fuse {listed(excess)}."
 
 
 def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
-    left, fewest = _generics(after), _fused_by_mlir(before)
-    if len(left) >= len(fewest):
+    generics, fewest = _generics(after), _fused_by_mlir(before)
+    if len(generics) >= len(fewest):
         return None
-    fused = [name for name in fewest if name not in left] or fewest
+    fused = [name for name in fewest if name not in generics] or fewest
     reason = f"{fused[0]} may not be fused" if len(fused) == 1 else f"not all of {listed(fused)} may be fused"
-    return f"{plural(len(left), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: {reason}."
+    return f"{plural(len(generics), 'linalg.generic')} left, MLIR's pass leaves {len(fewest)}: {reason}."
 
 
 def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:

@@ -115,8 +115,8 @@ def amount(module: Any, kind: str) -> int:
 
 def _not_reached(module: Any, goal: Mapping[str, int]) -> str:
     for kind, most in goal.items():
-        if (left := amount(module, kind)) > most:
-            return f"At the end there are {left} operations of {kind}; the goal allows {most or 'none'}."
+        if (number := amount(module, kind)) > most:
+            return f"At the end there are {number} operations of {kind}; the goal allows {most or 'none'}."
     return ""
 
 

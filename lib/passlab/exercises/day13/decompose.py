@@ -80,10 +80,10 @@ def cases() -> list[Case]:
 
 
 def _why_left(gm: fx.GraphModule) -> str:
-    left = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output") and canonical(n) not in SMALL]
-    if left:
-        names = ", ".join(dict.fromkeys(canonical(node) for node in left))
-        return f"{listed(left)} should be gone: {names} cannot be left."
+    rest = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output") and canonical(n) not in SMALL]
+    if rest:
+        names = ", ".join(dict.fromkeys(canonical(node) for node in rest))
+        return f"{listed(rest)} should be gone: {names} cannot be left."
     typed = [n for n in gm.graph.nodes if any(isinstance(x, torch.dtype) for x in (*n.args, *n.kwargs.values()))]
     return f"{listed(typed)} may not be given a dtype: everything is computed in float32." if typed else ""
 

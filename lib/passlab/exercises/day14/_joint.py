@@ -179,8 +179,8 @@ class Joint:
             if node in self.needed:
                 flow.add_arc_with_capacity(2 * i + 1, sink, infinite)
         flow.solve(source, sink)
-        left = set(flow.get_source_side_min_cut())
-        return [node for node, i in number.items() if 2 * i in left and 2 * i + 1 not in left]
+        side = set(flow.get_source_side_min_cut())
+        return [node for node, i in number.items() if 2 * i in side and 2 * i + 1 not in side]
 
 
 def repeatable(node: fx.Node, once: Collection[Any]) -> bool:

@@ -63,24 +63,24 @@ def users(gm: fx.GraphModule) -> tuple[int, ...]:
 ANALYSES = {"size": size, "inputs": inputs, "users": users}
 
 
-def done_by(what: str, gm: fx.GraphModule) -> Any:
+def done_by(change: str, gm: fx.GraphModule) -> Any:
     """Do to a graph what a scenario's pass does."""
     *_, last, output = gm.graph.nodes
-    if what == "add":
+    if change == "add":
         with gm.graph.inserting_before(output):
             output.args = (gm.graph.call_function(torch.neg, (last,)),)
-    elif what == "remove":
+    elif change == "remove":
         last.replace_all_uses_with(last.args[0])
         gm.graph.erase_node(last)
-    elif what == "rebuild":
+    elif change == "rebuild":
         return _line(size(gm) - 3)
-    elif what == "break":
+    elif change == "break":
         output.prepend(next(n for n in gm.graph.nodes if n.op == "placeholder"))
-    elif what == "forget":
+    elif change == "forget":
         return None
-    elif what == "raise":
+    elif change == "raise":
         raise KeyError("shape")
-    elif what == "blame":  # as a pass does that runs a manager of its own
+    elif change == "blame":  # as a pass does that runs a manager of its own
         raise PassError("inner", "an inner pass broke it")
     return gm
 
@@ -98,8 +98,8 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
     (scenario,) = case.build()
     log: list[tuple] = []
 
-    def note(what: str, name: str, gm: Any, facts: Any = ()) -> None:
-        log.append((what, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts), lists=False)))
+    def note(event: str, name: str, gm: Any, facts: Any = ()) -> None:
+        log.append((event, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts), lists=False)))
 
     def analysis(name: str) -> Callable:
         def compute(gm: fx.GraphModule) -> Any:

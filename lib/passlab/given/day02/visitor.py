@@ -23,14 +23,14 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
     """
     graph, root, keys = case.build()
     log: list[tuple[str, Any, tuple]] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     def recorder(key: Any) -> Callable:
         def callback(node: fx.Node, *results: Any) -> int | None:
             log.append((node.name, spelled(key), plain(results, lists=False)))
-            if node.name in seen:
+            if node.name in visited:
                 raise _Again
-            seen.add(node.name)
+            visited.add(node.name)
             nonlocal deepest
             deepest = max(deepest, sys.getrecursionlimit())
             return None if key == "placeholder" else len(log) - 1

@@ -37,10 +37,10 @@ def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[tuple[float, floa
         inputs = (graph["get_input"](at).numpy() for at in range(graph["get_num_inputs"]()))
         return any(np.array_equal(value, x) for value in inputs)
 
-    def noted_build(module: Any, *args: Any, **how: Any) -> Any:
+    def noted_build(module: Any, *args: Any, **options: Any) -> Any:
         context = tvm.transform.PassContext.current()
         built.append((module, context.opt_level, context.disabled_pass))
-        return build(module, *args, **how)
+        return build(module, *args, **options)
 
     def noted_run(graph: Any, **inputs: Any) -> None:
         begin = time.perf_counter()
@@ -52,17 +52,17 @@ def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[tuple[float, floa
         if own:
             runs.append((end - start, end - begin))
 
-    def noted_evaluator(module: Any, *args: Any, **how: Any) -> Callable:
+    def noted_evaluator(module: Any, *args: Any, **options: Any) -> Callable:
         def measured(*arguments: Any) -> Any:
-            result = time_evaluator(module, *args, **how)(*arguments)
+            result = time_evaluator(module, *args, **options)(*arguments)
             runs.extend((seconds, seconds) for seconds in (result.results if is_given(module) else ()))
             return result
 
         return measured
 
-    def noted_run_module(module: Any, inputs: Any, **how: Any) -> Built:
-        built_module = run_module(module, inputs, **how)
-        built.append((module, how.get("level", LEVEL), how.get("disabled", ())))
+    def noted_run_module(module: Any, inputs: Any, **options: Any) -> Built:
+        built_module = run_module(module, inputs, **options)
+        built.append((module, options.get("level", LEVEL), options.get("disabled", ())))
         runs.extend((seconds, seconds) for seconds in built_module.times)
         return built_module
 
