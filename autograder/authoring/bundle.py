@@ -131,9 +131,9 @@ def _build_wheel(target: Path, days: set[str]) -> None:
         (tree / "pyproject.toml").write_text(_build_file(project), encoding="utf-8")
         environment = os.environ | {"SOURCE_DATE_EPOCH": str(_DATE)}
         command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
-        done = subprocess.run([*command, "-w", target, tree], env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise BundleError(f"The wheel cannot be built: {(done.stderr.strip() or 'pip said nothing')[-800:]}")
+        process = subprocess.run([*command, "-w", target, tree], env=environment, capture_output=True, text=True)
+        if process.returncode:
+            raise BundleError(f"The wheel cannot be built: {(process.stderr.strip() or 'pip said nothing')[-800:]}")
 
 
 def _digest(folder: Path) -> str:

@@ -200,22 +200,22 @@ def _filled(new: list[ast.AST], holes: Holes, where: ast.AST) -> list[ast.AST]:
 class _Fill(ast.NodeTransformer):
     """Put into nodes what is kept: by the id of each `...`, an expression, or the statement whose body it is."""
 
-    def __init__(self, kept: dict[int, ast.AST]):
-        self.kept = kept
+    def __init__(self, matches: dict[int, ast.AST]):
+        self.kept = matches
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        kept = self.kept.get(id(node), node)
-        return kept if isinstance(kept, ast.expr) else node
+        match = self.kept.get(id(node), node)
+        return match if isinstance(match, ast.expr) else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
-        kept = self.kept.get(id(node.value), node.value)
-        body: list[ast.stmt] | None = getattr(kept, "body", None)
-        return self.generic_visit(node) if body is None or isinstance(kept, ast.expr) else body
+        match = self.kept.get(id(node.value), node.value)
+        body: list[ast.stmt] | None = getattr(match, "body", None)
+        return self.generic_visit(node) if body is None or isinstance(match, ast.expr) else body
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        kept = self.kept.get(id(_hole_as_body(node)))
-        if kept and not isinstance(kept, ast.expr):
+        match = self.kept.get(id(_hole_as_body(node)))
+        if match and not isinstance(match, ast.expr):
             for name in _PARTS:
                 if name == "body" or getattr(node, name, None) == []:
-                    setattr(node, name, getattr(kept, name, []))
+                    setattr(node, name, getattr(match, name, []))
         return super().generic_visit(node)

@@ -42,11 +42,11 @@ def build() -> list[str]:
         return []
     # In a process of its own, which nbgrader's settings change.
     command = [sys.executable, "-m", "autograder.authoring.notebooks", "--exercises"]
-    done = subprocess.run(command, cwd=source.ROOT, capture_output=True, text=True)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["the build ended without a word"])[-1]
+    process = subprocess.run(command, cwd=source.ROOT, capture_output=True, text=True)
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["the build ended without a word"])[-1]
         return [f"The exercises cannot be built: {reason}"]
-    names = [line.removeprefix("wrote ") for line in done.stdout.splitlines() if line.startswith("wrote ")]
+    names = [line.removeprefix("wrote ") for line in process.stdout.splitlines() if line.startswith("wrote ")]
     moved = [f"{name}." for name in names if " " in name]
     count = f"{len(names)} notebook{'' if len(names) == 1 else 's'}"
     return [f"Built {count} from the sources.", *moved] if names else []

@@ -219,8 +219,8 @@ def _numbers(some: Iterable[Exercise | Written]) -> list[str]:
 def told_of_lesson(path: Path) -> str:
     """Return the sentence in the head of a lesson."""
     stretch = lesson(path, stretch=True)
-    more = f", and {stretch} more for what is marked stretch" if stretch else ""
-    return f"The lesson takes about {lesson(path)} minutes{more}."
+    extra = f", and {stretch} more for what is marked stretch" if stretch else ""
+    return f"The lesson takes about {lesson(path)} minutes{extra}."
 
 
 def rows(lessons: Iterable[Path]) -> Iterator[str]:
@@ -228,7 +228,7 @@ def rows(lessons: Iterable[Path]) -> Iterator[str]:
     for path in lessons:
         day = path.stem.split("_")[0]
         times = (lesson(path), lesson(path, stretch=True)), _core_and_stretch(_all(day))
-        columns = [f"{core} + {more}" if more else f"{core}" for core, more in times]
+        columns = [f"{core} + {stretch}" if stretch else f"{core}" for core, stretch in times]
         yield f"| {int(day.removeprefix('day'))} | {' | '.join(columns)} |"
 
 

@@ -141,7 +141,7 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
     flavour = model.flavour if model else "torch"
     notebooks = importlib.import_module(f"{exercises.__name__}.{day}").NOTEBOOKS if listing.exists() else {}
     notebook = _notebook(day, notebooks, model, ir) if notebooks else "exercises"
-    more = f'        notebook="{notebook}",\n' if notebooks and notebook != next(iter(notebooks)) else ""
+    options = f'        notebook="{notebook}",\n' if notebooks and notebook != next(iter(notebooks)) else ""
     title = title or name.replace("-", " ").capitalize()
     values = {
         "id": exercise_id,
@@ -151,15 +151,15 @@ def write(exercise_id: str, like: str = "", title: str = "", stretch: bool = Fal
         "notebook": notebook,
         "flavour": flavour,
         "points": texts.points,
-        "more": more + ("        stretch=True,\n" if stretch else ""),
+        "more": options + ("        stretch=True,\n" if stretch else ""),
     }
     heading = {**values, "title": f"{title} · stretch" if stretch else title}
     files = {
         listing.parent / f"{function}.py": texts.judge,
         home / "autograder/answers" / day / f"{function}.py": texts.hidden,
     }
-    if taken := next((path for path in files if path.exists()), None):
-        raise ValueError(f"{taken.relative_to(home)} exists already. Move it away, or choose another name.")
+    if existing := next((path for path in files if path.exists()), None):
+        raise ValueError(f"{existing.relative_to(home)} exists already. Move it away, or choose another name.")
     for folder in ("course", "exercises"):
         (home / folder).mkdir(exist_ok=True)
     package = home / "autograder/answers" / day / "__init__.py"

@@ -72,8 +72,8 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
     if kind == "stub" and (full.points or full.attempted):
         return "must have no points, as not attempted"
     if kind == "unchanged" and full.points:
-        done = {f.case: None for f in full.findings if f.verdict == "did" and f.ok}
-        return f"must have no points: it does nothing, and keeps 'did' on {', '.join(map(repr, done))}"
+        cases = {f.case: None for f in full.findings if f.verdict == "did" and f.ok}
+        return f"must have no points: it does nothing, and keeps 'did' on {', '.join(map(repr, cases))}"
     if kind == "wrong" and full.ok:
         return "survives: it has all points"
     if kind == "wrong" and should not in missing:
@@ -228,8 +228,8 @@ def losses(
             name = getattr(answer, "__name__", "the reference")
             yield f"seed {seed}: {name} is right, but loses {failure.verdict} on {failure.case!r}: {failure.message}"
     idle = judge(exercise, answers.unchanged, cases)
-    if why := _problem("unchanged", None, idle, idle):
-        yield f"seed {seed}: unchanged {why}"
+    if reason := _problem("unchanged", None, idle, idle):
+        yield f"seed {seed}: unchanged {reason}"
 
 
 def _keep_builds() -> None:
@@ -314,8 +314,11 @@ def print_proofs(proofs: list[Proof], as_json: bool, seed: int, seeds: int = 1) 
             console.print(f"[red]✗[/] {escape(proof.exercise)}: {escape(problem)}", soft_wrap=True)
     wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
     bad = [proof.exercise for proof in proofs if not proof.ok]
-    killed, seen = (sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"), sum(1 for _ in wrong))
+    killed, tries = (
+        sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"),
+        sum(1 for _ in wrong),
+    )
     seeds_text = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
-    console.print(f"{len(proofs)} exercises, {seeds_text}: {killed} of {seen} wrong answers fall short.")
+    console.print(f"{len(proofs)} exercises, {seeds_text}: {killed} of {tries} wrong answers fall short.")
     console.print(f"[red]Not proved: {', '.join(bad)}[/]" if bad else "[green]The proof holds.[/]")
     return 1 if bad else 0

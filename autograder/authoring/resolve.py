@@ -67,14 +67,14 @@ def resolve(platform: str, python: str, project: Path = PROJECT) -> Resolution:
     command += ["--python-version", python, "--python-platform", PLATFORMS[platform], "--python", sys.executable]
     command += ["--only-binary", ":all:", "--quiet", "--no-header", "--format", "pylock.toml"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("UV_") or name == "UV_CACHE_DIR"}
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=env | {"MACOSX_DEPLOYMENT_TARGET": MACOS}, capture_output=True, text=True, timeout=300
     )
-    if _UNREACHABLE.search(done.stderr):
-        raise NoNetworkError("PyPI cannot be reached: " + done.stderr.strip().split("\n")[-1].strip())
-    if done.returncode:
-        return Resolution(platform, python, {}, done.stderr.strip())
-    packages = tomllib.loads(done.stdout)["packages"]
+    if _UNREACHABLE.search(process.stderr):
+        raise NoNetworkError("PyPI cannot be reached: " + process.stderr.strip().split("\n")[-1].strip())
+    if process.returncode:
+        return Resolution(platform, python, {}, process.stderr.strip())
+    packages = tomllib.loads(process.stdout)["packages"]
     # Where a package has several wheels that fit, they differ little.
     sizes = {package["name"]: max(wheel["size"] for wheel in package["wheels"]) for package in packages}
     return Resolution(platform, python, sizes)

@@ -165,7 +165,9 @@ def filled(path: Path, fill: Fill, prose: bool = False) -> str:
     """Return the text of a released notebook with its answer cells filled. path: the authored `.py`. prose: answer what
     a person grades, too. Reads the release in `exercises/`."""
     nb = nbformat.read(source.COURSE / "exercises" / path.parent.name / f"{path.stem}.ipynb", as_version=4)
-    places = {exercises.whole(name): it for name, it in source.places(path.parent.name).items() if it.path == path}
+    places = {
+        exercises.whole(name): spot for name, spot in source.places(path.parent.name).items() if spot.path == path
+    }
     cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
     for number, (exercise, place) in enumerate(places.items()):
         if (text := fill(number, exercise, place)) is not None:

@@ -76,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(f"Built in {book.seconds:.0f} s, {ran} (limit: {book.limit()} s{over}): {book.folder / 'index.html'}")
     if options.check:
         try:
-            seen, rows = reading.violations(book.folder, say)
+            pages, rows = reading.violations(book.folder, say)
         except LookupError as error:
             say(str(error))
         else:
-            say("\n".join([f"axe: {len(rows)} violations on {seen} pages.", *rows[:FIRST]]))
+            say("\n".join([f"axe: {len(rows)} violations on {pages} pages.", *rows[:FIRST]]))
             faults += rows
     return bool(faults)
 

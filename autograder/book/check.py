@@ -25,13 +25,13 @@ class _Page(HTMLParser):
         self.wordless = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        self.wordless += tag == "img" and given.get("src", "").startswith("data:") and not given.get("alt")
-        loaded = given.get("src") or (given.get("href") if tag == "link" else "")
-        if loaded and given.get("loading") != "lazy" and given.get("rel") not in ("search", "next", "prev", "author"):
+        values = {name: value or "" for name, value in attrs}
+        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        self.wordless += tag == "img" and values.get("src", "").startswith("data:") and not values.get("alt")
+        loaded = values.get("src") or (values.get("href") if tag == "link" else "")
+        if loaded and values.get("loading") != "lazy" and values.get("rel") not in ("search", "next", "prev", "author"):
             self.loads.append(loaded)
 
 
@@ -71,5 +71,5 @@ def problems(folder: Path) -> list[str]:
 def size(path: Path) -> int:
     """Return the bytes of a page and of what it loads at once."""
     page = _read(path)
-    files = {(path.parent / re.sub(r"[?#].*$", "", unquote(it))).resolve() for it in page.loads if ":" not in it}
+    files = {(path.parent / re.sub(r"[?#].*$", "", unquote(url))).resolve() for url in page.loads if ":" not in url}
     return path.stat().st_size + sum(file.stat().st_size for file in files if file.is_file())

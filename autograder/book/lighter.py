@@ -17,12 +17,12 @@ def icons(folder: Path) -> int:
     scripts = [path for path in folder.rglob("*.js") if path.name != "fontawesome.js"]
     for path in [*folder.rglob("*.html"), *scripts]:
         used |= set(re.findall(r"\bfa-([a-z][\w-]*)", path.read_text(encoding="utf-8")))
-    left = 0
+    count = 0
     for path in folder.rglob("fontawesome.js"):
         text = path.read_text(encoding="utf-8")
-        left += sum(match["name"] in used for match in _ICON.finditer(text))
+        count += sum(match["name"] in used for match in _ICON.finditer(text))
         path.write_text(_ICON.sub(lambda match: match[0] if match["name"] in used else "", text), encoding="utf-8")
-    return left
+    return count
 
 
 def corners(folder: Path) -> None:

@@ -171,18 +171,18 @@ class Session:
             self.advance(paper)
             self.answers += paper.answers()
             if paper.failure or not paper.notebooks:
-                why = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
-                self._miss(paper.key, "graded" if paper.failure else "read", why)
+                reason = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
+                self._miss(paper.key, "graded" if paper.failure else "read", reason)
             else:
                 yield paper
 
     def grade(self, submissions: Iterable[Submission], run: Run) -> int:
         """Grade and record what this run has not recorded yet; return how many it had recorded before."""
-        done, todo, digests = self.recorder.digests(run), [], {}
+        recorded, todo, digests = self.recorder.digests(run), [], {}
         for submission in submissions:
             key = (submission.learner, submission.assignment)
             digests[key] = digest(submission)
-            if done.get(key) == digests[key]:
+            if recorded.get(key) == digests[key]:
                 with self._only(key, "read"):
                     self.answers += () if submission.same_as else read(submission).answers()
                 self.recorded += 1
@@ -209,8 +209,8 @@ class Session:
                 self._miss((submission.learner, submission.assignment), self.missed[key], self.failures[key])
         return len(digests) - len(todo)
 
-    def _miss(self, key: Key, what: str, why: str) -> None:
-        self.missed[key], self.failures[key] = what, why
+    def _miss(self, key: Key, what: str, reason: str) -> None:
+        self.missed[key], self.failures[key] = what, reason
 
     @contextlib.contextmanager
     def _only(self, key: Key, what: str = "recorded") -> Iterator[None]:

@@ -76,8 +76,8 @@ def unusable(config: Config, error: DBAPIError) -> GradebookError:
     """Return the failure of a transaction: StorageError, unless the gradebook only refused what was to be written."""
     where, reason = place(config), str(error.orig).strip().split("\n")[0]
     if _is_locked(error):
-        who = locks.holders(where) or "another process"
-        return StorageError(f"The gradebook {where} is locked by {who}, for more than {WAIT} s now.{_look(error)}")
+        holder = locks.holders(where) or "another process"
+        return StorageError(f"The gradebook {where} is locked by {holder}, for more than {WAIT} s now.{_look(error)}")
     if isinstance(error, OperationalError):
         return StorageError(f"The gradebook {where} cannot be used: {reason}.")
     return GradebookError(f"the gradebook cannot be written: {reason}")
@@ -245,10 +245,10 @@ class WritesAtOnce(Gradebook):
         super().__init__(*arguments)
         self._commit, self.db.commit = self.db.commit, self.db.flush
 
-    def __exit__(self, kind: Any, *what: Any) -> None:
+    def __exit__(self, kind: Any, *error: Any) -> None:
         if kind is None:
             self._commit()
-        super().__exit__(kind, *what)
+        super().__exit__(kind, *error)
 
 
 def enter_release(config: Config, assignments: list[str]) -> None:

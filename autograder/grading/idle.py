@@ -78,14 +78,14 @@ def skippable_cells(sources: Mapping[int, str], candidates: Collection[int], che
         used = set().union(*(cells[key].uses for key in runs))
         if any(cells[key].unseen for key in runs) or any(_HISTORY.fullmatch(name) for name in used):
             return set()
-        more = {
+        required = {
             key
             for key in cells.keys() - runs
             if _is_needed(key, cells, runs) or not _only_shows(key, cells, used - answers)
         }
-        if not more:
+        if not required:
             return cells.keys() - runs
-        runs |= more
+        runs |= required
 
 
 def plan(
@@ -126,9 +126,9 @@ def dependent_cells(sources: Mapping[int, str], names: Collection[str]) -> set[i
     """Return the keys of the cells that use one of the names, or a name that another such cell binds."""
     cells = {key: _read(source) for key, source in sources.items()}
     names, keys = set(names), set[int]()
-    while more := {key for key in cells.keys() - keys if cells[key].uses & names or cells[key].unseen}:
-        keys |= more
-        names = names.union(*(cells[key].binds for key in more))
+    while dependents := {key for key in cells.keys() - keys if cells[key].uses & names or cells[key].unseen}:
+        keys |= dependents
+        names = names.union(*(cells[key].binds for key in dependents))
     return keys
 
 

@@ -83,8 +83,8 @@ def naming_holders(path: str | Path, seconds: float) -> Iterator[None]:
     """While the code inside waits for a locked file, at most `seconds`, print once for whom."""
 
     def tell() -> None:
-        if who := holders(path):
-            print(f"Waiting for {path}, which is locked by {who}; for {seconds:.0f} s at most.", file=sys.stderr)
+        if names := holders(path):
+            print(f"Waiting for {path}, which is locked by {names}; for {seconds:.0f} s at most.", file=sys.stderr)
 
     timer = threading.Timer(PATIENCE, tell)
     timer.daemon = True

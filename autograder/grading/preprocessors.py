@@ -150,9 +150,9 @@ class CarryOn(Execute):
 
     def preprocess_cell(self, cell, resources, index):
         self.at = index
-        if why := self.deadly.get(index):
+        if reason := self.deadly.get(index):
             if cell.cell_type == "code":
-                cell.outputs = [dead_output(why)]
+                cell.outputs = [dead_output(reason)]
             return cell, resources
         cell, resources = super().preprocess_cell(cell, resources, index)
         for output in cell.get("outputs", ()):

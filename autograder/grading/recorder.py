@@ -587,9 +587,9 @@ def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:
                 os.fsync(out.fileno())
             fresh.chmod(mode)
             fresh.replace(folder / name)
-    for left in folder.iterdir():
-        if left.name not in files and not left.is_dir():
-            left.unlink()
+    for file in folder.iterdir():
+        if file.name not in files and not file.is_dir():
+            file.unlink()
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -74,9 +74,9 @@ Index(
 )
 
 
-def _of_a_notebook(name: str, *more: Column) -> Table:
+def _of_a_notebook(name: str, *columns: Column) -> Table:
     key = ("run", "learner", "assignment", "notebook")
-    table = Table(name, OWN, *(Column(part, Text, primary_key=True) for part in key), *more)
+    table = Table(name, OWN, *(Column(part, Text, primary_key=True) for part in key), *columns)
     Index(f"{name}_of", table.c.learner, table.c.assignment)
     return table
 
@@ -204,9 +204,13 @@ def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> lis
         after = {(score.notebook, score.question): score for score in scores}
         before = {(score.notebook, score.question): score for score in old.get((learner, assignment), ())}
         for key in [*after, *(key for key in before if key not in after)]:
-            was, now = before.get(key), after.get(key)
-            if was is None or now is None or (was.points, was.auto, was.total) != (now.points, now.auto, now.total):
-                changes.append(Difference(learner, assignment, key[1], was, now))
+            was, current = before.get(key), after.get(key)
+            if (
+                was is None
+                or current is None
+                or (was.points, was.auto, was.total) != (current.points, current.auto, current.total)
+            ):
+                changes.append(Difference(learner, assignment, key[1], was, current))
     return changes
 
 

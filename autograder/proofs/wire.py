@@ -59,8 +59,8 @@ class WireJudge:
 
     def judge(self, exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
         known = self.cases.setdefault(id(answer), [])
-        if why := why_not_an_answer(exercise, answer):
-            return Judgement(exercise, [Finding("did", False, why)])
+        if reason := why_not_an_answer(exercise, answer):
+            return Judgement(exercise, [Finding("did", False, reason)])
         payloads: list[bytes] = []
         tried = self.visible if cases is None else cases
 

@@ -230,10 +230,10 @@ def write_canvas(
     lines = [[*fixed, *(harmless(name) for name in sums.worth)]]
     lines.append(["    Points Possible", "", "", "", "", *(_number(total) for total in sums.worth.values())])
     for learner in sums.learners:
-        who = roster.get(learner, Learner(learner))
+        person = roster.get(learner, Learner(learner))
         grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
-        fields = [who.name or who.id, who.canvas_id, who.sis_id, who.id, who.section]
-        if not (who.canvas_id or who.sis_id) and harmless(who.id) != who.id:
+        fields = [person.name or person.id, person.canvas_id, person.sis_id, person.id, person.section]
+        if not (person.canvas_id or person.sis_id) and harmless(person.id) != person.id:
             notes.append(
                 f"{learner}: Canvas will not find this learner, whose id had to be changed because a spreadsheet would "
                 "execute it. Add canvas_id or sis_id to the roster."
@@ -260,8 +260,8 @@ def write_moodle(
     by_email = bool(roster) and all(learner in roster and roster[learner].email for learner in sums.learners)
     lines = [["identifier", "full name", *(harmless(name) for name in sums.worth)]]
     for learner in sums.learners:
-        who = roster.get(learner, Learner(learner))
-        identifier = who.email if by_email else who.id
+        person = roster.get(learner, Learner(learner))
+        identifier = person.email if by_email else person.id
         if harmless(identifier) != identifier:
             notes.append(
                 f"{learner}: left out of the file for Moodle, because a spreadsheet would execute the identifier. "
@@ -269,7 +269,7 @@ def write_moodle(
             )
             continue
         grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
-        lines.append([identifier, harmless(who.name), *("-" if g is None else _number(g) for g in grades)])
+        lines.append([identifier, harmless(person.name), *("-" if g is None else _number(g) for g in grades)])
     for assignment, total in sums.worth.items():
         best = max((points or 0.0 for (_, name), points in sums.points.items() if name == assignment), default=0.0)
         if best > total > 0:

@@ -75,7 +75,7 @@ def _page(
     sections: Mapping[int, Section],
 ) -> str:
     html = {**html, **_rendered(("markdown", _written(comment)) for comment in final.comments.values())}
-    left = MOST_PICTURES
+    room = MOST_PICTURES
 
     def shown(kind: str, text: str) -> Markup:
         markup = html.get((kind, text))
@@ -91,11 +91,11 @@ def _page(
             return _picture((attachments or {}).get(name) or {})
 
         def address(match: re.Match[str]) -> str:
-            nonlocal left
-            if left > 0:
-                left -= len(picture(match[1]))
+            nonlocal room
+            if room > 0:
+                room -= len(picture(match[1]))
             # Without an address there is no `src`: an empty one would mean the page itself.
-            return f'src="{picture(match[1])}"' if left > 0 and picture(match[1]) else ""
+            return f'src="{picture(match[1])}"' if room > 0 and picture(match[1]) else ""
 
         return Markup(_ATTACHED.sub(address, shown("markdown", _written(source))))
 
@@ -177,13 +177,13 @@ _known: dict[_Text, Markup] = {}
 
 def _rendered(texts: Iterable[_Text]) -> dict[_Text, Markup | None]:
     """Return text → its HTML; None for one that is too long, or if all texts together took too much time or memory."""
-    html_of, left = dict.fromkeys(texts), MOST_RENDERED
+    html_of, room = dict.fromkeys(texts), MOST_RENDERED
     todo: list[_Text] = []
     for kind, text in html_of:
-        left -= len(text)
+        room -= len(text)
         if known := _known.get((kind, text)):
             html_of[kind, text] = known
-        elif left >= 0 and len(text) <= rendering.MOST_TEXT:
+        elif room >= 0 and len(text) <= rendering.MOST_TEXT:
             todo.append((kind, text))
     if todo:
         pages = bounded_call.call(f"{rendering.__name__}:rendered", todo) or [None] * len(todo)

@@ -47,8 +47,10 @@ def alpha(rows: Iterable[Row]) -> dict[str, float | None]:
     figures = {}
     for assignment, table in _tables(rows).items():
         core = [column for column in table.values() if not column.stretch]
-        whole = [who for who in core[0].shares if all(who in column.shares for column in core)] if core else []
-        figures[assignment] = _alpha([[column.points(who) for who in whole] for column in core])
+        whole = (
+            [learner for learner in core[0].shares if all(learner in column.shares for column in core)] if core else []
+        )
+        figures[assignment] = _alpha([[column.points(learner) for learner in whole] for column in core])
     return figures
 
 
@@ -73,14 +75,16 @@ def _tables(rows: Iterable[Row]) -> dict[str, dict[str, _Column]]:
 
 
 def _item(shares: Mapping[str, float], others: Sequence[_Column]) -> Item:
-    rest = {who: sum(column.points(who) for column in others if who in column.shares) for who in shares}
+    rest = {learner: sum(column.points(learner) for column in others if learner in column.shares) for learner in shares}
     if len(shares) < LEAST or not others:
         return Item(None, None)
-    learners = sorted(shares, key=lambda who: (rest[who], who))
+    learners = sorted(shares, key=lambda learner: (rest[learner], learner))
     bounds = [round(len(learners) * fifth / 5) for fifth in range(6)]
-    fifths = tuple(fmean(shares[who] for who in learners[low:high]) for low, high in itertools.pairwise(bounds))
+    fifths = tuple(fmean(shares[learner] for learner in learners[low:high]) for low, high in itertools.pairwise(bounds))
     try:
-        return Item(correlation([shares[who] for who in learners], [rest[who] for who in learners]), fifths)
+        return Item(
+            correlation([shares[learner] for learner in learners], [rest[learner] for learner in learners]), fifths
+        )
     except StatisticsError:  # all have the same
         return Item(None, fifths)
 

@@ -95,10 +95,12 @@ def standings(
         entry = racers[learner]
         mark = beyond(entry.rows, course)
         lines.append(standing(name, entry.rows, eager, learner in late, entry.failure, beyond=mark))
-    now = {learner: one for learner, one in zip({**racers, **handed_in}, lines, strict=True) if one.speedup}
-    kept.races.append({"when": when, "entries": {who: [racers[who].digest, one.speedup] for who, one in now.items()}})
-    speedups = {(who, *of) for race in kept.races for who, of in race["entries"].items()}
-    last = {(who, digest): speedup for who, digest, speedup in sorted(speedups)}
+    current = {learner: one for learner, one in zip({**racers, **handed_in}, lines, strict=True) if one.speedup}
+    kept.races.append(
+        {"when": when, "entries": {racer: [racers[racer].digest, one.speedup] for racer, one in current.items()}}
+    )
+    speedups = {(racer, *of) for race in kept.races for racer, of in race["entries"].items()}
+    last = {(racer, digest): speedup for racer, digest, speedup in sorted(speedups)}
     for learner, one in zip({**racers, **handed_in}, lines, strict=True):
         if one.state != "withdrawn":
             one.history = [
@@ -177,7 +179,7 @@ def _pareto(points: Sequence[_Point]) -> Plot:
         figure = Figure(figsize=(4.6, 3.2))
         axes = figure.add_axes((0, 0, 1, 1))
         edge = [by_name[name] for name in best]
-        right, top = (1.12 * max(getattr(p, what) for p in points) for what in ("time", "memory"))
+        right, top = (1.12 * max(getattr(p, quantity) for p in points) for quantity in ("time", "memory"))
         xs = [edge[0].time, *(p.time for p in edge), right]
         ys = [top, *(p.memory for p in edge), edge[-1].memory]
         axes.step(xs, ys, where="post", color=PALE, linewidth=1, zorder=1)

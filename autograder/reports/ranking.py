@@ -73,16 +73,16 @@ def figures(rows: Rows, eager: Rows) -> dict[str, Any]:
     relative = [row["spread"] / row["seconds"] / 2 for row in rows.values()]
     return {
         "speedup": _mean([1 / row["ratio"] for row in rows.values()]),
-        "spread": math.sqrt(sum(it * it for it in relative)) / len(relative),
-    } | {what: _share(rows, eager, what) for what in ("launches", "bytes", "peak")}
+        "spread": math.sqrt(sum(deviation * deviation for deviation in relative)) / len(relative),
+    } | {quantity: _share(rows, eager, quantity) for quantity in ("launches", "bytes", "peak")}
 
 
 def _mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def _share(rows: Rows, eager: Rows, what: str) -> float | None:
-    pairs = [(row.get(what), eager[model].get(what)) for model, row in rows.items()]
+def _share(rows: Rows, eager: Rows, quantity: str) -> float | None:
+    pairs = [(row.get(quantity), eager[model].get(quantity)) for model, row in rows.items()]
     ratios = [value / base for value, base in pairs if value and base]
     return _mean(ratios) if len(ratios) == len(pairs) else None
 
@@ -93,11 +93,11 @@ def standing(name: str, rows: Rows, eager: Rows, late: bool = False, failure: st
     for model, row in rows.items():
         if row.get("missing"):
             reasons.setdefault(row["missing"], []).append(model)
-    failures = [f"{', '.join(models)}: {why}" for why, models in reasons.items()]
+    failures = [f"{', '.join(models)}: {reason}" for reason, models in reasons.items()]
     if failure or failures or not rows:
         return Standing(name, "failed", why=failure or " ".join(failures) or "Nothing was measured.", rows=rows, **more)
-    state, why = ("late", "Handed in after the due date.") if late else ("ranked", "")
-    return Standing(name, state, why=why, rows=rows, **figures(rows, eager), **more)
+    state, reason = ("late", "Handed in after the due date.") if late else ("ranked", "")
+    return Standing(name, state, why=reason, rows=rows, **figures(rows, eager), **more)
 
 
 def beyond(rows: Rows, course: Rows) -> bool:
@@ -108,7 +108,9 @@ def beyond(rows: Rows, course: Rows) -> bool:
         not row.get("launches") or not course.get(model, {}).get("launches") for model, row in rows.items()
     ):
         return False
-    within = all(row[what] <= course[model][what] for model, row in rows.items() for what in ("launches", "bytes"))
+    within = all(
+        row[quantity] <= course[model][quantity] for model, row in rows.items() for quantity in ("launches", "bytes")
+    )
     return within and any(row["launches"] < course[model]["launches"] for model, row in rows.items())
 
 

@@ -120,7 +120,7 @@ def report(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts)
         facts=facts,
         similar=facts.similar,
         unbuilt=_unbuilt(results),
-        notes=sorted((who, sentences) for who, sentences in facts.notes.items() if sentences),
+        notes=sorted((learner, sentences) for learner, sentences in facts.notes.items() if sentences),
         questions=list(_questions(rows, results, facts)),
         several_tries=any(number > 1 for numbers in facts.tries.values() for number in numbers),
         charts=[
@@ -241,13 +241,13 @@ def _learners(
 ) -> Iterator[_Learner]:
     crashes = Counter(row.learner for row in rows if row.status == "crashed")
     waiting = Counter(row.learner for row in rows if row.status == "to be graded")
-    core, more = ({row.learner: 0.0 for row in rows} for _ in range(2))
-    for totals, points in ((core, sums), (more, extra)):
+    core, stretch = ({row.learner: 0.0 for row in rows} for _ in range(2))
+    for totals, points in ((core, sums), (stretch, extra)):
         for (learner, _), number in points.items():
             totals[learner] += number
     for learner, total in sorted(core.items()):
         earned = [sums.get((learner, assignment)) for assignment in assignments]
-        in_all = [total, more[learner]] if extra else [total]
+        in_all = [total, stretch[learner]] if extra else [total]
         yield _Learner(learner, [*earned, *in_all], total, crashes[learner], waiting[learner])
 
 

@@ -61,16 +61,16 @@ def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 def line(paper: GradedSubmission) -> str:
     """Return one line about a submission that has been graded: learner, assignment, points, seconds."""
-    who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
+    owner = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:
-        return f"{who}: not graded"
+        return f"{owner}: not graded"
     all_marks = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
     parts = ("core", "most", "extra", "most_extra")
     core, most, extra, most_extra = (sum(getattr(each, part) for each in all_marks) for part in parts)
-    more = f" and {extra:g} of {most_extra:g} extra" if extra else ""
+    extras = f" and {extra:g} of {most_extra:g} extra" if extra else ""
     waiting = sum(mark.most for each in all_marks for mark in each.points.values() if mark.points is None)
-    more += f", {waiting:g} to be graded by hand" if waiting else ""
-    return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
+    extras += f", {waiting:g} to be graded by hand" if waiting else ""
+    return f"{owner}: {core:g} of {most:g} points{extras}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(
@@ -104,9 +104,9 @@ def show(
             notes = [*classwork.notes.get(learner, ()), *submission.notes]
             score_of = {score.question: score for score in scores.get((learner, assignment), ())}
             if (learner, assignment) in failures or not score_of:
-                why = failures.get((learner, assignment), "nothing was recorded")
-                if why not in (" ".join(submission.notes), *submission.notes):
-                    notes.append(f"Not graded: {why}")
+                reason = failures.get((learner, assignment), "nothing was recorded")
+                if reason not in (" ".join(submission.notes), *submission.notes):
+                    notes.append(f"Not graded: {reason}")
                 cells = ["–"] * (len(questions) + 1 + bool(most_extra))
             else:
                 notes += [f"{score.question}: {score.error}" for score in score_of.values() if score.error]
@@ -136,12 +136,12 @@ def changes(differences: list[Difference]) -> Table:
     table.add_column("why", overflow="fold")
     for change in differences:
         verdict = change.new and change.new.verdict
-        why = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
+        reason = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
         old, new = (_points(score) for score in (change.old, change.new))
         score = change.new or change.old
         assert score, "a difference has a score on one side"
         total = score.total
-        table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", why)))
+        table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", reason)))
     return table
 
 

@@ -33,17 +33,17 @@ def _share(work: ClassWork, group: str, learners: list[str], assignment: str) ->
         return
     first = of_group[0]
     if len({_content(submission) for submission in of_group}) > 1:
-        who = listed([submission.learner for submission in of_group])
-        why = (
-            f"{who} of the group {group} handed in different files for {assignment}. Decide which one counts: remove "
+        names = listed([submission.learner for submission in of_group])
+        reason = (
+            f"{names} of the group {group} handed in different files for {assignment}. Decide which one counts: remove "
             "the others, and grade again."
         )
     else:
-        why = first.undecided
+        reason = first.undecided
     for learner in learners:
         shared = work.submissions.setdefault((learner, assignment), Submission(learner, assignment))
-        shared.undecided = why
-        if shared is first or (why and shared in of_group):
+        shared.undecided = reason
+        if shared is first or (reason and shared in of_group):
             continue
         shared.notebooks, shared.times, shared.same_as = dict(first.notebooks), list(first.times), first
         shared.note(f"Handed in by {first.learner} for the group {group}.")

@@ -293,8 +293,8 @@ def _notebooks(home: Path) -> list[Path]:
 
 def _attempt(name: str) -> int:
     """Return the number that Canvas appends to the name of a resubmitted file; 0 without one."""
-    again = re.fullmatch(r".+-(\d{1,6})", _stem(name) if _is_notebook(name) else Path(name).stem)
-    return int(again[1]) if again else 0
+    match = re.fullmatch(r".+-(\d{1,6})", _stem(name) if _is_notebook(name) else Path(name).stem)
+    return int(match[1]) if match else 0
 
 
 def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work: ClassWork) -> Path:
@@ -315,9 +315,9 @@ def _unpack_class(path: Path, scratch: Path | None, known: Collection[str], work
     whose = _whose([parts for parts in files.listed(path) if parts and share_name(parts)], known)
     learners = {*whose.values()}
     share = files.shares(inside, len(learners))
-    left = {learner: share() for learner in learners}
+    shares = {learner: share() for learner in learners}
     try:
-        notes = files.unpack(path, inside, share_name, lambda parts: left[whose[tuple(parts)]])
+        notes = files.unpack(path, inside, share_name, lambda parts: shares[whose[tuple(parts)]])
     except files.DiskFullError as why:
         raise UnreadableError(f"{path.name} was not unpacked: {why}") from None
     for note in notes:
@@ -456,8 +456,8 @@ class _Search:
         if assignment in self.known:
             expected = ", ".join(sorted(f"{name}.ipynb" for name in self.known[assignment]))
             return f"{inside}: {assignment} has no notebook of that name. Expected: {expected}."
-        what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
-        return f"{inside}: unknown {what}. Expected one of {', '.join(sorted(self.known))}."
+        noun = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
+        return f"{inside}: unknown {noun}. Expected one of {', '.join(sorted(self.known))}."
 
     def _filed(self, learner: str, path: Path | None, inside: Path, assignment: str, name: str) -> bool:
         """Return whether there is this notebook already; if so, note which one is graded.
@@ -475,8 +475,8 @@ class _Search:
             submission.note(f"{other} was not graded: it has no check of this course, and there is another file.")
             return path in self.unsure
         if first not in self.guessed and path not in self.guessed:
-            why = "is a later attempt" if _attempt(first.name) else "is closer to the top"
-            submission.note(f"{inside} was not graded: there is also {shown}, which {why}.")
+            reason = "is a later attempt" if _attempt(first.name) else "is closer to the top"
+            submission.note(f"{inside} was not graded: there is also {shown}, which {reason}.")
         elif path and _same(first, path):
             submission.note(f"{inside} was not graded: it is the same as {shown}.")
         else:
