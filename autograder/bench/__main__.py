@@ -154,9 +154,9 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         console = Console(width=None if sys.stdout.isatty() else 160)
         console.print(table(figures))
-        held = sum(f.held is True for f in figures)
+        successes = sum(f.held is True for f in figures)
         unmeasured = sum(f.seen.startswith("not measured") for f in figures)
-        console.print(f"{held} targets held, {len(missed)} missed, {unmeasured} figures not measured. {machine}")
+        console.print(f"{successes} targets held, {len(missed)} missed, {unmeasured} figures not measured. {machine}")
     return 0
 
 

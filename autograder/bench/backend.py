@@ -41,9 +41,9 @@ def behind(largest: int, only: Sequence[str] = ()) -> Iterator[Figure | str]:
             if isinstance(figure, Figure) and figure.value is not None:
                 rows[-1][figure.what.partition(": ")[2]] = figure.value
             yield figure
-    for what, limit in (("launches over eager's", 0.5), ("bytes over eager's", 0.7)):
-        reached = sum(row.get(what, 9) <= limit for row in rows)
-        yield Figure(f"networks with {what} at most {limit}", f"{reached} of {len(rows)}", value=reached)
+    for column, limit in (("launches over eager's", 0.5), ("bytes over eager's", 0.7)):
+        reached = sum(row.get(column, 9) <= limit for row in rows)
+        yield Figure(f"networks with {column} at most {limit}", f"{reached} of {len(rows)}", value=reached)
 
 
 def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
@@ -79,8 +79,8 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
         others = (own[at] - calls) / rest
         base = f"{own[at] - calls:,} of {rest:,}"
         yield at_most(f"{name}: {what} over eager's, all but matrix products and convolutions", others, limit, "", base)
-    if why := why_not_inductor():
-        yield not_measured(f"{name}: time of Inductor", why)
+    if reason := why_not_inductor():
+        yield not_measured(f"{name}: time of Inductor", reason)
     else:
         torch.compiler.reset()
         inductor = torch.compile(model)
@@ -112,8 +112,8 @@ def same(name: str, stages: Sequence[Any]) -> Iterator[Figure | str]:
 
     for stage in stages:
         outcome = equivalent(stage.before, stage.after, trials=("given", "ordinary", "extreme"))
-        what = f"{name}: the {stage.kind} graph computes what it did"
-        yield at_most(what, int(not outcome), 0, "", "by `equivalent`" if outcome else str(outcome)[:200])
+        title = f"{name}: the {stage.kind} graph computes what it did"
+        yield at_most(title, int(not outcome), 0, "", "by `equivalent`" if outcome else str(outcome)[:200])
 
 
 def least(stages: Sequence[Any]) -> int:

@@ -25,9 +25,9 @@ def book(largest: int) -> Iterator[Figure | str]:
     yield at_most("broken links, pictures without words", len(faults), 0, "", "; ".join(faults[:3]))
     yield "every page in a browser"
     try:
-        seen, rows = reading.violations(first.folder)
+        pages, rows = reading.violations(first.folder)
     except LookupError as error:
         yield not_measured("violations that axe finds", str(error))
     else:
-        details = "; ".join([f"{seen} pages: {', '.join(reading.LOOKS)}", *rows[:3]])
+        details = "; ".join([f"{pages} pages: {', '.join(reading.LOOKS)}", *rows[:3]])
         yield at_most("violations that axe finds", len(rows), 0, "", details)

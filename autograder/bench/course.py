@@ -94,19 +94,19 @@ def passes(largest: int) -> Iterator[Figure | str]:
     for n in (n for n in SIZES if n <= largest):
         yield f"making a graph of {n:,} nodes"
         graphs[n] = random_graph(0, size=n, views=False)  # CSEPass cannot hash a slice
-    ours, torchs = [], []
-    for exercise, (name, theirs) in _torch_passes().items():
+    owns, torchs = [], []
+    for exercise, (name, torch_pass) in _torch_passes().items():
         try:
             own = reference(exercise)
         except KeyError as error:
             yield not_measured(exercise, error.args[0])
             continue
-        ours.append(own)
-        torchs.append(theirs)
-        yield from _one_pass(exercise, own, name, theirs, graphs)
-    if ours:
-        whole = in_a_row(ours), "in a row", in_a_row(torchs)
-        yield from _one_pass(f"all {len(ours)} in a row", *whole, graphs)
+        owns.append(own)
+        torchs.append(torch_pass)
+        yield from _one_pass(exercise, own, name, torch_pass, graphs)
+    if owns:
+        whole = in_a_row(owns), "in a row", in_a_row(torchs)
+        yield from _one_pass(f"all {len(owns)} in a row", *whole, graphs)
 
 
 def in_a_row(passes: list[Callable]) -> Callable[[Any], Any]:
@@ -117,28 +117,28 @@ def in_a_row(passes: list[Callable]) -> Callable[[Any], Any]:
 def _one_pass(exercise: str, own: Callable, name: str, theirs: Callable, graphs: dict) -> Iterator[Figure | str]:
     times: dict[int, float] = {}
     torch_times: dict[int, float] = {}
-    versus, why = [], ""
+    versus, reason = [], ""
     for n, gm in graphs.items():
         yield f"{exercise} at {n:,} nodes"
 
         rounds = 3 if n <= 10_000 else 1
-        what = f"{exercise}: time at {n:,} nodes / torch's {name}"
+        title = f"{exercise}: time at {n:,} nodes / torch's {name}"
         if 10 * max(torch_times.values(), default=0) > PATIENCE:
-            why = f"torch's would take longer than {PATIENCE:g} s"
+            reason = f"torch's would take longer than {PATIENCE:g} s"
         try:
-            seconds = interleave({"mine": on(gm, own)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
+            seconds = interleave({"mine": on(gm, own)} | ({} if reason else {"theirs": on(gm, theirs)}), rounds)
         except Exception as error:
             if "theirs" not in error.__notes__:
                 raise
-            why = f"torch's raised {type(error).__name__}: {str(error)[:120]}"
+            reason = f"torch's raised {type(error).__name__}: {str(error)[:120]}"
             seconds = interleave({"mine": on(gm, own)}, rounds)
         times[n] = seconds["mine"]
         if "theirs" in seconds:
             torch_times[n] = seconds["theirs"]
             base = f"{times[n]:.3g} s / {torch_times[n]:.3g} s"
-            versus.append(at_most(what, times[n] / torch_times[n], 1.0, "x", base))
+            versus.append(at_most(title, times[n] / torch_times[n], 1.0, "x", base))
         else:
-            versus.append(not_measured(what, why))
+            versus.append(not_measured(title, reason))
     theirs_too = f"; torch's {exponent(torch_times):.3g}" if len(torch_times) > 1 else ""
     yield from growth(exercise, times, 1.1, theirs_too)
     yield from versus
@@ -194,9 +194,9 @@ def start(largest: int) -> Iterator[Figure | str]:
     for line in lines[1:]:
         base = f"bare interpreter {took['']:.3g} s"
         yield at_most(f"{line}, over a bare interpreter", took[line] - took[""], 0.3, " s", base)
-    for size, limit, what in ((100, 0.5, "first draw of 100 nodes"), (5_000, 3, "draw of 5,000 nodes")):
+    for size, limit, title in ((100, 0.5, "first draw of 100 nodes"), (5_000, 3, "draw of 5,000 nodes")):
         seconds = min(figure.value for _ in range(3) for figure in apart(first_picture, size))
-        yield at_most(what, seconds, limit, " s", "after import torch, fresh process, best of 3")
+        yield at_most(title, seconds, limit, " s", "after import torch, fresh process, best of 3")
 
 
 # Part 4: the checks.
@@ -215,8 +215,8 @@ def _check(exercise_id: str) -> tuple[float, float, bool]:
     from passlab.judge import judge
 
     exercise, answer = exercises.find(exercise_id), reference(exercise_id)
-    first, *again = (judge(exercise, answer) for _ in range(3))
-    return first.seconds, min(each.seconds for each in again), first.ok
+    first, *repeats = (judge(exercise, answer) for _ in range(3))
+    return first.seconds, min(each.seconds for each in repeats), first.ok
 
 
 def checks(largest: int) -> Iterator[Figure | str]:

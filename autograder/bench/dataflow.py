@@ -31,19 +31,21 @@ def dataflow(largest: int) -> Iterator[Figure | str]:
         visits = solve(programs[-1], analysis).visits / count
         yield at_most(f"{name}: visits per block, {count} blocks", visits, 3, "")
 
-        mine, quick = cpu(lambda p=small, a=analysis: solve(p, a))
+        solution, quick = cpu(lambda p=small, a=analysis: solve(p, a))
         rounds, slow = cpu(lambda p=small, a=analysis, o=stored: round_robin(p, a, o, max_visits=10_000), 1)
-        assert (mine.before, mine.after) == (rounds.before, rounds.after)
+        assert (solution.before, solution.after) == (rounds.before, rounds.after)
         ordered = round_robin(small, analysis).visits
-        visits = f"{mine.visits / len(stored):.3g} visits per block; {ordered / len(stored):.3g} by rounds in reverse"
+        visits = (
+            f"{solution.visits / len(stored):.3g} visits per block; {ordered / len(stored):.3g} by rounds in reverse"
+        )
         base = f"{visits} post-order, {rounds.visits / len(stored):.3g} by rounds in the shuffled order"
         shuffled = f"rounds in shuffled text order, {len(stored)} blocks"
-        what = f"{name}: fewer visits than {shuffled}"
-        yield at_least(what, rounds.visits / mine.visits, 5, "x", base)
-        what = f"{name}: less CPU than {shuffled}"
-        yield at_least(what, slow / quick, 5, "x", f"{slow:.3g} s by rounds")
-        what, ratio = f"{name}: fewer visits than rounds in reverse post-order", ordered / mine.visits
-        yield Figure(what, f"{ratio:.3g}x", value=ratio)
+        title = f"{name}: fewer visits than {shuffled}"
+        yield at_least(title, rounds.visits / solution.visits, 5, "x", base)
+        title = f"{name}: less CPU than {shuffled}"
+        yield at_least(title, slow / quick, 5, "x", f"{slow:.3g} s by rounds")
+        title, ratio = f"{name}: fewer visits than rounds in reverse post-order", ordered / solution.visits
+        yield Figure(title, f"{ratio:.3g}x", value=ratio)
 
         times = {len(p.blocks): cpu(lambda p=p, a=analysis: solve(p, a)).seconds for p in programs}
         yield from growth(name, times, 1.3)

@@ -26,11 +26,11 @@ def command(function: Callable[..., Any], *arguments: Any) -> list[str]:
     return ["-m", "autograder.bench.drivers", function.__name__, json.dumps(arguments)]
 
 
-def answer(done: subprocess.CompletedProcess) -> Any:
+def answer(process: subprocess.CompletedProcess) -> Any:
     """Return the JSON in the last line that a process printed. Raise RuntimeError with its last words if it failed."""
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
-    return json.loads(done.stdout.strip().rpartition("\n")[2])
+    if process.returncode:
+        raise RuntimeError(process.stderr.strip().rpartition("\n")[2])
+    return json.loads(process.stdout.strip().rpartition("\n")[2])
 
 
 def grade(paths: list[str], n: int, jobs: int, unsafe: bool) -> dict[str, Any]:
@@ -97,17 +97,17 @@ def submissions(learners: int) -> dict[str, Any]:
     perfect = source.COURSE / samples.FOLDER / "perfect/day01"
     inbound = accounts.folder() / "exchange/passlab/inbound"
     for name in names:
-        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
-        at = shutil.copytree(perfect, inbound / f"{name}+day01+{now}+x")
-        (at / "timestamp.txt").write_text(now)
+        stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
+        at = shutil.copytree(perfect, inbound / f"{name}+day01+{stamp}+x")
+        (at / "timestamp.txt").write_text(stamp)
         (at / "submission_secret.txt").write_text(name)
         for path in (at, *at.iterdir()):
             shutil.chown(path, name, name)
 
     def run(*words: str) -> float:
         begin = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+        process = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr[-2000:] + process.stdout[-2000:]
         return time.perf_counter() - begin
 
     took = {

@@ -36,16 +36,16 @@ def orders() -> Iterator[Figure | str]:
 
     fewer = []
     for name, (module, inputs) in phases.EXAMPLES.items():
-        best, ours = phases.best_order(trace(module, *inputs)), phases.saturated(trace(module, *inputs))
-        fewer.append(ours.optimum < best)
-        yield at_most(f"{name}: launches", ours.optimum, best - 1, "", f"best order of passes: {best}")
+        best, saturated = phases.best_order(trace(module, *inputs)), phases.saturated(trace(module, *inputs))
+        fewer.append(saturated.optimum < best)
+        yield at_most(f"{name}: launches", saturated.optimum, best - 1, "", f"best order of passes: {best}")
     ratios = []
     for name, row in ZOO.items():
         yield f"{name}: saturating"
         gm = trace(row.build(), *row.inputs(1))
-        best, ours = phases.best_order(gm), phases.saturated(gm)
-        ratios.append(ours.greedy / max(1, ours.optimum))
-        yield at_most(f"{name}: launches", ours.optimum, best, "", f"best order of passes: {best}")
+        best, saturated = phases.best_order(gm), phases.saturated(gm)
+        ratios.append(saturated.greedy / max(1, saturated.optimum))
+        yield at_most(f"{name}: launches", saturated.optimum, best, "", f"best order of passes: {best}")
     yield at_most("zoo: extraction by trees, launches / optimum, worst", max(ratios), 1.01, "")
 
 
@@ -147,8 +147,8 @@ def discovery() -> Iterator[Figure | str]:
     verdicts = [finding.proof.verdict for finding in timed.result]
     known = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
     text = ", ".join(f"{verdict}: {count}" for verdict, count in known.items())
-    what = "laws of +, ·, @ and transposition found, up to three operations"
-    yield Figure(what, str(len(verdicts)), f"TASO keeps {TASO} of up to four; {text}; {timed.seconds:.0f} s CPU")
+    title = "laws of +, ·, @ and transposition found, up to three operations"
+    yield Figure(title, str(len(verdicts)), f"TASO keeps {TASO} of up to four; {text}; {timed.seconds:.0f} s CPU")
     laws = [finding.law for finding in timed.result]
     stated = sum(any(same_form(law, other) for other in PROPERTIES) for law in laws)
     implied = sum(follows(law.left, law.right, PROPERTIES) for law in laws)

@@ -39,10 +39,10 @@ def first() -> Iterator[Figure | str]:
     start = time.process_time()
     show()
     seconds = time.process_time() - start
-    again, plain = cpu(show).seconds, cpu(lambda: cost(trace(model, *inputs))).seconds
-    yield at_most("first picture of ResNet-18", seconds, 2, " s", f"{again:.2g} s the second time")
-    what = "picture of ResNet-18, times trace and cost"
-    yield Figure(what, f"{again / plain:.3g}x", f"{plain:.2g} s", value=again / plain)
+    second, plain = cpu(show).seconds, cpu(lambda: cost(trace(model, *inputs))).seconds
+    yield at_most("first picture of ResNet-18", seconds, 2, " s", f"{second:.2g} s the second time")
+    title = "picture of ResNet-18, times trace and cost"
+    yield Figure(title, f"{second / plain:.3g}x", f"{plain:.2g} s", value=second / plain)
 
 
 def deep(sections: int) -> Any:
@@ -72,9 +72,9 @@ def toggles() -> Iterator[Figure | str]:
         model, nodes = deep(sections), sections * NODES
         yield f"{nodes:,} nodes"
         explored = [explore(model, x) for _ in range(3)]
-        key = str([it.name for it in explored[0].states.passes].index("cse"))
-        for it in explored:
-            it.data([()], True)
+        key = str([explorer.name for explorer in explored[0].states.passes].index("cse"))
+        for explorer in explored:
+            explorer.data([()], True)
 
         def toggle(explored: list = explored, key: str = key) -> None:
             one = explored.pop()
@@ -91,11 +91,11 @@ def toggles() -> Iterator[Figure | str]:
             cost(gm, x)
 
         alone = cpu(plain).seconds
-        what = f"a toggle, {nodes:,} nodes"
+        title = f"a toggle, {nodes:,} nodes"
         if nodes <= 500:
-            yield at_most(what, seconds[nodes], 0.5, " s", f"pass, view and cost alone: {alone:.2g} s")
+            yield at_most(title, seconds[nodes], 0.5, " s", f"pass, view and cost alone: {alone:.2g} s")
         yield Figure(
-            f"{what}, times pass, view and cost", f"{seconds[nodes] / alone:.3g}x", value=seconds[nodes] / alone
+            f"{title}, times pass, view and cost", f"{seconds[nodes] / alone:.3g}x", value=seconds[nodes] / alone
         )
     yield from growth("a toggle", seconds, 1.2)
 

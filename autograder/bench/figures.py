@@ -52,17 +52,17 @@ def not_measured(what: str, why: str) -> Figure:
 def versus(name: str, seconds: dict[str, float], one: str, other: str, least: float | None = None) -> Figure:
     """Return how many times as fast one candidate is as another. least: the target, if there is one."""
     ratio = seconds[other] / seconds[one]
-    what = f"{name}: {one}, times as fast as {other}"
+    title = f"{name}: {one}, times as fast as {other}"
     baseline = f"{seconds[one] * 1e3:.3g} ms / {seconds[other] * 1e3:.3g} ms"
     if least is not None:
-        return at_least(what, ratio, least, "x", baseline)
-    return Figure(what, f"{ratio:.3g}x{'' if ratio >= 1 else f'; {other} wins'}", baseline, value=ratio)
+        return at_least(title, ratio, least, "x", baseline)
+    return Figure(title, f"{ratio:.3g}x{'' if ratio >= 1 else f'; {other} wins'}", baseline, value=ratio)
 
 
-def growth(name: str, seconds: dict[int, float], limit: float, more: str = "") -> Iterator[Figure]:
+def growth(name: str, seconds: dict[int, float], limit: float, note: str = "") -> Iterator[Figure]:
     """Yield the exponent with which time grows, if it was measured at several sizes."""
     if len(seconds) > 1:
-        baseline = ", ".join(f"{size:,}: {value:.3g} s" for size, value in seconds.items()) + more
+        baseline = ", ".join(f"{size:,}: {value:.3g} s" for size, value in seconds.items()) + note
         yield at_most(f"{name}: growth, exponent of n", exponent(seconds), limit, "", baseline)
 
 

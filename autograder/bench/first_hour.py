@@ -92,8 +92,8 @@ def first_hour(largest: int) -> Iterator[Figure | str]:
         if not setup.ok:
             yield not_measured("this part", f"make setup failed: {setup.last[:160]}")
             return
-        again = wait(clone, "setup")
-        base = f"again, with nothing to do: {again.seconds:.2g} s"
+        repeat = wait(clone, "setup")
+        base = f"again, with nothing to do: {repeat.seconds:.2g} s"
         yield at_most("make setup, packages cached", setup.seconds, SETUP, " s", base)
         yield "make grade"
         grade = wait(clone, "grade")

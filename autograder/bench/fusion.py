@@ -82,7 +82,7 @@ def chain(largest: int, elements: int = ELEMENTS) -> Iterator[Figure | str]:
 
     name = f"mul, add, relu, mul, add on {elements / 1e6:.3g} M floats"
     yield f"{name}: building"
-    x, given = torch.randn(elements), torch.empty(elements)
+    x, memory = torch.randn(elements), torch.empty(elements)
     gm = passlab.trace(five, x)
     one = fused(gm, [[node.name for node in gm.graph.nodes if node.op == "call_function"]])
     (kernel,) = one.children()
@@ -91,8 +91,8 @@ def chain(largest: int, elements: int = ELEMENTS) -> Iterator[Figure | str]:
         "one kernel": one,
         "torch.compile": torch.compile(five),
         "a copy": torch.clone,
-        "one kernel, memory given": lambda x: kernel(x, out=[given]),
-        "a copy, memory given": lambda x: given.copy_(x),
+        "one kernel, memory given": lambda x: kernel(x, out=[memory]),
+        "a copy, memory given": lambda x: memory.copy_(x),
     }
     off = float((one(x) - five(x)).abs().max())
     yield at_most(f"{name}: largest difference to torch", off, 1e-6, "")

@@ -41,8 +41,8 @@ def figures() -> Iterator[Figure | str]:
     yield at_least("cost model: share of choices that are right", right / len(clear), 0.9, "", note)
     least = min(max(gain, 1 / gain) for gain in clear)
     note = f"fusing wins {wins} times, by {max(clear):.3g}x at most, and loses {len(clear) - wins} times"
-    what = "sides of the choices that count: least and largest factor"
-    yield Figure(what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", note)
+    title = "sides of the choices that count: least and largest factor"
+    yield Figure(title, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", note)
 
 
 def others() -> list[Any]:

@@ -98,13 +98,13 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     begin = time.perf_counter()
-    done = tiny.run(course, *plain, "autograde", "day00", **tools)
+    process = tiny.run(course, *plain, "autograde", "day00", **tools)
     took = time.perf_counter() - begin
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip().split("\n")[-1])
+    if process.returncode:
+        raise RuntimeError(process.stderr.strip().split("\n")[-1])
     database = f"sqlite:///{course}/stock/gradebook.db"
     scores = answer(tiny.run(course, *command(drivers.stock_points, database), **tools))
-    points = {who: [row[f"{name}-check"] for name in tiny_fx.QUESTIONS] for who, row in scores.items()}
+    points = {learner: [row[f"{name}-check"] for name in tiny_fx.QUESTIONS] for learner, row in scores.items()}
     return took / CLASS, points
 
 
@@ -133,9 +133,9 @@ def grading(largest: int) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         course = small_course(Path(scratch), SEVERAL)
         yield "the engine, 20 and 140 notebooks"
-        few, many = _drive(course, 20), _drive(course, 140)
-        cpu = (many["cpu"] - few["cpu"]) / 120
-        each = many["took"] / 140
+        few, large = _drive(course, 20), _drive(course, 140)
+        cpu = (large["cpu"] - few["cpu"]) / 120
+        each = large["took"] / 140
         yield "without the sandbox, and one at a time"
         alone, bare = _drive(course, 60, jobs=1), _drive(course, 60, jobs=1, unsafe=True)
         yield "with gradebook and feedback"
@@ -166,8 +166,8 @@ def grading(largest: int) -> Iterator[Any]:
         yield at_most("the sandbox, per submission", cost, 30, " ms", one)
         yield at_most("a loop that swallows interrupts, over its limit", loop, 0.2, " s", f"limit {limit:g} s")
         yield at_most("start of a run, until the first results", few["start"], 10, " s")
-        yield at_most("memory of a worker above its warm parent", many["peak"], 150, " MiB", "median of the peaks")
-        same = sum(many["points"][learner] == given for learner, given in points.items())
+        yield at_most("memory of a worker above its warm parent", large["peak"], 150, " MiB", "median of the peaks")
+        same = sum(large["points"][learner] == expected for learner, expected in points.items())
         yield at_least(
             "submissions with the same points as stock nbgrader", 100 * same / CLASS, 100, " %", f"{CLASS} of them"
         )
@@ -226,18 +226,18 @@ def _grade_samples(run: str, builds: Path, *options: str) -> _Grading:
 
 def sample_class(largest: int) -> Iterator[Any]:
     """Grading the sample class: all of it, perfect notebooks, endless loops, and the slowest questions."""
-    run, kept = "autograder/run/bench", ROOT / ".cache/bench-builds"
-    shutil.rmtree(kept, ignore_errors=True)
+    run, cache = "autograder/run/bench", ROOT / ".cache/bench-builds"
+    shutil.rmtree(cache, ignore_errors=True)
     try:
         yield "grading the sample class, all cells, nothing kept"
-        baseline = _grade_samples(run, kept, "--run-all")
-        shutil.rmtree(kept, ignore_errors=True)
+        baseline = _grade_samples(run, cache, "--run-all")
+        shutil.rmtree(cache, ignore_errors=True)
         yield f"{baseline.seconds:.0f} s; only what is graded, nothing kept"
-        cold = _grade_samples(run, kept)
+        cold = _grade_samples(run, cache)
         yield f"{cold.seconds:.0f} s; with what was kept"
-        warm = _grade_samples(run, kept)
+        warm = _grade_samples(run, cache)
     finally:
-        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(cache, ignore_errors=True)
     cores = f"{os.cpu_count()} cores"
     days = len({assignment for _, assignment in cold.took})
     base = f"{days} days; all run {baseline.seconds:.3g} s"
@@ -251,7 +251,7 @@ def sample_class(largest: int) -> Iterator[Any]:
             yield at_most(f"{assignment}, perfect", seconds, PERFECT[assignment], " s", base)
         if learner == "endless-loop":
             quick = cold.took.get(("perfect", assignment), 0.0)
-            limits = sum(s for (name, who), s in cold.questions.items() if _never_ends(name, who, assignment, cold))
+            limits = sum(s for (name, pupil), s in cold.questions.items() if _never_ends(name, pupil, assignment, cold))
             over = seconds - quick - limits
             base = f"limit {limits:.3g} s; {base}"
             yield at_most(f"{assignment}, an endless loop over its limit", over, 1, " s", base)
@@ -278,8 +278,8 @@ def load(largest: int) -> Iterator[Any]:
         took, sizes = _command(course, "autograder/run")
         with (course / "autograder/run/grades.csv").open(newline="") as lines:
             rows = sum(1 for _ in csv.DictReader(lines))
-        early = max(size for done, size in sizes if LOAD // 10 <= done < LOAD // 5)
-        late = max(size for done, size in sizes if 9 * LOAD // 10 <= done < LOAD)
+        early = max(size for count, size in sizes if LOAD // 10 <= count < LOAD // 5)
+        late = max(size for count, size in sizes if 9 * LOAD // 10 <= count < LOAD)
         at_end = max(size for _, size in sizes)
         yield Figure(f"{LOAD} submissions, per minute", f"{60 * LOAD / took:.3g}", f"{took:.0f} s in all")
         yield at_most(

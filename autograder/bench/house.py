@@ -90,22 +90,22 @@ def lines(files: dict[str, list[Path]]) -> dict[str, int]:
 
 def longest(paths: list[Path]) -> tuple[int, str]:
     """Return the lines of the longest function, and where it is."""
-    found = (0, "")
+    length = (0, "")
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found = max(found, (node.end_lineno - node.lineno + 1, f"{path.relative_to(ROOT)}: {node.name}"))
-    return found
+                length = max(length, (node.end_lineno - node.lineno + 1, f"{path.relative_to(ROOT)}: {node.name}"))
+    return length
 
 
 def complexities() -> list[int]:
     """Return the complexity of each function of lib and autograder that has more than 12 branches, by ruff."""
     rule = ["--isolated", "--ignore-noqa", "--select", "C901", "--config", "lint.mccabe.max-complexity=12"]
     command = [sys.executable, "-m", "ruff", "check", *rule, "--output-format", "json", "lib", "autograder"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode > 1:
-        raise RuntimeError(done.stderr.strip())
-    rows = [row for row in json.loads(done.stdout) if not _left_out(row["filename"])]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode > 1:
+        raise RuntimeError(process.stderr.strip())
+    rows = [row for row in json.loads(process.stdout) if not _left_out(row["filename"])]
     return [int(re.search(r"\((\d+) > 12\)", row["message"])[1]) for row in rows]
 
 
@@ -119,28 +119,28 @@ def type_errors() -> int:
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", "-p", "passlab", "-p", "autograder"]
         environment = {"MYPYPATH": f"{ROOT / 'lib'}:{ROOT}", "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True)
-    last = done.stdout.strip().rpartition("\n")[2]
-    if done.returncode > 1 or not (total := re.match(r"Found (\d+) error|Success", last)):
-        raise RuntimeError(done.stderr.strip() or last)
+        process = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True)
+    last = process.stdout.strip().rpartition("\n")[2]
+    if process.returncode > 1 or not (total := re.match(r"Found (\d+) error|Success", last)):
+        raise RuntimeError(process.stderr.strip() or last)
     return int(total[1] or 0)
 
 
 def checked() -> list[str]:
     """Return the files that a check of a wrong answer goes through."""
     command = [sys.executable, "-m", "autograder.bench.walks", "check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def graded() -> list[str]:
     """Return the files that the submission of one learner goes through."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         course = grading.small_course(Path(scratch), 1)
-        done = tiny.run(course, "-m", "autograder.bench.walks", "grade", "class", "--seed", "5")
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip().split("\n")[-1])
-    return json.loads(done.stdout.splitlines()[-1])
+        process = tiny.run(course, "-m", "autograder.bench.walks", "grade", "class", "--seed", "5")
+        if process.returncode:
+            raise RuntimeError(process.stderr.strip().split("\n")[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def measure() -> Iterator[tuple[str, int, str] | Figure | str]:
@@ -157,8 +157,8 @@ def measure() -> Iterator[tuple[str, int, str] | Figure | str]:
     yield "files that a check enters", len(set(walk := checked())), f"{len(walk)} stays"
     yield "a submission, with a profile hook"
     stays = Counter(walk := graded())
-    again = ", ".join(f"{Path(file).stem} {number}x" for file, number in stays.most_common() if number > 1)
-    yield "files that a submission enters again", sum(number > 1 for number in stays.values()), again
+    repeats = ", ".join(f"{Path(file).stem} {number}x" for file, number in stays.most_common() if number > 1)
+    yield "files that a submission enters again", sum(number > 1 for number in stays.values()), repeats
     if importlib.util.find_spec("mypy"):
         yield "mypy over lib and autograder, with its defaults"
         yield "errors of mypy", type_errors(), "mypy's defaults, lib and autograder"

@@ -87,8 +87,8 @@ def hub(largest: int) -> Iterator[Any]:
             output = _run(words, env=env)
         took = output["took"]
         parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
-        what = f"day 1, {LEARNERS} learners: from the exchange to released feedback"
-        yield at_most(what, sum(took.values()) / 60, FEEDBACK, " min", f"{parts}; {os.cpu_count()} cores")
+        title = f"day 1, {LEARNERS} learners: from the exchange to released feedback"
+        yield at_most(title, sum(took.values()) / 60, FEEDBACK, " min", f"{parts}; {os.cpu_count()} cores")
         yield at_most("notebooks without feedback", output["missing"], 0, "", f"{LEARNERS} learners")
     else:
         yield not_measured("idle learners, and feedback for a class", "it takes root, which makes system users")

@@ -39,18 +39,18 @@ def models() -> Iterator[Figure | str]:
 
     equal = []
     for name, row in ZOO.items():
-        for how, trace in (("forward", forward), ("training", joint)):
-            yield f"{name}, {how}: planning"
+        for kind, trace in (("forward", forward), ("training", joint)):
+            yield f"{name}, {kind}: planning"
             gm, inputs = trace(row.build(), *row.inputs())
             buffers = rounded(liveness(gm, *inputs), ALIGNMENT)
             least = lower_bound(buffers)
             own = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
             by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least
             base = f"largest first {by_size:.3f}; bound {least:,} B"
-            yield at_most(f"{name}, {how}: arena / lower bound", own, 1.02, "", base)
+            yield at_most(f"{name}, {kind}: arena / lower bound", own, 1.02, "", base)
             equal.append(bit_equal(run(gm, planned(gm, *inputs), *inputs), gm(*inputs)))
-    seen = f"{sum(equal)} of {len(equal)}"
-    yield Figure("zoo programs bit-equal in an arena", seen, target="all", held=all(equal), value=sum(equal))
+    share = f"{sum(equal)} of {len(equal)}"
+    yield Figure("zoo programs bit-equal in an arena", share, target="all", held=all(equal), value=sum(equal))
 
 
 def minimalloc() -> Iterator[Figure | str]:
@@ -146,13 +146,13 @@ def peers(flavour: str) -> Iterator[Figure | str]:
     importer = getattr(importers, f"{flavour}_module")
     planner = {"relax": "StaticPlanBlockMemory", "relay": "GraphPlanMemory"}[flavour]
     for name, row in ZOO.items():
-        what = f"{name}, forward: bytes by TVM's {planner}"
+        title = f"{name}, forward: bytes by TVM's {planner}"
         try:
-            theirs = allocations(importer(row.build(), *row.inputs()), planned=True)
+            plan = allocations(importer(row.build(), *row.inputs()), planned=True)
         except Exception as error:
-            yield not_measured(what, str(error).strip().splitlines()[0][:120])
+            yield not_measured(title, str(error).strip().splitlines()[0][:120])
             continue
         buffers = liveness(torch.fx.symbolic_trace(row.build()), *row.inputs())
         own = height(buffers, search(buffers, ALIGNMENT, seconds=2))
-        ratio = f"{theirs.bytes / own:.2f} times ours, {own:,} B"
-        yield Figure(what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / own)
+        ratio = f"{plan.bytes / own:.2f} times ours, {own:,} B"
+        yield Figure(title, f"{plan.bytes:,} B", ratio, value=plan.bytes / own)

@@ -29,11 +29,11 @@ def forward(model: Any, inputs: Sequence[Any]) -> list:
     from passlab.memory.tasks import tasks_of
 
     exported = torch.export.export(model, tuple(inputs)).run_decompositions()
-    given = iter(inputs)
+    arguments = iter(inputs)
     values = []
     for spec in exported.graph_signature.input_specs:
         value = exported.state_dict.get(spec.target, exported.constants.get(spec.target)) if spec.target else None
-        values.append(next(given) if value is None else value)
+        values.append(next(arguments) if value is None else value)
     return tasks_of(exported.graph_module, *values)
 
 
@@ -68,14 +68,14 @@ def orders() -> Iterator[Figure | str]:
         for kind, tasks_from in (("forward", forward), ("training", joint)):
             yield f"order: {name}, {kind}"
             tasks = tasks_from(row.build(), row.inputs())
-            found, given = best_order(tasks), peak(tasks, [task.name for task in tasks])
+            best, original = best_order(tasks), peak(tasks, [task.name for task in tasks])
             count += 1
-            proved += found.peak == found.lower_bound
-            shares.append(found.peak / given)
-            if found.peak < given or found.peak > found.lower_bound:
-                seen = f"{found.peak / given:.3f} of torch's"
-                note = f"{len(tasks)} tasks, {given:,} → {found.peak:,} bytes, bound {found.lower_bound:,}"
-                yield Figure(f"order, {name}, {kind}: peak", seen, note, value=found.peak / given)
+            proved += best.peak == best.lower_bound
+            shares.append(best.peak / original)
+            if best.peak < original or best.peak > best.lower_bound:
+                share = f"{best.peak / original:.3f} of torch's"
+                note = f"{len(tasks)} tasks, {original:,} → {best.peak:,} bytes, bound {best.lower_bound:,}"
+                yield Figure(f"order, {name}, {kind}: peak", share, note, value=best.peak / original)
     yield at_least("order: zoo graphs whose peak is proved the lowest", proved, count - 2, "", f"of {count}")
     mean = sum(shares) / len(shares)
     yield at_most("order: peak over that of torch's order, mean of the zoo's graphs", mean, 1, "", "")

@@ -53,14 +53,14 @@ def misconceptions(largest: int) -> Iterator[Figure | str]:
     for counts in proving.for_each(chosen, partial(measure, most=MOST)):
         totals.update(counts)
     for kind, title, target in (("mutants", "unforeseen mutants", RIGHT), ("bank", "known answers among others", None)):
-        tried, right, wrong = (totals[kind, what] for what in ("tried", "right", "wrong"))
+        tried, right, wrong = (totals[kind, outcome] for outcome in ("tried", "right", "wrong"))
         named = right + wrong
         base = f"{right} right, {wrong} wrong, {tried - named} without a note; {len(chosen)} exercises"
         share = 100 * named / max(tried, 1)
         yield Figure(f"{title} that get a note", f"{named} of {tried}, {share:.0f} %", base, value=share)
         if target and named:
             yield at_least(f"{title}: notes that are right", 100 * right / named, 100 * target, " %", base)
-    yield from (not_measured(what.split(":")[0], what) for kind, what in totals if kind == "failed")
+    yield from (not_measured(outcome.split(":")[0], outcome) for kind, outcome in totals if kind == "failed")
 
 
 def measure(exercise_id: str, most: int) -> Counter[tuple[str, str]]:
@@ -72,11 +72,11 @@ def measure(exercise_id: str, most: int) -> Counter[tuple[str, str]]:
         counts: Counter[tuple[str, str]] = Counter()
         for one in bank:
             counts.update(_counted("bank", one, [other for other in bank if other is not one], _same_law))
-        met: list[Signature] = []
+        signatures: list[Signature] = []
         for mutant in unforeseen(exercise_id, most):
             one = put(mutant, "", "")
-            if one.seen not in met:
-                met.append(one.seen)
+            if one.seen not in signatures:
+                signatures.append(one.seen)
                 counts.update(_counted("mutants", one, bank, _still_alike))
         return counts
     except Exception as error:  # one exercise must not cost the others their figures
@@ -115,19 +115,19 @@ def _put(exercise_id: str) -> Callable[[Any, str, str], Known]:
             judge.judge(limited, answer, [case])
             if any(known.status == "timeout" for known in judge.cases.get(id(answer), [])[-1:]):
                 break
-        done = signature(judge.cases.pop(id(answer), []))
+        losses = signature(judge.cases.pop(id(answer), []))
         total = len(visible) + len(hidden)
-        return Known(note, law, done[:total], done[total:])
+        return Known(note, law, losses[:total], losses[total:])
 
     return put
 
 
 def _counted(kind: str, one: Known, bank: Sequence[Known], right: Callable[[Known, Known], bool]) -> dict:
     """Return what an answer counts: nothing, if it is right or ends its process or its time."""
-    lost = {verdict for case in one.seen for verdict in case.lost}
-    if not lost or any(case.status in ("timeout", "died") for case in one.seen):
+    verdicts = {verdict for case in one.seen for verdict in case.lost}
+    if not verdicts or any(case.status in ("timeout", "died") for case in one.seen):
         return {}
-    note = match(one.seen, [(other.note, other.seen) for other in bank if other.law in lost and _alike(one, other)])
+    note = match(one.seen, [(other.note, other.seen) for other in bank if other.law in verdicts and _alike(one, other)])
     if not note:
         return {(kind, "tried"): 1}
     named = next(other for other in bank if other.note == note)

@@ -125,8 +125,8 @@ def search(names: Iterable[str], trials: int) -> Iterator[Crash]:
         argv = [sys.executable, "-m", "autograder.bench.operators", "--here", folder, str(trials)]
         with subprocess.Popen(argv, env=environment, text=True, stdout=subprocess.PIPE) as process:
             for line in process.stdout:
-                name, how, at = line.split()
-                yield Crash(name, how, int(at))
+                name, ending, at = line.split()
+                yield Crash(name, ending, int(at))
         if process.returncode:
             raise RuntimeError(f"The search ended with exit code {process.returncode}.")
 
@@ -169,8 +169,8 @@ def _here(folder: str, trials: int) -> None:
         start = at + 1
         slow[at // trials] += status == -signal.SIGALRM
         if status != -signal.SIGALRM:
-            how = signal.Signals(-status).name if status < 0 else f"exit-{status}"
-            print(names[at // trials], how, at % trials, flush=True)
+            ending = signal.Signals(-status).name if status < 0 else f"exit-{status}"
+            print(names[at // trials], ending, at % trials, flush=True)
         if status != -signal.SIGALRM or slow[at // trials] == PATIENCE:
             start = (at // trials + 1) * trials
 
@@ -249,12 +249,12 @@ def _tensor(shape: tuple[int, ...], rng: random.Random) -> Any:
         dtype = rng.choice((torch.bool, torch.uint8))
         values = [rng.randrange(2) for _ in range(count)]
     t = torch.tensor(values, dtype=dtype).reshape(shape)
-    how = rng.random()
-    if how < 0.1 and shape:
+    choice = rng.random()
+    if choice < 0.1 and shape:
         return t[..., :1].expand(shape) if 0 not in shape else t
-    if how < 0.2:
+    if choice < 0.2:
         return t.permute(tuple(reversed(range(len(shape)))))
-    if how < 0.25 and count:
+    if choice < 0.25 and count:
         return t.flatten()[-1:].expand(shape or (1,))
     return t
 

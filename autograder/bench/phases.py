@@ -83,8 +83,8 @@ def best_order(gm: fx.GraphModule, names=("simplify", "cse", "dce", "scale", "do
     least = calls(gm)
     for order in itertools.permutations(names):
         program, before = gm, ""
-        while (now := str(program.graph)) != before:
-            before, program = now, functools.reduce(run, order, program)
+        while (text := str(program.graph)) != before:
+            before, program = text, functools.reduce(run, order, program)
         least = min(least, calls(program))
     return least
 

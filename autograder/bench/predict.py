@@ -90,7 +90,7 @@ def sound() -> Iterator[Figure | str]:
     from passlab.dataflow.precision import values
     from passlab.dataflow.ranges import ranges
 
-    total = left = 0
+    total = outside = 0
     for name, model in models.ZOO.items():
         yield f"ranges of {name}"
         inputs = model.inputs(1)
@@ -105,8 +105,8 @@ def sound() -> Iterator[Figure | str]:
             for node, range_ in intervals.items():
                 if isinstance(seen[node], torch.Tensor):
                     total += 1
-                    left += not range_.low <= float(seen[node].min()) <= float(seen[node].max()) <= range_.high
-    yield at_most("values of the zoo outside their ranges", left, 0, "", f"{total} values of nodes")
+                    outside += not range_.low <= float(seen[node].min()) <= float(seen[node].max()) <= range_.high
+    yield at_most("values of the zoo outside their ranges", outside, 0, "", f"{total} values of nodes")
 
 
 def exports() -> Iterator[Figure | str]:

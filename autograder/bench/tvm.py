@@ -30,8 +30,8 @@ def agreement(name: str, expected: Any, result: Any) -> Figure:
     """Return the largest difference to torch, relative to the root mean square of torch's output."""
     import torch
 
-    got = result if isinstance(result, torch.Tensor) else torch.from_numpy(result[0].numpy())
-    off = float((got - expected).abs().max() / expected.square().mean().sqrt())
+    actual = result if isinstance(result, torch.Tensor) else torch.from_numpy(result[0].numpy())
+    off = float((actual - expected).abs().max() / expected.square().mean().sqrt())
     return at_most(f"{name}: largest difference to torch / rms", off, 1e-4, "")
 
 
@@ -95,11 +95,11 @@ def relax_models() -> Iterator[Figure | str]:
         for other in ("torch eager", "torch.compile"):
             yield versus(f"Relax, {name}", times, "the course's pipeline", other)
         if name == "ResNet-18":
-            for what, made in (("unfused", kernels(fuse=False)(module)), ("fused", kernels()(module))):
-                before, after = allocations(made), allocations(made, planned=True)
+            for kind, built in (("unfused", kernels(fuse=False)(module)), ("fused", kernels()(module))):
+                before, after = allocations(built), allocations(built, planned=True)
                 note = f"{before.count} → {after.count}, {before.bytes / 1e6:.1f} MB → {after.bytes / 1e6:.1f} MB"
                 ratio = after.bytes / before.bytes
-                yield at_most(f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", note)
+                yield at_most(f"memory planning, {name} {kind}: bytes after / before", ratio, 0.6, "x", note)
 
 
 def element_wise() -> Iterator[Figure | str]:
@@ -141,8 +141,8 @@ def matmuls() -> Iterator[Figure | str]:
     from passlab.relax import tvm
     from passlab.relax.pipelines import host, tune
 
-    def kernel(made: Any) -> Callable[..., Any]:
-        module = made if isinstance(made, tvm.IRModule) else tvm.IRModule({"main": made})
+    def kernel(source: Any) -> Callable[..., Any]:
+        module = source if isinstance(source, tvm.IRModule) else tvm.IRModule({"main": source})
         main = tvm.compile(module, host())["main"]
 
         def run(*tensors: Any) -> Any:

@@ -38,11 +38,11 @@ def million(side: int) -> Iterator[Figure]:
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform != "darwin" else 2**30)
     # two reduces, B + 6 (P − 1) each, and a broadcast: down the first column and along the rows
     least = 2 * (WORDS + 6 * (side - 1)) + WORDS + 2 * (side - 1)
-    what = f"all-reduce of {WORDS:,} words, {side} × {side} cores"
+    title = f"all-reduce of {WORDS:,} words, {side} × {side} cores"
     base = f"{program.count:,} messages, built in {built:.2g} s; {run.cycles:,} cycles, {least:,} by the formulas"
-    yield at_most(f"{what}: CPU", seconds, 5, " s", base)
-    yield at_most(f"{what}: memory", used, 2, " GB")
-    yield at_most(f"{what}: cycles over the sum of its parts", run.cycles / least, 1.02, "x")
+    yield at_most(f"{title}: CPU", seconds, 5, " s", base)
+    yield at_most(f"{title}: memory", used, 2, " GB")
+    yield at_most(f"{title}: cycles over the sum of its parts", run.cycles / least, 1.02, "x")
 
 
 def formulas() -> Iterator[Figure | str]:
@@ -68,16 +68,16 @@ def formulas() -> Iterator[Figure | str]:
             if name == "star" and math.prod(at) > 2**18:
                 continue  # far from the others, and slow to simulate
             yield f"wafer: {name}, {at[0]} cores, {at[1]} words"
-            cycles[name, *at] = seen = cycles_of(reduce_messages(TREES[name](at[0]), at[1]), at[0])
-            own[at], published[at] = abs(seen / FORMULAS[name](*at) - 1), abs(seen / law(name, *at) - 1)
+            cycles[name, *at] = simulated = cycles_of(reduce_messages(TREES[name](at[0]), at[1]), at[0])
+            own[at], published[at] = abs(simulated / FORMULAS[name](*at) - 1), abs(simulated / law(name, *at) - 1)
         yield at_most(f"{name}: simulated from the closed form", 100 * max(own.values()), 10, " %")
         beyond = [at for at, share in published.items() if share > 0.1]
         where = max(published, key=published.get)
         base = f"{len(beyond)} of {len(published)} points beyond 10 %"
         base += ": " + ", ".join(f"P={cores} B={words}" for cores, words in beyond) if beyond else ""
-        seen = 100 * published[where]
-        yield Figure(f"{name}: simulated from the published law", f"{seen:.3g} %", base, value=seen)
-    for what, forms in (("closed forms", lambda name, *at: FORMULAS[name](*at)), ("the published law's cycles", law)):
+        simulated = 100 * published[where]
+        yield Figure(f"{name}: simulated from the published law", f"{simulated:.3g} %", base, value=simulated)
+    for source, forms in (("closed forms", lambda name, *at: FORMULAS[name](*at)), ("the published law's cycles", law)):
         missed, total = [], 0
         for at in points:
             order = sorted((forms(name, *at), name) for name in FORMULAS)
@@ -87,7 +87,7 @@ def formulas() -> Iterator[Figure | str]:
                 winner = min(names, key=lambda name, at=at: cycles[name, *at])
                 if forms(winner, *at) > order[0][0]:
                     missed.append(at)
-        note = f"another winner, where {what} differ by 15 %"
+        note = f"another winner, where {source} differ by 15 %"
         yield at_most(note, len(missed), 0, f" of {total}", str(missed or ""))
 
 

@@ -69,11 +69,11 @@ def placing(evaluations: int) -> Iterator[Figure | str]:
             plans.append(greedy(pieces, machine, np.argsort(np.argsort(blocks)[pieces.owner], kind="stable")))
         near = min(traffic(pieces, plan, machine) for plan in plans)
         rows = row_major(pieces, machine)
-        found, took = cpu(lambda p=pieces, m=machine: search(p, m, evaluations=evaluations), 1)
-        least = traffic(pieces, found, machine)
+        best, took = cpu(lambda p=pieces, m=machine: search(p, m, evaluations=evaluations), 1)
+        least = traffic(pieces, best, machine)
         by_rows.append(traffic(pieces, rows, machine) / least)
         by_greedy.append(near / least)
-        cycles = [load(pieces, plan, machine).cycles for plan in (rows, found)]
+        cycles = [load(pieces, plan, machine).cycles for plan in (rows, best)]
         base = (
             f"{by_greedy[-1]:.2f} against the best of {len(plans)} greedy ones; {len(pieces)} pieces, {took:.0f} s; "
             f"a result every {cycles[0]:,.0f} → {cycles[1]:,.0f} cycles"

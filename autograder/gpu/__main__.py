@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     if options.here:
         return here(options)
-    if why := machine.unfit(options.interpret):
-        print(why, file=sys.stderr)
+    if reason := machine.unfit(options.interpret):
+        print(reason, file=sys.stderr)
         return 2
     begin, figures, took = time.monotonic(), [], {}
-    figures += [replace(not_measured(what, why), part="machine") for what, why in machine.lacks()]
+    figures += [replace(not_measured(what, reason), part="machine") for what, reason in machine.lacks()]
     for part in options.parts or PARTS:
         start = time.monotonic()
         for news in apart(part, options):
@@ -161,8 +161,8 @@ def table(figures: Sequence[Figure], facts: dict) -> str:
     lines += [f"  {f.part}: {f.what}: {f.seen.removeprefix('not measured: ')}" for f in lacking]
     count = sum(map(wrong, figures))
     missed = sum(f.held is False for f in figures) - count
-    held = sum(f.held is True for f in figures)
-    lines += ["", f"{held} held, {count} wrong, {missed} missed, {len(lacking)} not measured. {facts}"]
+    successes = sum(f.held is True for f in figures)
+    lines += ["", f"{successes} held, {count} wrong, {missed} missed, {len(lacking)} not measured. {facts}"]
     return "\n".join(lines)
 
 

@@ -131,11 +131,11 @@ def judging(job: Job) -> Iterator[Figure | str]:
     names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir" and e.id not in CPU_ONLY]
     names = names[: job.sample] if job.sample else names
     yield f"{len(names)} exercises"
-    yield from (not_measured(name, why) for name, why in CPU_ONLY.items())
-    totals, verdicts, runs, seen, without = Counter(), set(), Counter(), 0, []
+    yield from (not_measured(name, reason) for name, reason in CPU_ONLY.items())
+    totals, verdicts, runs, visited, without = Counter(), set(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
     for row in each(stops, prove_on, [(name, device, job.seed) for name in names], most=16, apart=True):
-        seen += 1
+        visited += 1
         if isinstance(row, RuntimeError):
             yield Figure(str(row).rstrip("."), "its process ended", held=False)
             continue
@@ -155,8 +155,8 @@ def judging(job: Job) -> Iterator[Figure | str]:
         yield Figure(f"{name}: answers judged as they should be", str(good), about, "all", not row["problems"], good)
         for problem in row["problems"][:5]:
             yield Figure(name, f"wrong: {problem[:400]}", held=False)
-    if seen < len(names):
-        yield not_measured(f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
+    if visited < len(names):
+        yield not_measured(f"{len(names) - visited} of {len(names)} exercises", "the time of this part was over")
     if without:
         yield Figure("exercises that compare no graphs there", str(len(without)), ", ".join(sorted(without)))
     about = ", ".join(f"{totals[kind]} {kind}" for kind in ("right", "wrong", "stub"))

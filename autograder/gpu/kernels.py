@@ -202,15 +202,15 @@ def compare_kernel(function: str, dtype: str, layout: str, device: str) -> dict[
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
         return row | {"wrong": f"it does not run: {type(error).__name__}: {lines[0][:200]} … {lines[-1][:200]}"}
-    for at, (want, got) in enumerate(zip(expected, output, strict=True)):
+    for at, (want, actual) in enumerate(zip(expected, output, strict=True)):
         eps = torch.finfo(want.dtype).eps if want.is_floating_point() else 0.0
         # In 16 bits one unit hides all errors of the float32 inside.
         units = most if eps < 1e-6 else min(most, 8)
-        if differences := compare(want, got, Tolerance(units * eps, None, sums=False), f"result {at}"):
+        if differences := compare(want, actual, Tolerance(units * eps, None, sums=False), f"result {at}"):
             text = differences[0].sentence.replace(" before and ", " in torch and ").replace(" after", " in the kernel")
             return row | {"wrong": text}
         if eps and want.numel():
-            off = (want.double() - got.double()).abs() / (want.double().abs().clamp_min(1) * eps)
+            off = (want.double() - actual.double()).abs() / (want.double().abs().clamp_min(1) * eps)
             row["error"] = max(row["error"], float(off.nan_to_num(0, 0, 0).max()))
     return row
 
@@ -221,8 +221,8 @@ def table(job: Job) -> tuple[list[tuple[str, str, str, str]], Counter[str]]:
     for function, (_, dtypes, _) in FUNCTIONS.items():
         for dtype in dtypes:
             layouts, name = (*SHAPES, *STRIDES), str(dtype).removeprefix("torch.")
-            if job.interpret and (why := beyond_the_interpreter(function, dtype)):
-                without[why] += len(layouts)
+            if job.interpret and (reason := beyond_the_interpreter(function, dtype)):
+                without[reason] += len(layouts)
             else:
                 every += [(function, name, layout, job.device) for layout in layouts]
     random.Random(job.seed).shuffle(every)  # where time runs out, what was reached is a fair sample
@@ -246,15 +246,15 @@ def kernels(job: Job) -> Iterator[Figure | str]:
             yield Figure("a kernel's process", str(row), held=False)
         else:
             rows[row["function"]].append(row)
-    seen = sum(map(len, rows.values()))
+    compared = sum(map(len, rows.values()))
     for function in FUNCTIONS:
         yield from _figures(function, rows[function])
-    if seen < len(every):
-        yield not_measured(f"{len(every) - seen} of {len(every)} kernels", "the time of this part was over")
-    for why, count in without.items():
-        yield not_measured(f"{count} kernels", f"Triton's interpreter cannot do {why}")
-    who = "Triton's interpreter" if job.interpret else torch.cuda.get_device_name()
-    yield Figure("kernels compared", str(seen), f"run by {who}", value=float(seen))
+    if compared < len(every):
+        yield not_measured(f"{len(every) - compared} of {len(every)} kernels", "the time of this part was over")
+    for reason, count in without.items():
+        yield not_measured(f"{count} kernels", f"Triton's interpreter cannot do {reason}")
+    runner = "Triton's interpreter" if job.interpret else torch.cuda.get_device_name()
+    yield Figure("kernels compared", str(compared), f"run by {runner}", value=float(compared))
 
 
 def _figures(function: str, rows: list[dict]) -> Iterator[Figure]:

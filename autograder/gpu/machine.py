@@ -39,10 +39,10 @@ def unfit(interpret: bool) -> str:
     if interpret or torch.cuda.is_available():
         return ""
     if torch.version.cuda is None:
-        why = f"{interpreter}; its torch {torch.__version__} was built without CUDA. {other}"
+        reason = f"{interpreter}; its torch {torch.__version__} was built without CUDA. {other}"
     else:
-        why = f"{interpreter}; torch {torch.__version__} finds no NVIDIA GPU (does nvidia-smi list one?)."
-    return f"{why} Without a GPU, --interpret checks what a CPU can."
+        reason = f"{interpreter}; torch {torch.__version__} finds no NVIDIA GPU (does nvidia-smi list one?)."
+    return f"{reason} Without a GPU, --interpret checks what a CPU can."
 
 
 def facts() -> dict[str, Any]:
@@ -76,7 +76,11 @@ def lacks() -> list[tuple[str, str]]:
     """Return (what is missing or untried, what goes without it)."""
     from autograder.gpu.speed import ncu
 
-    gaps = [(f"the package {name}", what) for name, what in WANTED.items() if importlib.util.find_spec(name) is None]
+    gaps = [
+        (f"the package {name}", consequence)
+        for name, consequence in WANTED.items()
+        if importlib.util.find_spec(name) is None
+    ]
     if not compiler():
         gaps.append(("a C compiler (gcc or clang)", "Triton kernels and torch.compile"))
     if ncu() is None:

@@ -25,9 +25,9 @@ RANDOM = 40
 def programs(job: Job) -> Iterator[tuple[str, Any, tuple]]:
     """Yield (name, graph, inputs) on the device: the zoo, forward and with its gradients, and random graphs."""
     for name in MODELS:
-        for how, trace in (("forward", forward), ("training", joint)):
+        for kind, trace in (("forward", forward), ("training", joint)):
             model, inputs = to_device((models.ZOO[name].build(), models.ZOO[name].inputs()), job.device)
-            yield f"{name}, {how}", *trace(model, *inputs)
+            yield f"{name}, {kind}", *trace(model, *inputs)
     for seed in range(job.seed, job.seed + RANDOM):
         gm = to_device(random_graph(seed, 25, random=False), job.device)
         if Program(gm).run(gm.meta["inputs"], device=job.device).error is None:
@@ -63,8 +63,8 @@ def plans(job: Job) -> Iterator[Figure | str]:
             near += 1
             yield Figure(name, "equal up to rounding, not bit by bit", held=False if job.interpret else None)
     right, about = equal if job.interpret else equal + near, f"{equal} bit by bit, {near} up to rounding"
-    what, seen = "programs that are in an arena what they are", f"{right} of {ran}"
-    yield Figure(what, seen, about, "all", right == ran > 0, float(equal))
+    title, share = "programs that are in an arena what they are", f"{right} of {ran}"
+    yield Figure(title, share, about, "all", right == ran > 0, float(equal))
     if total:
         about = f"{arena:,} bytes in arenas, {total:,} bytes of values"
         yield Figure("arenas / bytes of all values", f"{arena / total:.3g}", about, value=arena / total)

@@ -72,7 +72,7 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
     buffer = torch.empty_like(inputs[0])
     candidates = {
         "eager": gm,
-        "one kernel": lambda *given: one(*given, out=[buffer]),
+        "one kernel": lambda *tensors: one(*tensors, out=[buffer]),
         "a copy": lambda x, *_: buffer.copy_(x),
         "torch.compile": torch.compile(function, dynamic=False),
     }
@@ -91,40 +91,40 @@ def _chain(job: Job, name: str, function: Callable, inputs: tuple, rounds: int, 
     del expected, results
     yield f"{name}: timing"
     calls = 1 if job.interpret else CALLS
-    times = timed({who: often(call, calls) for who, call in candidates.items()}, *inputs, repeats=rounds)
+    times = timed({candidate: often(call, calls) for candidate, call in candidates.items()}, *inputs, repeats=rounds)
     moved = 2 * inputs[0].nbytes
-    seen = {who: times[who].min / calls for who in candidates}
-    about = ", ".join(f"{who} {t * 1e3:.3g} ms = {moved / t / 1e9:,.0f} GB/s" for who, t in seen.items())
-    ratio = seen["a copy"] / seen["one kernel"]
+    seconds = {candidate: times[candidate].min / calls for candidate in candidates}
+    about = ", ".join(f"{candidate} {t * 1e3:.3g} ms = {moved / t / 1e9:,.0f} GB/s" for candidate, t in seconds.items())
+    ratio = seconds["a copy"] / seconds["one kernel"]
     if job.interpret:
         yield not_measured(f"{name}: bandwidth / that of a copy", "Triton's interpreter says nothing of speed")
     else:
         yield at_least(f"{name}: bandwidth / that of a copy", ratio, GOAL, "x", about)
-        faster = seen["eager"] / seen["one kernel"]
+        faster = seconds["eager"] / seconds["one kernel"]
         yield Figure(f"{name}: times as fast as eager", f"{faster:.3g}x", about, value=faster)
-        if "torch.compile" in seen:
-            versus = seen["one kernel"] / seen["torch.compile"]
+        if "torch.compile" in seconds:
+            versus = seconds["one kernel"] / seconds["torch.compile"]
             yield at_most(f"{name}: time / torch.compile's", versus, 1.1, "x")
     counted = {"eager": gm, "one kernel": one, "torch.compile": candidates.get("torch.compile")}
-    for who, call in counted.items():
+    for candidate, call in counted.items():
         if call is None:
             continue
         count = launches(call, *inputs)
-        target, holds = ("1", count == 1) if who == "one kernel" and not job.interpret else ("", None)
-        yield Figure(f"{name}: launches, {who}", str(int(count)), count.device or "", target, holds)
+        target, holds = ("1", count == 1) if candidate == "one kernel" and not job.interpret else ("", None)
+        yield Figure(f"{name}: launches, {candidate}", str(int(count)), count.device or "", target, holds)
         nbytes = f"{bytes_allocated(call, *inputs):,}"
-        yield Figure(f"{name}: bytes allocated, {who}", nbytes, "by torch's profiler")
+        yield Figure(f"{name}: bytes allocated, {candidate}", nbytes, "by torch's profiler")
     model, least = int(bytes_moved(gm, *inputs)), sum(t.nbytes for t in inputs) + inputs[0].nbytes
-    what = f"{name}: bytes moved, eager / one kernel, by the model"
-    yield Figure(what, f"{model / least:.3g}x", f"{model:,} / {least:,}", value=model / least)
+    title = f"{name}: bytes moved, eager / one kernel, by the model"
+    yield Figure(title, f"{model / least:.3g}x", f"{model:,} / {least:,}", value=model / least)
 
 
 def often(call: Callable, calls: int) -> Callable:
     """Return a function that calls another one several times, and keeps the last result only."""
 
-    def run(*given: Any) -> Any:
+    def run(*tensors: Any) -> Any:
         for _ in range(calls):
-            result = call(*given)
+            result = call(*tensors)
         return result
 
     return run
@@ -137,12 +137,12 @@ def bytes_allocated(fn: Callable, *inputs: torch.Tensor) -> int:
     on_gpu = inputs[0].is_cuda
     with profile(
         activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu, profile_memory=True, acc_events=True
-    ) as seen:
+    ) as profiled:
         fn(*inputs)
         if on_gpu:
             torch.cuda.synchronize()
     kind = "self_device_memory_usage" if on_gpu else "self_cpu_memory_usage"
-    return sum(max(getattr(event, kind), 0) for event in seen.events())
+    return sum(max(getattr(event, kind), 0) for event in profiled.events())
 
 
 # ------------------------------------------------------------------------------------------------ coalescing
@@ -216,14 +216,14 @@ def _count_sectors(job: Job, program: str) -> Iterator[Figure | str]:
     command = [program, "--csv", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^fused"]
     command += ["--metrics", ",".join(_METRICS), sys.executable, "-m", "autograder.gpu.speed"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=max(job.left - 3, 1))
+        process = subprocess.run(command, capture_output=True, text=True, timeout=max(job.left - 3, 1))
     except (OSError, subprocess.TimeoutExpired) as error:
         yield not_measured("coalescing, counted", f"ncu did not end: {type(error).__name__}")
         return
-    rows = counters(done.stdout)
+    rows = counters(process.stdout)
     if len(rows) != len(READS):
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line or "rror" in line]
-        reason = (lines or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[0]
+        lines = [line for line in (process.stdout + process.stderr).splitlines() if "ERR" in line or "rror" in line]
+        reason = (lines or (process.stdout + process.stderr).strip().splitlines() or ["it said nothing"])[0]
         yield not_measured("coalescing, counted", f"ncu counted {len(rows)} of {len(READS)} kernels: {reason[:200]}")
         return
     for layout, row in zip(READS, rows, strict=True):

@@ -102,18 +102,18 @@ class Nvrtc:
         self._call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None)
         options = [f"--gpu-architecture={architecture.replace('sm_', 'compute_')}"]
         options += [f"--include-path={folder}" for folder in self.headers]
-        given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         try:
-            if self.library.nvrtcCompileProgram(program, len(options), given):
+            if self.library.nvrtcCompileProgram(program, len(options), array):
                 raise ValueError(self._text(program, size, "ProgramLog").strip()[:400])
             return self._text(program, size, "PTX")
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
-    def _text(self, program: ctypes.c_void_p, size: ctypes.c_size_t, what: str) -> str:
-        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+    def _text(self, program: ctypes.c_void_p, size: ctypes.c_size_t, name: str) -> str:
+        self._call(f"nvrtcGet{name}Size", program, ctypes.byref(size))
         text = ctypes.create_string_buffer(size.value)
-        self._call(f"nvrtcGet{what}", program, text)
+        self._call(f"nvrtcGet{name}", program, text)
         return text.value.decode(errors="replace")
 
     def _call(self, name: str, *arguments: object) -> None:
@@ -156,5 +156,5 @@ def compile_ptx(job: Job) -> Iterator[Figure | str]:
                 sizes.append(len(text))
         about = f"{sum(sizes):,} characters, by NVRTC"
         every = len(names) * len(DTYPES)
-        seen = f"{len(sizes)} of {every}"
-        yield Figure(f"CUDA C of TVM's kernels to PTX for {architecture}", seen, about, "all", len(sizes) == every)
+        share = f"{len(sizes)} of {every}"
+        yield Figure(f"CUDA C of TVM's kernels to PTX for {architecture}", share, about, "all", len(sizes) == every)

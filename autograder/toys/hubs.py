@@ -18,12 +18,12 @@ from pathlib import Path
 from autograder.toys import tiny
 
 
-def free_ports(many: int) -> int:
-    """Return the first of this many consecutive free ports."""
-    for start in range(20000, 40000, many):
+def free_ports(count: int) -> int:
+    """Return the first of `count` consecutive free ports."""
+    for start in range(20000, 40000, count):
         with contextlib.ExitStack() as probes:
             try:
-                for port in range(start, start + many):
+                for port in range(start, start + count):
                     probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:
                 continue

@@ -62,9 +62,9 @@ def _text(nb: NotebookNode) -> bytes:
     return json.dumps(nb).encode()
 
 
-def _solved(given: Notebooks, learner: str, change: Callable[[NotebookNode], None] = lambda nb: None) -> bytes:
+def _solved(notebooks: Notebooks, learner: str, change: Callable[[NotebookNode], None] = lambda nb: None) -> bytes:
     """Return the solved notebook of a learner, which no other one has, with a change."""
-    nb = copy.deepcopy(given.solved)
+    nb = copy.deepcopy(notebooks.solved)
     _answers(nb)[0].source += f"\n\n\nMINE = {learner!r}"
     change(nb)
     return _text(nb)
@@ -72,22 +72,22 @@ def _solved(given: Notebooks, learner: str, change: Callable[[NotebookNode], Non
 
 def _named(pattern: str) -> Callable[[Notebooks, str], Files]:
     """Hand in under another name: `{}` is that of the notebook."""
-    return lambda given, who: {pattern.format(given.name): _solved(given, who)}
+    return lambda notebooks, learner: {pattern.format(notebooks.name): _solved(notebooks, learner)}
 
 
 def _changed(change: Callable[[NotebookNode], None]) -> Callable[[Notebooks, str], Files]:
-    return lambda given, who: {f"{given.name}.ipynb": _solved(given, who, change)}
+    return lambda notebooks, learner: {f"{notebooks.name}.ipynb": _solved(notebooks, learner, change)}
 
 
 def _zipped(pattern: str, *inside: str) -> Callable[[Notebooks, str], Files]:
     """Hand in an archive with the notebook under these names."""
 
-    def files(given: Notebooks, who: str) -> Files:
+    def files(notebooks: Notebooks, learner: str) -> Files:
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w") as archive:
             for name in inside:
-                entry = name.format(given.name)
-                archive.writestr(entry, b"litter" if "MACOSX" in name else _solved(given, who))
+                entry = name.format(notebooks.name)
+                archive.writestr(entry, b"litter" if "MACOSX" in name else _solved(notebooks, learner))
         return {pattern: data.getvalue()}
 
     return files
@@ -144,25 +144,28 @@ def _body(text: str) -> Callable[[NotebookNode], None]:
 
 
 def _two(differ: bool) -> Callable[[Notebooks, str], Files]:
-    def files(given: Notebooks, who: str) -> Files:
-        other = _solved(given, who, _ending("SECOND = True") if differ else lambda nb: None)
-        return {f"{given.name}.ipynb": _solved(given, who), f"{given.name}-Copy1.ipynb": other}
+    def files(notebooks: Notebooks, learner: str) -> Files:
+        other = _solved(notebooks, learner, _ending("SECOND = True") if differ else lambda nb: None)
+        return {f"{notebooks.name}.ipynb": _solved(notebooks, learner), f"{notebooks.name}-Copy1.ipynb": other}
 
     return files
 
 
-def _cut(given: Notebooks, who: str) -> Files:
-    data = _solved(given, who)
-    return {f"{given.name}.ipynb": data[: len(data) // 2]}
+def _cut(notebooks: Notebooks, learner: str) -> Files:
+    data = _solved(notebooks, learner)
+    return {f"{notebooks.name}.ipynb": data[: len(data) // 2]}
 
 
 def _shared(group: str, differ: bool = False) -> Callable[[Notebooks, str], Files]:
     """Hand in the file of a group, or one of one's own in its name."""
-    return lambda given, who: {f"{given.name}.ipynb": _solved(given, who if differ else group)}
+    return lambda notebooks, learner: {f"{notebooks.name}.ipynb": _solved(notebooks, learner if differ else group)}
 
 
 def _timed(time: str) -> Callable[[Notebooks, str], Files]:
-    return lambda given, who: {f"{given.name}.ipynb": _solved(given, who), "timestamp.txt": time.encode()}
+    return lambda notebooks, learner: {
+        f"{notebooks.name}.ipynb": _solved(notebooks, learner),
+        "timestamp.txt": time.encode(),
+    }
 
 
 _PLAIN = Kind("plain", _named("{}.ipynb"))
@@ -173,29 +176,34 @@ ODD = (
     Kind("a second download", _named("{} (1).ipynb"), _TAKEN),
     Kind("a copy by Jupyter", _named("{}-Copy1.ipynb"), _TAKEN),
     Kind("a copy by Drive", _named("Copy of {}.ipynb"), _TAKEN),
-    Kind("capitals", lambda given, who: {f"{given.name.upper()}.IPYNB": _solved(given, who)}, _TAKEN),
+    Kind(
+        "capitals", lambda notebooks, learner: {f"{notebooks.name.upper()}.IPYNB": _solved(notebooks, learner)}, _TAKEN
+    ),
     Kind("an ending too many", _named("{}.ipynb.txt"), _TAKEN),
     Kind("another ending", _named("{}.ipynb.json"), _TAKEN),
     Kind("a name of one's own", _named("final version, really.ipynb"), _TAKEN),
     Kind("an archive", _zipped("homework.ZIP", "{}.ipynb"), _TAKEN),
     Kind("an archive of a Mac", _zipped("work.zip", "work/{}.ipynb", "__MACOSX/work/._{}.ipynb"), _TAKEN),
-    Kind("an archive of nothing", lambda given, who: {"work.zip": b"PK no archive"}, "work.zip", ""),
+    Kind("an archive of nothing", lambda notebooks, learner: {"work.zip": b"PK no archive"}, "work.zip", ""),
     Kind("metadata lost", _changed(_lost_ids), "had lost its ids"),
     Kind("half an emoji", _changed(_half_an_emoji), "replaced by a question mark in cell 1"),
     Kind("a check deleted", _changed(_no_check), "Check cell .* was missing"),
     Kind("imports deleted", _changed(_no_imports), "imports was missing"),
     Kind("an answer below its check", _changed(_answer_last), "stood below its check"),
     Kind("a check edited", _changed(_check_edited), "is read-only but had been changed"),
-    Kind("a mark of byte order", lambda given, who: {f"{given.name}.ipynb": b"\xef\xbb\xbf" + _solved(given, who)}),
+    Kind(
+        "a mark of byte order",
+        lambda notebooks, learner: {f"{notebooks.name}.ipynb": b"\xef\xbb\xbf" + _solved(notebooks, learner)},
+    ),
     Kind("two claims", _two(differ=True), _DECIDE, ""),
     Kind("the same twice", _two(differ=False), "it is the same as"),
     Kind("damaged", _cut, "is damaged", ""),
-    Kind("empty", lambda given, who: {f"{given.name}.ipynb": b""}, "is empty", ""),
-    Kind("not a notebook", lambda given, who: {f"{given.name}.ipynb": b"[1, 2]"}, "not a notebook", ""),
-    Kind("an essay", lambda given, who: {"essay.ipynb": _text(nbformat.v4.new_notebook())}, "essay", ""),
-    Kind("another kind of file", lambda given, who: {"answers.docx": b"PK"}, "no notebook", ""),
-    Kind("nothing", lambda given, who: {}, "no notebook", ""),
-    Kind("untouched", lambda given, who: {f"{given.name}.ipynb": _text(given.released)}, "", "none"),
+    Kind("empty", lambda notebooks, learner: {f"{notebooks.name}.ipynb": b""}, "is empty", ""),
+    Kind("not a notebook", lambda notebooks, learner: {f"{notebooks.name}.ipynb": b"[1, 2]"}, "not a notebook", ""),
+    Kind("an essay", lambda notebooks, learner: {"essay.ipynb": _text(nbformat.v4.new_notebook())}, "essay", ""),
+    Kind("another kind of file", lambda notebooks, learner: {"answers.docx": b"PK"}, "no notebook", ""),
+    Kind("nothing", lambda notebooks, learner: {}, "no notebook", ""),
+    Kind("untouched", lambda notebooks, learner: {f"{notebooks.name}.ipynb": _text(notebooks.released)}, "", "none"),
     Kind("a crash", _changed(_body("    import os\n\n    os._exit(3)")), "", "some"),
     Kind("an endless loop", _changed(_body("    while True:\n        pass")), "", "some"),
     Kind("late", _timed(LATE), only="nbgrader"),
@@ -203,7 +211,7 @@ ODD = (
     Kind("no time", _timed("yesterday"), "which is not a time such as", only="nbgrader"),
     Kind("an epoch", _timed("1700000000"), "which is not a time such as", only="nbgrader"),
     Kind("hands in for a group", _shared("A"), group="A"),
-    Kind("has a group that did", lambda given, who: {}, "for the group A", group="A"),
+    Kind("has a group that did", lambda notebooks, learner: {}, "for the group A", group="A"),
     Kind("the same as the group", _shared("B"), group="B"),
     Kind("as the group has it", _shared("B"), group="B"),
     Kind("one of a group", _shared("C", differ=True), _DECIDE, "", group="C"),
@@ -230,11 +238,11 @@ def _number(learner: str) -> int:
     return 4000 + 7 * int(learner[1:])
 
 
-def write(folder: Path, layout: str, given: Notebooks, kinds: dict[str, Kind] = KINDS) -> Path:
+def write(folder: Path, layout: str, notebooks: Notebooks, kinds: dict[str, Kind] = KINDS) -> Path:
     """Write the class and `roster.csv` into a folder; return the folder or archive to grade, without the roster."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_roster(folder / "roster.csv", layout, kinds)
-    entries = dict(_entries(layout, given, kinds))
+    entries = dict(_entries(layout, notebooks, kinds))
     if layout == "nbgrader":
         for name, data in entries.items():
             path = folder / "class" / name
@@ -247,18 +255,18 @@ def write(folder: Path, layout: str, given: Notebooks, kinds: dict[str, Kind] = 
     return folder / "class.zip"
 
 
-def _entries(layout: str, given: Notebooks, kinds: dict[str, Kind]) -> Iterator[tuple[str, bytes]]:
+def _entries(layout: str, notebooks: Notebooks, kinds: dict[str, Kind]) -> Iterator[tuple[str, bytes]]:
     """Yield the path of each file in the class, as the layout has it, and its content."""
     for learner, kind in kinds.items():
         number, name = _number(learner), full_name(learner)
-        for attempt, (file, data) in enumerate(kind.files(given, learner).items()):
+        for attempt, (file, data) in enumerate(kind.files(notebooks, learner).items()):
             if layout == "nbgrader":
-                yield f"{learner}/{given.assignment}/{file}", data
+                yield f"{learner}/{notebooks.assignment}/{file}", data
             elif file == "timestamp.txt":
                 continue
             elif layout == "canvas":
-                who = re.sub(r"[^a-z]", "", "".join(reversed(name.lower().split()))) or "x"
-                yield f"{who}_{number}_{90_000 + 10 * number + attempt}_{file}", data
+                folder = re.sub(r"[^a-z]", "", "".join(reversed(name.lower().split()))) or "x"
+                yield f"{folder}_{number}_{90_000 + 10 * number + attempt}_{file}", data
             else:
                 between = "/" if layout == "moodle" else "_"
                 yield f"{name}_{number}_assignsubmission_file{between}{file}", data
@@ -270,10 +278,16 @@ def _write_roster(path: Path, layout: str, kinds: dict[str, Kind]) -> None:
     if layout == "canvas":
         rows.append(("Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Group", "Essay (12)"))
         rows.append(("    Points Possible", "", "", "", "", "", "10"))
-        rows += [(full_name(who), _number(who), "", who, section(who), kind.group, "") for who, kind in kinds.items()]
+        rows += [
+            (full_name(learner), _number(learner), "", learner, section(learner), kind.group, "")
+            for learner, kind in kinds.items()
+        ]
         rows.append(("Student, Test", "1", "", "test", "", "", ""))
     else:
         rows.append(("ID", "Name", "Section", "Group", "Moodle_ID"))
-        rows += [(who, full_name(who), section(who), kind.group, _number(who)) for who, kind in kinds.items()]
+        rows += [
+            (learner, full_name(learner), section(learner), kind.group, _number(learner))
+            for learner, kind in kinds.items()
+        ]
     with path.open("w", newline="", encoding="utf-16" if layout == "moodle" else "utf-8-sig") as lines:
         csv.writer(lines, delimiter=";" if layout == "nbgrader" else ",").writerows(rows)
