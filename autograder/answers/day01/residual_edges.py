@@ -101,13 +101,13 @@ def by_search(gm):
         if not _adds(node):
             continue
         for a in _tensors(node):
-            todo, seen = [c for c in _tensors(node) if c is not a], set()
+            todo, visited = [c for c in _tensors(node) if c is not a], set()
             while todo:
                 at = todo.pop()
-                if at not in seen:
-                    seen.add(at)
+                if at not in visited:
+                    visited.add(at)
                     todo += _tensors(at)
-            if a in seen:
+            if a in visited:
                 edges.add((a.name, node.name))
     return edges
 

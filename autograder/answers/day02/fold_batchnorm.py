@@ -41,8 +41,8 @@ def conv_bn_pairs(gm: fx.GraphModule) -> tuple[str, ...]:
 
 def _conv_bn_layer(rng: random.Random, add: Callable, fresh: Callable, parts: dict, x: fx.Node) -> fx.Node:
     convs = [name for name in parts if name.startswith("conv")]
-    again = convs and rng.random() < 0.15
-    y = add(rng.choice(convs) if again else fresh("conv", random_conv(rng, 4)), x)
+    reused = convs and rng.random() < 0.15
+    y = add(rng.choice(convs) if reused else fresh("conv", random_conv(rng, 4)), x)
     if rng.random() < 0.15:
         y = add(rng.choice((torch.relu, torch.tanh)), y)
     options = {"eps": rng.choice((1e-5, 1e-3, 0.2)), "affine": rng.random() < 0.7}

@@ -62,8 +62,10 @@ def hidden(seed: int) -> list[Case]:
     cases = []
     for name in (*ATTRIBUTES, None, None):
         rng = random.Random(f"{seed}/{name}/{len(cases)}")
-        why = f"{name} is gone in one layer; what else looks different has no effect." if name else "Nothing was lost."
-        expect = Planted(name, why)
+        reason = (
+            f"{name} is gone in one layer; what else looks different has no effect." if name else "Nothing was lost."
+        )
+        expect = Planted(name, reason)
         cases.append(planted_case(f"hidden pass {len(cases) + 1}", _stack(rng, name), 14, expect, seed))
     grouped = convolution(4, 4, padding=1, groups=2)
     repeated = Planted("groups", "One group, its kernel repeated: each output now sees all inputs.", "repeated")
@@ -71,11 +73,11 @@ def hidden(seed: int) -> list[Case]:
     cases.append(planted_case("groups, repeated", [(grouped, {"groups": 1})], 8, repeated, seed))
     cases.append(planted_case("groups, block by block", [(grouped, {"groups": 1})], 8, block, seed))
     for name in (*ATTRIBUTES, None):
-        why = f"Only the loss of {name} has an effect." if name else "None of the differences has an effect."
+        reason = f"Only the loss of {name} has an effect." if name else "None of the differences has an effect."
         weights = "repeated" if name == "groups" else "block"
         layers = _all_differ(name, rng.randrange(4))
         for draw in range(seed, seed + 100):  # until the last ReLUs leave something of the difference
-            case = planted_case(f"all look different, {name}", layers, 8, Planted(name, why, weights), draw)
+            case = planted_case(f"all look different, {name}", layers, 8, Planted(name, reason, weights), draw)
             if in_steps(*case.build())[0] == (name is None):
                 break
         cases.append(case)
@@ -86,9 +88,9 @@ def hidden(seed: int) -> list[Case]:
     odd = [(convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros", "bias": False})]
     border = Planted("bias", "A kernel of one pixel has no border; what the layer adds is gone.")
     cases.append(planted_case("the bias, and a border that is not there", odd, 6, border, seed))
-    why = "The image is zero, and so is any border around it; on others, padding by zeros is not reflecting."
+    reason = "The image is zero, and so is any border around it; on others, padding by zeros is not reflecting."
     bordered = [(convolution(4, 4, padding=2, padding_mode="reflect"), {"padding_mode": "zeros"})]
-    cases.append(planted_case("an image of zeros", bordered, 8, Planted("padding_mode", why), seed, blank=True))
+    cases.append(planted_case("an image of zeros", bordered, 8, Planted("padding_mode", reason), seed, blank=True))
     return [*visible(), *cases]
 
 

@@ -37,14 +37,14 @@ def _plain_pipelines(seed: int) -> list[Case]:
     names = tuple(step.name for step in steps)
     good = Scenario(tuple(steps), (9, 12))
     cases = [Case("plain: a pipeline", lambda: (good,), ("did", "valid"), expect=Managed(names))]
-    for does, says, what in (
+    for does, says, fault in (
         ("break", "before it is defined", "broke the graph"),
         ("forget", "returned None", "returned None"),
     ):
         at = rng.randrange(len(steps))
         broken = Scenario((*steps[:at], Step(names[at], does), *steps[at + 1 :]), (9,))
-        expect = Managed(names[: at + 1], names[at], says, f"{names[at]} {what}")
-        cases.append(Case(f"plain: a pass that {what}", lambda s=broken: (s,), ("valid",), expect=expect))
+        expect = Managed(names[: at + 1], names[at], says, f"{names[at]} {fault}")
+        cases.append(Case(f"plain: a pass that {fault}", lambda s=broken: (s,), ("valid",), expect=expect))
     return [core(case) for case in cases]
 
 
@@ -68,8 +68,8 @@ def hidden(seed: int) -> list[Case]:
         old = scenario.steps[at]
         steps = (*scenario.steps[:at], Step(old.name, does, old.requires), *scenario.steps[at + 1 :])
         says = {"break": "before it is defined", "forget": "returned None", "raise": "shape"}[does]
-        what = {"break": "broke the graph", "forget": "returned None", "raise": "raised KeyError('shape')"}[does]
-        blame = Managed(tuple(s.name for s in steps[: at + 1]), old.name, says, f"{old.name} {what}")
+        fault = {"break": "broke the graph", "forget": "returned None", "raise": "raised KeyError('shape')"}[does]
+        blame = Managed(tuple(s.name for s in steps[: at + 1]), old.name, says, f"{old.name} {fault}")
         broken = Scenario(steps, scenario.graphs[:1])
         cases.append(Case(f"pipeline {i} with a culprit", lambda s=broken: (s,), ("valid",), expect=blame))
     return cases

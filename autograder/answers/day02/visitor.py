@@ -110,11 +110,11 @@ def _apply(node, callbacks, results):
 
 def _live(root):
     """Return the nodes that the root depends on, breadth first from the root."""
-    nodes, seen = [root], {root}
+    nodes, visited = [root], {root}
     for node in nodes:
         for operand in node.all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
+            if operand not in visited:
+                visited.add(operand)
                 nodes.append(operand)
     return nodes
 

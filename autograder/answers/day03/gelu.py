@@ -45,8 +45,8 @@ def plain_orders(rng: random.Random) -> Iterable[Case]:
             results.append(ordered(second, ordered(third, 0.5, z, operator.mul), gate, operator.mul))
         return results[0] + results[1]
 
-    why = "The operands of + and * may stand either way round."
-    yield core(case("plain: drawn orders", graph(forms, (2, 3), (2, 3)), did=[expect_gelus(2, 0, why)]))
+    reason = "The operands of + and * may stand either way round."
+    yield core(case("plain: drawn orders", graph(forms, (2, 3), (2, 3)), did=[expect_gelus(2, 0, reason)]))
 
 
 @core
@@ -366,8 +366,8 @@ def by_probing(gm):
     points = _Points(gm)
 
     def is_gelu(top, gate, x, form):
-        seen = points.value(top, {x: POINTS})
-        return seen is not None and torch.allclose(seen, F.gelu(POINTS, approximate=form), rtol=0, atol=3e-7)
+        values = points.value(top, {x: POINTS})
+        return values is not None and torch.allclose(values, F.gelu(POINTS, approximate=form), rtol=0, atol=3e-7)
 
     return _match(gm, is_gelu)
 

@@ -126,9 +126,9 @@ def _wiring(gm):
 
 def _run(gm, passes):
     """Sweep until the graph is wired as before."""
-    counts, seen = [], None
-    while seen != _wiring(gm):
-        seen = _wiring(gm)
+    counts, last = [], None
+    while last != _wiring(gm):
+        last = _wiring(gm)
         for run in passes:
             gm = run(gm)
             counts.append(len(gm.graph.nodes))
@@ -138,8 +138,8 @@ def _run(gm, passes):
 def _all(gm, passes, orders=itertools.permutations, fresh=copy.deepcopy):
     results = []
     for order in orders(passes):
-        done, counts = _run(fresh(gm), [passes[name] for name in order])
-        results.append((done, list(order), counts))
+        result, counts = _run(fresh(gm), [passes[name] for name in order])
+        results.append((result, list(order), counts))
     return min(results, key=lambda f: (f[2][-1], len(f[2])))
 
 
@@ -164,9 +164,9 @@ def recursively(gm, passes):
             if name not in order:
                 extend([*order, name])
         if len(order) == len(passes):
-            done, counts = _run(copied(), [passes[name] for name in order])
+            result, counts = _run(copied(), [passes[name] for name in order])
             if best is None or (counts[-1], len(counts)) < (best[2][-1], len(best[2])):
-                best = done, order, counts
+                best = result, order, counts
 
     extend([])
     return best

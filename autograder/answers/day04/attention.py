@@ -308,12 +308,12 @@ def ranks(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     tokens, others, width, values = rng.sample((3, 4, 5, 6), 4)
-    seen = torch.ones(tokens, others, dtype=torch.bool).tril(1)
+    allowed = torch.ones(tokens, others, dtype=torch.bool).tril(1)
     parts = {
-        "mask": torch.zeros(tokens, others).masked_fill(~seen, -INF),
+        "mask": torch.zeros(tokens, others).masked_fill(~allowed, -INF),
         "bias": (1, others),
-        "hidden": ~seen,
-        "seen": seen,
+        "hidden": ~allowed,
+        "seen": allowed,
         "softmax": lambda: nn.Softmax(-1),
         "drop": lambda: nn.Dropout(0.3),
     }

@@ -243,16 +243,16 @@ def _grouped(gm, last):
 def merging(gm):
     fits = _fits(gm)
     groups = [{n} for n in gm.graph.nodes if n in fits]
-    again = True
-    while again:
-        again = False
+    progress = True
+    while progress:
+        progress = False
         for group in groups:
             readers = {r for n in group for r in n.users} - group
             whole = next((g for g in groups if g is not group and readers and readers <= g), None)
             if whole is not None:
                 whole |= group
                 groups.remove(group)
-                again = True
+                progress = True
                 break
     order = [n.name for n in gm.graph.nodes]
     return [sorted((n.name for n in g), key=order.index) for g in groups]

@@ -178,10 +178,10 @@ def in_turn(gm, groups, machine):
 @right("sets what is computed again against what is not started and not moved")
 def balance(gm, groups, machine):
     singles, fused = _kernels(gm, groups)
-    again = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in singles)
+    repeats = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in singles)
     saved = (len(singles) - len(fused)) * machine["launch"]
     saved += (sum(map(_moved, singles)) - sum(map(_moved, fused))) / machine["bandwidth"]
-    return saved > again * machine["step"]
+    return saved > repeats * machine["step"]
 
 
 @right("each operand that is read twice is moved twice")
@@ -230,8 +230,8 @@ exp_is_cheap = edited("spared", "all operations cost the same: exp is one instru
 
 @wrong("spared", "a value in two groups is computed once")
 def once(gm, groups, machine):
-    seen = set()
-    only = [[name for name in group if not (name in seen or seen.add(name))] for group in groups]
+    earlier = set()
+    only = [[name for name in group if not (name in earlier or earlier.add(name))] for group in groups]
     return _choose(gm, [group for group in only if group], machine)
 
 

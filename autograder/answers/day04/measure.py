@@ -174,10 +174,10 @@ def _by_edges(gm, groups, machine, read=lambda node, user: node.name):
     """Price by the edges of the graph. `read`: the key under which a kernel has an operand; each key is read once."""
 
     def row(home):
-        moved, done = defaultdict(dict), defaultdict(int)
+        moved, operations = defaultdict(dict), defaultdict(int)
         for node in gm.graph.nodes:
             if node.name in home:
-                done[home[node.name]] += _ops(node)
+                operations[home[node.name]] += _ops(node)
             for user in node.users:
                 target, source = home.get(user.name), home.get(node.name)
                 if source != target:
@@ -185,14 +185,14 @@ def _by_edges(gm, groups, machine, read=lambda node, user: node.name):
                     moved[target][read(node, user)] = _size(node)
         moved.pop(None, None)  # what is in no kernel: inputs and the output
         nbytes = {kernel: sum(sizes.values()) for kernel, sizes in moved.items()}
-        total, flops = sum(nbytes.values()), sum(done.values())
-        times = [max(nbytes[k] / machine["bandwidth"], done[k] / machine["flops"]) for k in done]
+        total, flops = sum(nbytes.values()), sum(operations.values())
+        times = [max(nbytes[k] / machine["bandwidth"], operations[k] / machine["flops"]) for k in operations]
         return {
-            "launches": len(done),
+            "launches": len(operations),
             "bytes": total,
             "flops": flops,
             "intensity": flops / max(total, 1),
-            "seconds": len(done) * machine["launch"] + sum(times),
+            "seconds": len(operations) * machine["launch"] + sum(times),
             "roof": "compute" if total and flops * machine["bandwidth"] >= total * machine["flops"] else "memory",
         }
 
@@ -299,9 +299,9 @@ def first_found(gm, groups, machine):
     table = by_edges(gm, groups, machine)
     for node in gm.graph.find_nodes(op="call_function", target=torch.matmul):
         left = node.all_input_nodes[0].meta["tensor_meta"].shape
-        more = 2 * left[-1] * _numel(node) - _ops(node)
-        table["before"]["flops"] += more
-        table["after"]["flops"] += more
+        extra = 2 * left[-1] * _numel(node) - _ops(node)
+        table["before"]["flops"] += extra
+        table["after"]["flops"] += extra
     return table
 
 

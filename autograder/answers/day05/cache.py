@@ -62,10 +62,10 @@ def _simulated(loops, accesses, cache, missed):
 @right("keeps the time of the last use of each line, and sends the one with the smallest away")
 def by_times(loops, accesses, cache):
     def missed(state, line):
-        now = state["now"] = state.get("now", 0) + 1
+        time = state["now"] = state.get("now", 0) + 1
         used = state.setdefault(line % cache["sets"], {})
         new = line not in used
-        used[line] = now
+        used[line] = time
         if len(used) > cache["ways"]:
             del used[min(used, key=used.get)]
         return new

@@ -44,8 +44,8 @@ def hidden(seed: int) -> list[Case]:
 
     def a_forest() -> tuple:
         operations, edges, bandwidth, overhead = drawn(seeds[8], 20)
-        more, others, *_ = drawn(seeds[9], 20)
-        named = {f"other_{name}": times for name, times in more.items()}
+        second, others, *_ = drawn(seeds[9], 20)
+        named = {f"other_{name}": times for name, times in second.items()}
         return operations | named, edges + [(f"other_{a}", f"other_{b}", n) for a, b, n in others], bandwidth, overhead
 
     return [
@@ -152,13 +152,13 @@ def bounded(operations, edges, bandwidth, overhead):
             best[:] = cost, dict(choice)
             return
         for x, own in operations[names[i]].items():
-            more = sum(
+            changes = sum(
                 _convert(n, bandwidth, overhead)
                 for a, b, n in edges
                 for one, other in ((a, b), (b, a))
                 if one == names[i] and other in choice and choice[other] != x
             )
-            go(i + 1, choice | {names[i]: x}, cost + own + more)
+            go(i + 1, choice | {names[i]: x}, cost + own + changes)
 
     go(0, {}, 0.0)
     return best[1]

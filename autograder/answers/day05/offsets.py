@@ -34,8 +34,8 @@ def hidden(seed: int) -> list[Case]:
     ]
     for name, training, alignment in MODELS:
         buffers = shuffled(zoo(name, training), rng)
-        how = "training" if training else "running"
-        cases.append(model_case(f"{how} {name}, aligned to {alignment}", lambda buffers=buffers: buffers, alignment))
+        kind = "training" if training else "running"
+        cases.append(model_case(f"{kind} {name}, aligned to {alignment}", lambda buffers=buffers: buffers, alignment))
     for letter in ("I", "K", *rng.sample([letter for letter in MINIMALLOC if letter not in "IK"], 2)):
         buffers = shuffled(instance(letter), rng)
         cases.append(hard_case(f"MiniMalloc's {letter}", lambda buffers=buffers: buffers))

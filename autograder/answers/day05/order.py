@@ -85,8 +85,8 @@ def _readers(tasks):
 def _sorted(tasks):
     order = []
     while len(order) < len(tasks):
-        done = {task.name for task in order}
-        order += [task for task in tasks if task not in order and done.issuperset(task.reads)]
+        ran = {task.name for task in order}
+        order += [task for task in tasks if task not in order and ran.issuperset(task.reads)]
     return order
 
 
@@ -103,8 +103,12 @@ def _best_first(tasks, settle=True, scratch=True, distinct=set):
     def run(i, done, live):
         done |= 1 << i
         live += tasks[i].size
-        now = live + extra[i]
-        return now, done, live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~done)
+        used_bytes = live + extra[i]
+        return (
+            used_bytes,
+            done,
+            live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~done),
+        )
 
     queue, closed, count = [(0, 0, 0, 0, ())], set(), 0
     while queue:
@@ -116,14 +120,14 @@ def _best_first(tasks, settle=True, scratch=True, distinct=set):
         closed.add(done)
         ready = [i for i in range(len(tasks)) if not done >> i & 1 and not reads[i] & ~done]
         for i in ready:
-            now, *state = run(i, done, live)
-            if settle and now <= high and state[1] <= live:
+            used_bytes, *state = run(i, done, live)
+            if settle and used_bytes <= high and state[1] <= live:
                 ready = [i]
                 break
         for i in ready:
-            now, state, left = run(i, done, live)
+            used_bytes, state, left = run(i, done, live)
             count += 1
-            heapq.heappush(queue, (max(high, now), -state.bit_count() * 10**6 + count, state, left, (*steps, i)))
+            heapq.heappush(queue, (max(high, used_bytes), -state.bit_count() * 10**6 + count, state, left, (*steps, i)))
 
 
 @right("one search for trees and graphs: a task that fits and frees as much as it makes runs at once")
@@ -224,16 +228,16 @@ def best_postorder(tasks):
 
 @wrong("did", "always runs the ready task that changes the memory in use least")
 def greedy(tasks):
-    order, done, readers = [], set(), _readers(tasks)
+    order, ran, readers = [], set(), _readers(tasks)
     while len(order) < len(tasks):
 
         def change(task):
-            freed = [r for r in task.reads if all(t.name in done or t is task for t in readers[r])]
+            freed = [r for r in task.reads if all(t.name in ran or t is task for t in readers[r])]
             return task.size - sum(next(t.size for t in tasks if t.name == r) for r in freed)
 
-        ready = [task for task in tasks if task.name not in done and done.issuperset(task.reads)]
+        ready = [task for task in tasks if task.name not in ran and ran.issuperset(task.reads)]
         order.append(min(ready, key=change).name)
-        done.add(order[-1])
+        ran.add(order[-1])
     return order
 
 

@@ -38,11 +38,11 @@ def hidden(seed: int) -> list[Case]:
     dear += [Task("wide", ("use",), 9, cost=1), Task("slim", ("wide",), 1, cost=1)]
     dear += [Task("end", ("slim", "dear", "cheap"), 1, cost=1)]
     roomy = [replace(task, scratch=5) if task.name == "cheap" else task for task in dear]
-    many = [Task("dear", (), 8, cost=50), Task("one", (), 4), Task("two", (), 4)]
-    rng.shuffle(many)
-    sources = tuple(task.name for task in many)
-    many += [Task("use", sources, 1), Task("wide", ("use",), 9), Task("slim", ("wide",), 1)]
-    many += [Task("end", ("slim", *sources), 1)]
+    runs = [Task("dear", (), 8, cost=50), Task("one", (), 4), Task("two", (), 4)]
+    rng.shuffle(runs)
+    sources = tuple(task.name for task in runs)
+    runs += [Task("use", sources, 1), Task("wide", ("use",), 9), Task("slim", ("wide",), 1)]
+    runs += [Task("end", ("slim", *sources), 1)]
     double = [replace(task, reads=(*task.reads, *task.reads[-1:])) for task in chain]
     aside = until(lambda: [Task("side", (), 6, cost=9), *there_and_back(rng, 4)], costs_more)
     early = [Task("out", (), 10), Task("in", (), 1, 10), Task("end", ("in",), 1)]
@@ -55,7 +55,7 @@ def hidden(seed: int) -> list[Case]:
         tight("a graph, with the least memory", graph, least(graph)),
         tight("what is cheap goes", dear, 17),
         tight("what is cheap has no room to run again", roomy, 17),
-        tight("two cheap runs cost less than one dear run", many, 18),
+        tight("two cheap runs cost less than one dear run", runs, 18),
         tight("tasks that read a result twice", double, least(double)),
         tight("an output at the side", aside, least(aside)),
         tight("an early output leaves no room", early, 15),

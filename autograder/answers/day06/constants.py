@@ -368,7 +368,7 @@ def refined(program):
             values = [after.get(arg, _ANY) for arg in tests[-1].args]
             if facts[target] is not None and values.count(_ANY) == 1:
                 names = [arg for arg, value in zip(tests[-1].args, values, strict=True) if value is _ANY]
-                facts[target] = facts[target] | dict.fromkeys(names, next(it for it in values if it is not _ANY))
+                facts[target] = facts[target] | dict.fromkeys(names, next(v for v in values if v is not _ANY))
     return facts
 
 

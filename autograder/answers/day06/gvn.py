@@ -290,8 +290,8 @@ def _both(one, other):
                 if op == "const":
                     if args == args2:
                         table[op, args] = numbers[n, n2]
-                elif all(it in numbers for it in zip(args, turned, strict=True)):
-                    pairs = [numbers[it] for it in zip(args, turned, strict=True)]
+                elif all(p in numbers for p in zip(args, turned, strict=True)):
+                    pairs = [numbers[p] for p in zip(args, turned, strict=True)]
                     table[op, tuple(sorted(pairs) if op in COMMUTATIVE else pairs)] = numbers[n, n2]
     return _Classes(of, table)
 
@@ -344,7 +344,7 @@ def struck_out(program):
     for op, count in shapes:
         for args in product(program.variables, repeat=count):
             values.add((op, *(sorted(args) if op in COMMUTATIVE else args)))
-    everything = frozenset((name, value) for name in program.variables for value in values if value != ("copy", name))
+    top = frozenset((name, value) for name in program.variables for value in values if value != ("copy", name))
 
     def holds(equations, line):
         """The equations after a line. Which of them hold is asked of classes, built anew from the ones before."""
@@ -355,7 +355,7 @@ def struck_out(program):
             before = holds(before, line)
         return before
 
-    analysis = Analysis("all", "forward", lambda p: frozenset(), lambda p: everything, frozenset.intersection, transfer)
+    analysis = Analysis("all", "forward", lambda p: frozenset(), lambda p: top, frozenset.intersection, transfer)
     facts, claims = solve(program, analysis).before, []
     for block in program.blocks:
         equations = facts[block.name]
@@ -372,40 +372,40 @@ def _after(equations, line):
     if not line.dest:
         return equations
     value = _computed(line)
-    equal = {name for name, it in equations if it == value} | ({value[1]} if value[0] == "copy" else set())
+    equal = {name for name, e in equations if e == value} | ({value[1]} if value[0] == "copy" else set())
     if line.dest in equal:
         return equations  # it is assigned the value that it has
     survivors = {
-        (name, it) for name, it in equations if name != line.dest and (it[0] == "const" or line.dest not in it[1:])
+        (name, e) for name, e in equations if name != line.dest and (e[0] == "const" or line.dest not in e[1:])
     }
     new = set(survivors)
     for name in equal - {line.dest}:
         new |= {(name, ("copy", line.dest)), (line.dest, ("copy", name))}
-        new |= {(line.dest, it) for other, it in survivors if other == name}
-        for other, it in survivors:
-            if it[0] == "const":
+        new |= {(line.dest, e) for other, e in survivors if other == name}
+        for other, e in survivors:
+            if e[0] == "const":
                 continue
-            places = [i for i in range(1, len(it)) if it[i] == name]
+            places = [i for i in range(1, len(e)) if e[i] == name]
             for swaps in product((False, True), repeat=len(places)):
-                args = list(it[1:])
+                args = list(e[1:])
                 for place, take in zip(places, swaps, strict=True):
                     args[place - 1] = line.dest if take else name
                 for holder in {other, *([line.dest] if other == name else [])}:
-                    new.add((holder, (it[0], *(sorted(args) if it[0] in COMMUTATIVE else args))))
+                    new.add((holder, (e[0], *(sorted(args) if e[0] in COMMUTATIVE else args))))
     if value[0] in ("const",) or line.dest not in value[1:]:
         if value != ("copy", line.dest):
             new.add((line.dest, value))
-        new |= {(line.dest, it) for it in _variants(value, equal, survivors) if it != ("copy", line.dest)}
+        new |= {(line.dest, e) for e in _variants(value, equal, survivors) if e != ("copy", line.dest)}
     else:
-        new |= {(line.dest, it) for it in _variants(value, equal, equations) if line.dest not in it[1:]}
-    return {(name, it) for name, it in new if it != ("copy", name)}
+        new |= {(line.dest, e) for e in _variants(value, equal, equations) if line.dest not in e[1:]}
+    return {(name, e) for name, e in new if e != ("copy", name)}
 
 
 def _variants(value, equal, equations):
     """A right side with each operand replaced by variables that equal it."""
     if value[0] == "const":
         return {value}
-    ways = [[arg, *(it[1] for name, it in equations if name == arg and it[0] == "copy")] for arg in value[1:]]
+    ways = [[arg, *(e[1] for name, e in equations if name == arg and e[0] == "copy")] for arg in value[1:]]
     return {(value[0], *(sorted(args) if value[0] in COMMUTATIVE else args)) for args in product(*ways)}
 
 
@@ -487,7 +487,7 @@ def own_variable(program):
         for i, line in enumerate(block.instructions):
             if line.op in OPS and line.op != "copy" and _computed(line) in known:
                 claims.setdefault((block.name, i), line.dest)
-            known = {it for it in known | {_computed(line)} if line.dest not in it[1:]}
+            known = {e for e in known | {_computed(line)} if line.dest not in e[1:]}
     return [(*place, name) for place, name in claims.items()]
 
 

@@ -260,17 +260,17 @@ def by_corners(gm, inputs):
             pair = min(numbers), max(numbers)
         elif name in functions and len(ends) == 2:
             same = node.args[0] is node.args[1]
-            seen = (
+            corners = (
                 [functions[name](a, a) for a in ends[0]]
                 if same and name == "mul"
                 else [functions[name](a, b) for a in ends[0] for b in ends[1]]
             )
             if same and name == "mul" and ends[0][0] < 0 < ends[0][1]:
-                seen.append(0.0)
-            pair = min(seen), max(seen)
+                corners.append(0.0)
+            pair = min(corners), max(corners)
         elif name in functions:
-            seen = [functions[name](a) for a in ends[0]]
-            pair = min(seen), max(seen)
+            corners = [functions[name](a) for a in ends[0]]
+            pair = min(corners), max(corners)
         elif name == "Linear" and inf not in map(abs, ends[0]):
             layer = gm.get_submodule(node.target)
             rows, (low, high) = layer.weight.tolist(), ends[0]
@@ -292,13 +292,13 @@ def by_corners(gm, inputs):
 
 @wrong("same", "runs the graph on random inputs and takes what it saw")
 def sampled(gm, inputs):
-    seen = {}
+    samples = {}
 
     class Watch(fx.Interpreter):
         def run_node(self, n):
             result = super().run_node(n)
             if n.op != "output":
-                seen.setdefault(n.name, []).extend([float(result.min()), float(result.max())])
+                samples.setdefault(n.name, []).extend([float(result.min()), float(result.max())])
             return result
 
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
@@ -307,7 +307,7 @@ def sampled(gm, inputs):
             Watch(gm).run(
                 *(inputs[n.name][0] + (inputs[n.name][1] - inputs[n.name][0]) * torch.rand(shape(n)) for n in places)
             )
-    return {name: (min(ends), max(ends)) for name, ends in seen.items()}
+    return {name: (min(ends), max(ends)) for name, ends in samples.items()}
 
 
 @wrong("did", "everything is possible: sound, and of no use")

@@ -55,12 +55,12 @@ def hidden(seed: int) -> list[Case]:
 
 def _calls(expr):
     """Return the calls in an expression, walked by hand, each once."""
-    seen, todo = set(), [expr]
+    visited, todo = set(), [expr]
     while todo:
         at = todo.pop()
-        if at in seen or isinstance(at, tvm.ir.Op):
+        if at in visited or isinstance(at, tvm.ir.Op):
             continue
-        seen.add(at)
+        visited.add(at)
         if isinstance(at, relay.Call):
             todo += [at.op, *at.args]
         elif isinstance(at, relay.Tuple):
@@ -71,7 +71,7 @@ def _calls(expr):
             todo += [at.value, at.body]
         elif isinstance(at, relay.Function):
             todo.append(at.body)
-    return [expr for expr in seen if isinstance(expr, relay.Call)]
+    return [expr for expr in visited if isinstance(expr, relay.Call)]
 
 
 class _Log:
@@ -118,13 +118,13 @@ class Events(_Log):
     @property
     def rows(self):
         rows, running = [], []
-        for name, size, now in self.events:
+        for name, size, instant in self.events:
             if name is None:
                 row, start = running.pop()
-                row.update(after=size, seconds=now - start)
+                row.update(after=size, seconds=instant - start)
             else:
                 rows.append({"name": name, "depth": len(running), "before": size, "after": None, "seconds": None})
-                running.append((rows[-1], now))
+                running.append((rows[-1], instant))
         return rows
 
     @rows.setter

@@ -53,16 +53,16 @@ class _Seen:
 
 
 def _at(mod, level, disabled=()):
-    seen = _Seen()
-    with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[seen]):
+    recorder = _Seen()
+    with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[recorder]):
         relay.optimize(mod, target="llvm")
-    return seen.runs
+    return recorder.runs
 
 
 @right("asks for every pass at which levels it was seen")
 def by_pass(mod, disabled=()):
-    seen = [{name for name, *_ in _at(mod, level, disabled)} for level in range(5)]
-    return {name: [level for level in range(5) if name in seen[level]] for name in set().union(*seen)}
+    levels = [{name for name, *_ in _at(mod, level, disabled)} for level in range(5)]
+    return {name: [level for level in range(5) if name in levels[level]] for name in set().union(*levels)}
 
 
 @right("reads TVM's own timing instrument")

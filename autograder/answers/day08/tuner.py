@@ -45,8 +45,8 @@ EQUIVALENT = {
 
 
 def _left(candidates, history):
-    seen = {index for index, _ in history}
-    return [index for index in range(len(candidates)) if index not in seen]
+    measured = {index for index, _ in history}
+    return [index for index in range(len(candidates)) if index not in measured]
 
 
 def _words(c):
@@ -77,14 +77,14 @@ def _fitted(candidates, history, k, features, ridge):
 def gaussian_process(candidates, history, k):
     points = np.array([_bent(c) for c in candidates], float)
     points = (points - points.mean(0)) / points.std(0)
-    seen = [i for i, _ in history]
+    measured = [i for i, _ in history]
     y = np.log([t for _, t in history])
 
     def kernel(a, b):
         return 1 + 3 * (a @ b.T) / a.shape[1]
 
-    gram = kernel(points[seen], points[seen]) + 0.002 * np.eye(len(seen))
-    across = kernel(points, points[seen])
+    gram = kernel(points[measured], points[measured]) + 0.002 * np.eye(len(measured))
+    across = kernel(points, points[measured])
     mean = y.mean() + across @ np.linalg.solve(gram, y - y.mean())
     return [int(i) for i in np.argsort(mean) if int(i) in set(_left(candidates, history))][:k]
 
@@ -116,10 +116,10 @@ def factors(candidates, history, k):
         words = [c["depth"] == 0, c["local"], c["innermost"] == "columns", c["innermost"] == "rows"]
         rows.append([1, *sizes, *words])
     points = np.array(rows, float)
-    seen = [index for index, _ in history]
+    measured = [index for index, _ in history]
     times = np.log([seconds for _, seconds in history])
-    predicted = points @ np.linalg.lstsq(points[seen], times)[0]
-    left = [index for index in range(len(candidates)) if index not in seen]
+    predicted = points @ np.linalg.lstsq(points[measured], times)[0]
+    left = [index for index in range(len(candidates)) if index not in measured]
     return sorted(left, key=predicted.__getitem__)[:k]
 
 

@@ -271,7 +271,7 @@ def by_text(text):
             return sentence
         name, kind = op.attributes["op_name__"].data, op.results[0].type
         rank = len(op.operands[0].type.get_shape())
-        given = [names[one] for one in op.operands]
+        operands = [names[one] for one in op.operands]
         types = [str(one.type) for one in op.operands]
         lines.append(f"%e{number} = tensor.empty() : {kind}")
         dims = ", ".join(f"d{d}" for d in range(rank))
@@ -293,7 +293,7 @@ def by_text(text):
                 f"%m{number} = arith.mulf %x{number}, %s{number} : f32\n"
                 f"%r{number} = arith.select %c{number}, %x{number}, %m{number} : f32\nlinalg.yield %r{number} : f32"
             )
-            emit(f"%v{number}", [(dims, dims)] * 2, ["parallel"] * rank, given, types, f"%e{number}", body,
+            emit(f"%v{number}", [(dims, dims)] * 2, ["parallel"] * rank, operands, types, f"%e{number}", body,
                  f"%x{number}: f32, %o{number}: f32")  # fmt: skip
         elif name == "nn.sum":
             axis = op.properties["axis"].value.data
@@ -301,7 +301,7 @@ def by_text(text):
             kinds = ["reduction" if d == axis else "parallel" for d in range(rank)]
             lines.append(fill)
             body = f"%r{number} = arith.addf %x{number}, %o{number} : f32\nlinalg.yield %r{number} : f32"
-            emit(f"%v{number}", [(dims, dims), (dims, left)], kinds, given, types, f"%f{number}", body,
+            emit(f"%v{number}", [(dims, dims), (dims, left)], kinds, operands, types, f"%f{number}", body,
                  f"%x{number}: f32, %o{number}: f32")  # fmt: skip
         else:
             lines.append(fill)
@@ -311,11 +311,11 @@ def by_text(text):
                 f"%r{number} = arith.addf %p{number}, %o{number} : f32\nlinalg.yield %r{number} : f32"
             )
             emit(f"%p{number}x", [(three, "i, k"), (three, "j, k"), (three, "i, j")],
-                 ["parallel", "parallel", "reduction"], given[:2], types[:2], f"%f{number}", body,
+                 ["parallel", "parallel", "reduction"], operands[:2], types[:2], f"%f{number}", body,
                  f"%x{number}: f32, %w{number}: f32, %o{number}: f32")  # fmt: skip
             body = f"%q{number} = arith.addf %x{number}, %w{number} : f32\nlinalg.yield %q{number} : f32"
             emit(f"%v{number}", [("i, j", "i, j"), ("i, j", "j"), ("i, j", "i, j")], ["parallel"] * 2,
-                 [f"%p{number}x", given[2]], [str(kind), types[2]], f"%e{number}", body,
+                 [f"%p{number}x", operands[2]], [str(kind), types[2]], f"%e{number}", body,
                  f"%x{number}: f32, %w{number}: f32, %o{number}: f32")  # fmt: skip
         names[op.results[0]] = f"%v{number}"
     result = function.function_type.outputs.data[0]

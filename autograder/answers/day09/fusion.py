@@ -361,20 +361,22 @@ def _fused(op, members):
 def bodies(module):
     for op in list(module.walk()):
         if isinstance(op, GenericOp):
-            while which := [at for at, v in enumerate(op.inputs) if v.has_one_use() and isinstance(v.owner, GenericOp)]:
-                op = _joined(op, which[0])
+            while places := [
+                at for at, v in enumerate(op.inputs) if v.has_one_use() and isinstance(v.owner, GenericOp)
+            ]:
+                op = _joined(op, places[0])
     return module
 
 
-def _joined(op, which):
-    producer, rest = op.inputs[which].owner, [at for at in range(len(op.inputs)) if at != which]
+def _joined(op, place):
+    producer, rest = op.inputs[place].owner, [at for at in range(len(op.inputs)) if at != place]
     inputs = [*producer.inputs, *(op.inputs[at] for at in rest)]
     block = Block(arg_types=[op.body.block.args[-1].type] * (len(inputs) + 1))
     arguments = [*producer.body.block.args[:-1], *(op.body.block.args[at] for at in rest), op.body.block.args[-1]]
     values = dict(zip(arguments, block.args, strict=True))
     *body, last = producer.body.block.ops
     block.add_ops([inner.clone(values) for inner in body])
-    values[op.body.block.args[which]] = values[last.operands[0]]
+    values[op.body.block.args[place]] = values[last.operands[0]]
     block.add_ops([inner.clone(values) for inner in op.body.block.ops])
     maps = [op.indexing_maps.data[-1]] * (len(inputs) + 1)
     new = GenericOp(inputs, op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
@@ -387,12 +389,12 @@ def _joined(op, which):
 @right("gathers all members of a group first, from the last operation backward, and builds it once")
 def groups(module):
     for f in module.ops:
-        done = set()
+        finished = set()
         while op := next(
-            (op for op in reversed(f.body.block.ops) if isinstance(op, GenericOp) and op not in done), None
+            (op for op in reversed(f.body.block.ops) if isinstance(op, GenericOp) and op not in finished), None
         ):
             members = _members(op)
-            done.add(_fused(op, members) if len(members) > 1 else op)
+            finished.add(_fused(op, members) if len(members) > 1 else op)
     return module
 
 

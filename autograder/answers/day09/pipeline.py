@@ -145,7 +145,7 @@ def _difference(old, new):
 
 
 def _by_rounds(module, names, goal, width=None):
-    level, seen = [((), module)], {mlir.generic(module)}
+    level, texts = [((), module)], {mlir.generic(module)}
     while level:
         for steps, at in level:
             if _reached(_counts(at), goal):
@@ -159,8 +159,8 @@ def _by_rounds(module, names, goal, width=None):
                     after = mlir.pipeline(at, name)
                 except mlir.MLIRError:
                     continue
-                if mlir.generic(after) not in seen:
-                    seen.add(mlir.generic(after))
+                if mlir.generic(after) not in texts:
+                    texts.add(mlir.generic(after))
                     further.append(((*steps, name), after))
         level = further[:width]
 

@@ -74,8 +74,8 @@ def hidden(seed: int) -> list[Case]:
         first, second = [[*zip(names, pair, strict=True)] for names, pair in (("ab", types[:2]), ("cd", types[2:]))]
         return straight(
             "%one = arith.constant 1 : i8\n%two = arith.constant 2.0 : f64",
-            *(one(*it) for it in first), *(uses(*it) for it in first),
-            *(one(*it) for it in second), *(uses(*it) for it in second),
+            *(one(*buffer) for buffer in first), *(uses(*buffer) for buffer in first),
+            *(one(*buffer) for buffer in second), *(uses(*buffer) for buffer in second),
         )  # fmt: skip
 
     def rotated(*lines: str) -> str:
@@ -211,9 +211,9 @@ def _buffers(module):
             else:
                 continue
             for to, source in ways:
-                more = aliases.get(source, set()) - aliases.get(to, set())
-                if more:
-                    aliases.setdefault(to, set()).update(more)
+                extra = aliases.get(source, set()) - aliases.get(to, set())
+                if extra:
+                    aliases.setdefault(to, set()).update(extra)
                     grew = True
     return aliases
 

@@ -139,8 +139,8 @@ def by_access_info(domain, reads, writes, schedule):
 @wrong("spared", "what touches the same cell depends on each other, both ways and on itself")
 def no_order(domain, reads, writes, schedule):
     reads, writes, schedule = _inside(domain, reads, writes, schedule)
-    anything = isl.UnionMap.from_domain_and_range(domain, domain)
-    return _all(reads, writes, anything, _values(reads, writes, schedule))
+    pairs = isl.UnionMap.from_domain_and_range(domain, domain)
+    return _all(reads, writes, pairs, _values(reads, writes, schedule))
 
 
 @wrong("did", "only the last writer counts, in flow, too")

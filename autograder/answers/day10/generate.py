@@ -115,9 +115,9 @@ class Walk:
             case kinds.block:
                 return tir.SeqStmt([self.of(child, values) for child in children(node)])
             case kinds.if_:
-                then, test = self.of(node.if_get_then_node(), values), self.number(node.if_get_cond(), values)
+                branch, test = self.of(node.if_get_then_node(), values), self.number(node.if_get_cond(), values)
                 other = self.of(node.if_get_else_node(), values) if node.if_has_else_node() else None
-                return tir.IfThenElse(test, then, other)
+                return tir.IfThenElse(test, branch, other)
             case kinds.for_:
                 return self.loop(node, values)
         call = parts(node.user_get_expr())

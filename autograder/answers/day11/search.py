@@ -74,16 +74,16 @@ def _annealed(board, rng, first=1.0, last=0.003, evaluations=None, keep_best=Tru
     """Annealing over the whole grid."""
     cores, end = _cores(board), board.left - (evaluations or board.left)
     usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100
-    total, now, low, best = board.left - end, 0, 0, board.cores()
+    total, current, low, best = board.left - end, 0, 0, board.cores()
     while board.left > end:
         heat = first * usual * last ** (1 - (board.left - end) / total)
         a, b = rng.sample(cores, 2)
         change = board.change(a, b)
         if change < 0 or rng.random() < math.exp(-change / heat):
             board.swap(a, b)
-            now += change
-            if now < low:
-                low, best = now, board.cores()
+            current += change
+            if current < low:
+                low, best = current, board.cores()
     return best if keep_best else board.cores()
 
 
@@ -96,16 +96,16 @@ def annealing(board, rng):
 def threshold(board, rng):
     cores = _cores(board)
     usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100
-    total, now, low, best = board.left, 0, 0, board.cores()
+    total, current, low, best = board.left, 0, 0, board.cores()
     while board.left:
         limit = 0.7 * usual * (0.004 ** (1 - board.left / total))
         a, b = rng.sample(cores, 2)
         change = board.change(a, b)
         if change < limit:
             board.swap(a, b)
-            now += change
-            if now < low:
-                low, best = now, board.cores()
+            current += change
+            if current < low:
+                low, best = current, board.cores()
     return tuple(best)
 
 

@@ -174,9 +174,9 @@ def with_text(model, inputs, text=ZEROS):
     gm, kernels = with_shapes(model.graph, inputs), {}
     for group in model.groups:
         part = subgraph(gm, group)
-        (name, *more) = part.meta["outputs_of"]
+        (name, *others) = part.meta["outputs_of"]
         elements = next(node for node in gm.graph.nodes if node.name == name).meta["val"].numel()
-        if not more:
+        if not others:
             meta = {"elements": elements, "BLOCK": 1024}
             kernels[group[0]] = Triton(text, "zeros", [name], [-(-elements // 1024)], meta)
     return Compiled(model.graph, model.groups, plan=model.plan, kernels=kernels)

@@ -197,14 +197,14 @@ def forward(gm):
         while grown:
             grown = False
             for operand in [n for member in joined for n in member.all_input_nodes]:
-                theirs = group.get(operand)
-                if theirs is None or theirs is joined or not set(operand.users) <= set(joined):
+                others = group.get(operand)
+                if others is None or others is joined or not set(operand.users) <= set(joined):
                     continue
-                reads = min(first[n] for n in theirs)
+                reads = min(first[n] for n in others)
                 if any(reads < at < place[node] for at in writes):
                     continue
-                joined += theirs
-                for member in theirs:
+                joined += others
+                for member in others:
                     group[member] = joined
                 grown = True
     for members in {id(members): members for members in group.values()}.values():

@@ -168,21 +168,21 @@ def by_stack(body, arguments, taken):
     todo = [(line, False) for line in reversed(body)]
     fold = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
     fold |= {">": lambda a, b: a > b, "<": lambda a, b: a < b, "int": int, "float": float, "bool": bool}
-    why = {("item", True): "number", ("nonzero", True): "size", ("closed", True): "disabled"}
-    why |= {(name, True): "number" for name in ("int", "float", "bool")} | {
+    reasons = {("item", True): "number", ("nonzero", True): "size", ("closed", True): "disabled"}
+    reasons |= {(name, True): "number" for name in ("int", "float", "bool")} | {
         ("[]", True): "size",
         ("if", True): "branch",
     }
     for tensor in (False, True):
-        why |= {("print", tensor): "builtin", ("graph_break", tensor): "asked"}
-        why |= {("time.time", tensor): "foreign", ("random.random", tensor): "foreign"}
+        reasons |= {("print", tensor): "builtin", ("graph_break", tensor): "asked"}
+        reasons |= {("time.time", tensor): "foreign", ("random.random", tensor): "foreign"}
     while todo:
         line, looped = todo.pop()
         if isinstance(line, tuple):
             kinds[line[0]] = line[1]
             continue
         operands = [kinds.get(o) if isinstance(o, str) else o for o in line.operands]
-        reason = why.get((line.op, bool(operands) and operands[-1] == "tensor"))
+        reason = reasons.get((line.op, bool(operands) and operands[-1] == "tensor"))
         if reason and looped:
             return breaks, sum(piece > 0 for piece in pieces[:-1])
         if reason:

@@ -164,44 +164,44 @@ def thrice(x: Tensor) -> tuple:
 
 def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True, deep=True):
     """Return a functional graph: after each write, all views of the memory are made anew (`again`)."""
-    graph, now, base, made, start = fx.Graph(), {}, {}, [], {}
+    graph, values, base, views, start = fx.Graph(), {}, {}, [], {}
     for node in gm.graph.nodes:
         if node.target in VIEWS:
             base[node] = base[node.args[0]]
-            made.append(node)
-            now[node] = graph.node_copy(node, now.__getitem__)
+            views.append(node)
+            values[node] = graph.node_copy(node, values.__getitem__)
         elif node.target in COMPUTES:
             into = node.args[0]
-            value = graph.call_function(COMPUTES[node.target], map_arg(node.args, now.__getitem__), node.kwargs)
-            value = graph.call_function(aten.copy.default, (now[into], value)) if form else value
+            value = graph.call_function(COMPUTES[node.target], map_arg(node.args, values.__getitem__), node.kwargs)
+            value = graph.call_function(aten.copy.default, (values[into], value)) if form else value
             base[node] = base[into] if linked else node
-            now[node], up = value, levels
+            values[node], up = value, levels
             while into is not base[into]:
-                now[into] = value
+                values[into] = value
                 if into.target in VIEWS:
                     if not up:
                         break
-                    value, up = put_back(graph, into, now[into.args[0]], value), up - 1
+                    value, up = put_back(graph, into, values[into.args[0]], value), up - 1
                 into = into.args[0]
-            now[into] = value
+            values[into] = value
             if at_once and into in start:
                 graph.call_function(aten.copy_.default, (start[into], value))
-            made += [node] * linked
-            for view in made if again else ():
+            views += [node] * linked
+            for view in views if again else ():
                 if base[view] is into and (deep or view.args[0] is into):
-                    whole = now[view.args[0]]
+                    whole = values[view.args[0]]
                     same = view.target in COMPUTES
-                    now[view] = whole if same else graph.call_function(view.target, (whole, *view.args[1:]))
+                    values[view] = whole if same else graph.call_function(view.target, (whole, *view.args[1:]))
         elif node.op == "output":
             for target, first in start.items():
-                if now[target] is not first and not at_once:
-                    graph.call_function(aten.copy_.default, (first, now[target]))
-            graph.node_copy(node, now.__getitem__)
+                if values[target] is not first and not at_once:
+                    graph.call_function(aten.copy_.default, (first, values[target]))
+            graph.node_copy(node, values.__getitem__)
         else:
             base[node] = node
-            now[node] = graph.node_copy(node, now.__getitem__)
+            values[node] = graph.node_copy(node, values.__getitem__)
             if node.op == "placeholder":
-                start[node] = now[node]
+                start[node] = values[node]
     return fx.GraphModule(gm, graph)
 
 

@@ -131,14 +131,14 @@ def by_proxies(steps):
     def shielded(p, safe):
         return [torch.where(p, x, torch.full_like(x, s)) for x, s in zip(state, safe, strict=True)]
 
-    for it in steps:
-        for _ in range(getattr(it, "most", 1)):
-            p = it.predicate(*state)
-            if isinstance(it, If):
-                no = it.no(*shielded(torch.logical_not(p), it.safe))
-                state = [torch.where(p, a, b) for a, b in zip(it.yes(*shielded(p, it.safe)), no, strict=True)]
+    for node in steps:
+        for _ in range(getattr(node, "most", 1)):
+            p = node.predicate(*state)
+            if isinstance(node, If):
+                no = node.no(*shielded(torch.logical_not(p), node.safe))
+                state = [torch.where(p, a, b) for a, b in zip(node.yes(*shielded(p, node.safe)), no, strict=True)]
             else:
-                turn = it.body(*shielded(p, it.safe))
+                turn = node.body(*shielded(p, node.safe))
                 state = [torch.where(p, a, b) for a, b in zip(turn, state, strict=True)]
     return _done(graph, state)
 
@@ -146,18 +146,18 @@ def by_proxies(steps):
 @right("a loop goes on only where it went on before")
 def by_going_on(steps):
     graph, state = _state(steps)
-    for it in steps:
-        if isinstance(it, If):
-            p = it.predicate(*state)
-            a = it.yes(*(torch.where(p, x, s) for x, s in zip(state, it.safe, strict=True)))
-            b = it.no(*(torch.where(p, s, x) for x, s in zip(state, it.safe, strict=True)))
+    for node in steps:
+        if isinstance(node, If):
+            p = node.predicate(*state)
+            a = node.yes(*(torch.where(p, x, s) for x, s in zip(state, node.safe, strict=True)))
+            b = node.no(*(torch.where(p, s, x) for x, s in zip(state, node.safe, strict=True)))
             state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
             continue
         going = None
-        for _ in range(it.most):
-            p = it.predicate(*state)
+        for _ in range(node.most):
+            p = node.predicate(*state)
             going = p if going is None else torch.logical_and(going, p)
-            turn = it.body(*(torch.where(going, x, s) for x, s in zip(state, it.safe, strict=True)))
+            turn = node.body(*(torch.where(going, x, s) for x, s in zip(state, node.safe, strict=True)))
             state = [torch.where(going, *pair) for pair in zip(turn, state, strict=True)]
     return _done(graph, state)
 
@@ -187,14 +187,14 @@ returns_nothing = edited("valid", "forgets to return the graph", ("return fx.Gra
 @wrong("same", "asks the predicate of a loop once, before the first turn")
 def asked_once(steps):
     graph, state = _state(steps)
-    for it in steps:
-        p = it.predicate(*state)
-        for _ in range(getattr(it, "most", 1)):
-            a = (it.yes if isinstance(it, If) else it.body)(
-                *(torch.where(p, x, s) for x, s in zip(state, it.safe, strict=True))
+    for node in steps:
+        p = node.predicate(*state)
+        for _ in range(getattr(node, "most", 1)):
+            a = (node.yes if isinstance(node, If) else node.body)(
+                *(torch.where(p, x, s) for x, s in zip(state, node.safe, strict=True))
             )
-            if isinstance(it, If):
-                b = it.no(*(torch.where(p, s, x) for x, s in zip(state, it.safe, strict=True)))
+            if isinstance(node, If):
+                b = node.no(*(torch.where(p, s, x) for x, s in zip(state, node.safe, strict=True)))
             else:
                 b = state
             state = [torch.where(p, *pair) for pair in zip(a, b, strict=True)]
@@ -209,13 +209,13 @@ def by_masks(steps):
         p = p.double()
         return [a * p + b * (1 - p) for a, b in zip(yes, no, strict=True)]
 
-    for it in steps:
-        for _ in range(getattr(it, "most", 1)):
-            p = it.predicate(*state)
-            if isinstance(it, If):
-                state = choose(p, it.yes(*choose(p, state, it.safe)), it.no(*choose(p, it.safe, state)))
+    for node in steps:
+        for _ in range(getattr(node, "most", 1)):
+            p = node.predicate(*state)
+            if isinstance(node, If):
+                state = choose(p, node.yes(*choose(p, state, node.safe)), node.no(*choose(p, node.safe, state)))
             else:
-                state = choose(p, it.body(*choose(p, state, it.safe)), state)
+                state = choose(p, node.body(*choose(p, state, node.safe)), state)
     return _done(graph, state)
 
 
@@ -229,14 +229,14 @@ def by_paths(steps):
     def rest(at, state, turn=0):
         if at == len(steps):
             return state
-        it = steps[at]
-        if not isinstance(it, If) and turn == it.most:
+        node = steps[at]
+        if not isinstance(node, If) and turn == node.most:
             return rest(at + 1, state)
-        p = it.predicate(*state)
-        taken = choose(p, state, it.safe)
-        if isinstance(it, If):
-            return choose(p, rest(at + 1, it.yes(*taken)), rest(at + 1, it.no(*choose(p, it.safe, state))))
-        state = choose(p, it.body(*taken), state)
+        p = node.predicate(*state)
+        branch = choose(p, state, node.safe)
+        if isinstance(node, If):
+            return choose(p, rest(at + 1, node.yes(*branch)), rest(at + 1, node.no(*choose(p, node.safe, state))))
+        state = choose(p, node.body(*branch), state)
         return rest(at, state, turn + 1)
 
     return _done(graph, rest(0, first))

@@ -99,9 +99,9 @@ def _simulate(reads, calls, limit=8, last_only=False, forgets=False):
 def _test(key, fact, history):
     if not isinstance(key, tuple):
         return lambda other: other == fact
-    name, what = key
+    name, part = key
     varied = any(old != fact for old in history[key])
-    if what == "value":
+    if part == "value":
         return (lambda other: True) if varied else (lambda other: other == fact)
     varied = varied or len({kind[2] for kind in history[name]}) > 1
     return (lambda other: other > 1) if varied and fact > 1 else (lambda other: other == fact)
@@ -125,11 +125,11 @@ def looked_up(reads, calls):
 
 @wrong("spared", "compiles for each call that is unlike all before it: there are no symbols")
 def each_new_call(reads, calls):
-    seen, counts = [], []
+    keys, counts = [], []
     for arguments, gradients in calls:
         key = repr(([arguments[name] for name in reads], gradients))
-        counts.append(int(key not in seen and len(seen) < 8))
-        seen += [key] * counts[-1]
+        counts.append(int(key not in keys and len(keys) < 8))
+        keys += [key] * counts[-1]
     return counts
 
 

@@ -125,13 +125,13 @@ STEPS: tuple[Callable[[Any, Any, Any], Any], ...] = (
 def drawn_program(rng: random.Random, name: str) -> Case:
     a, b = rng.randrange(2, 4), rng.randrange(2, 5)
     plan = [(rng.choice(STEPS), rng.randrange(3), rng.randrange(3)) for _ in range(6)]
-    kept = rng.sample(range(3, 8), 2)
+    indices = rng.sample(range(3, 8), 2)
 
     def run(x: Any, y: Any, w: Any, v: Any) -> tuple:
         values = [x, y, v.expand(a, b)]
         for step, i, j in plan:  # mostly of the last values: a chain with forks
             values.append(step(values[-1 - i], values[-1 - j], w))
-        return (*(values[i] for i in kept), values[-1])
+        return (*(values[i] for i in indices), values[-1])
 
     shapes = (a, b), (a, b), (b, b), (a, 1)
     return program(name, run, *(numbers(*shape, seed=rng.randrange(2**31)) / 2 for shape in shapes))
@@ -202,17 +202,17 @@ def on_the_way(nodes):
     for node in nodes[:-1]:
         known[node] = carries(node)
     ends = [n for n in nodes[-1].args[0] if floats(n)]
-    todo, seen = list(ends), set()
+    todo, visited = list(ends), set()
     while todo:
         node = todo.pop()
-        if node in seen or not known[node]:
+        if node in visited or not known[node]:
             continue
-        seen.add(node)
+        visited.add(node)
         todo += node.all_input_nodes
         if node.op == "call_function" and node.target is not operator.getitem and node.target not in RULES:
             last = node.meta["stack_trace"].rstrip().split("\n")[-1]
             raise ValueError(f"node {node.name}: no rule for {node.target}, called by {last}")
-    return ends, seen
+    return ends, visited
 
 
 def all_values(gm, inputs, args):
@@ -231,7 +231,7 @@ def on_demand(gm):
     nodes = list(gm.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     outputs = list(nodes[-1].args[0])
-    ends, seen = on_the_way(nodes)
+    ends, reached = on_the_way(nodes)
 
     def run(*args):
         values, tangents = all_values(gm, inputs, args), args[len(inputs) :]
@@ -246,7 +246,7 @@ def on_demand(gm):
         def pieces(node):
             yield from (g for end, g in zip(ends, tangents, strict=True) if end is node)
             for user in node.users:
-                if user.op != "call_function" or user not in seen or gradient(user) is None:
+                if user.op != "call_function" or user not in reached or gradient(user) is None:
                     continue
                 for operand, back in zip(user.args, backs(user), strict=False):
                     if operand is node and back is not None:
@@ -264,7 +264,7 @@ def on_demand(gm):
                 else:
                     slots = [None] * len(values[node])
                     for user in node.users:
-                        product = gradient(user) if user in seen else None
+                        product = gradient(user) if user in reached else None
                         i = user.args[1]
                         if product is not None:
                             slots[i] = product if slots[i] is None else slots[i] + product
@@ -313,8 +313,8 @@ def collected(gm):
             if isinstance(value, Tensor):
                 g = sum(pieces[node][1:], pieces[node][0])
             else:
-                found = [[t for i, t in pieces[node] if i == index] for index in range(len(value))]
-                g = tuple(sum(ts[1:], ts[0]) if ts else None for ts in found)
+                parts = [[t for i, t in pieces[node] if i == index] for index in range(len(value))]
+                g = tuple(sum(ts[1:], ts[0]) if ts else None for ts in parts)
             if node.target is operator.getitem:
                 pieces[node.args[0]].append((node.args[1], g))
                 continue
@@ -355,12 +355,12 @@ def path_by_path(gm):
     def run(*args):
         runner = fx.Interpreter(gm, garbage_collect_values=False)
         results = list(runner.run(*args[: len(inputs)]))
-        env, found = runner.env, {}
+        env, grads = runner.env, {}
         todo = [(end, g) for end, g in zip(ends, args[len(inputs) :], strict=True) if end in way]
         while todo:
             node, g = todo.pop()
             if node.op == "placeholder":
-                found[node] = found[node] + g if node in found else g
+                grads[node] = grads[node] + g if node in grads else g
                 continue
             if node.target is operator.getitem:
                 slots = [None] * len(env[node.args[0]])
@@ -373,7 +373,7 @@ def path_by_path(gm):
                 for part, piece in zip(operand, back, strict=True) if listed and back else [(operand, back)]:
                     if isinstance(part, fx.Node) and part in way and piece is not None:
                         todo.append((part, fit(piece, env[part])))
-        return results + [found.get(n, torch.zeros_like(env[n])) for n in floats]
+        return results + [grads.get(n, torch.zeros_like(env[n])) for n in floats]
 
     return record(run, [n.meta["val"] for n in inputs + ends])
 

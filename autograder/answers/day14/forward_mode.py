@@ -115,13 +115,13 @@ STEPS: tuple[Callable[[Any, Any, Any], Any], ...] = (
 def drawn_program(rng: random.Random, name: str) -> Case:
     a, b = rng.randrange(2, 4), rng.randrange(2, 5)
     plan = [(rng.choice(STEPS), rng.randrange(3), rng.randrange(3)) for _ in range(6)]
-    kept = rng.randrange(3, 8)
+    index = rng.randrange(3, 8)
 
     def run(x: Any, y: Any, w: Any, v: Any) -> tuple:
         values = [x, y, v.expand(a, b)]
         for step, i, j in plan:
             values.append(step(values[-1 - i], values[-1 - j], w))
-        return values[kept], values[-1]
+        return values[index], values[-1]
 
     shapes = (a, b), (a, b), (b, b), (a, 1)
     inputs = [numbers(*shape, seed=rng.randrange(2**31)) / 2 for shape in shapes]
@@ -208,8 +208,8 @@ def dual_numbers(gm):
                 sign = kwargs.get("alpha", 1) * (1 if op is aten.add.Tensor else -1)
                 return (dx + sign * self.moved(1)).to(out.dtype).expand(out.shape)
             if op in (aten.mul.Tensor, aten.mm.default):
-                which = [i for i in (0, 1) if node.args[i] in self.moves]
-                terms = [op(self.moved(0), args[1]) if i == 0 else op(x, self.moved(1)) for i in which]
+                moving = [i for i in (0, 1) if node.args[i] in self.moves]
+                terms = [op(self.moved(0), args[1]) if i == 0 else op(x, self.moved(1)) for i in moving]
                 return terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if op is aten.div.Tensor:
                 top = dx if node.args[1] not in self.moves else dx - out * self.moved(1)
@@ -315,13 +315,13 @@ def with_proxies(gm):
         elif op is aten.maximum.default:
             dy = of(node.args[1])
             half = call(aten.mul.Tensor, dx + dy, 0.5)
-            less = call(aten.where.self, call(aten.gt.Tensor, x, args[1]), dx, dy)
-            change = call(aten.where.self, call(aten.eq.Tensor, x, args[1]), half, less)
+            side = call(aten.where.self, call(aten.gt.Tensor, x, args[1]), dx, dy)
+            change = call(aten.where.self, call(aten.eq.Tensor, x, args[1]), half, side)
         elif op is aten.amax.default:
             mask = call(aten.eq.Tensor, x, call(op, x, node.args[1], True))
             keep = node.args[2] if len(node.args) > 2 else False
-            ones = call(aten.sum.dim_IntList, mask, node.args[1], keep)
-            change = call(aten.sum.dim_IntList, dx * mask, node.args[1], keep) / ones
+            count = call(aten.sum.dim_IntList, mask, node.args[1], keep)
+            change = call(aten.sum.dim_IntList, dx * mask, node.args[1], keep) / count
         elif op is aten._softmax.default:
             change = out * (dx - call(aten.sum.dim_IntList, out * dx, [node.args[1]], True))
         else:

@@ -107,7 +107,9 @@ def by_sorting(method, params):
     once = {one["memory"]: one for one in reversed(params) if any(one["gradients"])}
     rows = sorted(once.values(), key=lambda one: str(_all(method, one)))
     groups = itertools.groupby(rows, key=lambda one: _all(method, one))
-    return [{"params": [one["name"] for one in ones], "graph": _traced(method, options)} for options, ones in groups]
+    return [
+        {"params": [one["name"] for one in members], "graph": _traced(method, options)} for options, members in groups
+    ]
 
 
 def _all(method, one):

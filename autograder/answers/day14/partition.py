@@ -142,26 +142,26 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _split(joint, outputs, cut):
-    it = Joint.of(joint, outputs)
+    j = Joint.of(joint, outputs)
     return [
-        part(joint, it.inputs, [*it.results[:outputs], *cut], also=it.writes),
-        part(joint, [*cut, *it.tangents], it.results[outputs:]),
+        part(joint, j.inputs, [*j.results[:outputs], *cut], also=j.writes),
+        part(joint, [*cut, *j.tangents], j.results[outputs:]),
     ]
 
 
 def _network(joint, outputs, once, size=memory):
     """The pipes of the network, (from, to, width), over the numbers of the forward nodes."""
-    it = Joint.of(joint, outputs)
-    taken = {memory(node.args[0])[0] for node in it.writes}
-    number = {node: 2 * i for i, node in enumerate(it.forward)}
+    j = Joint.of(joint, outputs)
+    blocked = {memory(node.args[0])[0] for node in j.writes}
+    number = {node: 2 * i for i, node in enumerate(j.forward)}
     source, pipes, endless = 2 * len(number), [], 2**40
     for node, i in number.items():
         place = size(node)
-        pipes.append((i, i + 1, place[1] if place and place[0] not in taken else endless))
+        pipes.append((i, i + 1, place[1] if place and place[0] not in blocked else endless))
         if not repeatable(node, once):
             pipes.append((source, i, endless))
         pipes += [(number[operand] + 1, i, endless) for operand in node.all_input_nodes]
-        if node in it.needed:
+        if node in j.needed:
             pipes.append((i + 1, source + 1, endless))
     return number, source, pipes
 
@@ -298,31 +298,31 @@ tuples = edited("valid", "saves a tuple", ("place is None or ...", "..."))
 
 @wrong("cost", "saves what the gradients read, and computes nothing once more")
 def simple(joint, outputs, once):
-    kept = {}
+    saved = {}
     for node in Joint.of(joint, outputs).forward:
         if node in Joint.of(joint, outputs).needed and memory(node):
-            kept.setdefault(memory(node)[0], node)
-    return _split(joint, outputs, list(kept.values()))
+            saved.setdefault(memory(node)[0], node)
+    return _split(joint, outputs, list(saved.values()))
 
 
 @wrong("cost", "looks at one value at a time: it is computed once more if its operands are saved already or smaller")
 def one_by_one(joint, outputs, once):
-    it = Joint.of(joint, outputs)
-    sizes, saved = it.sizes(), set(it.needed)
-    for node in reversed(it.forward):
+    j = Joint.of(joint, outputs)
+    sizes, saved = j.sizes(), set(j.needed)
+    for node in reversed(j.forward):
         operands = set(node.all_input_nodes) - saved
         known = all(sizes[o] is not None for o in operands)
         cheap = sizes[node] is None or (known and sum(sizes[o] for o in operands) <= sizes[node])
         if node in saved and repeatable(node, once) and cheap:
             saved = saved - {node} | operands
-    return _split(joint, outputs, [node for node in it.forward if node in saved])
+    return _split(joint, outputs, [node for node in j.forward if node in saved])
 
 
 @wrong("cost", "saves only what the outputs need, too: a value that the gradients alone read is computed later")
 def on_the_way(joint, outputs, once):
-    it = Joint.of(joint, outputs)
-    way, sizes = set(it.results[:outputs]), it.sizes()
-    for node in reversed(it.forward):
+    j = Joint.of(joint, outputs)
+    way, sizes = set(j.results[:outputs]), j.sizes()
+    for node in reversed(j.forward):
         if node in way:
             way.update(node.all_input_nodes)
     number, source, pipes = _network(joint, outputs, once)

@@ -123,11 +123,11 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _ancestors(joint):
-    seen = set(joint.needed)
+    nodes = set(joint.needed)
     for node in reversed(joint.forward):
-        if node in seen:
-            seen.update(node.all_input_nodes)
-    return [node for node in joint.forward if node in seen]
+        if node in nodes:
+            nodes.update(node.all_input_nodes)
+    return [node for node in joint.forward if node in nodes]
 
 
 def _choices(joint):
@@ -135,21 +135,21 @@ def _choices(joint):
     return dict(place for node in _ancestors(joint) if (place := memory(node)))
 
 
-def _again(joint, kept):
-    """The nodes that are computed once more if some memories are kept, or None if that cannot be."""
-    again, todo = {}, [node for node in joint.needed if (memory(node) or [None])[0] not in kept]
+def _again(joint, names):
+    """The nodes that are computed once more if the memories `names` are kept, or None if that cannot be."""
+    repeats, todo = {}, [node for node in joint.needed if (memory(node) or [None])[0] not in names]
     while todo:
         node = todo.pop()
         if node.op == "placeholder" or draws(node):
             return None
-        if node not in again:
-            again[node] = None
-            todo += [o for o in node.all_input_nodes if (memory(o) or [None])[0] not in kept]
-    return again
+        if node not in repeats:
+            repeats[node] = None
+            todo += [o for o in node.all_input_nodes if (memory(o) or [None])[0] not in names]
+    return repeats
 
 
-def _rebuilt(gm, joint, again):
-    """The graph with copies of the nodes `again`, in one block where the first node runs that a tangent reaches."""
+def _rebuilt(gm, joint, repeats):
+    """The graph with copies of the nodes `repeats`, in one block where the first node runs that a tangent reaches."""
     graph, old, new = fx.Graph(), {}, {}
     forward = set(joint.forward)
     *nodes, end = gm.graph.nodes
@@ -157,7 +157,7 @@ def _rebuilt(gm, joint, again):
         old[node] = graph.node_copy(node)
     for node in [node for node in nodes if node in forward and node not in old]:
         old[node] = graph.node_copy(node, old.__getitem__)
-    for node in [node for node in nodes if node in again]:
+    for node in [node for node in nodes if node in repeats]:
         new[node] = graph.create_node(
             node.op,
             node.target,
@@ -173,37 +173,37 @@ def _rebuilt(gm, joint, again):
 @right("tries all sets of memories")
 def by_sets(joint, outputs, budget):
     gm = merged(joint)
-    it = Joint.of(gm, outputs)
-    sizes, best = _choices(it), None
+    j = Joint.of(gm, outputs)
+    sizes, best = _choices(j), None
     for keep in itertools.product([False, True], repeat=len(sizes)):
-        kept = set(itertools.compress(sizes, keep))
-        if sum(sizes[name] for name in kept) <= budget and (again := _again(it, kept)) is not None:
-            work = sum(map(work_of, again))
+        names = set(itertools.compress(sizes, keep))
+        if sum(sizes[name] for name in names) <= budget and (repeats := _again(j, names)) is not None:
+            work = sum(map(work_of, repeats))
             if best is None or work < best[0]:
-                best = work, again
-    return _rebuilt(gm, it, best[1])
+                best = work, repeats
+    return _rebuilt(gm, j, best[1])
 
 
 @right("an integer program in another solver")
 def by_mip(joint, outputs, budget):
     gm = merged(joint)
-    it = Joint.of(gm, outputs)
+    j = Joint.of(gm, outputs)
     solver = pywraplp.Solver.CreateSolver("SCIP")
-    sizes = _choices(it)
-    kept = {name: solver.BoolVar(name) for name in sizes}
-    again = {node: solver.BoolVar(f"again {node.name}") for node in _ancestors(it)}
-    for node, twice in again.items():
-        there = {o: again[o] + (kept[memory(o)[0]] if memory(o) else 0) for o in [node, *node.all_input_nodes]}
-        if node in it.needed:
-            solver.Add(there[node] >= 1)
+    sizes = _choices(j)
+    saves = {name: solver.BoolVar(name) for name in sizes}
+    repeats = {node: solver.BoolVar(f"again {node.name}") for node in _ancestors(j)}
+    for node, twice in repeats.items():
+        available = {o: repeats[o] + (saves[memory(o)[0]] if memory(o) else 0) for o in [node, *node.all_input_nodes]}
+        if node in j.needed:
+            solver.Add(available[node] >= 1)
         for operand in node.all_input_nodes:
-            solver.Add(there[operand] >= twice)
+            solver.Add(available[operand] >= twice)
         if node.op == "placeholder" or draws(node):
             solver.Add(twice == 0)
-    solver.Add(sum(kept[name] * size for name, size in sizes.items()) <= budget)
-    solver.Minimize(sum(twice * work_of(node) for node, twice in again.items()))
+    solver.Add(sum(saves[name] * size for name, size in sizes.items()) <= budget)
+    solver.Minimize(sum(twice * work_of(node) for node, twice in repeats.items()))
     solver.Solve()
-    return _rebuilt(gm, it, _again(it, {name for name, keep in kept.items() if keep.solution_value() > 0.5}))
+    return _rebuilt(gm, j, _again(j, {name for name, keep in saves.items() if keep.solution_value() > 0.5}))
 
 
 unmerged = edited("spared", "leaves equal nodes as they are", ("first.setdefault(key, copy)", "copy"))
@@ -284,19 +284,19 @@ narrow_views = edited(
 @wrong("cost", "keeps what saves most work for a byte, one after the other, as long as there is room")
 def greedy(joint, outputs, budget):
     gm = merged(joint)
-    it = Joint.of(gm, outputs)
-    sizes = _choices(it)
-    kept = {memory(node)[0] for node in it.cut(())}
-    room = budget - sum(sizes[name] for name in kept)
+    j = Joint.of(gm, outputs)
+    sizes = _choices(j)
+    names = {memory(node)[0] for node in j.cut(())}
+    room = budget - sum(sizes[name] for name in names)
     while True:
-        work = sum(map(work_of, _again(it, kept)))
+        work = sum(map(work_of, _again(j, names)))
         gains = {
-            name: (work - sum(map(work_of, _again(it, {*kept, name})))) / size
+            name: (work - sum(map(work_of, _again(j, {*names, name})))) / size
             for name, size in sizes.items()
-            if name not in kept and size <= room
+            if name not in names and size <= room
         }
         if not gains or max(gains.values()) <= 0:
-            return _rebuilt(gm, it, _again(it, kept))
+            return _rebuilt(gm, j, _again(j, names))
         best = max(gains, key=gains.get)
-        kept.add(best)
+        names.add(best)
         room -= sizes[best]

@@ -113,16 +113,16 @@ def little(rng) -> list[Case]:
 @right("writes another graph, and looks at readers first")
 def anew(gm, grids):
     graph, copies, pairs = fx.Graph(), {}, {}
-    wanted = set()
+    targets = set()
     for node in gm.graph.nodes:
         if node.target not in LAYERS:
             continue
         both = node.args[:2] if node.target is torch.add else node.args[:1]
         if node.target is torch.add and not all(isinstance(x, fx.Node) and x.op != "get_attr" for x in both):
             continue
-        wanted |= {source(x) for x in both}
+        targets |= {source(x) for x in both}
         readers = [*node.users]
-        wanted.add(readers[0] if len(readers) == 1 and readers[0].target is torch.relu else node)
+        targets.add(readers[0] if len(readers) == 1 and readers[0].target is torch.relu else node)
     for node in gm.graph.nodes:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
         if node.target in (F.linear, F.conv2d):
@@ -137,7 +137,7 @@ def anew(gm, grids):
             graph.output(*args)
             break
         copies[node] = graph.create_node(node.op, node.target, args, kwargs, node.name)
-        if node in wanted:
+        if node in targets:
             on = {"scale": grids[node.name][0], "zero_point": grids[node.name][1], "bits": 8}
             q = graph.call_function(quantize, (copies[node],), on)
             copies[node] = graph.call_function(dequantize, (q,), on)

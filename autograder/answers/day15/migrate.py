@@ -262,9 +262,9 @@ def in_place(gm, largest, alpha):
     old = {n: n.args for n in gm.graph.nodes}
     in_turn(gm, largest, alpha)
     for node, args in old.items():
-        for place, (was, now) in enumerate(zip(args, node.args, strict=True)):
-            if constant(was) and was is not now:
-                attribute(gm, was.target).data.copy_(attribute(gm, now.target))
+        for place, (was, new) in enumerate(zip(args, node.args, strict=True)):
+            if constant(was) and was is not new:
+                attribute(gm, was.target).data.copy_(attribute(gm, new.target))
                 node.update_arg(place, was)
     return gm
 

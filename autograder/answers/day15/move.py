@@ -166,11 +166,11 @@ def _grid(node, function):
 
 @right("writes a new graph; a value is a node of floats, or one of integers and a grid")
 def rewritten(gm):
-    wanted = {}  # node → the grid on which its only reader wants it
+    targets = {}  # node → the grid on which its only reader wants it
     for node in reversed(gm.graph.nodes):
         if len(node.users) == 1 and node.target in MOVING:
             (user,) = node.users
-            wanted[node] = _grid(user, quantize) or wanted.get(user)
+            targets[node] = _grid(user, quantize) or targets.get(user)
     graph, values = fx.Graph(), {}
 
     def floats(node):
@@ -182,7 +182,7 @@ def rewritten(gm):
 
     for node in gm.graph.nodes:
         grids = {values[x][1] for x in node.all_input_nodes}
-        grid = wanted.get(node) or (grids.pop() if len(grids) == 1 else None)
+        grid = targets.get(node) or (grids.pop() if len(grids) == 1 else None)
         if _grid(node, dequantize):
             values[node] = values[node.args[0]][0], node.args[1:]
         elif _grid(node, quantize):
@@ -219,8 +219,8 @@ def _step(gm):
         user = next(iter(node.users), None)
         if len(node.users) == 1 and _grid(user, quantize):
             with gm.graph.inserting_before(node):
-                made = {x: gm.graph.call_function(quantize, (x, *user.args[1:])) for x in node.all_input_nodes}
-            user.replace_all_uses_with(_over(gm, node, made.get))
+                pairs = {x: gm.graph.call_function(quantize, (x, *user.args[1:])) for x in node.all_input_nodes}
+            user.replace_all_uses_with(_over(gm, node, pairs.get))
             return True
     return False
 
@@ -253,12 +253,12 @@ def _with(gm, above=True, below=True):
         while above and _grid(node, quantize) and node.args[0].target in MOVING and len(node.args[0].users) == 1:
             over = node.args[0]
             with gm.graph.inserting_before(over):
-                made = [gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes]
-            for x, new in zip(over.all_input_nodes, made, strict=True):
+                pairs = [gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes]
+            for x, new in zip(over.all_input_nodes, pairs, strict=True):
                 over.replace_input_with(x, new)
             node.replace_all_uses_with(over)
             gm.graph.erase_node(node)
-            node = made[0]
+            node = pairs[0]
     for node in list(gm.graph.nodes):
         grids = {_grid(x, dequantize) for x in node.all_input_nodes}
         if below and node.target in MOVING and len(grids) == 1 and None not in grids:
@@ -276,8 +276,8 @@ def computed_twice(gm):
         if _grid(node, quantize) and node.args[0].target in MOVING and len(node.args[0].users) > 1:
             over = node.args[0]
             with gm.graph.inserting_before(over):
-                made = {x: gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes}
-            node.replace_all_uses_with(_over(gm, over, made.get))
+                pairs = {x: gm.graph.call_function(quantize, (x, *node.args[1:])) for x in over.all_input_nodes}
+            node.replace_all_uses_with(_over(gm, over, pairs.get))
             gm.graph.erase_node(node)
     return one_by_one(gm)
 

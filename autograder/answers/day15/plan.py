@@ -129,8 +129,8 @@ def by_bytes(layers, low, high, budget):
             for later, _ in layers[at + 1 :]:
                 end = later.abs() @ end
             if float(end.max()) <= budget:
-                more = total - least[at] + bytes_of(weight, number) + least[at + 1]
-                heapq.heappush(heap, (more, next(tie), (*bits, number), new))
+                estimate = total - least[at] + bytes_of(weight, number) + least[at + 1]
+                heapq.heappush(heap, (estimate, next(tie), (*bits, number), new))
     return None
 
 

@@ -64,14 +64,14 @@ def _terms(operations, names, most):
     """Return all terms, by adding an operation to those that are there, until nothing is new."""
     terms = dict.fromkeys(names)
     while True:
-        more = dict.fromkeys(terms)
+        grown = dict.fromkeys(terms)
         for name in operations:
             for a in terms:
                 new = [(name, a)] if ARITY[name] == 1 else [(name, a, b) for b in terms if size(a) + size(b) < most]
-                more |= dict.fromkeys(term for term in new if size(term) <= most)
-        if len(more) == len(terms):
+                grown |= dict.fromkeys(term for term in new if size(term) <= most)
+        if len(grown) == len(terms):
             return sorted(terms, key=lambda term: (size(term), str(term)))
-        terms = more
+        terms = grown
 
 
 @right("collects the terms of each value, tries shorter equations first, and throws out until nothing is left over")

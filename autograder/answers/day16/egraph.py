@@ -194,14 +194,14 @@ def by_renaming(commands):
         home[:] = [new if name == old else name for name in home]
 
     def close():
-        again = True
-        while again:
-            again, first = False, {}
+        progress = True
+        while progress:
+            progress, first = False, {}
             for number, (label, *operands) in enumerate(nodes):
                 name = first.setdefault((label, *(home[operand] for operand in operands)), home[number])
                 if name != home[number]:
                     rename(home[number], name)
-                    again = True
+                    progress = True
 
     changed = False
     for kind, *rest in commands:
@@ -287,15 +287,15 @@ def without_closing(commands):
 
 @wrong("same", "takes operands of equal terms for equal: f(a) = f(b), so a = b")
 def injective(commands):
-    more = []
+    expanded = []
     added = [command for command in commands if command[0] == "add"]
     for command in commands:
-        more.append(command)
+        expanded.append(command)
         if command[0] == "union":
             (_, label, *a), (_, other, *b) = added[command[1]], added[command[2]]
             if label == other and len(a) == len(b):
-                more += [("union", x, y) for x, y in zip(a, b, strict=True)]
-    return by_worklist(more)
+                expanded += [("union", x, y) for x, y in zip(a, b, strict=True)]
+    return by_worklist(expanded)
 
 
 @wrong("spared", "keeps the names of classes that were joined")

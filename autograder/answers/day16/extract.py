@@ -160,15 +160,15 @@ def _loop(choice, roots):
     def visit(number, path):
         if number in path:
             return path[path.index(number) :]
-        if number in done:
+        if number in finished:
             return []
         for operand in choice[number][1:]:
             if loop := visit(operand, [*path, number]):
                 return loop
-        done.add(number)
+        finished.add(number)
         return []
 
-    done = set()
+    finished = set()
     return next((loop for root in roots if (loop := visit(root, []))), [])
 
 
@@ -209,16 +209,16 @@ def by_milp(classes, roots, cost, shared):
     prices = [cost[node[0]] for _, node in takes] + [0] * n
     upper = [1] * len(takes) + [n] * n
     result = milp(prices, constraints=LinearConstraint(rows, low), integrality=[1] * size, bounds=(0, upper))
-    taken = [takes[at] for at in range(len(takes)) if result.x[at] > 0.5]
+    chosen = [takes[at] for at in range(len(takes)) if result.x[at] > 0.5]
     # of two that are taken for a class, the one that was put lower leads to no loop
-    return _ordered(taken)
+    return _ordered(chosen)
 
 
-def _ordered(taken):
+def _ordered(chosen):
     choice, changes = {}, True
     while changes:
         changes = False
-        for number, node in taken:
+        for number, node in chosen:
             if number not in choice and all(operand in choice for operand in node[1:]):
                 choice[number], changes = node, True
     return choice

@@ -169,15 +169,15 @@ def by_leaving_out(left, right, conditions, numbers):
         return False, {
             name: float(part[at]) if part.is_floating_point() else int(part[at]) for name, part in numbers.items()
         }
-    enough, todo = {full}, [full]
+    sufficient, todo = {full}, [full]
     while todo:
         names = todo.pop()
         for name in names:
             fewer = names - {name}
-            if fewer not in enough and equal[where(fewer)].all():
-                enough.add(fewer)
+            if fewer not in sufficient and equal[where(fewer)].all():
+                sufficient.add(fewer)
                 todo.append(fewer)
-    return True, sorted(max(enough, key=lambda names: int(where(names).sum())))
+    return True, sorted(max(sufficient, key=lambda names: int(where(names).sum())))
 
 
 zeros_alike = edited(

@@ -104,9 +104,9 @@ def _from_right_to_left(rng: random.Random) -> Case:
     return proof_case("from right to left", [ASSOCIATE, DOUBLE], start, end, 2)
 
 
-def _steps(rng: random.Random, number: int, most: int, **how: int) -> Case:
+def _steps(rng: random.Random, number: int, most: int, **options: int) -> Case:
     name = f"drawn, {number} steps" + ("" if number == most else f" where {most} are allowed")
-    return proof_case(name, *drawn(rng, number, **how), most)
+    return proof_case(name, *drawn(rng, number, **options), most)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -155,14 +155,14 @@ def by_distances(laws, start, end, most):
     for far in range(1, most // 2 + 1):
         edge = [one for term in edge for one in _near(laws, term).values() if one not in distance]
         distance |= dict.fromkeys(edge, far)
-    seen = {}
+    depths = {}
 
     def walk(term, left):
         if distance.get(term, most + 1) == 0:
             return []
-        if seen.get(term, -1) >= left or (left <= most // 2 and distance.get(term, most + 1) > left):
+        if depths.get(term, -1) >= left or (left <= most // 2 and distance.get(term, most + 1) > left):
             return None
-        seen[term] = left
+        depths[term] = left
         for step, one in _near(laws, term).items():
             if left and (rest := walk(one, left - 1)) is not None:
                 return [step, *rest]

@@ -45,14 +45,14 @@ def _drawn(rng: random.Random, stop: str) -> Case:
             return saturate_case(f"drawn, stops with {stop}", terms, laws, most, rounds)
 
 
-def _limit(rng: random.Random, more: int) -> Case:
+def _limit(rng: random.Random, excess: int) -> Case:
     """The limit is just reached, or just passed."""
     a, b = _leaves(rng, 2)
     terms, laws = [("mul", a, b)], [GROW]
     rounds = rng.randint(2, 4)
     _, _, nodes, _ = expected(terms, laws, 10_000, rounds)
-    name = "as many e-nodes as are allowed" if more == 0 else "one e-node too many"
-    return saturate_case(name, terms, laws, nodes - more, rounds + 3 * (more > 0))
+    name = "as many e-nodes as are allowed" if excess == 0 else "one e-node too many"
+    return saturate_case(name, terms, laws, nodes - excess, rounds + 3 * (excess > 0))
 
 
 def _nested(rng: random.Random) -> Case:
@@ -212,8 +212,8 @@ def _bindings(nodes, pattern, name):
             continue
         merged = [{}]
         for part, operand in zip(pattern[1:], node[1:], strict=True):
-            more = _bindings(nodes, part, operand)
-            merged = [a | b for a in merged for b in more if all(a[key] == b[key] for key in a.keys() & b.keys())]
+            matches = _bindings(nodes, part, operand)
+            merged = [a | b for a in merged for b in matches if all(a[key] == b[key] for key in a.keys() & b.keys())]
         results += merged
     return results
 

@@ -49,7 +49,7 @@ POOLS: dict[str, tuple[int, list[Any]]] = {
 def _passes(name: str) -> tuple[Callable, dict[str, Callable]]:
     """Return the right pass of a name, and note → faulty pass."""
     exercise = f"day03.{name}"
-    built = [it.build(exercise, it.mark.note) if isinstance(it, Edit) else it for it in POOLS[name][1]]
+    built = [a.build(exercise, a.mark.note) if isinstance(a, Edit) else a for a in POOLS[name][1]]
     return reference(exercise), {answer.mark.note: answer for answer in built}
 
 

@@ -89,7 +89,7 @@ def hidden(seed: int) -> list[Case]:
         b=small,
         w=(b, c),
     )
-    many = {
+    rows = {
         "sin is wrong for positive operands": positive("sin"),
         "mul is wrong where the first operand is the larger one": larger_first("mul"),
         entry: last_entry("sum"),
@@ -99,7 +99,7 @@ def hidden(seed: int) -> list[Case]:
     law(
         "all at once",
         lambda m, x, y: torch.sum(torch.mul(torch.div(s := torch.sin(x), number), torch.sub(y, s)), 1),
-        many,
+        rows,
         wide,
         wide.flip(0),
     )

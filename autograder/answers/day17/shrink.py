@@ -99,30 +99,30 @@ def _bisected(gm, inputs, failure):
 def _rebuilt(gm, inputs, outputs, instead):
     """A copy that returns other nodes; `instead`: node -> the node in its place, or
     a tensor, for a new input. It has what its results need, and nothing else."""
-    graph, copies, given = fx.Graph(), {}, []
+    graph, copies, used = fx.Graph(), {}, []
     by_node = dict(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True))
     by_node |= {node: x for node, x in instead.items() if isinstance(x, Tensor)}
 
     def needed(node):
         node = instead[node] if isinstance(instead.get(node), fx.Node) else node
-        if node not in seen:
-            seen.add(node)
+        if node not in reached:
+            reached.add(node)
             if node not in by_node:
                 for operand in node.all_input_nodes:
                     needed(operand)
         return node
 
-    seen = set()
+    reached = set()
     results = [needed(node) for node in outputs]
     for node in gm.graph.nodes:
-        if node in seen and node in by_node:
+        if node in reached and node in by_node:
             copies[node] = graph.placeholder(node.name)
-            given.append(by_node[node])
+            used.append(by_node[node])
     for node in gm.graph.nodes:
-        if node in seen and node not in by_node:
+        if node in reached and node not in by_node:
             copies[node] = graph.node_copy(node, lambda n: copies[needed(n)])
     graph.output(tuple(copies[node] for node in results))
-    return fx.GraphModule(gm, graph), tuple(given)
+    return fx.GraphModule(gm, graph), tuple(used)
 
 
 def _edits(gm, inputs, cut):
