@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from passlab.mlir.modules import MLIRError, name_of
+from passlab.mlir.modules import MLIRError, name_of, property_of
 
 #: Most axes of a buffer, and the length of the row that describes a result: address, state, rank, sizes, strides.
 RANK = 16
@@ -582,11 +582,11 @@ class _Writer:
         return _affine(expr, [self.values[operand] for operand in operands], map_.num_dims)
 
     def do_apply(self, op: Any) -> None:
-        self.let(op.results[0], self.apply(_property(op, "map").data, op.operands)[0])
+        self.let(op.results[0], self.apply(property_of(op, "map").data, op.operands)[0])
 
     def do_min(self, op: Any) -> None:
         pick = "MIN" if name_of(op) == "affine.min" else "MAX"
-        self.let(op.results[0], self._bounds(_property(op, "map").data, op.operands, pick))
+        self.let(op.results[0], self._bounds(property_of(op, "map").data, op.operands, pick))
 
     # ------------------------------------------------------------------------------------------------ buffers
 
@@ -616,7 +616,7 @@ class _Writer:
 
     def _at(self, op: Any, operands: Sequence[Any]) -> tuple[Buffer, list[str]]:
         buffer, *indices = operands
-        map_ = _property(op, "map")
+        map_ = property_of(op, "map")
         if map_ is not None and name_of(op).startswith("affine."):
             return self.values[buffer], self.apply(map_.data, indices)
         return self.values[buffer], [self.values[index] for index in indices]
@@ -744,7 +744,7 @@ class _Writer:
     def do_transpose(self, op: Any) -> None:
         buffer, order = (
             self.values[op.operands[0]],
-            [expr.position for expr in _property(op, "permutation").data.results],
+            [expr.position for expr in property_of(op, "permutation").data.results],
         )
         self._view(op, "0", [buffer.sizes[d] for d in order], [buffer.strides[d] for d in order])
 
@@ -819,10 +819,6 @@ def _pick(codes: Sequence[str], pick: str) -> str:
 
 def _word(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
-
-
-def _property(op: Any, name: str) -> Any:
-    return op.properties.get(name) or op.attributes.get(name)
 
 
 def _dense(sizes: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from passlab.graph.cost import Cost, Measured
 from passlab.mlir.modules import MLIRError, name_of, native, pipeline, value_names
-from passlab.mlir.reader import as_module, functions, type_of
+from passlab.mlir.reader import as_module, functions, inside, type_of
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation, SSAValue
@@ -55,12 +55,12 @@ def flops(module: Any, *inputs: Any) -> int:
     total = 0
     for op in kernels(_general(as_module(module))):
         if name_of(op).startswith("linalg."):
-            each = sum(_is_flop(inner) for inner in _inside(op))
+            each = sum(_is_flop(inner) for inner in inside(op))
             total += each and each * math.prod(extents(op)) * _runs(op)
         elif name_of(op).startswith(("arith.", "math.")):
             total += _is_flop(op) * math.prod(op.results[0].type.get_shape()) * _runs(op)
         elif name_of(op) in _LOOPS:
-            total += sum(_runs(inner, stop=op) for inner in _inside(op) if _is_flop(inner)) * _trips(op) * _runs(op)
+            total += sum(_runs(inner, stop=op) for inner in inside(op) if _is_flop(inner)) * _trips(op) * _runs(op)
     return total
 
 
@@ -76,7 +76,7 @@ def kernels(module: Any) -> Iterator[Operation]:
 
     def walk(op: Operation) -> Iterator[Operation]:
         for inner in (inner for region in op.regions for block in region.blocks for inner in block.ops):
-            bare = name_of(inner) in _LOOPS and not any(_is_kernel(part) for part in _inside(inner))
+            bare = name_of(inner) in _LOOPS and not any(_is_kernel(part) for part in inside(inner))
             if bare or _is_kernel(inner):
                 yield inner
             else:
@@ -91,10 +91,6 @@ def _is_kernel(op: Operation) -> bool:
     if name.startswith(("arith.", "math.")) and name != "arith.constant":
         return any(map(_is_shaped, op.results))
     return (name.startswith("linalg.") and name not in ("linalg.yield", "linalg.index")) or name in _COPIES
-
-
-def _inside(op: Operation) -> Iterator[Operation]:
-    return (inner for region in op.regions for inner in region.walk())
 
 
 def _general(module: Any) -> Any:
@@ -152,7 +148,7 @@ def _size(value: SSAValue, op: Operation) -> int:
 
 def _loop_bytes(op: Operation) -> int:
     total = 0
-    for inner in _inside(op):
+    for inner in inside(op):
         name = name_of(inner)
         at = _LOADS.get(name, _STORES.get(name))
         if at is not None:

@@ -432,6 +432,11 @@ def name_of(op: Operation) -> str:
     return op.attributes["op_name__"].data if op.name == "builtin.unregistered" else op.name
 
 
+def property_of(op: Any, name: str) -> Any:
+    """Return a property of an operation, or its attribute of this name; None if it has neither."""
+    return op.properties.get(name) or op.attributes.get(name)
+
+
 def copy(module: ModuleOp) -> ModuleOp:
     """Return a deep copy of a module, with the names of its values."""
     return module.clone()

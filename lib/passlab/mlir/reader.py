@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, tensor_type, value_of
-from passlab.mlir.modules import MLIRError, from_iree, is_iree, name_of, parse, printed_lines, value_names
+from passlab.mlir.modules import MLIRError, from_iree, is_iree, name_of, parse, printed_lines, property_of, value_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -140,7 +140,7 @@ class _Reader:
         id = self._free(self._name(results[0]) if results else name)
         attrs = dict(_attributes(op))
         inputs = list(operands)
-        visible = any(inner in self.printed for inner in _inside(op))  # matmul, fill, … have no body in the text
+        visible = any(inner in self.printed for inner in inside(op))  # matmul, fill, … have no body in the text
         if visible and (self.bodies or not name.startswith("linalg.")):
             for number, region in enumerate(op.regions):
                 inputs += self._region(op, id, region, number)
@@ -212,13 +212,13 @@ def entering(op: Operation, number: int) -> dict[int, tuple[SSAValue | None, str
 
 def _inputs(op: Operation) -> int:
     """Return the number of operands that a linalg operation only reads."""
-    sizes = _property(op, "operandSegmentSizes")
+    sizes = property_of(op, "operandSegmentSizes")
     return int(sizes.get_values()[0]) if sizes is not None else len(op.operands) - 1
 
 
 def maps(op: Operation) -> list[tuple[int, list[str]]]:
     """Return (number of loops, the results as text) for each operand of a linalg.generic."""
-    attribute = _property(op, "indexing_maps")
+    attribute = property_of(op, "indexing_maps")
     return [(m.data.num_dims, [str(result) for result in m.data.results]) for m in attribute.data] if attribute else []
 
 
@@ -228,21 +228,18 @@ def read_at(results: list[str]) -> str:
 
 def iterators(op: Operation) -> list[str]:
     """Return "parallel" or "reduction" for each loop of a linalg.generic."""
-    attribute = _property(op, "iterator_types")
+    attribute = property_of(op, "iterator_types")
     return [getattr(kind.data, "value", str(kind.data)) for kind in attribute.data] if attribute else []
 
 
-def _property(op: Operation, name: str) -> Any:
-    return op.properties.get(name) or op.attributes.get(name)
-
-
-def _inside(op: Operation) -> Iterator[Operation]:
+def inside(op: Operation) -> Iterator[Operation]:
+    """Return the operations in the regions of an operation, and in theirs."""
     return (inner for region in op.regions for inner in region.walk())
 
 
 def body_operations(op: Operation) -> list[Operation]:
     """Return the operations in the regions of an operation, without their terminators."""
-    return [inner for inner in _inside(op) if name_of(inner) not in YIELDS]
+    return [inner for inner in inside(op) if name_of(inner) not in YIELDS]
 
 
 def _attributes(op: Operation) -> Iterator[tuple[str, Any]]:
