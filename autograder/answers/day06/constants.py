@@ -7,8 +7,7 @@ import random
 from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import OPS, evaluate, parse
-from passlab.exercises.day06._programs import ENTRY_IN_LOOP, FOR_EVER
-from passlab.exercises.day06.constants import constant_case
+from passlab.exercises.day06._programs import ENTRY_IN_LOOP, FOR_EVER, program_case
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -200,19 +199,19 @@ def hidden(seed: int) -> list[Case]:
     large = parse(LARGE.format(k=2 * half, half=half))
     programs = [*drawn(rng, 8, 12), *drawn(rng, 4, 9, jumps=True)]
     return [
-        constant_case("numbers", numbers),
-        constant_case("known on one side", SIDES),
-        constant_case("large and equal on both sides", large),
-        constant_case("every operation", parse(EVERY.format(a=small, b=great))),
-        constant_case("three operands", parse(CHOICES.format(a=small, b=great))),
-        constant_case("a parameter that is assigned", ASSIGNED),
-        constant_case("a block that nothing leads to", ASIDE),
-        constant_case("operands that are not known", UNKNOWN),
-        constant_case("a loop that assigns the same again", ITSELF),
-        constant_case("a corridor", corridor(40)),
-        constant_case("the entry is in the loop", ENTRY_IN_LOOP),
-        constant_case("no way to a return", FOR_EVER),
-        *(constant_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
+        program_case("numbers", numbers),
+        program_case("known on one side", SIDES),
+        program_case("large and equal on both sides", large),
+        program_case("every operation", parse(EVERY.format(a=small, b=great))),
+        program_case("three operands", parse(CHOICES.format(a=small, b=great))),
+        program_case("a parameter that is assigned", ASSIGNED),
+        program_case("a block that nothing leads to", ASIDE),
+        program_case("operands that are not known", UNKNOWN),
+        program_case("a loop that assigns the same again", ITSELF),
+        program_case("a corridor", corridor(40)),
+        program_case("the entry is in the loop", ENTRY_IN_LOOP),
+        program_case("no way to a return", FOR_EVER),
+        *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
     ]
 
 

@@ -7,8 +7,7 @@ import random
 from autograder.answers.day06._shared import corridor, drawn
 from autograder.authoring.answers import edited, right, wrong
 from passlab.dataflow import parse, predecessors, successors
-from passlab.exercises.day06._programs import ENTRY_IN_LOOP
-from passlab.exercises.day06.liveness import live_case
+from passlab.exercises.day06._programs import ENTRY_IN_LOOP, program_case
 from passlab.judge import Case
 
 #: What only a branch, a print or a return reads; a parameter that is never read; a value read and assigned at once.
@@ -86,14 +85,14 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     programs = [*drawn(rng, 4, 10), *drawn(rng, 3, 9, jumps=True), *drawn(rng, 1, 60)]
     fixed = [
-        live_case("every kind of read", ENDS),
-        live_case("one read of each", ONE_READ),
-        live_case("a path that never assigns", NO_VALUE),
-        live_case("a corridor", corridor(40)),
-        live_case("the entry is in the loop", ENTRY_IN_LOOP),
-        live_case("a block that nothing leads to, and no end", ASIDE),
+        program_case("every kind of read", ENDS),
+        program_case("one read of each", ONE_READ),
+        program_case("a path that never assigns", NO_VALUE),
+        program_case("a corridor", corridor(40)),
+        program_case("the entry is in the loop", ENTRY_IN_LOOP),
+        program_case("a block that nothing leads to, and no end", ASIDE),
     ]
-    return [*fixed, *(live_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs))]
+    return [*fixed, *(program_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs))]
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import fx
 
 from passlab.fx.cases import live, parameters
 from passlab.fx.nodes import op_name
 from passlab.judge import listed, plural
 from passlab.judge.expect import Expectation
+from passlab.judge.forms import why_not_a_name
 
 FUSED = ("linear_act", "scaled_dot_product_attention")
 #: Operations that invert a boolean mask.
@@ -21,6 +25,17 @@ def replaced(before: fx.GraphModule, after: fx.GraphModule, part: str = "") -> s
     last = [node for node in rest if node.op.startswith("call") and not any(user in rest for user in node.users)]
     last = [node for node in last if part in op_name(node, before).lower()] or last
     return f" for {listed(last)}" if last else ""
+
+
+def why_not_a_call(gm: fx.GraphModule) -> Callable[[Any], str]:
+    """Return a function that says, as the end of a sentence, why a value is not the name of a call, or ""."""
+    op_of = {n.name: n.op for n in gm.graph.nodes}
+
+    def why_not(name: Any) -> str:
+        tail = why_not_a_name(name, op_of)
+        return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
+
+    return why_not
 
 
 def calls(number: int, why: str) -> Expectation:

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab.equivalence import equivalent
+from passlab.exercises.day04._shared import why_not_a_call
 from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.patterns import POINTWISE, pattern
 from passlab.judge import Case, Finding, listed, plural
-from passlab.judge.forms import why_not_a_name, why_not_groups
+from passlab.judge.forms import why_not_groups
 from passlab.kernels import fused
 
 
@@ -45,13 +46,7 @@ def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
 
 
 def _invalid(gm: fx.GraphModule, value: Any) -> str:
-    op_of = {n.name: n.op for n in gm.graph.nodes}
-
-    def why_not(name: Any) -> str:
-        tail = why_not_a_name(name, op_of)
-        return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
-
-    return why_not_groups(value, "names of nodes", why_not, types=(list, tuple))
+    return why_not_groups(value, "names of nodes", why_not_a_call(gm), types=(list, tuple))
 
 
 def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:

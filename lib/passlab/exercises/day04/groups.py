@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab import models
+from passlab.exercises.day04._shared import why_not_a_call
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical
 from passlab.judge import Case, Finding, as_decorator
-from passlab.judge.forms import why_not_a_name, why_not_groups
+from passlab.judge.forms import why_not_groups
 from passlab.relay.groups import fused_groups
 from passlab.relay.translate import in_post_order, plain, to_relay
 
@@ -44,15 +45,9 @@ def right_groups(gm: fx.GraphModule) -> list[list[str]]:
 
 
 def _invalid(value: Any, gm: fx.GraphModule) -> str:
-    op_of = {n.name: n.op for n in gm.graph.nodes}
-
-    def why_not(name: Any) -> str:
-        tail = why_not_a_name(name, op_of)
-        return tail or ("" if op_of[name].startswith("call_") else "which is not an operation")
-
     if isinstance(value, list | tuple):
         value = [group for group in value if group not in ([], (), set())]
-    return why_not_groups(value, "names of nodes", why_not, every=operations(gm))
+    return why_not_groups(value, "names of nodes", why_not_a_call(gm), every=operations(gm))
 
 
 def _first_split(groups: Any, others: Any, place: dict[str, int]) -> tuple[str, str] | None:

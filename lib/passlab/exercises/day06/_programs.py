@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.dataflow import Program, parse
+from passlab.judge import Case
 from passlab.judge.forms import why_not_a_dict
 
 #: A loop with a branch in it: everything of the day happens here.
@@ -90,6 +91,11 @@ done:
   t = add s x
   return t
 """)
+
+
+def program_case(name: str, program: Program) -> Case:
+    """Return a case of a program, which no inputs go with."""
+    return Case(name, lambda: (program,))
 
 
 def fact_shown(fact: Any) -> str:

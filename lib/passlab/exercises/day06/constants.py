@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import CONSTANTS, Program, parse, random_program, run, solve
-from passlab.exercises.day06._programs import COUNT, STRAIGHT, TWO_ENTRIES, why_not_by_block
+from passlab.exercises.day06._programs import COUNT, STRAIGHT, TWO_ENTRIES, program_case, why_not_by_block
 from passlab.judge import Case, Finding, shown
 
 #: Arguments with which claims are tried.
@@ -56,18 +56,14 @@ join:
 """)
 
 
-def constant_case(name: str, program: Program) -> Case:
-    return Case(name, lambda: (program,))
-
-
 def cases() -> list[Case]:
     return [
-        constant_case("straight on", STRAIGHT),
-        constant_case("equal on both sides", BOTH_SIDES),
-        constant_case("a loop", COUNT),
-        constant_case("a switch that stays off", OPTIMIST),
-        constant_case("a jump into a loop", TWO_ENTRIES),
-        constant_case("drawn", random_program(11, 9)),
+        program_case("straight on", STRAIGHT),
+        program_case("equal on both sides", BOTH_SIDES),
+        program_case("a loop", COUNT),
+        program_case("a switch that stays off", OPTIMIST),
+        program_case("a jump into a loop", TWO_ENTRIES),
+        program_case("drawn", random_program(11, 9)),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import Block, Instruction, Program, evaluate, parse, random_program, redundant, run
-from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, TWO_ENTRIES
+from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, TWO_ENTRIES, program_case
 from passlab.judge import Case, Finding, shown
 from passlab.judge.forms import why_not_a_list, why_not_names
 
@@ -67,19 +67,15 @@ join:
 """)
 
 
-def gvn_case(name: str, program: Program) -> Case:
-    return Case(name, lambda: (program,))
-
-
 def cases() -> list[Case]:
     return [
-        gvn_case("copies", COPIES),
-        gvn_case("equal on both sides", EQUAL),
-        gvn_case("on one side only", PARTLY),
-        gvn_case("a loop", COUNT),
-        gvn_case("the entry is in the loop", ENTRY_IN_LOOP),
-        gvn_case("a jump into a loop", TWO_ENTRIES),
-        gvn_case("drawn", random_program(8, 9)),
+        program_case("copies", COPIES),
+        program_case("equal on both sides", EQUAL),
+        program_case("on one side only", PARTLY),
+        program_case("a loop", COUNT),
+        program_case("the entry is in the loop", ENTRY_IN_LOOP),
+        program_case("a jump into a loop", TWO_ENTRIES),
+        program_case("drawn", random_program(8, 9)),
     ]
 
 

@@ -6,22 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from passlab.dataflow import LIVENESS, Program, random_program, solve
-from passlab.exercises.day06._programs import COUNT, FOR_EVER, STRAIGHT, TWO_ENTRIES, why_not_by_block
+from passlab.exercises.day06._programs import COUNT, FOR_EVER, STRAIGHT, TWO_ENTRIES, program_case, why_not_by_block
 from passlab.judge import Case, Finding, shown
 from passlab.judge.forms import why_not_names
 
 
-def live_case(name: str, program: Program) -> Case:
-    return Case(name, lambda: (program,))
-
-
 def cases() -> list[Case]:
     return [
-        live_case("straight on", STRAIGHT),
-        live_case("a loop", COUNT),
-        live_case("a loop without an end", FOR_EVER),
-        live_case("a jump into a loop", TWO_ENTRIES),
-        live_case("drawn", random_program(3, 9)),
+        program_case("straight on", STRAIGHT),
+        program_case("a loop", COUNT),
+        program_case("a loop without an end", FOR_EVER),
+        program_case("a jump into a loop", TWO_ENTRIES),
+        program_case("drawn", random_program(3, 9)),
     ]
 
 

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from passlab.autodiff import joint
 from passlab.equivalence.values import Tolerance, wide
-from passlab.exercises.day14.vjp import numbers, row
+from passlab.exercises.day14.vjp import differentiable, numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
 from passlab.given.day14.backward import call, typed
@@ -168,10 +168,6 @@ def cases() -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- judge
 
 
-def _float(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
-
-
 @dataclass
 class Gradients:
     """What torch says: the arguments of the joint graph, the results of the forward graph, input → gradient."""
@@ -186,7 +182,7 @@ def expected(gm: fx.GraphModule) -> Gradients:
     inputs = gm.meta["inputs"]
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     outputs = list(gm(*leaves))
-    ends = [out for out in outputs if _float(out)]
+    ends = [out for out in outputs if differentiable(out)]
     tangents = [numbers(*out.shape, seed=11 + i, dtype=out.dtype) for i, out in enumerate(ends)]
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     floats = {name: x for name, x in zip(names, leaves, strict=True) if x.requires_grad}

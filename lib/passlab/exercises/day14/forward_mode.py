@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.exercises.day14.backward import operations, program, why_unequal
-from passlab.exercises.day14.vjp import numbers, row
+from passlab.exercises.day14.vjp import differentiable, numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
 from passlab.given.day14.forward_mode import call
@@ -81,10 +81,6 @@ def cases() -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- judge
 
 
-def _float(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
-
-
 @dataclass
 class Derivatives:
     """What torch says: the arguments of the graph, the outputs, and the derivatives of those that are floats."""
@@ -97,15 +93,15 @@ class Derivatives:
 def expected(gm: fx.GraphModule) -> Derivatives:
     """Return what the graph takes and returns, by torch's own forward mode."""
     inputs = gm.meta["inputs"]
-    places = [i for i, x in enumerate(inputs) if _float(x)]
+    places = [i for i, x in enumerate(inputs) if differentiable(x)]
     changes = tuple(numbers(*inputs[i].shape, seed=21 + i, dtype=inputs[i].dtype) for i in places)
 
     def run(*floats: Tensor) -> tuple[Tensor, ...]:
         values = dict(zip(places, floats, strict=True))
-        return tuple(out for out in gm(*(values.get(i, x) for i, x in enumerate(inputs))) if _float(out))
+        return tuple(out for out in gm(*(values.get(i, x) for i, x in enumerate(inputs))) if differentiable(out))
 
     outputs = list(gm(*inputs))
-    derivatives = [torch.zeros_like(out) for out in outputs if _float(out)]
+    derivatives = [torch.zeros_like(out) for out in outputs if differentiable(out)]
     if places:
         derivatives = list(torch.func.jvp(run, tuple(inputs[i] for i in places), changes)[1])
     return Derivatives((*inputs, *changes), outputs, derivatives)
@@ -165,7 +161,7 @@ def _wrong(gm: fx.GraphModule, results: Sequence[Any], right: Derivatives) -> st
     for i, (name, out) in enumerate(zip(names, right.outputs, strict=True)):
         if reason := why_unequal(results[i], out):
             return f"Output {i}, {name}, {reason}, as in the forward graph."
-    floats = [name for name, out in zip(names, right.outputs, strict=True) if _float(out)]
+    floats = [name for name, out in zip(names, right.outputs, strict=True) if differentiable(out)]
     for name, derivative, want in zip(floats, results[len(names) :], right.derivatives, strict=True):
         if reason := why_unequal(derivative, want):
             return f"The derivative of {name} {reason}."

@@ -85,7 +85,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if reason:
         return
     kinds, gm = value["kinds"], value["graph"]
-    floats = [_differentiable(x) for x in args]
+    floats = [differentiable(x) for x in args]
     extra = [i for i, (kind, want) in enumerate(zip(kinds, floats, strict=True)) if kind == "tensor" and not want]
     yield Finding("spared", not extra, _extra(op, args, extra) if extra else "")
     missing = [i for i, (kind, want) in enumerate(zip(kinds, floats, strict=True)) if kind == "None" and want]
@@ -118,7 +118,8 @@ def _misfit(op: str, args: tuple, value: Any) -> str:
     return why_not_valid(None, gm)
 
 
-def _differentiable(x: Any) -> bool:
+def differentiable(x: Any) -> bool:
+    """Return whether a value has a gradient: whether it is a tensor of floats."""
     return isinstance(x, Tensor) and x.is_floating_point()
 
 
@@ -131,10 +132,10 @@ def _extra(op: str, args: tuple, places: list[int]) -> str:
 def expected(case: Case) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
     """Return g, the result, and torch's gradients by the number of the argument."""
     op, args, kwargs = case.build()
-    leaves = [x.requires_grad_() if _differentiable(x) else x for x in args]
+    leaves = [x.requires_grad_() if differentiable(x) else x for x in args]
     out = OPERATIONS[op](*leaves, **kwargs)
     g = numbers(*out.shape, seed=7, dtype=out.dtype) if case.expect is None else case.expect.expand(out.shape)
-    floats = [i for i, x in enumerate(leaves) if _differentiable(x)]
+    floats = [i for i, x in enumerate(leaves) if differentiable(x)]
     gradients = torch.autograd.grad(out, [leaves[i] for i in floats], g)
     return g, out.detach(), dict(zip(floats, gradients, strict=True))
 
