@@ -47,6 +47,7 @@ from autograder.bench import (
     tvm,
     wafer,
     wafer_mapping,
+    world,
 )
 from autograder.bench.figures import Figure, not_measured
 
@@ -84,6 +85,7 @@ PARTS = {
     "house": house.house,
     "capstone": capstone.capstone,
     "records": records.records,
+    "world": world.world,
 }
 
 

@@ -21,5 +21,5 @@ def test_a_dtype_that_no_input_can_have_is_refused_with_a_remedy(dtype):
 
 
 def test_a_parameter_of_unknown_dtype_needs_inputs():
-    with pytest.raises(ValueError, match="parameter x: its dtype is not known. Give inputs"):
+    with pytest.raises(ValueError, match="parameter x: its dtype is not known"):
         inputs_for(lambda size: [Parameter("x", (), "", False)], 0, ("ordinary",))
