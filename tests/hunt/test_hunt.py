@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+import pytest
 import torch
 from torch import fx
 from typer.testing import CliRunner
@@ -9,6 +13,7 @@ from typer.testing import CliRunner
 from passlab.hunt import TARGETS, Target, hunt
 from passlab.hunt.__main__ import app
 from passlab.hunt.faults import Fault, differ
+from passlab.hunt.forked import Crash, forked
 from passlab.hunt.search import failure
 
 
@@ -23,6 +28,12 @@ def swapped(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
 def crashing(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
     if gm.graph.find_nodes(op="call_function", target=torch.sub):
         raise KeyError("sub")
+    return gm
+
+
+def killing(gm: fx.GraphModule, inputs: tuple) -> fx.GraphModule:
+    if gm.graph.find_nodes(op="call_function", target=torch.sub):
+        os.kill(os.getpid(), signal.SIGSEGV)
     return gm
 
 
@@ -48,6 +59,23 @@ def test_a_crash_is_a_fault_and_a_refusal_is_none():
     assert crashes and all(fault.kind == "KeyError" and fault.operations == ["sub"] for fault in crashes)
     assert hunt(target(refusing, refuses=("Unsupported",)), graphs=5) == []
     assert {fault.kind for fault in hunt(target(refusing), graphs=5)} == {"ValueError"}
+
+
+def test_native_code_that_crashes_is_a_fault_and_the_hunt_goes_on():
+    faults = hunt(target(killing, native=("json",)), graphs=40)
+    assert [(fault.kind, fault.operations) for fault in faults] == [("crash", ["sub"])]
+    assert faults[0].message == "The process is ended by SIGSEGV." and len(faults[0].seeds) > 1
+    assert "torch.export" in faults[0].second
+    assert hunt(target(refusing, refuses=("Unsupported",), native=("json",)), graphs=3) == []
+
+
+def test_what_runs_in_a_child_returns_raises_and_ends(monkeypatch):
+    assert forked(lambda: [1, 2]) == [1, 2]
+    with pytest.raises(RuntimeError, match="KeyError: 'a'"):
+        forked(lambda: {}["a"])
+    monkeypatch.setattr("passlab.hunt.forked.SECONDS", 1)
+    with pytest.raises(Crash, match="ended by SIGALRM"):
+        forked(signal.pause)
 
 
 def test_a_right_pass_raises_no_alarm():

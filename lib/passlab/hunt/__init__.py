@@ -10,7 +10,7 @@ conditions. A graph that fails is shrunk; failures whose shrunk graphs look alik
 knows nothing of the first, must agree.
 
 Reading order: targets (what is tested), faults (what is told), graphs (what they are tested with), search (the loop),
-known (what was found).
+forked (what may crash), known (what was found).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from passlab.hunt.targets import Target, results
 class Fault:
     """A fault of a target. `graph`: the smallest graph that shows it. `seeds`: of the graphs that showed it.
 
-    `kind`: "values", "form" (shape, dtype or number of results) or the name of the exception. `second`: what another
-    oracle says, "" if it does not agree; then it may be a false alarm.
+    `kind`: "values", "form" (shape, dtype or number of results), "crash", or the name of the exception. `second`: what
+    another oracle says, "" if it does not agree; then it may be a false alarm.
     """
 
     target: Target

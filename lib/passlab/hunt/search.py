@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ from torch import fx
 
 from passlab.fx.shrink import shrink
 from passlab.hunt.faults import Fault, arbiter, differ
+from passlab.hunt.forked import Crash, T, forked
 from passlab.hunt.graphs import drawn_graph
 from passlab.hunt.targets import TARGETS, Target, results
 
@@ -60,7 +62,23 @@ def hunt(
 
 
 def failure(target: Target, gm: fx.GraphModule) -> tuple[str, str] | None:
-    """Return how a target fails on a graph, as (kind, sentence), or None. A refusal is not a failure."""
+    """Return how a target fails on a graph, as (kind, sentence), or None. A refusal is not a failure, a crash is."""
+    try:
+        return _apart(target, lambda: _failure(target, gm))
+    except Crash as crash:
+        return "crash", str(crash)
+
+
+def _apart(target: Target, function: Callable[[], T]) -> T:
+    """Call a function, in a child if the target may crash."""
+    if not target.native:
+        return function()
+    for module in target.native:
+        importlib.import_module(module)
+    return forked(function)
+
+
+def _failure(target: Target, gm: fx.GraphModule) -> tuple[str, str] | None:
     inputs = gm.meta["inputs"]
     before = results(copy.deepcopy(gm), inputs)  # it may write into its parameters
     try:
@@ -98,7 +116,7 @@ def second(target: Target, gm: fx.GraphModule, kind: str) -> str:
         except Exception:
             return ""
         return "torch.export takes the graph, and computes what eager does" if same else ""
-    return arbiter(gm, results(_applied(target, gm), gm.meta["inputs"]))
+    return _apart(target, lambda: arbiter(gm, results(_applied(target, gm), gm.meta["inputs"])))
 
 
 def _applied(target: Target, gm: fx.GraphModule) -> Callable:

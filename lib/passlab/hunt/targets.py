@@ -22,7 +22,8 @@ class Target:
     """A pass or compiler. apply(gm, inputs) → a callable; it may change gm.
 
     `promise`: what its documentation promises, and for which graphs. `features`: of `drawn_graph`, for graphs that meet
-    these conditions. `refuses`: the beginnings of messages that say a graph is not supported: not a fault.
+    these conditions. `refuses`: the beginnings of messages that say a graph is not supported: not a fault. `native`:
+    modules that hold the compiler, if it may crash: they are loaded once, and each graph runs in a child.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Target:
     features: Mapping[str, bool] = field(default_factory=lambda: FUNCTIONAL)
     package: str = "torch"
     refuses: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
 
 
 def _merge(gm: fx.GraphModule, inputs: tuple) -> Run:
@@ -166,6 +168,7 @@ def results(run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 _UNSUPPORTED = ("Unsupported function", "Unsupported module type", "Unsupported operator", "Exporting the operator")
+_RELAX = ("torch.export", "torch._dynamo", "tvm.relax.frontend.torch")
 
 #: Name → target.
 TARGETS: dict[str, Target] = {
@@ -239,6 +242,7 @@ TARGETS: dict[str, Target] = {
             _relax,
             package="apache-tvm",
             refuses=_UNSUPPORTED,
+            native=_RELAX,
         ),
         Target(
             "relax-fx",
@@ -246,6 +250,7 @@ TARGETS: dict[str, Target] = {
             _relax_fx,
             package="apache-tvm",
             refuses=_UNSUPPORTED,
+            native=_RELAX,
         ),
         Target(
             "iree",
@@ -253,6 +258,7 @@ TARGETS: dict[str, Target] = {
             _iree,
             package="iree-base-compiler",
             refuses=("cannot be lowered to linalg", "does not reach MLIR"),
+            native=("torch.export", "torch._dynamo", "iree.compiler", "passlab.mlir.imports", "passlab.mlir.run"),
         ),
     )
 }
