@@ -290,14 +290,5 @@ def names(full: str) -> tuple[str, str]:
     return first.strip(), last.strip()
 
 
-def enter_learners(config: Config, learners: Iterable[str]) -> None:
-    """Create the gradebook's tables if needed and add learners who are not in it yet."""
-    prepare(config)
-    engine = create_engine(CourseDirectory(config=config).db_url)
-    with engine.begin() as connection:
-        add_learners(connection, learners)
-    engine.dispose()
-
-
 #: nbgrader's tables, by name.
 TABLES = Base.metadata.tables

@@ -239,10 +239,13 @@ ENTER = """
 from autograder.authoring import source
 from autograder.grading import gradebook
 from nbgrader.api import Gradebook
+from sqlalchemy import create_engine
 
 config = source.settings()
-gradebook.enter_learners(config, ["ada", "bob", "ada"])
-gradebook.enter_learners(config, ["bob", "cyd"])
+gradebook.prepare(config)
+for learners in (["ada", "bob", "ada"], ["bob", "cyd"]):
+    with create_engine(config.CourseDirectory.db_url).begin() as connection:
+        gradebook.add_learners(connection, learners)
 with Gradebook(config.CourseDirectory.db_url, "passlab") as entered:
     print(*[student.id for student in entered.students])
 """

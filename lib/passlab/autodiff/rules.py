@@ -66,13 +66,6 @@ def _equal_share(g: Tensor, out: Tensor, x: Tensor, dim: Any = None, keepdim: bo
     return _over(g, x, dim, keepdim) * chosen / number
 
 
-def _placed(g: Tensor, x: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return zeros like `x` with `g` where the view `place(zeros)` is: the dual of taking a part."""
-    whole = g.new_zeros(x.shape)
-    place(whole).copy_(g)
-    return whole
-
-
 def _select(g: Tensor, x: Tensor, dim: int, index: int) -> Tensor:
     return aten.select_backward(g, x.shape, dim, index)
 

@@ -637,7 +637,6 @@ def _raise_failure(module: ModuleOp, step: str, error: Any) -> NoReturn:
         raise MLIRError(f"The pipeline `{step}` fails. {placed}", placed.line, placed.column) from None
 
 
-_PASS = re.compile(r"[a-z][\w\-]*")
 _ANCHORS = {"builtin.module", "func.func", "any"}
 
 

@@ -90,10 +90,6 @@ def name_is(node: fx.Node, *names: str) -> bool:
     return any(node.target is OPERATIONS[name] for name in names)
 
 
-def fault_of(stage: str, pattern: Term, result: Any, readers: int = 1) -> Fault:
-    return stage, pattern, readers, result
-
-
 def size_of(term: Term) -> int:
     """Return how many operations a term has."""
     return 0 if isinstance(term, str) else 1 + sum(map(size_of, term[1:]))
