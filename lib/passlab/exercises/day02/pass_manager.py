@@ -80,6 +80,10 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
         if not verified and ran:
             yield "valid", f"The graph was not verified after {last}, the last pass that ran."
         yield from _history_findings(gm, history, run)
+    yield from _costly(expect, run)
+
+
+def _costly(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     count = sum(event == "analysis" for event, *_ in run["log"])
     if expect.analyses is not None and count > expect.analyses:
         yield (

@@ -155,6 +155,13 @@ class Unread(Exception):
     """The kernel contains a construct that this judge cannot count; the text names it and the remedy."""
 
 
+def _length(loop: Any) -> int:
+    """Return how often a loop runs. Raises Unread if that is not known."""
+    if not isinstance(getattr(loop.extent, "value", None), int):
+        raise Unread(f"The loop {loop.loop_var.name} must have a constant length: all shapes are known here.")
+    return max(loop.extent.value, 0)
+
+
 @dataclass
 class Work:
     """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
@@ -178,9 +185,7 @@ class Work:
         """Count a statement that runs `times` times."""
         kind = type(at).__name__
         if kind == "For":
-            if not isinstance(getattr(at.extent, "value", None), int):
-                raise Unread(f"The loop {at.loop_var.name} must have a constant length: all shapes are known here.")
-            self.statement(at.body, times * max(at.extent.value, 0))
+            self.statement(at.body, times * _length(at))
         elif kind == "SeqStmt":
             for part in at.seq:
                 self.statement(part, times)
@@ -196,14 +201,17 @@ class Work:
         elif kind in ("AllocBuffer", "DeclBuffer"):
             self._holds(at.buffer)
         elif kind == "SBlockRealize":
-            for buffer in at.block.alloc_buffers:
-                self._holds(buffer)
-            for part in filter(None, (at.block.init, at.block.body)):
-                self.statement(part, times)
+            self._block(at.block, times)
         elif kind == "AttrStmt":
             self.statement(at.body, times)
         else:
             raise Unread(f"The kernel contains a {kind} statement; use only loops of constant length and stores.")
+
+    def _block(self, block: Any, times: int) -> None:
+        for buffer in block.alloc_buffers:
+            self._holds(buffer)
+        for part in filter(None, (block.init, block.body)):
+            self.statement(part, times)
 
     def _holds(self, buffer: Any) -> None:
         sizes = [getattr(size, "value", math.inf) for size in buffer.ty.shape]

@@ -41,22 +41,10 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
         steps.append([])
         for move in step:
             where = f"Step {number}: {shown(move)}"
-            if not isinstance(move, list | tuple) or len(move) != 3 or move[0] not in ("A", "B"):
-                return (
-                    [],
-                    f'{where} must be (matrix, source, {"targets" if room else "target"}), with matrix "A" or "B".',
-                )
+            if reason := _why_not_a_move(machine, room, move):
+                return [], where + reason
             matrix, source, to = move
-            if room and (not isinstance(to, list | tuple) or not to):
-                return [], f"{where}: with room, it goes to a list of cores, the nearest first."
-            targets = to if room else [to]
-            if off := next(filter(None, map(machine.why_not_a_core, (source, *targets))), None):
-                return [], f"{where}: {off}"
-            source, targets = tuple(source), tuple(map(tuple, targets))
-            if source in targets:
-                return [], f"{where} goes from a core to itself; a block that stays needs no message."
-            if reason := _off_the_way(machine, source, targets) if room else "":
-                return [], f"{where}: {reason}"
+            source, targets = tuple(source), tuple(map(tuple, to if room else [to]))
             ends = [("to", matrix, target) for target in targets] + [("from", matrix, source)] * (not room)
             for end in ends:
                 if end in receivers:
@@ -64,6 +52,23 @@ def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
                 receivers.add(end)
             steps[-1].append(Move(matrix, source, targets, keep=room))
     return steps, ""
+
+
+def _why_not_a_move(machine: Machine, room: bool, move: Any) -> str:
+    """Return the end of a sentence on why a value is not (matrix, source, target), or ""."""
+    if not isinstance(move, list | tuple) or len(move) != 3 or move[0] not in ("A", "B"):
+        return f' must be (matrix, source, {"targets" if room else "target"}), with matrix "A" or "B".'
+    _, source, to = move
+    if room and (not isinstance(to, list | tuple) or not to):
+        return ": with room, it goes to a list of cores, the nearest first."
+    targets = to if room else [to]
+    if off := next(filter(None, map(machine.why_not_a_core, (source, *targets))), None):
+        return f": {off}"
+    source, targets = tuple(source), tuple(map(tuple, targets))
+    if source in targets:
+        return " goes from a core to itself; a block that stays needs no message."
+    reason = _off_the_way(machine, source, targets) if room else ""
+    return reason and f": {reason}"
 
 
 def _off_the_way(machine: Machine, source: tuple, targets: tuple) -> str:
