@@ -1328,30 +1328,33 @@ assert min(2048, 65536 // 64) == 1024
 # $$T = \sum_{\text{kernels}} \Big(L + \max\big(\tfrac{\text{bytes}}{B},\ \sum_i n_i\, t_i\big)\Big)$$
 #
 # $L$ and $B$ are the machine's. $t_i$, the time of one operation on one element, is measured once for each kind, on
-# data that fits into the cache. Here for the two kinds of work above:
+# one core and on data that fits into its cache. Here for the two kinds of work above:
 
 
 # %%
-def spent(kernel, samples):
-    """Return the seconds for each sample; they take turns: a busy moment hits all."""
+def in_cache(kernel, sample):
+    """Return a call of the kernel that writes into the same tensor each time."""
+    place = torch.empty_like(sample)
+    return lambda: kernel(sample, out=[place])
 
-    def run(sample):
-        place = torch.empty_like(sample)
-        return lambda: kernel(sample, out=[place])
 
-    clock = timed({str(len(sample)): run(sample) for sample in samples}, repeats=25)
-    return [clock[str(len(sample))].min for sample in samples]
-
+one, many = table[:1, :1], table[:16]  # few enough for one core
+calls = {}
+for name, work in WORK.items():
+    alone = kernels.kernel(trace(work, one))
+    calls |= {name: in_cache(alone, many), f"{name}, start": in_cache(alone, one)}
+clock = timed(calls, repeats=40)  # they take turns: a busy moment hits all
+cores = torch.get_num_threads()  # share the work on the whole table
 
 each = {}
-for name, work in WORK.items():
-    alone = kernels.kernel(trace(work, table[:1, :1]))
-    start, many = spent(alone, [table[:1, :1], table[:256]])
-    each[name] = max(many - start, 0) / table[:256].numel()
+for name in WORK:
+    start = clock[f"{name}, start"].min
+    each[name] = max(clock[name].min - start, 0) / many.numel()
     print(
         f"{name:<7} {each[name] * 1e9:5.2f} ns for an element, "
         f"{start * 1e6:.1f} µs to start"
     )
+assert each["cheap"] < each["costly"]
 
 
 # %%
@@ -1366,7 +1369,7 @@ def predicted(gm, computing):
 
 forecast = {}
 for name, (two_kernels, one_kernel) in forked.items():
-    work = table.numel() * each[name]
+    work = table.numel() * each[name] / cores
     forecast[name] = predicted(one_kernel, [2 * work]) / predicted(
         two_kernels, [work, 0]
     )
@@ -1374,6 +1377,7 @@ for name, (two_kernels, one_kernel) in forked.items():
         f"{name:<7} one kernel against two: predicted {forecast[name]:.2f}, "
         f"measured {ratio[name]:.2f}"
     )
+assert forecast["cheap"] < forecast["costly"]
 assert 1 < forecast["costly"] <= 2, "the work is done twice"
 
 # %% [markdown]
