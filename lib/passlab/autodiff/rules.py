@@ -227,10 +227,10 @@ RULES: dict[Any, Rule] = {
     ),
     aten.masked_fill.Scalar: Rule("0 where the mask is", lambda g, out, x, mask, c: (g.masked_fill(mask, 0),)),
     aten.nan_to_num.default: Rule("x' where x is finite, else 0", lambda g, out, x, *to: (g * x.isfinite(),)),
-    aten.clone.default: Rule("x'", lambda g, out, x, **how: (g,)),
+    aten.clone.default: Rule("x'", lambda g, out, x, **kw: (g,)),
     aten.alias.default: Rule("x'", lambda g, out, x: (g,)),
     aten.copy.default: Rule("the new one's", lambda g, out, x, new, wait=False: (None, g)),
-    aten._to_copy.default: Rule("x', in the dtype of x", lambda g, out, x, **how: (g,)),
+    aten._to_copy.default: Rule("x', in the dtype of x", lambda g, out, x, **kw: (g,)),
     # Shapes: the same numbers elsewhere. Back through a copy to many places is a sum.
     aten.view.default: Rule("view back", lambda g, out, x, shape: (g.reshape(x.shape),)),
     aten._unsafe_view.default: Rule("view back", lambda g, out, x, shape: (g.reshape(x.shape),)),
@@ -240,12 +240,12 @@ RULES: dict[Any, Rule] = {
         "the inverse permutation",
         lambda g, out, x, dims: (g.permute(sorted(range(len(dims)), key=[d % len(dims) for d in dims].__getitem__)),),
     ),
-    aten.expand.default: Rule("sum over the copies", lambda g, out, x, shape, **how: (g,)),
+    aten.expand.default: Rule("sum over the copies", lambda g, out, x, shape, **kw: (g,)),
     aten.unsqueeze.default: Rule("squeeze", lambda g, out, x, dim: (g.squeeze(dim),)),
     aten.squeeze.dim: Rule("unsqueeze", lambda g, out, x, dim: (g.reshape(x.shape),)),
     aten.squeeze.dims: Rule("unsqueeze", lambda g, out, x, dims: (g.reshape(x.shape),)),
     aten.select.int: Rule("zeros elsewhere", lambda g, out, x, dim, index: (_select(g, x, dim, index),)),
-    aten.slice.Tensor: Rule("zeros elsewhere", lambda g, out, x, *how: (_slice(g, x, *how),)),
+    aten.slice.Tensor: Rule("zeros elsewhere", lambda g, out, x, *args: (_slice(g, x, *args),)),
     aten.cat.default: Rule("each part its own", lambda g, out, tensors, dim=0: _cat(g, tensors, dim)),
     aten.stack.default: Rule("each part its own", lambda g, out, tensors, dim=0: (list(g.unbind(dim)),)),
     aten.unbind.int: Rule(
@@ -272,9 +272,9 @@ RULES: dict[Any, Rule] = {
     ),
     aten.slice_scatter.default: Rule(
         "0 where it was overwritten; the part its own",
-        lambda g, out, x, part, *how: (
-            aten.slice_scatter(g, torch.zeros_like(part), *how),
-            aten.slice(g, *how),
+        lambda g, out, x, part, *args: (
+            aten.slice_scatter(g, torch.zeros_like(part), *args),
+            aten.slice(g, *args),
         ),
     ),
     aten.flip.default: Rule("flip back", lambda g, out, x, dims: (g.flip(dims),)),
@@ -290,17 +290,17 @@ RULES: dict[Any, Rule] = {
         ),
     ),
     # Sums.
-    aten.sum.default: Rule("(Σ x)' = Σ x'", lambda g, out, x, **how: (g.expand(x.shape),)),
+    aten.sum.default: Rule("(Σ x)' = Σ x'", lambda g, out, x, **kw: (g.expand(x.shape),)),
     aten.sum.dim_IntList: Rule(
-        "(Σ x)' = Σ x'", lambda g, out, x, dim, keepdim=False, **how: (_over(g, x, dim, keepdim),)
+        "(Σ x)' = Σ x'", lambda g, out, x, dim, keepdim=False, **kw: (_over(g, x, dim, keepdim),)
     ),
-    aten.mean.default: Rule("(Σ x / n)' = Σ x' / n", lambda g, out, x, **how: (g.expand(x.shape) / x.numel(),)),
+    aten.mean.default: Rule("(Σ x / n)' = Σ x' / n", lambda g, out, x, **kw: (g.expand(x.shape) / x.numel(),)),
     aten.mean.dim: Rule(
         "(Σ x / n)' = Σ x' / n",
-        lambda g, out, x, dim, keepdim=False, **how: (_over(g, x, dim, keepdim) / _count(x, dim),),
+        lambda g, out, x, dim, keepdim=False, **kw: (_over(g, x, dim, keepdim) / _count(x, dim),),
     ),
     aten.cumsum.default: Rule(
-        "the sum from the end", lambda g, out, x, dim, **how: (g.flip([dim]).cumsum(dim).flip([dim]),)
+        "the sum from the end", lambda g, out, x, dim, **kw: (g.flip([dim]).cumsum(dim).flip([dim]),)
     ),
     aten.amax.default: Rule(
         "the largest one's; equal ones share",

@@ -260,7 +260,7 @@ class Kernel(nn.Module):
         (output,) = self.gm.graph.find_nodes(op="output")
         single = isinstance(output.args[0], fx.Node)
         where = [at for at, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
-        places = [place(at, *how) for at, how in enumerate(compiled.result_layouts)]
+        places = [place(at, *spec) for at, spec in enumerate(compiled.result_layouts)]
         plain = (
             compiled.to_kernel is not _bits
             and not any(compiled.orders)

@@ -161,20 +161,20 @@ class _Graph:
     def ready(self) -> tuple[int, ...]:
         return tuple(i for i, reads in enumerate(self.reads_bits) if not reads)
 
-    def freed(self, i: int, done: int) -> int:
-        """Return the bytes that become free when task i runs in the state `done`."""
-        rest = ~(done | 1 << i)
+    def freed(self, i: int, ran: int) -> int:
+        """Return the bytes that become free when task i runs after those in `ran`, a set of bits."""
+        rest = ~(ran | 1 << i)
         return sum(self.size[read] for read in self.reads[i] if not self.readers_bits[read] & rest)
 
-    def run(self, i: int, done: int, live: int, ready: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
+    def run(self, i: int, ran: int, live: int, ready: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
         """Run task i; return the bytes while it runs, and the state, the live bytes and the ready tasks after it."""
         during = live + self.size[i] + self.scratch[i]
-        live += self.size[i] - self.freed(i, done)
-        done |= 1 << i
-        fresh = tuple(j for j in self.readers[i] if not self.reads_bits[j] & ~done)
-        return during, done, live, tuple(j for j in ready if j != i) + fresh
+        live += self.size[i] - self.freed(i, ran)
+        ran |= 1 << i
+        fresh = tuple(j for j in self.readers[i] if not self.reads_bits[j] & ~ran)
+        return during, ran, live, tuple(j for j in ready if j != i) + fresh
 
-    def settle(self, high: int, done: int, live: int, ready: tuple[int, ...]) -> tuple:
+    def settle(self, high: int, ran: int, live: int, ready: tuple[int, ...]) -> tuple:
         """Run every ready task that frees at least as much as it allocates and stays below the peak so far.
 
         No order is lost: in any continuation such a task can be moved to the front. It fits at once, and all tasks that
@@ -184,12 +184,12 @@ class _Graph:
         while True:
             for i in ready:
                 fits = live + self.size[i] + self.scratch[i] <= high
-                if fits and self.size[i] <= self.freed(i, done):
-                    _, done, live, ready = self.run(i, done, live, ready)
+                if fits and self.size[i] <= self.freed(i, ran):
+                    _, ran, live, ready = self.run(i, ran, live, ready)
                     steps.append(i)
                     break
             else:
-                return done, live, ready, tuple(steps)
+                return ran, live, ready, tuple(steps)
 
 
 Path = tuple[Any, tuple[int, ...]]  # (path before, tasks), None at the start
@@ -203,20 +203,20 @@ def search(tasks: Iterable[Task], states: int = 20_000) -> Schedule | int:
     """
     graph = _Graph(tasks)
     least = lower_bound(tasks)
-    done, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
-    queue: list[tuple] = [(least, -done.bit_count(), 0, (done, live, ready), (None, steps))]
-    known, closed, count = {done: least}, set(), 0
+    ran, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
+    queue: list[tuple] = [(least, -ran.bit_count(), 0, (ran, live, ready), (None, steps))]
+    known, closed, count = {ran: least}, set(), 0
     while queue:
-        high, _, _, (done, live, ready), path = heapq.heappop(queue)
-        if done in closed:
+        high, _, _, (ran, live, ready), path = heapq.heappop(queue)
+        if ran in closed:
             continue
-        if done == graph.all:
+        if ran == graph.all:
             return Schedule(_names(graph, path), high, high)
-        closed.add(done)
+        closed.add(ran)
         if len(closed) > states:
             return high
         for i in ready:
-            during, *after = graph.run(i, done, live, ready)
+            during, *after = graph.run(i, ran, live, ready)
             top = max(high, during)
             *state, steps = graph.settle(top, *after)
             if state[0] not in known or top < known[state[0]]:
@@ -238,17 +238,17 @@ def beam(tasks: Iterable[Task], width: int = 32) -> list[str]:
     """Return a good order of any graph: after each choice, keep the `width` states with the lowest peak, then bytes."""
     graph = _Graph(tasks)
     least = lower_bound(tasks)
-    done, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
-    front = {done: (least, live, ready, (None, steps))}
+    ran, live, ready, steps = graph.settle(least, 0, 0, graph.ready())
+    front = {ran: (least, live, ready, (None, steps))}
     complete: list[tuple[int, Path]] = []
     while front:
         states: dict[int, tuple] = {}
-        for done, (high, live, ready, path) in front.items():
-            if done == graph.all:
+        for ran, (high, live, ready, path) in front.items():
+            if ran == graph.all:
                 complete.append((high, path))
                 continue
             for i in ready:
-                during, *after = graph.run(i, done, live, ready)
+                during, *after = graph.run(i, ran, live, ready)
                 top = max(high, during)
                 state, *rest, steps = graph.settle(top, *after)
                 if state not in states or top < states[state][0]:

@@ -172,8 +172,8 @@ class _Writer:
     def place(self, op: Any) -> str:
         return OPERATION.format(self.numbers.get(id(op), 0))
 
-    def refuse(self, op: Any, why: str = "there is no C for it") -> MLIRError:
-        return MLIRError(f"C cannot be written for {name_of(op)} {self.place(op)}: {why}.")
+    def refuse(self, op: Any, reason: str = "there is no C for it") -> MLIRError:
+        return MLIRError(f"C cannot be written for {name_of(op)} {self.place(op)}: {reason}.")
 
     def fail(self, op: Any, bad: str, says: str, *numbers: str) -> None:
         """Write a check: if `bad`, the program ends with a message. says: its text, with {} for each of `numbers`."""

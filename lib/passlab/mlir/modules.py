@@ -259,8 +259,8 @@ _REFUSED: dict[str, Callable[[str], str]] = {
 def _measure(text: str, name: str) -> None:
     """Raise MLIRError if the text exceeds a limit; in one pass over the text, without parsing it."""
 
-    def refuse(at: int, why: str) -> NoReturn:
-        _raise(text, name, _position(text, at), why)
+    def refuse(at: int, reason: str) -> NoReturn:
+        _raise(text, name, _position(text, at), reason)
 
     _check_characters(text, name, refuse)
     nest: list[str] = []

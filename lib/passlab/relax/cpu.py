@@ -81,11 +81,11 @@ def tried(schedule: Any, *steps: Callable[[Any], None]) -> Any:
     return None
 
 
-def refuse(why: str) -> None:
+def refuse(reason: str) -> None:
     """Reject a step, as TVM does."""
     from passlab.relax import tvm
 
-    raise tvm.s_tir.ScheduleError(why)
+    raise tvm.s_tir.ScheduleError(reason)
 
 
 def parallel_if_long(schedule: Any, loop: Any, steps: int) -> None:

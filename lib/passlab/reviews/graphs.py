@@ -58,9 +58,9 @@ def orders(rng: random.Random) -> Question:
     reads = [sum(1 << own.index(name) for name in {*line.operands} & {*own}) for line in lines]
 
     @cache
-    def ways(done: int) -> int:
-        ready = [i for i in range(5) if not done >> i & 1 and reads[i] & done == reads[i]]
-        return sum(ways(done | 1 << i) for i in ready) if ready else 1
+    def ways(state: int) -> int:
+        ready = [i for i in range(5) if not state >> i & 1 and reads[i] & state == reads[i]]
+        return sum(ways(state | 1 << i) for i in ready) if ready else 1
 
     text = f"{text_of(lines, 'e')}\n\nIn how many orders can the five lines from a to e run?"
     return Question(text, ways(0), "A line can run when those that it reads have run. Count the choices, step by step.")

@@ -220,21 +220,21 @@ def why_not_open(before: Any, after: Any, kernels: Callable[[Any], bool] | None 
 def _signature_change(before: Any, after: Any) -> str:
     _, old, old_result = signature(before)
     _, new, new_result = signature(after)
-    was, now = [name for name, _ in old], [name for name, _ in new]
-    took = f"main took ({', '.join(was)}) and now takes ({', '.join(now)})"
-    if was != now:
-        dropped, added = [n for n in was if n not in now], [n for n in now if n not in was]
-        if len(was) == len(now) and not dropped:
+    was, current = [name for name, _ in old], [name for name, _ in new]
+    took = f"main took ({', '.join(was)}) and now takes ({', '.join(current)})"
+    if was != current:
+        dropped, added = [n for n in was if n not in current], [n for n in current if n not in was]
+        if len(was) == len(current) and not dropped:
             return f"The parameters changed their order: {took}. Callers give them by position."
-        if len(was) == len(now):
+        if len(was) == len(current):
             return f"The parameter {dropped[0]} was renamed: {took}. Keep the parameters' own variables."
         if dropped:
             return f"The parameter {dropped[0]} was dropped: {took}. Keep parameters even when nothing reads them."
-        return f"The parameter {(added or now)[0]} is new: {took}. No caller gives it a value."
+        return f"The parameter {(added or current)[0]} is new: {took}. No caller gives it a value."
     for (name, old_type), (_, new_type) in zip(old, new, strict=True):
         if not equal_types(old_type, new_type):
-            was, now = short(str(old_type)), short(str(new_type))
-            return f"The parameter {name} has another type: it was {was} and is now {now}."
+            was, current = short(str(old_type)), short(str(new_type))
+            return f"The parameter {name} has another type: it was {was} and is now {current}."
     if not equal_types(old_result, new_result):
         return f"main returned {short(str(old_result))} and now returns {short(str(new_result))}."
     return ""
@@ -244,14 +244,14 @@ def _signature_change(before: Any, after: Any) -> str:
 
 
 def why_not_same(
-    before: Any, after: Any, inputs: Sequence[Any] | None = None, reference: Callable | None = None, **how: Any
+    before: Any, after: Any, inputs: Sequence[Any] | None = None, reference: Callable | None = None, **options: Any
 ) -> str:
     """Return how `after` differs from `before`, built and run on every available target, as one sentence, or "".
 
     before      None: compare with `reference` only, for an exercise that repairs a wrong module.
     inputs      a tuple of arrays or tensors, a list of such tuples, or None: random ones from the types of main.
     reference   a torch model (or function) that `after` must also agree with, on the given or ordinary inputs.
-    how         kinds: further inputs to try (`KINDS`; () for only the given ones; add "nonfinite" where the law is
+    options     kinds: further inputs to try (`KINDS`; () for only the given ones; add "nonfinite" where the law is
                 about inf and NaN). targets, atol, rtol, seed, and the options of builds.run_module: see
                 `passlab.tvm.equivalent.equivalent_modules`.
 
@@ -262,7 +262,7 @@ def why_not_same(
         raise ValueError("why_not_same has nothing to compare with: give `before` or a reference.")
     if before is None:
         before, reference = reference, None
-    reason = equivalent_modules(before, after, inputs, reference=reference, **how).reason
+    reason = equivalent_modules(before, after, inputs, reference=reference, **options).reason
     return re.sub("^after ", "The module that came back ", reason)
 
 

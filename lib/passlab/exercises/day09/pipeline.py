@@ -38,17 +38,19 @@ def chain(side: int, *ops: str) -> str:
     rows, square = f"tensor<{side}xf32>", f"tensor<{side}x{side}xf32>"
     body, last, was = f"  %e = tensor.empty() : {square}\n", "%x", square
     for at, op in enumerate(ops):
-        now = rows if op == "sum" else was
+        current = rows if op == "sum" else was
         maps = {rows: "affine_map<(d0) -> (d0)>", square: "affine_map<(d0, d1) -> (d0, d1)>"}
         part = {
             "here": maps[was],
-            "there": "affine_map<(d0, d1) -> (d0)>" if op == "sum" else maps[now],
+            "there": "affine_map<(d0, d1) -> (d0)>" if op == "sum" else maps[current],
             "kinds": '"parallel"' + (', "reduction"' if op == "sum" else ', "parallel"' if was == square else ""),
-            "out": "%y" if now == rows else "%e",
+            "out": "%y" if current == rows else "%e",
             "body": "arith.addf %a, %b" if op == "sum" else f"math.{op} %a",
         }
-        body += (_NAMED if op == "transpose" else _GENERIC).format(new=f"%r{at}", last=last, was=was, now=now, **part)
-        last, was = f"%r{at}", now
+        body += (_NAMED if op == "transpose" else _GENERIC).format(
+            new=f"%r{at}", last=last, was=was, now=current, **part
+        )
+        last, was = f"%r{at}", current
     return f"func.func @main(%x: {square}, %y: {rows}) -> {was} {{\n{body}  return {last} : {was}\n}}\n"
 
 

@@ -38,7 +38,7 @@ def handed_over(body: Callable, *inputs: str, seed: int = 0) -> fx.GraphModule:
         examples.append(ROWS if size else torch.randn(shape, generator=draw))
         proxies.append(fx.Proxy(node, tracer))
     results = body(*proxies)
-    graph.output(tuple(it.node if isinstance(it, fx.Proxy) else it for it in results))
+    graph.output(tuple(x.node if isinstance(x, fx.Proxy) else x for x in results))
     gm = fx.GraphModule({}, graph)
     gm.meta["inputs"] = tuple(examples)
     return gm

@@ -15,9 +15,9 @@ from passlab.judge import plural
 
 
 def why_not_alike(
-    before: fx.GraphModule, after: fx.GraphModule, inputs: tuple, why: Callable[[Tensor, Tensor], str]
+    before: fx.GraphModule, after: fx.GraphModule, inputs: tuple, compare: Callable[[Tensor, Tensor], str]
 ) -> str:
-    """Return why the results of two graphs are not alike, or "": `why(old, new)` compares tensors of one form."""
+    """Return why the results of two graphs are not alike, or "": `compare(old, new)` compares tensors of one form."""
     old, new = (Program(gm).run(inputs) for gm in (before, after))
     if new.error is not None:
         return f"The graph cannot run: {(str(new.error).splitlines() or [''])[0][:200]}"
@@ -26,7 +26,7 @@ def why_not_alike(
         if not isinstance(b, Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
             form = f"{b.dtype} {list(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
             return f"Result {at} was {a.dtype} {list(a.shape)}; it is {form}."
-        if reason := why(a, b):
+        if reason := compare(a, b):
             return f"Result {at} {reason}"
     return ""
 
