@@ -144,3 +144,17 @@ def test_what_cannot_be_imported_is_said_in_a_sentence(ir, flavour, tmp_path):
     assert says(lambda: ir.from_onnx(str(tmp_path / "none.onnx"))).startswith("No ONNX file ")
     assert "is not a readable ONNX file" in says(lambda: ir.from_onnx(str(tmp_path / "bad.onnx")))
     assert says(lambda: ir.from_onnx(3)) == "Expected an ONNX model as a path or an onnx.ModelProto; got int."
+
+
+@each_flavour
+def test_a_frontend_prints_nothing(ir, flavour, capsys):
+    """TVM's prints "Error converting operator …" before it raises."""
+    infos = [
+        onnx.helper.make_tensor_value_info(name, dtype, shape)
+        for name, dtype, shape in (("x", 1, [2, 3]), ("axes", 7, [1]), ("y", 1, [2, 1]))
+    ]
+    node = onnx.helper.make_node("ReduceSum", ["x", "axes"], ["y"])
+    graph = onnx.helper.make_graph([node], "unknown axes", infos[:2], infos[2:])
+    with pytest.raises(ValueError, match="cannot be imported into"):
+        ir.from_onnx(onnx.helper.make_model(graph))
+    assert not capsys.readouterr().out

@@ -52,7 +52,9 @@ def result(function: Any) -> Any:
 
 
 def examples(function: Any, odd: int) -> Iterator[Parameter]:
-    free = list(relax.analysis.defined_symbolic_vars(function))
+    own = [v for _, type_ in parameters(function) for v in relax.analysis.tir_vars_in_type(type_)]
+    defined = relax.analysis.defined_symbolic_vars(function)  # by match_cast, too, which only a run can tell
+    free = [v for v in defined if any(v.same_as(u) for u in own)]
     if free:
         function = function.bind_symbolic_vars({v: odd + 2 * i for i, v in enumerate(free)})
     for name, type_ in parameters(function):

@@ -57,9 +57,9 @@ def input_names(model: nn.Module, inputs: tuple) -> list[str]:
 
 @contextlib.contextmanager
 def _telling(name: str, into: str) -> Iterator[None]:
-    """Silence the exporters' warnings, and raise a ValueError with the line of an error that names the cause."""
+    """Silence the exporters, and raise a ValueError with the line of an error that names the cause."""
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             warnings.simplefilter("ignore")
             yield
     except (KeyboardInterrupt, MemoryError):
