@@ -30,6 +30,7 @@
 # %%
 import math
 import random
+import warnings
 from itertools import pairwise
 
 import torch
@@ -59,6 +60,9 @@ from passlab.memory.sections import within
 from passlab.memory.storages import storages
 from passlab.memory.training import joint
 from passlab.notebook.placing import first_fit_steps, place
+
+# torch, exporting a program, copies a class of its own that is deprecated
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")
 
 # %% [markdown]
 # ## A value is not a storage

@@ -52,7 +52,9 @@ def short(module, width=118):
 # ## Operations, all the way down
 #
 # Everything is an **operation**: a name, operands, results, properties, and **regions**. A region holds blocks, a block
-# holds operations. So a function is an operation with a region, a loop too, and the module is one as well.
+# holds operations. So a function is an operation with a region, a loop too, and the module is one as well. A name begins
+# with its dialect: `func` has functions, `arith` and `math` compute with numbers, `scf` has loops and ifs (structured
+# control flow), `cf` jumps, `tensor` and `memref` what holds numbers, `linalg` whole loop nests.
 
 # %%
 clamp = mlir.parse("""
@@ -448,8 +450,9 @@ assert len(back) == sum(op.name == "scf.for" for op in rung["loops"].walk()) == 
 flow(jumps, title="Seven loops, seven edges that lead back")
 
 # %% [markdown]
-# **Rung 8, LLVM.** IREE goes its own way below linalg: it forms dispatches, tiles, vectorizes, and hands LLVM IR to
-# LLVM. The whole compiler is one call, and can be told to keep what it had in its hands:
+# **Rung 8, LLVM.** IREE goes its own way below linalg: it groups operations into **dispatches**, its word for kernels,
+# tiles and vectorizes these, and hands LLVM IR to LLVM. The whole compiler is one call, and can be told to keep what it
+# had in its hands:
 
 # %%
 from iree.compiler import tools
@@ -481,7 +484,7 @@ assert any("x float>" in line for line in body), "vectors"
 
 # %% [markdown]
 # One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left the product apart from bias and
-# ReLU. IREE groups operations into dispatches by rules of its own, before it tiles them.
+# ReLU. IREE groups by rules of its own, before it tiles.
 #
 # ## Patterns
 #

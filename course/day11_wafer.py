@@ -165,7 +165,9 @@ for name, tree in TREES.items():
 
 # %% [markdown]
 # A star is one message deep, but one core receives everything. A chain lets each link carry every word once, and is
-# P - 1 messages deep. The others are between. So which wins depends on P and on B. The map, from closed forms:
+# P - 1 messages deep. Two are between: in a binary **tree** pairs add up, then pairs of pairs; **two-phase** has chains
+# in groups of about √P cores, and then one of the groups' first cores. So which wins depends on P and on B. The map,
+# from closed forms:
 
 # %%
 from matplotlib import pyplot as plt
@@ -438,8 +440,8 @@ draw_load(pieces, plans["search"], grid, "After the search")
 # Less traffic is less energy. It is also speed: row by row, some links carry twice as many words as the slowest core
 # computes cycles, and everything waits for them; after the search, computing is nearly the limit again. The hot links
 # are those around GELU: many small operations, with all words of `mlp_0` between them. MobileNet is a worse case, with
-# one link on which everything waits. ResNet-18 needs more cores, for its weights alone over a thousand, and rows cost
-# it three times the traffic; but its convolutions compute for so long that no link is the limit:
+# one link on which everything waits. ResNet-18 needs more cores, if only to hold its weights, and rows cost it three
+# times the traffic; but its convolutions compute for so long that no link is the limit:
 
 # %%
 cycles = {}
@@ -452,6 +454,8 @@ for name, size in {"mobilenetv2": 32, "resnet18": 40}.items():
         print(f"{name:<12} {rule:<11} {report}")
 assert cycles["mobilenetv2", "row by row"] > 1.5 * cycles["mobilenetv2", "greedy"]
 assert cycles["resnet18", "row by row"] == cycles["resnet18", "greedy"]
+held = sum(o.weights for o in zoo("resnet18")) / large.memory
+print(f"resnet18's weights alone fill {held:.0f} cores")
 
 # %% [markdown]
 # Simulate the messages of one example without computing: the time that the network alone takes. The closed form gives

@@ -598,9 +598,10 @@ def _computed(node: str, name: str, args: Sequence[Any]) -> Any:
 def exported(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     """Return torch.export's program for a model, with every size of its inputs dynamic (`Dim.AUTO`).
 
-    A size that torch.export has to fix is a number in the program.
+    A size that torch.export has to fix is a number in the program: it fixes 0 and 1, and would warn of it.
     """
-    dims = tuple({k: torch.export.Dim.AUTO for k in range(x.dim())} for x in inputs)
+    dim = torch.export.Dim
+    dims = tuple({k: dim.STATIC if size < 2 else dim.AUTO for k, size in enumerate(x.shape)} for x in inputs)
     return torch.export.export(model, inputs, dynamic_shapes=dims)
 
 
