@@ -11,7 +11,7 @@ from passlab import backend, models
 from passlab.autodiff import RECOMPUTED
 from passlab.capstone import training
 from passlab.capstone.reference import cse
-from passlab.capture import save_all
+from passlab.capture import lower, save_all
 from passlab.kernels import Kernel
 from passlab.measure import cost
 
@@ -115,6 +115,27 @@ def test_not_contiguous_inputs_and_edges():
     x = torch.tensor([[0.0, -0.0, 1.0, float("inf")], [-1.0, 2.0, 2.0, -3.0]]).t().requires_grad_()
     agree(lambda x: torch.relu(x) * 2 + x.sigmoid(), x)
     agree(lambda x: x.clamp(-1, 1).abs() * torch.exp(-x.abs()), x)
+
+
+def test_what_moves_few_bytes_goes_with_a_larger_group_of_its_level():
+    def unrelated(small, *large):
+        return [(x * 2 + 1).relu() for x in (small, *large)]
+
+    two = [torch.randn(training.SMALL // 4) for _ in range(2)]  # each is read and written: more bytes than that
+    low = lower(unrelated, torch.randn(8), *two).forward
+    _, groups = training.grouped(low)
+    assert sorted(map(len, groups)) == [3, 6]
+
+
+def test_the_intermediate_values_of_a_group_do_not_make_it_large():
+    def unrelated(x, y):
+        for _ in range(20):
+            x, y = (x * 2).sigmoid(), (y + 1).tanh()
+        return x, y
+
+    few = training.SMALL // 4 // 4  # floats; read and written: half of the bytes
+    _, groups = training.grouped(lower(unrelated, torch.randn(few), torch.randn(few)).forward)
+    assert len(groups) == 1
 
 
 def test_what_is_written_into_the_caller_stays_written():

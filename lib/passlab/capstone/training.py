@@ -227,15 +227,16 @@ def groups_of(gm: fx.GraphModule) -> list[list[str]]:
     for node in gm.graph.nodes:
         if node in fusible:
             parts.setdefault(find(node), []).append(node)
+    large = {level[part[0]]: leading for leading, part in parts.items() if _moved(part) > SMALL}
     groups: dict[Any, list[fx.Node]] = {}
     for leading, part in parts.items():
-        small = sum(map(_bytes, {node: None for one in part for node in (one, *_operands(one))})) <= SMALL
-        groups.setdefault(level[part[0]] if small else leading, []).extend(part)
+        at = level[part[0]]
+        groups.setdefault(large.get(at, at) if _moved(part) <= SMALL else leading, []).extend(part)
     return [[node.name for node in _with_views(gm, group)] for group in groups.values() if len(group) > 1]
 
 
-#: Groups that read and write no more bytes are one kernel with the others of their level.
-SMALL = 2**20
+#: Groups that read and write no more bytes are one kernel with the others of their level, and with a larger one.
+SMALL = 2**22
 #: A value is computed once more if what it is made of has at most so many times its bytes: a tensor and some vectors.
 SLACK = 1.25
 #: The most operations that are computed once more for one value.
@@ -299,6 +300,14 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
 
 def _bytes(node: fx.Node) -> int:
     return 0 if node.meta.get(INSIDE) else bytes_of(node) or 0
+
+
+def _moved(part: list[fx.Node]) -> int:
+    """Return the bytes that operations, as one kernel, read and write."""
+    inside = set(part)
+    read = {operand for node in part for operand in _operands(node)} - inside
+    written = {node for node in part if any(reader not in inside for reader in _readers(node))}
+    return sum(map(_bytes, read | written))
 
 
 def _levels(gm: fx.GraphModule, fusible: Collection[fx.Node]) -> dict[fx.Node, int]:
