@@ -690,6 +690,11 @@ def test_no_program_is_an_answer(after, words):
     assert not result and words in result.reason
 
 
+def test_another_format_is_refused_with_what_imports_it():
+    with pytest.raises(ValueError, match=r"`before` is a str. .* text by passlab\.mlir\.parse"):
+        equivalent("a string", "a string")
+
+
 def test_another_number_of_inputs():
     result = equivalent(traced(lambda x: x), traced(lambda x, y: x), (X,))
     assert "before takes 1 input and after takes 2" in result.reason

@@ -75,7 +75,11 @@ def equivalent(before: Callable, after: Callable, inputs: Any, options: Options)
     Raises ValueError for an argument that is not a program, and for an unknown mode or kind of trial.
     """
     if not _is_program(before):
-        raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
+        raise ValueError(
+            f"equivalent compares programs; `before` is a {type(before).__name__}. It runs programs of torch, Relay, "
+            "Relax and MLIR. Import another format first: ONNX by passlab.tvm.importers, StableHLO by "
+            "passlab.mlir.imports, text by passlab.mlir.parse."
+        )
     for names, known in ((options.trials, tuple(TRIALS)), (options.modes, ("eval", "train"))):
         for name in names or ():
             if name not in known:

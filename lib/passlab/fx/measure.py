@@ -287,7 +287,7 @@ def cost(program: Any, *inputs) -> Cost:
     if gm is None:
         raise TypeError(
             "cost wants a torch graph (GraphModule, Graph, ExportedProgram) or an IRModule; "
-            f"got {type(program).__name__}."
+            f"got {type(program).__name__}. Import it into one of these; or bytes_moved counts what passlab.view shows."
         )
     nodes = sum(node.op.startswith("call_") for node in gm.graph.nodes)
     return Cost(nodes, int(_run(gm, inputs, "cost", launches)), int(bytes_moved(gm, *inputs)))
