@@ -11,10 +11,12 @@ from passlab.dataflow.predict import (
     KINDS,
     SIZES,
     fit,
+    in_network,
     load,
     load_machine,
     load_noise,
     measure,
+    measure_often,
     roofline,
     score,
     without,
@@ -43,6 +45,21 @@ def test_a_fit_is_nearer_than_the_roofline_on_a_network_not_seen():
     predict = fit(without(rows, new)[::3], machine)
     fitted, alone = score(predict(new), times), score(roofline(new, machine), times)
     assert fitted.error < alone.error / 2 and fitted.rank > alone.rank
+
+
+def test_a_fit_can_tell_the_same_operator_in_two_networks_apart():
+    alike = [row for row in load() if row.model == "mlp" and row.sizes == "1x16"]
+    slow = [replace(row, model="slow", sizes="8x16", seconds=2 * row.seconds) for row in alike]
+    rows, machine = [*alike, *slow] * 20, load_machine()
+    (fast_time, *_), (slow_time, *_) = (fit(rows, machine, context=in_network(rows))(run) for run in (alike, slow))
+    assert slow_time > 1.9 * fast_time
+    assert len(set(fit(rows, machine)([alike[0], slow[0]]))) == 1, "without its network, both are one operator"
+
+
+def test_all_visits_but_the_least_times_of_two_halves_are_dropped():
+    machine, pairs = measure_often([("mlp", models.mlp((16, 8)), (4, 16))], visits=2, rounds=2)
+    assert machine.bandwidth > 0 and [(one.node, one.kind) for one, _ in pairs] == [("_0", "linear")]
+    assert all(replace(one, seconds=0) == replace(other, seconds=0) for one, other in pairs)
 
 
 def test_an_unseen_operator_has_no_twin_among_the_seen():

@@ -268,17 +268,17 @@ def _facts(path: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
-def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
-    """Measure all of `SIZES`, the random networks and the machine, and write the table.
+#: Name, model, and shape of the input.
+Network = tuple[str, nn.Module, tuple[int, ...]]
+
+
+def measure_often(networks: Sequence[Network], visits: int, rounds: int) -> tuple[Machine, list[tuple[Row, Row]]]:
+    """Return the machine, and for each operator the rows of its least times in two halves of the visits.
 
     Each network is measured in many visits, minutes apart, of a few rounds each, and the minimum counts: other load on
-    the machine slows a visit, and seldom all of them. `noise` is the median relative difference between the minima of
-    two halves of the visits.
+    the machine slows a visit, and seldom all of them. How the halves differ is the noise. visits: at least 2.
     """
-    torch.set_num_threads(1)
     machines = []
-    zoo = [(name, ZOO[name].build(), shape) for name, shapes in SIZES.items() for shape in shapes]
-    networks = [*zoo, *((f"drawn{number}", *random_network(number)) for number in range(RANDOM_NETWORKS))]
     halves: tuple[dict[tuple[str, str, str], Row], ...] = ({}, {})
     for visit in range(visits):
         machines.append(measure_machine.__wrapped__())  # not its cached result
@@ -287,12 +287,26 @@ def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
             for row in measure(name, model, shape, rounds):
                 key = (row.model, row.sizes, row.node)
                 least[key] = min(row, least.get(key, row), key=lambda r: r.seconds)
-    pairs = [(row, halves[1][key]) for key, row in halves[0].items()]
+    machine = Machine(
+        max(m.bandwidth for m in machines), max(m.flops for m in machines), min(m.launch for m in machines)
+    )
+    return machine, [(row, halves[1][key]) for key, row in halves[0].items()]
+
+
+def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
+    """Measure all of `SIZES`, the random networks and the machine, and write the table.
+
+    `noise` is the median relative difference between the least times of two halves of the visits.
+    """
+    torch.set_num_threads(1)
+    zoo = [(name, ZOO[name].build(), shape) for name, shapes in SIZES.items() for shape in shapes]
+    drawn = [(f"drawn{number}", *random_network(number)) for number in range(RANDOM_NETWORKS)]
+    machine, pairs = measure_often([*zoo, *drawn], visits, rounds)
     facts = {
         "name": f"{_processor()}, 1 thread, torch {torch.__version__}",
-        "bandwidth": max(m.bandwidth for m in machines),
-        "flops": max(m.flops for m in machines),
-        "launch": min(m.launch for m in machines),
+        "bandwidth": machine.bandwidth,
+        "flops": machine.flops,
+        "launch": machine.launch,
         "runs of each": visits * rounds,
         "noise": statistics.median(abs(a.seconds / b.seconds - 1) for a, b in pairs),
     }
@@ -333,12 +347,37 @@ def features(row: Row, machine: Machine) -> list[float]:
     return [*logs, row.copied, row.module, *(float(row.kind == k) for k in sorted({*KINDS.values(), "depthwise"}))]
 
 
-def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
+Context = Callable[[Row], Sequence[float]]
+
+
+def in_network(rows: Iterable[Row]) -> Context:
+    """Return a function from each of these rows to numbers about its network: logarithms of the number, operations and
+    bytes of its operators, and of its batch.
+
+    Little that runs between two runs of an operator leaves more of it in the caches; and torch computes a convolution
+    of one image in another way than one of several.
+    """
+    networks: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        networks.setdefault((row.model, row.sizes), []).append(row)
+    numbers = {}
+    for (model, sizes), members in networks.items():
+        amounts = [
+            len(members),
+            sum(r.flops for r in members),
+            sum(r.nbytes for r in members),
+            int(sizes.split("x")[0]),
+        ]
+        numbers[model, sizes] = [math.log(amount) for amount in amounts]
+    return lambda row: numbers[row.model, row.sizes]
+
+
+def fit(rows: Sequence[Row], machine: Machine, seed: int = 0, context: Context = lambda row: ()) -> Predict:
     """Return a predictor fitted to measured rows: boosted trees for log(seconds / roofline).
 
     The trees learn the error of the roofline. Their parameters were chosen by cross-validation over the random networks
     alone. (Gradient boosting: J. Friedman, Annals of Statistics 29(5), 2001. Learned cost models of this kind: T. Chen
-    et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
+    et al., Learning to Optimize Tensor Programs, NeurIPS 2018.) context: more features of a row, such as `in_network`.
     Raise ValueError for fewer than two rows.
     """
     import numpy as np
@@ -350,10 +389,14 @@ def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
     trees = HistGradientBoostingRegressor(
         max_iter=400, learning_rate=0.06, min_samples_leaf=5, loss="absolute_error", random_state=seed
     )
-    trees.fit(np.array([features(row, machine) for row in rows]), np.array(errors))
+
+    def numbers(rows: Sequence[Row]) -> Any:
+        return np.array([[*features(row, machine), *context(row)] for row in rows])
+
+    trees.fit(numbers(rows), np.array(errors))
 
     def predict(unseen: Sequence[Row]) -> list[float]:
-        logs = trees.predict(np.array([features(row, machine) for row in unseen])) if unseen else []
+        logs = trees.predict(numbers(unseen)) if unseen else []
         return [bound * math.exp(log) for bound, log in zip(roofline(unseen, machine), logs, strict=True)]
 
     return predict
