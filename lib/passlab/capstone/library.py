@@ -207,7 +207,7 @@ def _is_for_onednn(head: Head) -> bool:
     padding, stride, dilation, groups = head.how
     x = torch.empty(head.input.meta["val"].shape)
     backend = torch._C._select_conv_backend(x, head.weight, head.bias, stride, padding, dilation, False, [0, 0], groups)
-    return backend != torch._C._ConvBackend.Slow2d or _multiplications(head) >= WORTH_ONEDNN
+    return backend.name != "Slow2d" or _multiplications(head) >= WORTH_ONEDNN
 
 
 def _multiplications(head: Head) -> int:
