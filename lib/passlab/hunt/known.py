@@ -105,7 +105,14 @@ def scaled(x: Tensor, y: Tensor) -> Any:
     return torch.sub(x, y, alpha=2)
 
 
-@known("0 is added to Boolean values, which stay Boolean", "onnx-traced", torch.tensor([1, 5]))
+@known(
+    "alpha is dropped where a product and a sum become one call", "inductor", *(_numbers(2, 2) + i for i in range(3))
+)
+def fused(x: Tensor, y: Tensor, z: Tensor) -> Any:
+    return torch.add(x @ y, z, alpha=2)
+
+
+@known("0 is added to Boolean values, which stay Boolean", "onnx-traced relax relax-fx", torch.tensor([1, 5]))
 def promoted(n: Tensor) -> Any:
     return (n > 4) + 0
 
@@ -113,6 +120,46 @@ def promoted(n: Tensor) -> Any:
 @known("rounding_mode is dropped", "operators", _numbers(2, 3), _numbers(2, 3) + 2)
 def rounded(x: Tensor, y: Tensor) -> Any:
     return torch.div(x, y, rounding_mode="floor")
+
+
+@known("a float is added to integers, which stay integers", "relax relax-fx", torch.tensor([1, 2]))
+def mixed(n: Tensor) -> Any:
+    return n + 0.5
+
+
+@known("integers are divided as integers", "relax relax-fx", torch.tensor([1, 2]))
+def halved(n: Tensor) -> Any:
+    return n / 2
+
+
+@known("a division of integers by zero ends the process", "relax relax-fx", torch.tensor([0, 1]))
+def by_zero(n: Tensor) -> Any:
+    return n / n
+
+
+@known("a product with 0.0 is 0.0, never -0.0", "relax relax-fx", _numbers(3))
+def zeros(x: Tensor) -> Any:
+    return 1 / (x * 0.0)
+
+
+@known("integers in a function of floats", "relax relax-fx", torch.tensor([1, 2]))
+def exponential(n: Tensor) -> Any:
+    return torch.exp(n)
+
+
+@known("integers with one bound only", "relax relax-fx", torch.tensor([1, 2]))
+def bounded(n: Tensor) -> Any:
+    return torch.clamp(n, min=1)
+
+
+@known("floats are divided by an integer, and rounded down", "relax", _numbers(3))
+def floored(x: Tensor) -> Any:
+    return x // 2
+
+
+@known("a negative number beside unsigned integers", "relax relax-fx", torch.tensor([1, 2], dtype=torch.uint8))
+def negative(n: Tensor) -> Any:
+    return n + -1
 
 
 @known("a number that comes from a weight", "const-fold", _numbers(2, 3))

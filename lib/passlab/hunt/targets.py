@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,14 +130,22 @@ def _iree(gm: fx.GraphModule, inputs: tuple) -> Run:
     from passlab.mlir.imports import from_torch
     from passlab.mlir.run import run as run_module
 
+    dtypes = [x.dtype for x in results(copy.deepcopy(gm), inputs)]
     arrived = from_torch(gm, *inputs)
     weights = arrived.arrays[len(inputs) :]
 
     def run(*args: Tensor) -> list[Tensor]:
-        arrays = run_module(arrived.module, *(x.numpy() for x in args), *weights, by="iree")
-        return [torch.from_numpy(array.copy()) for array in arrays]
+        arrays = run_module(arrived.module, *(_signless(x).numpy() for x in args), *weights, by="iree")
+        outputs = [torch.from_numpy(array.copy()) for array in arrays]
+        pairs = zip(outputs, dtypes, strict=True)
+        return [x.view(dtype) if (x.dtype, dtype) == (torch.int8, torch.uint8) else x for x, dtype in pairs]
 
     return run
+
+
+def _signless(x: Tensor) -> Tensor:
+    """Return unsigned bytes as MLIR has them: its integers have no sign, and their arrays are signed."""
+    return x.view(torch.int8) if x.dtype == torch.uint8 else x
 
 
 def _on_the_vm(module: Any) -> Run:
