@@ -68,6 +68,12 @@ def test_more_than_one_graph_is_refused_with_the_place():
         lower(torch.sin, torch.ones(3), gradients=True)
 
 
+@pytest.mark.parametrize("function", [lambda x: 1, len])
+def test_a_function_of_which_nothing_is_captured_is_refused(function):
+    with pytest.raises(ValueError, match=r"one graph; of \S+, nothing is captured: .*\. Lower a function of tensors"):
+        lower(function, torch.ones(3))
+
+
 def test_lowered_graphs_have_costs_also_with_symbols():
     low = lower(lambda x: x.relu() * x.shape[0], torch.ones(3, 4), dynamic=True)
     assert cost(low.forward).launches == 2

@@ -173,7 +173,8 @@ def test_limits_end_a_saturation_without_end():
     assert saturate(graph, [grow]).stop == "saturated" and len(graph) == 3  # a, f(a), and f of its own class
     graph = EGraph()
     graph.add_term(("g", ("a",)))
-    assert saturate(graph, [split], rounds=7).stop == "rounds"
+    report = saturate(graph, [split], rounds=7)
+    assert report.stop == "rounds" and "stopped after 7 rounds" in str(report) and "limit `rounds`" in str(report)
     assert saturate(graph, [split], nodes=20, rounds=1000).stop == "nodes"
     graph = EGraph()
     graph.add_term(chain("abcdefg"))

@@ -108,6 +108,20 @@ def test_calibration_without_data_is_refused():
             observe(gm, [(torch.zeros(1),)], percentile=percentile)
 
 
+def test_a_batch_without_elements_is_refused():
+    net = functional(trace(nn.Linear(2, 2).eval(), torch.zeros(1, 2)))
+    with pytest.raises(QuantizationError, match="Input 0 of batch 1 has no elements, so no range"):
+        observe(net, [(torch.ones(1, 2),), (torch.ones(0, 2),)])
+
+
+@pytest.mark.parametrize(("low", "high", "word"), [(1, 0, "empty"), (0, math.inf, "infinite"), (math.nan, 0, "NaN")])
+def test_no_range_is_proved_from_none(low, high, word):
+    net = functional(trace(nn.Linear(2, 2).eval(), torch.zeros(1, 2)))
+    (x,) = net.graph.find_nodes(op="placeholder")
+    with pytest.raises(QuantizationError, match=f"{x.name} has the range .*{word}"):
+        proved_ranges(net, {x.name: (low, high)})
+
+
 def test_proved_ranges_hold_the_observed_ones():
     row = ZOO["convnet"]
     net = functional(trace(row.build(), *row.inputs()))

@@ -345,6 +345,8 @@ def test_a_bias_that_does_not_fit_is_refused():
         QuantizationError, match=r"bias of linear does not fit in int32: output 2 has 1000 .*'linear': 32"
     ):
         fold(qdq)
+    with pytest.raises(QuantizationError, match=r"bits={'linear': 32}\.\Z"):  # and nothing of torch.fx after it
+        stated(qdq, x)
 
 
 def test_passes_leave_the_graph_they_are_given(networks):

@@ -211,9 +211,11 @@ def test_a_bad_scale_is_refused(scale):
 
 
 def test_a_zero_point_outside_the_grid_is_refused():
-    with pytest.raises(QuantizationError, match="zero point 128: with 8 bits it lies between -128 and 127"):
+    with pytest.raises(QuantizationError, match="zero point 128: with 8 bits it is an integer from -128 to 127"):
         dequantize(torch.zeros(1, dtype=torch.int8), 0.1, 128)
     with pytest.raises(QuantizationError, match="zero point -9: with 4 bits"):
         check_grid(0.1, -9, 4)
+    with pytest.raises(QuantizationError, match=r"zero point 0\.5: with 8 bits it is an integer"):
+        quantize(torch.zeros(1), 0.1, 0.5)
     with pytest.raises(QuantizationError, match="cannot have 9 bits"):
         check_grid(0.1, 0, 9)

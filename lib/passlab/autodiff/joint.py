@@ -220,11 +220,13 @@ def _check(gm: fx.GraphModule, targets: Sequence[fx.Node], ends: Sequence[fx.Nod
         live.update(node.all_input_nodes)
         value = node.meta.get("val")
         if isinstance(value, Tensor) and value.is_complex():
-            raise DifferentiationError(f"{node.name} is complex; these rules are for real numbers.{_line(node)}")
+            raise DifferentiationError(
+                f"{node.name} is complex; these rules are for real numbers: compute both parts apart.{_line(node)}"
+            )
         if node.target is not operator.getitem and node.target not in RULES:
             raise DifferentiationError(
                 f"{node.name} calls {op_name(node)} ({node.target}), which has no rule in "
-                f"passlab.autodiff.RULES.{_line(node)}"
+                f"passlab.autodiff.RULES: add one, or write the node as others.{_line(node)}"
             )
 
 

@@ -107,12 +107,17 @@ def lower(
     with needing_gradients(f) if isinstance(f, nn.Module) and gradients else nullcontext():
         program(*inputs)
     if len(graphs) != 1:
-        where = f" It breaks at {program.breaks[0]}." if program.breaks else ""
-        raise ValueError(
-            f"lower wants a function that is captured as one graph; this one is {len(graphs)}.{where} "
-            "Lower its parts, capture(f, *inputs).graphs, one by one."
-        )
+        raise ValueError(f"lower wants a function that is captured as one graph; {_why_not_one(program, len(graphs))}")
     return graphs[0]
+
+
+def _why_not_one(program: Capture, number: int) -> str:
+    """Return how many graphs a function is, and why."""
+    where = f" It breaks at {program.breaks[0]}." if program.breaks else ""
+    if number or where:
+        return f"this one is {number}.{where} Lower its parts, capture(f, *inputs).graphs, one by one."
+    why = next((record.error for record in program.compilations if record.error), "Dynamo left it to Python")
+    return f"of {program.name}, nothing is captured: {why}. Lower a function of tensors that computes with torch."
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:

@@ -54,10 +54,16 @@ def checked(laws: Sequence[Law]) -> list[Rewrite]:
         for back in (False, True)[: 1 + law.both]:
             left, right = (law.right, law.left) if back else (law.left, law.right)
             if isinstance(left, str):
-                raise ValueError(f"The law {law.name} matches each term of the graph: {left} is only a variable.")
+                raise ValueError(
+                    f"The law {law.name} matches each term of the graph: {left} is only a variable. Write it the other "
+                    "way round, without both=True."
+                )
             if loose := variables(right) - variables(left):
                 names = ", ".join(sorted(loose))
-                raise ValueError(f"The law {law.name} makes a term with {names}, which its other side does not bind.")
+                raise ValueError(
+                    f"The law {law.name} makes a term with {names}, which its other side does not bind: use only "
+                    "variables of both sides there."
+                )
             rewrites.append(Rewrite(law, back, left, right))
     return rewrites
 
@@ -140,7 +146,11 @@ class Report:
     applied: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.stop} after {self.rounds} rounds: {self.nodes:,} e-nodes in {self.classes:,} classes"
+        about = f"after {self.rounds} rounds: {self.nodes:,} e-nodes in {self.classes:,} classes"
+        if self.stop == "saturated":
+            return f"saturated {about}"
+        limit = {"matches": "matches_each"}.get(self.stop, self.stop)
+        return f"stopped {about}, by the limit `{limit}` of saturate: raise it, or leave out the laws that grow most"
 
 
 def _by_label(graph: EGraph) -> dict[Any, list[int]]:

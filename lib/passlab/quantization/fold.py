@@ -318,6 +318,7 @@ class Stated(fx.Interpreter):
 
     def __init__(self, gm: fx.GraphModule):
         super().__init__(gm, garbage_collect_values=False)
+        self.extra_traceback = False  # an error is told as by `fold`
 
     def run_node(self, n: Node) -> Any:
         found = match(n)

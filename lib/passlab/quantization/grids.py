@@ -104,14 +104,18 @@ def observe(gm: fx.GraphModule, batches: Iterable[tuple[Tensor, ...]], percentil
         observe(gm, [model.inputs(8, seed) for seed in range(4)])
         observe(gm, batches, percentile=99.9)      # the ends between which 99.9 % of the values lie
 
-    Percentiles are those of at most SAMPLES values of each batch. Raises QuantizationError without a batch, and for a
-    percentile that is not above 50 and at most 100.
+    Percentiles are those of at most SAMPLES values of each batch. Raises QuantizationError without a batch, for one
+    without elements, and for a percentile that is not above 50 and at most 100.
     """
     if percentile is not None and not 50 < percentile <= 100:
         raise QuantizationError(f"percentile is {percentile}: it must be above 50 and at most 100.")
     observer = _Observer(gm, percentile is not None)
     with torch.no_grad():
-        for batch in batches:
+        for number, batch in enumerate(batches):
+            if empty := [place for place, x in enumerate(batch) if isinstance(x, Tensor) and not x.numel()]:
+                raise QuantizationError(
+                    f"Input {empty[0]} of batch {number} has no elements, so no range: leave it out."
+                )
             observer.run(*batch)
     if not observer.lows:
         raise QuantizationError("No batch to calibrate with: all ranges are empty. Pass one tuple of inputs or more.")
@@ -132,5 +136,10 @@ def _quantiles(values: Tensor, share: float) -> tuple[float, float]:
 
 
 def proved_ranges(gm: fx.GraphModule, inputs: Ranges) -> Ranges:
-    """Return ranges that hold for all inputs in the given ranges, from `passlab.dataflow.ranges`, as `observe` does."""
+    """Return ranges that hold for all inputs in the given ranges, from `passlab.dataflow.ranges`, as `observe` does.
+
+    Raise QuantizationError for a range that is empty, infinite or NaN.
+    """
+    for name, (low, high) in inputs.items():
+        check_range(low, high, name)
     return {name: (bounds.low, bounds.high) for name, bounds in ranges(gm, inputs).items()}

@@ -61,7 +61,7 @@ def ends(bits: int) -> tuple[int, int]:
 
 
 def check_grid(scale: Any, zero_point: int, bits: int, where: str = "A grid") -> None:
-    """Raise QuantizationError for a scale that is not a positive number, or a zero point outside the grid."""
+    """Raise QuantizationError for a scale that is not a positive number, or a zero point that is not in the grid."""
     low, high = ends(bits)
     if isinstance(scale, Tensor):
         good = bool((scale.isfinite() & (scale > 0)).all())
@@ -70,9 +70,9 @@ def check_grid(scale: Any, zero_point: int, bits: int, where: str = "A grid") ->
         good = math.isfinite(scale) and scale > 0
     if not good:
         raise QuantizationError(f"{where} has the scale {scale}: a scale is positive and finite. Use grid(low, high).")
-    if not low <= zero_point <= high:
+    if not (low <= zero_point <= high and zero_point == int(zero_point)):
         raise QuantizationError(
-            f"{where} has the zero point {zero_point}: with {bits} bits it lies between {low} and {high}."
+            f"{where} has the zero point {zero_point}: with {bits} bits it is an integer from {low} to {high}."
         )
 
 
