@@ -208,7 +208,7 @@ def test_sizes_that_nobody_knows():
     )
     with pytest.raises(CannotPlan, match=r"The size of x is symbolic \(s\d+, 8\): a plan needs numbers"):
         liveness(exported.graph_module)
-    with pytest.raises(CannotPlan, match="The graph has 1 inputs, and 2 were given"):
+    with pytest.raises(CannotPlan, match="The graph has 1 input; 2 given"):
         liveness(graph_of, torch.ones(3), torch.ones(3))
 
 

@@ -87,7 +87,7 @@ def test_transactions_of_a_warp():
         (lambda: Nest("A[i] = B[i]", {"i": 2}, {"A": (4,)}), r"B\[i\] is not an access: the arrays are A"),
         (lambda: Nest("A[i] = 1", {"i": 2}, {"A": (4, 4)}), r"A\[i\]: A has the shape \(4, 4\)"),
         (lambda: warp([None] * 32), "No lane is active"),
-        (lambda: sweep([(0, 0)], [], (1, 1), 8), "There are 1 accesses and 0 hits or misses"),
+        (lambda: sweep([(0, 0)], [], (1, 1), 8), "For 1 access there must be as many hits or misses; there are 0"),
         (lambda: sweep([(0, 2)], [True], (1, 2), 8), "is outside of a matrix of 1 × 2"),
         (lambda: over_time({}), "There is no curve to draw"),
         (lambda: tradeoff({"a": []}), "There is no point to draw"),

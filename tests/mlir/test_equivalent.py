@@ -82,7 +82,7 @@ def test_a_sum_in_another_order_is_the_same():
 
 def test_what_does_not_run_is_an_error_before_and_a_result_after(chain):
     broken = parse("func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> { return %a : tensor<4x8xf32> }")
-    assert "takes 1 arguments" in equivalent_modules(chain, broken).reason
+    assert "takes 1 argument;" in equivalent_modules(chain, broken).reason
     with pytest.raises(ValueError, match="`before` itself does not run"):
         equivalent_modules(broken, chain, random_inputs(chain)[0])
 

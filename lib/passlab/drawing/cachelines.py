@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from passlab.drawing.axes import COLOURS, LIGHT, Plot
 from passlab.drawing.picture import INK, PALE, cut
+from passlab.judge.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +147,8 @@ def sweep(
     in row-major order. Raises ValueError for an access outside of the matrix.
     """
     if len(order) != len(hit):
-        raise ValueError(f"There are {len(order)} accesses and {len(hit)} hits or misses: one for each is needed.")
+        whole = plural(len(order), "access", "accesses")
+        raise ValueError(f"For {whole} there must be as many hits or misses; there are {len(hit)}.")
     rows, columns = shape
     if bad := [at for at in order if not (0 <= at[0] < rows and 0 <= at[1] < columns)]:
         raise ValueError(f"Access {bad[0]} is outside of a matrix of {rows} × {columns}.")

@@ -20,6 +20,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
+from passlab.judge.words import plural
+
 
 class CannotPlan(ValueError):
     """The storages of this graph are not known before it runs."""
@@ -80,7 +82,7 @@ def _inputs(gm: fx.GraphModule, inputs: tuple) -> list[Any]:
                 "example inputs."
             )
     if len(values) > len(places) or any(not node.args for node in places[len(values) :]):
-        raise CannotPlan(f"The graph has {len(places)} inputs, and {len(values)} were given.")
+        raise CannotPlan(f"The graph has {plural(len(places), 'input')}; {len(values)} given.")
     if missing := [node.name for node, value in zip(places, values, strict=False) if value is None and not inputs]:
         raise CannotPlan(f"The shape of {missing[0]} is not known: give example inputs.")
     return values

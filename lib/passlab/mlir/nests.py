@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from passlab.judge.words import plural
+
 #: Longer texts are not read, and nests that take more steps are not run.
 CHARACTERS, STEPS = 200_000, 500_000
 
@@ -314,7 +316,7 @@ def _place(node: ast.Subscript, names: dict, arrays: Mapping, point: Iteration, 
         raise _odd(node, nest.source, "an index is a whole number; divide with //")
     access, shape = Access(name, tuple(map(int, at))), arrays[name].shape
     if len(at) != len(shape):
-        raise _odd(node, nest.source, f"{name} has {len(shape)} dimensions, not {len(at)}")
+        raise _odd(node, nest.source, f"{name} has {plural(len(shape), 'dimension')}, not {len(at)}")
     if not all(0 <= part < size for part, size in zip(access.at, shape, strict=True)):
         raise NestError(f"At {point}, `{ast.unparse(node)}` is {access}, outside {name}, whose shape is {shape}.")
     return access

@@ -20,6 +20,7 @@ import numpy as np
 
 from passlab.building.arrays import spec
 from passlab.building.requests import Built, ask
+from passlab.judge.words import plural
 from passlab.mlir import modules
 from passlab.mlir.executors import DTYPES
 from passlab.mlir.modules import MLIRError, from_iree, generic, is_iree, name_of, printed_lines
@@ -197,7 +198,7 @@ def _type(function: str, type_: Any) -> _Type:
 def _arguments(function: str, types: list[_Type], arrays: Sequence[Any]) -> list[np.ndarray]:
     """Return the arrays as the function takes them. Raises MLIRError where they do not fit."""
     if len(arrays) != len(types):
-        raise MLIRError(f"@{function} takes {len(types)} arguments; got {len(arrays)}.")
+        raise MLIRError(f"@{function} takes {plural(len(types), 'argument')}; got {len(arrays)}.")
     values = []
     for at, ((kind, dtype, shape), value) in enumerate(zip(types, arrays, strict=True), 1):
         value = value.detach().cpu().numpy() if hasattr(value, "detach") else value

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from passlab.judge import Case, as_decorator, cases_in
 from passlab.judge.expect import Expectation
+from passlab.judge.words import plural
 from passlab.relay import relay, tvm
 from passlab.relay.cases import calls, case, expecting, least, most, number, program, tuple_of, weight
 from passlab.tvm.judge import counts, functions, has_composite, is_primitive
@@ -34,7 +35,8 @@ def _misshapen(call: relay.Call) -> str | None:
     if not is_primitive(call.op):
         return "relay.build cannot build a function with Composite alone: give it Primitive=1, too."
     if len(call.args) != 3:
-        return f"The function takes {len(call.args)} arguments. It must take x, w and b; constants belong inside it."
+        arguments = plural(len(call.args), "argument")
+        return f"The function takes {arguments}. It must take x, w and b; constants belong inside it."
     inside: Counter[str] = counts(call.op)
     shape = {"nn.dense": 1, "erf": 1, "multiply": 2}
     if short := next((op for op, n in shape.items() if inside[op] < n), None):

@@ -19,6 +19,7 @@ from passlab.building.requests import Built
 from passlab.equivalence.values import Tolerance, compare
 from passlab.given.day07.fold_and_time import LEVEL, RUNS
 from passlab.judge import Case, Finding
+from passlab.judge.words import plural
 from passlab.measure import seconds as duration
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
@@ -83,7 +84,7 @@ def _unmeasured(answer: dict) -> str | None:
             others = " and ".join(_build_text(*way) for way in answer[name]["built"]) or "not at all"
             return f"The side {name!r} says that it is built {_build_text(*claim)}. Your function builds it {others}."
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
-            return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
+            return f"The side {name!r} has {plural(len(seconds), 'time')}; at least {RUNS} are needed, all above 0."
         if len(set(seconds)) == 1:
             return f"The side {name!r} has one time, {len(seconds)} times over; give the time of each run."
         medians[name] = statistics.median(seconds)

@@ -11,6 +11,7 @@ from passlab import models
 from passlab.exercises.day07._shared import block, ladder
 from passlab.judge import Case, Finding, as_decorator
 from passlab.judge.forms import excerpt, why_not_of_type
+from passlab.judge.words import plural
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of
 from passlab.tvm.importers import relay_module
@@ -63,7 +64,8 @@ def _why_not_a_table(value: Any, rows: int) -> str:
             if not isinstance(op, str) or isinstance(count, bool) or not isinstance(count, int):
                 return f"Row {at} holds {op!r}: {count!r}; keys must be names of operators and values ints."
     if len(value) != rows:
-        return f"The table has {len(value)} rows; expected {rows}: one before the first pass and one after each pass."
+        own = plural(len(value), "row")
+        return f"The table has {own}; expected {rows}: one before the first pass and one after each pass."
     return ""
 
 
