@@ -156,3 +156,10 @@ def test_a_complex_constant_of_stablehlo_is_shown():
     )
     (constant,) = (node for node in view(text).nodes if node.op == "stablehlo.constant")
     assert "(1.0" in str(constant.attrs["value"])
+
+
+def test_text_in_the_dialect_torch_says_what_lowers_it():
+    model = models.ZOO["tiny"]
+    imported = from_torch(model.build(), *model.inputs())
+    with pytest.raises(ValueError, match=r"as a StableHLO module\. .* torch's by passlab\.mlir\.imports\.from_torch"):
+        view(imported.before)

@@ -50,7 +50,8 @@ def read_text(text: str) -> Graph:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
             reason = " ".join(str(error).split())
-            raise ValueError(f"MLIR cannot parse this text as a StableHLO module.  {cut(reason)}") from None
+            remedy = "Lower other dialects first: torch's by passlab.mlir.imports.from_torch(model, x)"
+            raise ValueError(f"MLIR cannot parse this text as a StableHLO module. {cut(reason)} {remedy}.") from None
         return _Reader(module).read()
 
 
