@@ -8,6 +8,7 @@ import pytest
 
 from passlab.dataflow import (
     ANALYSES,
+    CONSTANTS,
     Block,
     Instruction,
     Program,
@@ -268,3 +269,13 @@ def test_what_is_no_stablehlo_gets_a_sentence(text, sentence):
     with pytest.raises(ValueError) as caught:
         from_stablehlo(text)
     assert sentence in str(caught.value)
+
+
+def test_text_is_a_constant_like_numbers():
+    program = parse('program p(a)\nstart:\n  x = const "a"\n  y = const 3\n  z = add y a\n  return x z')
+    assert why_not_a_program(program) == "" and run(program, 4).returned == ("a", 7)
+    assert parse(str(program)) == program and solve(program, CONSTANTS).after["start"] == {"x": "a", "y": 3}
+    with pytest.raises(ValueError, match="add does not apply to 3, 'b'"):
+        run(program, "b")
+    for analysis in ANALYSES.values():
+        solve(program, analysis)
