@@ -89,7 +89,7 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, in_own_proce
         ([{"add": 1}], "The table has 1 row; expected 4: one before the first pass and one after each pass."),
         ([{"add": 1.0}] * 4, "Row 0 holds 'add': 1.0; keys must be names of operators and values ints."),
         ([7] * 4, "Row 0 must be a dictionary from operator to number of calls; it is 7."),
-        ([{}] * 4, "Before the first pass there are 1 calls of add; your table says 0."),
+        ([{}] * 4, "Before the first pass, add is called once; your table says 0 times."),
     ],
 )
 def test_an_answer_that_is_no_table_is_told_so(answer, sentence, in_own_process):

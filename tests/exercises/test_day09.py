@@ -52,7 +52,7 @@ def relu(loop="prange", size=5, value="select(v2, v0, v1)"):
     ("text", "verdict", "sentence"),
     [
         (relu(), None, ""),
-        ("out0 = in0", "did", "There are 0 loops; each of the 1 dimensions of the maps is one."),
+        ("out0 = in0", "did", "There are 0 loops; the maps have 1 dimension, each a loop."),
         ("", "valid", "The nest has no statement."),
         (relu(size=4), "did", "Loop number 0, over d0, runs 4 times; d0 takes 5 values."),
         (relu(value="v9"), "same", "Line 5, `out0[d0] = v9`: nothing gives v9 a value before it is read."),

@@ -36,7 +36,7 @@ from passlab.judge.verdicts import (
     call_answer,
     core,
 )
-from passlab.judge.words import and_more, listed, plural, shown, times
+from passlab.judge.words import and_more, listed, plural, shown, there_are, times
 
 __all__ = [
     "MEANING",
@@ -77,6 +77,7 @@ __all__ = [
     "run",
     "scalar",
     "shown",
+    "there_are",
     "time_limit",
     "times",
     "too_many",

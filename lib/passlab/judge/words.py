@@ -11,6 +11,11 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def there_are(number: int, one: str) -> str:
+    """Return "There is 1 pair", "There are 2 pairs"."""
+    return f"There {'is' if number == 1 else 'are'} {plural(number, one)}"
+
+
 def times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, net, traced, why_not_pairs
-from passlab.judge import Case, Finding, and_more, plural
+from passlab.judge import Case, Finding, and_more, there_are
 from passlab.judge.forms import excerpt, why_not_a_dict, why_not_names, why_not_of_type
 
 
@@ -152,7 +152,7 @@ def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, 
             reason = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
             return f"{name} is on level {answer[name]}; expected {expected}: {reason}.", (name,)
     if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
-        return f"There are {plural(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
+        return f"{there_are(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
     if value["depth"] != depth:
         return f"depth is {value['depth']}; expected {depth}, the number of levels.", ()
     return "", ()

@@ -11,7 +11,7 @@ from passlab import models
 from passlab.exercises.day07._shared import block, ladder
 from passlab.judge import Case, Finding, as_decorator
 from passlab.judge.forms import excerpt, why_not_of_type
-from passlab.judge.words import plural
+from passlab.judge.words import plural, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of
 from passlab.tvm.importers import relay_module
@@ -88,7 +88,7 @@ def _difference(value: list[dict], right: list[Counter], passes: list[str]) -> s
             continue
         when = f"After {', '.join(passes[:at])}" if at else "Before the first pass"
         op = min(op for op in row.keys() | expected.keys() if row.get(op, 0) != expected[op])
-        return f"{when} there are {expected[op]} calls of {op}; your table says {row.get(op, 0)}."
+        return f"{when}, {op} is called {times(expected[op])}; your table says {times(row.get(op, 0))}."
     return None
 
 

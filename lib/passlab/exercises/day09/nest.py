@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from passlab.exercises.day09._generics import generic, numbers
 from passlab.exercises.day09._numpy import bounds, dtype, evaluate
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, plural, there_are
 from passlab.mlir import parse
 from passlab.mlir.nests import Access, Iteration, Nest, NestError, run
 from passlab.mlir.nests import parse as read
@@ -110,7 +110,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _other_loops(nest: Nest, sizes: Sequence[int]) -> str:
     if len(nest.loops) != len(sizes):
-        return f"There are {plural(len(nest.loops), 'loop')}; each of the {len(sizes)} dimensions of the maps is one."
+        maps = f"the maps have {plural(len(sizes), 'dimension')}, each a loop"
+        return f"{there_are(len(nest.loops), 'loop')}; {maps}."
     for d, (loop, size) in enumerate(zip(nest.loops, sizes, strict=True)):
         if loop.size != size:
             return (

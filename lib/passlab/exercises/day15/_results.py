@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import Program
-from passlab.judge import plural
+from passlab.judge import there_are
 
 
 def why_not_alike(
@@ -54,7 +54,7 @@ def why_not_as_often(old: Counter[str], new: Counter[str]) -> str:
     """Return which function a graph calls more or less often than before, or ""."""
     for name in old | new:
         if old[name] != new[name]:
-            return f"There are {plural(new[name], f'{name} node')}; there were {old[name]}."
+            return f"{there_are(new[name], f'{name} node')}; there were {old[name]}."
     return ""
 
 

@@ -15,7 +15,7 @@ from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
 from passlab.fx.programs import Program
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, there_are
 from passlab.quantization import dequantize, integer_conv2d, integer_linear, observe, quantize
 from passlab.quantization.fold import definition, match
 from passlab.quantization.graphs import argument, prune
@@ -199,10 +199,10 @@ def why_float(before: fx.GraphModule, after: fx.GraphModule) -> str:
     nodes = live(after)
     integer = sum(node.target in INTEGER for node in nodes)
     if integer < len(folded):
-        return f"There are {plural(integer, 'integer layer')}; {len(folded)} are possible."
+        return f"{there_are(integer, 'integer layer')}; {len(folded)} are possible."
     old, new = counts(required), counts(nodes)
     excess = next((name for name in new if new[name] > old[name]), None)
-    return f"There are {plural(new[excess], f'{excess} node')}; {old[excess]} are needed." if excess else ""
+    return f"{there_are(new[excess], f'{excess} node')}; {old[excess]} are needed." if excess else ""
 
 
 def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -212,7 +212,7 @@ def why_too_much(before: fx.GraphModule, after: fx.GraphModule) -> str:
     old, new = counts(required), counts(nodes)
     shortage = next((name for name in old if new[name] < old[name]), None)
     if shortage:
-        return f"There are {plural(new[shortage], f'{shortage} node')}; {old[shortage]} should stay."
+        return f"{there_are(new[shortage], f'{shortage} node')}; {old[shortage]} should stay."
     integer = sum(node.target in INTEGER for node in nodes)
     return f"There are {integer} integer layers, where {len(folded)} can be." if integer > len(folded) else ""
 

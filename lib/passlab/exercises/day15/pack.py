@@ -15,7 +15,7 @@ from passlab.fx.cases import call, graph, live, read
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.nodes import attribute, op_name
 from passlab.given.day15.pack import linear_int4
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, there_are
 from passlab.quantization import dequantize, quantize, unpack
 
 #: How far a result may be off, relative to the largest one: sums of floats have no fixed order.
@@ -168,7 +168,7 @@ def why_not_packed(before: fx.GraphModule, after: fx.GraphModule) -> str:
     if len(fused) < len(fusable(before)):
         return f"{len(fusable(before))} linear layers can read packed weights; {len(fused)} do."
     if len(opened) > unpacked(before):
-        return f"There are {plural(len(opened), 'unpack node')}; {unpacked(before)} are enough."
+        return f"{there_are(len(opened), 'unpack node')}; {unpacked(before)} are enough."
     return ""
 
 
