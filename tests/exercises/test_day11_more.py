@@ -36,7 +36,7 @@ GOOD = {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1), "two": 
         ({"two": None}, "valid", "two: a place is (row, column, rows, columns), four whole numbers;"),
         ({"two": (1, 0, 1)}, "valid", "two: a place is (row, column, rows, columns)"),
         ({"two": (1, 0, 1, True)}, "valid", "two: a place is (row, column, rows, columns)"),
-        ({"two": (1, 0, 0, 1)}, "valid", "two: no rectangle of 0 rows and 1 columns lies on this grid."),
+        ({"two": (1, 0, 0, 1)}, "valid", "two: no rectangle of 0 × 1 cores lies on this grid."),
         ({"two": (1, 2, 1, 2)}, "valid", "two: Core (1, 3) is off the grid"),
         ({"two": (10**5000, 2, 1, 1)}, "valid", "two: "),
         ({"gelu": (0, 0, 1, 1)}, "valid", "'gelu' is not an operation."),

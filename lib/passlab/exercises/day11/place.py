@@ -84,7 +84,7 @@ def _broken(operations: Operations, value: Any, machine: Machine) -> str:
             return f"{name}: a place is (row, column, rows, columns), four whole numbers; {shown(rectangle)} is not."
         top, left, high, wide = rectangle
         if not (0 < high <= machine.rows and 0 < wide <= machine.columns):
-            return f"{name}: no rectangle of {shown(high)} rows and {shown(wide)} columns lies on this grid."
+            return f"{name}: no rectangle of {shown(high)} × {shown(wide)} cores lies on this grid."
         for corner in ((top, left), (top + high - 1, left + wide - 1)):
             if any(abs(x) > 10**9 for x in corner):
                 return f"{name}: {shown(corner)} is far off the grid."
