@@ -57,7 +57,7 @@ class Fault:
     def report(self) -> str:
         """Return a report in Markdown, as the maintainers of the target may get it."""
         inputs = "\n".join(f"# {name}: {_form(x)}" for name, x in self._inputs())
-        versions = ", ".join(f"{name} {_version(name)}" for name in dict.fromkeys(("torch", self.target.package)))
+        versions = ", ".join(f"{name} {version_of(name)}" for name in dict.fromkeys(("torch", self.target.package)))
         return (
             f"## {self.target.name}: {self.kind} with {', '.join(self.operations)}\n\n"
             f"{self.message}\n\n"
@@ -131,8 +131,9 @@ def _form(x: Tensor) -> str:
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Return the version of an installed package, "" for one that is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return ""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from passlab.hunt.faults import Fault
+from passlab.hunt.faults import Fault, version_of
 from passlab.hunt.search import failure, quiet, second
 from passlab.hunt.targets import TARGETS
 
@@ -152,7 +151,7 @@ def bounded(n: Tensor) -> Any:
     return torch.clamp(n, min=1)
 
 
-@known("floats are divided by an integer, and rounded down", "relax", _numbers(3))
+@known("a floor division by an integer", "relax", _numbers(3))
 def floored(x: Tensor) -> Any:
     return x // 2
 
@@ -160,6 +159,11 @@ def floored(x: Tensor) -> Any:
 @known("a negative number beside unsigned integers", "relax relax-fx", torch.tensor([1, 2], dtype=torch.uint8))
 def negative(n: Tensor) -> Any:
     return n + -1
+
+
+@known("a number is subtracted from unsigned integers", "iree", torch.tensor([1, 2], dtype=torch.uint8))
+def lowered(n: Tensor) -> Any:
+    return n - 1
 
 
 @known("a number that comes from a weight", "const-fold", _numbers(2, 3))
@@ -198,6 +202,7 @@ class Shared(nn.Module):
         super().__init__()
         self.layer, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
         nn.init.constant_(self.layer.weight, 0.5)
+        nn.init.constant_(self.layer.bias, 1.0)
         nn.init.constant_(self.norm.weight, 2.0)
 
     def forward(self, x: Tensor) -> Any:
@@ -227,10 +232,7 @@ def page() -> str:
     parts = [HEAD]
     for one in KNOWN:
         for name in one.targets:
-            package = TARGETS[name].package
-            if package != "torch" and not find_spec(package.removeprefix("apache-")):
-                continue
-            if fault := one.fault(name):
+            if version_of(TARGETS[name].package) and (fault := one.fault(name)):
                 parts.append(fault.report().replace("\n\n", f"\n\n{one.title[0].upper()}{one.title[1:]}. ", 1))
     return "\n".join(parts)
 
