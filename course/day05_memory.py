@@ -193,7 +193,9 @@ print(f"offsets: {size(height(buffers, offsets))}")
 # ## Hard instances
 #
 # Models like this one are easy. These eleven instances are not: memory of an accelerator, from MiniMalloc (ASPLOS 2024),
-# a planner that places each of them in 1 MiB. The height of first fit over the lower bound, for several orders:
+# a planner that places each of them in 1 MiB. The height of first fit over the lower bound, in the order of size, of
+# area (size times duration), of duration, and of the first step. **Best fit** is by size, too, but takes the smallest
+# gap that is large enough, not the lowest:
 
 
 # %%

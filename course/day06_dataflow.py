@@ -673,7 +673,7 @@ for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
     assert sizes.accepts(symbols) == runs(unet, [shape])
 
 # %% [markdown]
-# The range alone is `h >= 8`; the remainder is in a guard of the program.
+# The range alone is `h >= 8`; the remainder is in a **guard**, a condition that the program checks at each call.
 
 # %% [markdown]
 # ### Where export refuses more · stretch
@@ -736,7 +736,8 @@ chart("the fastest operator that moves so much", pace, "GB/s")
 # exceed. A bound needs a roof for each level of the memory, and the peak of the hardware.
 #
 # Most operators are slower than the roofline, by a ratio that depends on their kind and size. That can be learned: by
-# trees, fitted to the quotient of time and roofline. The test is a network that the fit has not seen.
+# decision trees, whose sum is fitted to the quotient of time and roofline. The test is a network that the fit has not
+# seen.
 
 # %%
 old = [row for row in rows if row.model != "vit"]
@@ -768,7 +769,7 @@ print(
 )
 
 # %% [markdown]
-# Trees repeat the last factor that they have seen.
+# A tree decides by thresholds between the sizes that it has seen. So beyond the largest it repeats the last factor.
 
 # %% [markdown]
 # ### On your machine · stretch
