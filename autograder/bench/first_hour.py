@@ -45,7 +45,7 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     begin, before, first, last = time.perf_counter(), children_cpu(), 0.0, ""
     with (
-        _group() as group,
+        counting_group() as group,
         subprocess.Popen(
             ["make", *words],
             cwd=clone,
@@ -65,7 +65,7 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     return Wait(first, time.perf_counter() - begin, busy, last, process.returncode == 0)
 
 
-def _group() -> contextlib.AbstractContextManager[Group]:
+def counting_group() -> contextlib.AbstractContextManager[Group]:
     """Return a control group that counts all processes of a command, those of a sandbox among them, and limits none.
 
     Where the kernel has version 2, it is empty: the grader could make none for its submissions inside.

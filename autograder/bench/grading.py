@@ -177,8 +177,8 @@ def grading(largest: int) -> Iterator[Any]:
 #: it had seven days), and its first line.
 PERFECT = {"day03": 1.5, "day04": 4.0, "day07": 10.0, "day08": 10.0}
 WHOLE, FIRST = 120, 20
-_LINE = re.compile(
-    r"(?P<learner>[\w-]+), (?P<assignment>\w+): (?P<points>[\d.]+) of [\d.]+ points, (?P<seconds>[\d.]+) s"
+LINE = re.compile(
+    r"(?P<learner>[\w-]+), (?P<assignment>\w+): (?P<points>[\d.]+) of [\d.]+ points.*, (?P<seconds>[\d.]+) s"
 )
 
 
@@ -206,7 +206,7 @@ def _grade_samples(run: str, builds: Path, *options: str) -> _Grading:
         pipes = {"stdout": subprocess.PIPE, "stderr": noise, "text": True}
         with subprocess.Popen(argv, cwd=ROOT, env=environment, **pipes) as grader:
             for line in grader.stdout:
-                if row := _LINE.match(line):
+                if row := LINE.match(line):
                     graded.first = graded.first or time.perf_counter() - begin
                     key = row["learner"], row["assignment"]
                     graded.took[key], graded.points[key] = float(row["seconds"]), row["points"]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from nbformat.v4 import new_notebook
 
+from autograder.bench.grading import LINE
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.intake import Submission
 from autograder.grading.paper import GradedSubmission
@@ -23,6 +24,7 @@ def test_what_a_person_has_to_grade_is_not_shown_as_lost():
     assert tables.line(paper(books.check("one", 4), result=result)) == "ada, ps1: 4 of 4 points, 1.2 s"
     line = tables.line(paper(books.check("one", 4), essay, result=result))
     assert line == "ada, ps1: 4 of 9 points, 5 to be graded by hand, 1.2 s"
+    assert LINE.match(line)["points"] == "4", "the benchmarks read it"
 
 
 def test_a_cell_that_raised_is_lost_and_not_waiting():
