@@ -612,8 +612,8 @@ def _session(
                 work.session = Session(recorder, grader, source.COURSE / run / "submitted", page, advance, run_all)
                 yield work
         except GradebookError as error:
-            done = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."
-            _fail(f"Grading stopped. {error} {done} {RESUME}")
+            recorded = f"What is recorded stays: {work.session.recorded} of {len(work.submissions)} submissions."
+            _fail(f"Grading stopped. {error} {recorded} {RESUME}")
 
 
 @contextlib.contextmanager

@@ -63,11 +63,11 @@ class Proof:
         return not self.problems and not any(row.problem for row in self.rows)
 
 
-def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) -> str:
+def _problem(kind: str, should: str | None, visible: Judgement, full: Judgement) -> str:
     missing = [verdict for verdict, ok in full.verdicts.items() if not ok]
     if kind == "plain" and full.ok:
         return "has all points, those for extra credit, too: then it is not plain, but right"
-    if kind in ("reference", "right") and not (full.ok and seen.ok):
+    if kind in ("reference", "right") and not (full.ok and visible.ok):
         return "must have all points"
     if kind == "stub" and (full.points or full.attempted):
         return "must have no points, as not attempted"
@@ -100,24 +100,24 @@ def _put(
     """
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
-    seen = judge(exercise, answer)
-    short = kind == "wrong" and brief and should is not None and seen.verdicts.get(should) is False
+    visible = judge(exercise, answer)
+    short = kind == "wrong" and brief and should is not None and visible.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else hidden)
-    full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
+    full = Judgement(exercise, visible.findings + unseen.findings, attempted=visible.attempted and unseen.attempted)
     row = Row(
         name=getattr(answer, "__name__", kind) if entry else kind,
         kind=kind,
-        visible=seen.points,
+        visible=visible.points,
         points=full.points,
         lost=[verdict for verdict, ok in full.verdicts.items() if not ok],
         should=should,
         note=note,
         message=full.failure.message if full.failure else "",
-        seconds=round(seen.seconds + unseen.seconds, 3),
-        problem=_problem(kind, should, seen, full)
-        or ", ".join(f"the case {name!r} cannot be built" for name in seen.unbuilt + unseen.unbuilt),
+        seconds=round(visible.seconds + unseen.seconds, 3),
+        problem=_problem(kind, should, visible, full)
+        or ", ".join(f"the case {name!r} cannot be built" for name in visible.unbuilt + unseen.unbuilt),
     )
-    return _Result(row, answer, seen, unseen, short)
+    return _Result(row, answer, visible, unseen, short)
 
 
 def _name_twins(
@@ -129,9 +129,9 @@ def _name_twins(
         alike.setdefault(frozenset((f.case, f.verdict) for f in result.seen.findings if not f.ok), []).append(result)
     for group in (group for group in alike.values() if len(group) > 1):
         first: dict[frozenset, str] = {}
-        for row, answer, seen, unseen, skipped in group:
+        for row, answer, visible, unseen, skipped in group:
             judgement = judge(exercise, answer, hidden) if skipped else unseen
-            twin = first.setdefault(_behaviour(seen.findings + judgement.findings), row.name)
+            twin = first.setdefault(_behaviour(visible.findings + judgement.findings), row.name)
             if twin != row.name and not row.problem:
                 row.problem = (
                     f"behaves as {twin}: it loses the same verdicts on the same cases. "

@@ -55,30 +55,32 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
     steps: dict[str, Callable[[], list]] = {"eager": partial(step, model, model, inputs)}
     results = {"eager": steps["eager"]()}
     eager = of_eager(steps["eager"])
-    for which, it in backends.items():
+    for backend, function in backends.items():
         torch.compiler.reset()
-        compiled = torch.compile(model, backend=it)
-        steps[which] = partial(step, compiled, model, inputs)
-        results[which] = steps[which]()
-        yield f"{name}: {which} compiled"
-    for which in ("kernels", "program"):
-        off = apart_by(results["eager"], results[which])
-        yield at_most(f"{name}: {which}, largest difference to eager's", off, 1e-3, "", "of the largest number")
+        compiled = torch.compile(model, backend=function)
+        steps[backend] = partial(step, compiled, model, inputs)
+        results[backend] = steps[backend]()
+        yield f"{name}: {backend} compiled"
+    for backend in ("kernels", "program"):
+        off = apart_by(results["eager"], results[backend])
+        yield at_most(f"{name}: {backend}, largest difference to eager's", off, 1e-3, "", "of the largest number")
     stages = backends["kernels"].stages
     own = [sum(counts) for counts in zip(*(of_stage(stage.after) for stage in stages), strict=True)]
     if eager[1] <= COMPARED:
         yield f"{name}: comparing the graphs"
         yield from same(name, stages)
-    for at, what, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
+    for at, quantity, limit in ((0, "launches", 0.5), (1, "bytes", 0.7)):
         calls = own[at + 2]
         base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
-        if what == "bytes":
+        if quantity == "bytes":
             base += f"; inputs and results of the two graphs alone {least(stages) / eager[at]:.2f}"
-        yield at_most(f"{name}: {what} over eager's", own[at] / eager[at], limit, "", base)
+        yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
         rest = max(1, eager[at] - eager[at + 2])
         others = (own[at] - calls) / rest
         base = f"{own[at] - calls:,} of {rest:,}"
-        yield at_most(f"{name}: {what} over eager's, all but matrix products and convolutions", others, limit, "", base)
+        yield at_most(
+            f"{name}: {quantity} over eager's, all but matrix products and convolutions", others, limit, "", base
+        )
     if reason := why_not_inductor():
         yield not_measured(f"{name}: time of Inductor", reason)
     else:
@@ -87,19 +89,19 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
         yield f"{name}: Inductor"
         steps["Inductor"] = partial(step, inductor, model, inputs)
         steps["Inductor"]()
-        for which, it in backends.items():  # the reset has dropped them
-            steps[which] = partial(step, torch.compile(model, backend=it), model, inputs)
-            steps[which]()
+        for backend, function in backends.items():  # the reset has dropped them
+            steps[backend] = partial(step, torch.compile(model, backend=function), model, inputs)
+            steps[backend]()
     yield f"{name}: timing"
-    seconds = interleave({which: partial(_prepared, run) for which, run in steps.items()}, ROUNDS)
-    shown = ", ".join(f"{which} {value * 1e3:.3g} ms" for which, value in seconds.items())
+    seconds = interleave({backend: partial(_prepared, run) for backend, run in steps.items()}, ROUNDS)
+    shown = ", ".join(f"{backend} {value * 1e3:.3g} ms" for backend, value in seconds.items())
     spent = where(backends["kernels"].stages[:2])
-    for which in ("kernels", "program"):
+    for backend in ("kernels", "program"):
         for other in ("eager", "Inductor"):
             if other in seconds:
-                ratio = seconds[which] / seconds[other]
+                ratio = seconds[backend] / seconds[other]
                 loses = f"; with kernels, in the graphs: {spent}" if ratio > 1 and other == "eager" else ""
-                yield Figure(f"{name}: time of {which} over {other}'s", f"{ratio:.3g}x", shown + loses, value=ratio)
+                yield Figure(f"{name}: time of {backend} over {other}'s", f"{ratio:.3g}x", shown + loses, value=ratio)
 
 
 #: The bytes that a step of eager moves in the networks whose graphs are compared by `equivalent`.

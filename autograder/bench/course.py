@@ -114,7 +114,7 @@ def in_a_row(passes: list[Callable]) -> Callable[[Any], Any]:
     return lambda gm: functools.reduce(lambda graph, step: step(graph), passes, gm)
 
 
-def _one_pass(exercise: str, own: Callable, name: str, theirs: Callable, graphs: dict) -> Iterator[Figure | str]:
+def _one_pass(exercise: str, own: Callable, name: str, torch_pass: Callable, graphs: dict) -> Iterator[Figure | str]:
     times: dict[int, float] = {}
     torch_times: dict[int, float] = {}
     versus, reason = [], ""
@@ -126,7 +126,7 @@ def _one_pass(exercise: str, own: Callable, name: str, theirs: Callable, graphs:
         if 10 * max(torch_times.values(), default=0) > PATIENCE:
             reason = f"torch's would take longer than {PATIENCE:g} s"
         try:
-            seconds = interleave({"mine": on(gm, own)} | ({} if reason else {"theirs": on(gm, theirs)}), rounds)
+            seconds = interleave({"mine": on(gm, own)} | ({} if reason else {"theirs": on(gm, torch_pass)}), rounds)
         except Exception as error:
             if "theirs" not in error.__notes__:
                 raise

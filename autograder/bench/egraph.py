@@ -90,9 +90,9 @@ def peer() -> Iterator[Figure | str]:
         problems[name] = graph.term(root), phases.LAWS, ROUNDS
     for name, problem in problems.items():
         yield f"{name}: in egglog"
-        ours, theirs = cpu(partial(in_egglog.ours, *problem), 1), cpu(partial(in_egglog.egglog, *problem), 1)
-        seen, baseline = (f"{run.result}, {run.seconds:.2g} s CPU" for run in (theirs, ours))
-        yield Figure(f"{name}: by egglog", seen, f"here: {baseline}", "as here", theirs.result == ours.result)
+        own_run, peer_run = cpu(partial(in_egglog.ours, *problem), 1), cpu(partial(in_egglog.egglog, *problem), 1)
+        answer, baseline = (f"{run.result}, {run.seconds:.2g} s CPU" for run in (peer_run, own_run))
+        yield Figure(f"{name}: by egglog", answer, f"here: {baseline}", "as here", peer_run.result == own_run.result)
 
 
 def proofs() -> Iterator[Figure | str]:

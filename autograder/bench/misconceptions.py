@@ -66,15 +66,15 @@ def misconceptions(largest: int) -> Iterator[Figure | str]:
 def measure(exercise_id: str, most: int) -> Counter[tuple[str, str]]:
     """Return (kind of answer, what became of it) → how many, for one exercise."""
     try:
-        put = _put(exercise_id)
+        known = _put(exercise_id)
         wrong = [answer for answer in answers.load(exercise_id) if answer.mark.kind == "wrong"]
-        bank = [put(answer, answer.mark.note, answer.mark.verdict) for answer in wrong]
+        bank = [known(answer, answer.mark.note, answer.mark.verdict) for answer in wrong]
         counts: Counter[tuple[str, str]] = Counter()
         for one in bank:
             counts.update(_counted("bank", one, [other for other in bank if other is not one], _same_law))
         signatures: list[Signature] = []
         for mutant in unforeseen(exercise_id, most):
-            one = put(mutant, "", "")
+            one = known(mutant, "", "")
             if one.seen not in signatures:
                 signatures.append(one.seen)
                 counts.update(_counted("mutants", one, bank, _still_alike))

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(reason, file=sys.stderr)
         return 2
     begin, figures, took = time.monotonic(), [], {}
-    figures += [replace(not_measured(what, reason), part="machine") for what, reason in machine.lacks()]
+    figures += [replace(not_measured(subject, reason), part="machine") for subject, reason in machine.lacks()]
     for part in options.parts or PARTS:
         start = time.monotonic()
         for news in apart(part, options):

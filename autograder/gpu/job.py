@@ -52,8 +52,8 @@ def each(job: Job, task: Callable[..., Any], items: Iterable[tuple], most: int =
     running = {pool.submit(task, *item): item for item in items}
     try:
         while running and job.left > 0:
-            done, _ = wait(running, max(job.left, 0), FIRST_COMPLETED)
-            for future in done:
+            finished, _ = wait(running, max(job.left, 0), FIRST_COMPLETED)
+            for future in finished:
                 item = running.pop(future)
                 try:
                     yield future.result()

@@ -209,21 +209,21 @@ class Session:
                 self._miss((submission.learner, submission.assignment), self.missed[key], self.failures[key])
         return len(digests) - len(todo)
 
-    def _miss(self, key: Key, what: str, reason: str) -> None:
-        self.missed[key], self.failures[key] = what, reason
+    def _miss(self, key: Key, step: str, reason: str) -> None:
+        self.missed[key], self.failures[key] = step, reason
 
     @contextlib.contextmanager
-    def _only(self, key: Key, what: str = "recorded") -> Iterator[None]:
+    def _only(self, key: Key, step: str = "recorded") -> Iterator[None]:
         """Note whatever goes wrong inside as the failure of this submission, and go on with the class."""
         try:
             yield
         except StorageError:
             raise
         except GradebookError as error:
-            self._miss(key, what, str(error))
+            self._miss(key, step, str(error))
         except Exception as error:
             traceback.print_exc()
-            self._miss(key, what, f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}")
+            self._miss(key, step, f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}")
 
     def _stored_seed(self, submission: Submission, otherwise: int) -> int:
         seeds = (score.seed for score in self.recorder.latest(submission.learner, submission.assignment))

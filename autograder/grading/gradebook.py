@@ -182,10 +182,10 @@ class _Last(logging.Handler):
         return last.strip().split("\n")[-1][:300]
 
 
-def convert(converter_class, config: Config, assignment: str, learner: str = ".", **more) -> None:
+def convert(converter_class, config: Config, assignment: str, learner: str = ".", **options) -> None:
     """Run one of nbgrader's converters on one assignment of one learner, without its log. Raises GradebookError."""
     course = CourseDirectory(config=config, assignment_id=assignment, student_id=learner)
-    converter = converter_class(coursedir=course, config=config, force=True, **more)
+    converter = converter_class(coursedir=course, config=config, force=True, **options)
     last = _Last()
     log, handlers = converter.log, converter.log.handlers
     propagate, log.handlers, log.propagate = log.propagate, [last], False

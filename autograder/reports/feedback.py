@@ -44,9 +44,9 @@ _RUBRIC = re.compile(rf"^{RUBRIC.begin}.*?(?:^{RUBRIC.end}[^\n]*\n?|\Z)", re.S |
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 
 
-def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
-    """Return the page for one notebook with its outputs. `given`: the final marks; default, automatic grading's."""
-    return draft(nb, result)(given or marks(nb, result))
+def feedback(nb: NotebookNode, result: NotebookResult, final: Marks | None = None) -> str:
+    """Return the page for one notebook with its outputs. `final`: the final marks; default, automatic grading's."""
+    return draft(nb, result)(final or marks(nb, result))
 
 
 def draft(

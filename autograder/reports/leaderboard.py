@@ -75,20 +75,25 @@ def page(standings: Sequence[Standing], baselines: Baselines, about: About) -> s
 
 
 def standings(
-    board: Board, kept: Records, handed_in: Mapping[str, Sequence[tuple]], late: Collection[str], when: str, names: bool
+    board: Board,
+    records: Records,
+    handed_in: Mapping[str, Sequence[tuple]],
+    late: Collection[str],
+    when: str,
+    names: bool,
 ) -> list[Standing]:
-    """Return the ranked lines of a board, and remember it in `kept`.
+    """Return the ranked lines of a board, and remember it in `records`.
 
     `handed_in`: learner → (when, fingerprint, points) of the submissions that were graded. Who has one, but no
-    submission now, has withdrawn, as have those that `kept` lists.
+    submission now, has withdrawn, as have those that `records` lists.
     """
     racers = {entry.learner: entry for entry in board.entries}
-    active = [learner for learner in racers if learner not in kept.withdrawn]
-    kept.names = pseudonyms({*racers, *handed_in}, kept.salt, kept.names)
+    active = [learner for learner in racers if learner not in records.withdrawn]
+    records.names = pseudonyms({*racers, *handed_in}, records.salt, records.names)
     eager, course = _eager(board.baselines), _by_name(board.baselines).get("reference", {})
     lines = []
     for learner in {**racers, **handed_in}:
-        name = learner if names else kept.names[learner]
+        name = learner if names else records.names[learner]
         if learner not in active:
             lines.append(Standing(name, "withdrawn", why="Does not take part any more."))
             continue
@@ -96,10 +101,10 @@ def standings(
         mark = beyond(entry.rows, course)
         lines.append(standing(name, entry.rows, eager, learner in late, entry.failure, beyond=mark))
     current = {learner: one for learner, one in zip({**racers, **handed_in}, lines, strict=True) if one.speedup}
-    kept.races.append(
+    records.races.append(
         {"when": when, "entries": {racer: [racers[racer].digest, one.speedup] for racer, one in current.items()}}
     )
-    speedups = {(racer, *of) for race in kept.races for racer, of in race["entries"].items()}
+    speedups = {(racer, *of) for race in records.races for racer, of in race["entries"].items()}
     last = {(racer, digest): speedup for racer, digest, speedup in sorted(speedups)}
     for learner, one in zip({**racers, **handed_in}, lines, strict=True):
         if one.state != "withdrawn":
@@ -144,7 +149,7 @@ def _missing(baselines: Baselines) -> list[tuple[str, str]]:
         for name, row in rows.items():
             if row.get("missing"):
                 reasons.setdefault((name, row["missing"]), []).append(model)
-    return [(name, f"{', '.join(models)}: {why}") for (name, why), models in reasons.items()]
+    return [(name, f"{', '.join(models)}: {reason}") for (name, reason), models in reasons.items()]
 
 
 def _left_out(baselines: Baselines, points: Sequence[_Point]) -> list[tuple[str, str]]:
