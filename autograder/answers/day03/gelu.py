@@ -376,8 +376,8 @@ def by_probing(gm):
 def in_two_halves(gm):
     points, gates = _Points(gm), torch.linspace(-0.7, 0.9, len(POINTS), dtype=torch.float64)
 
-    def close(seen, target):
-        return seen is not None and torch.allclose(seen, target, rtol=1e-6, atol=0)
+    def close(values, target):
+        return values is not None and torch.allclose(values, target, rtol=1e-6, atol=0)
 
     def is_gelu(top, gate, x, form):
         cube = 0.044715 * POINTS**3 if form == "tanh" else 0

@@ -494,9 +494,9 @@ class _Walk:
         k = self.keys(right)
         if k is None:
             return None
-        q, more = self.times(left)
+        q, factor = self.times(left)
         self.own += [right] if q is left else [right, left]
-        return q, k, scale * more
+        return q, k, scale * factor
 
     def keys(self, node):
         rank = len(_shape(node))

@@ -100,32 +100,32 @@ def _best_first(tasks, settle=True, scratch=True, distinct=set):
     after = [sum(1 << number[t.name] for t in readers) for readers in _readers(tasks).values()]
     extra = [task.scratch if scratch else 0 for task in tasks]
 
-    def run(i, done, live):
-        done |= 1 << i
+    def run(i, ran, live):
+        ran |= 1 << i
         live += tasks[i].size
         used_bytes = live + extra[i]
         return (
             used_bytes,
-            done,
-            live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~done),
+            ran,
+            live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~ran),
         )
 
     queue, closed, count = [(0, 0, 0, 0, ())], set(), 0
     while queue:
-        high, _, done, live, steps = heapq.heappop(queue)
-        if done == (1 << len(tasks)) - 1:
+        high, _, ran, live, steps = heapq.heappop(queue)
+        if ran == (1 << len(tasks)) - 1:
             return [tasks[i].name for i in steps]
-        if done in closed:
+        if ran in closed:
             continue
-        closed.add(done)
-        ready = [i for i in range(len(tasks)) if not done >> i & 1 and not reads[i] & ~done]
+        closed.add(ran)
+        ready = [i for i in range(len(tasks)) if not ran >> i & 1 and not reads[i] & ~ran]
         for i in ready:
-            used_bytes, *state = run(i, done, live)
+            used_bytes, *state = run(i, ran, live)
             if settle and used_bytes <= high and state[1] <= live:
                 ready = [i]
                 break
         for i in ready:
-            used_bytes, state, left = run(i, done, live)
+            used_bytes, state, left = run(i, ran, live)
             count += 1
             heapq.heappush(queue, (max(high, used_bytes), -state.bit_count() * 10**6 + count, state, left, (*steps, i)))
 

@@ -24,11 +24,11 @@ def hidden(seed: int) -> list[Case]:
     def count(name: str, *rows: dict) -> Case:
         return count_case(name, later(list(rows)))
 
-    def last(one: int, *operands: str, **more: str) -> dict:
-        return row("end", one, one + 1, size, *operands, kind="output", **more)
+    def last(one: int, *operands: str, **options: str) -> dict:
+        return row("end", one, one + 1, size, *operands, kind="output", **options)
 
-    def value(name: str, lower: int, upper: int, *operands: str, **more: str) -> dict:
-        return row(name, lower, upper, size, *operands, **more)
+    def value(name: str, lower: int, upper: int, *operands: str, **options: str) -> dict:
+        return row(name, lower, upper, size, *operands, **options)
 
     chain = [value(f"t{i}", i, i + 2, *[f"t{i - 1}"][: i > 0]) for i in range(6)]
     grown = [row("a", 0, 1, slim), row("b", 1, 3, wide), row("c", 2, 3, slim + 30), row("d", 3, 4, wide)]

@@ -45,25 +45,27 @@ def apply(step: tuple, values: list[relay.Expr]) -> relay.Expr:
     return (UNARY.get(op) or BINARY[op])(*(values[i] for i in at))
 
 
-def fewest(limit: int, why: str) -> Expectation:
+def fewest(limit: int, reason: str) -> Expectation:
     """Expect at most `limit` calls of operators in all."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         calls = counts(after).total()
-        return None if calls <= limit else f"{why} {counts(before).total()} calls became {calls}; {limit} are enough."
+        return (
+            None if calls <= limit else f"{reason} {counts(before).total()} calls became {calls}; {limit} are enough."
+        )
 
     return law
 
 
 def generated(
-    name: str, draw: Callable[[], Callable[[], tvm.IRModule]], why: str, **more: list[Expectation]
+    name: str, draw: Callable[[], Callable[[], tvm.IRModule]], reason: str, **laws: list[Expectation]
 ) -> list[Case]:
     """Return two modules, built by what `draw()` returns, that must get as small as the reference makes them."""
     answer = reference(f"day07.{name}")
 
     def drawn(i: int) -> Case:
         build = draw()
-        return case(f"generated, number {i + 1}", build, did=[fewest(counts(answer(build())).total(), why)], **more)
+        return case(f"generated, number {i + 1}", build, did=[fewest(counts(answer(build())).total(), reason)], **laws)
 
     return [something_to_do(f"day07.{name}", partial(drawn, i)) for i in range(2)]
 

@@ -134,13 +134,13 @@ def _search(module, cost=lambda price: price.microseconds, results=None, keeps=l
         groups = _around(source, trial)
         return math.inf if illegal(source, groups) else cost(price(source, groups))
 
-    now = of(results)
+    current = of(results)
     while True:
         free = [n for n in source.ops if n not in source.returned and not keeps(source, n)]
         best = min((results ^ {n} for n in free), key=of, default=results)
-        if of(best) >= now:
+        if of(best) >= current:
             return _around(source, results)
-        results, now = best, of(best)
+        results, current = best, of(best)
 
 
 def _cheaper(source, groups, others):

@@ -102,20 +102,20 @@ def hidden(seed: int) -> list[Case]:
     vectors, flat, cube = {"u": (n,), "v": (m,)}, {"x": (n, m), "y": (n, m)}, {"z": (n, m, k)}
     three = "d0, d1, d2"
 
-    def one(name, *reads, out=(0, 1), op="arith.addf", sizes=(n, m), **how):
-        return Node(name, sizes, tuple(reads), out, op, **how)
+    def one(name, *reads, out=(0, 1), op="arith.addf", sizes=(n, m), **options):
+        return Node(name, sizes, tuple(reads), out, op, **options)
 
     x, y, u, v = ("x", BOTH), ("y", BOTH), ("u", "d0"), ("v", "d1")
     a = one("a", x, y, op="arith.mulf")
     square = one("a", ("s", BOTH), op="math.exp", sizes=(n, n))
     turned = one("a", ("z", three), sizes=(n, m, k), out=(1, 2, 0), op="math.exp")
-    again = one("b", ("a", three), sizes=(m, k, n), out=(0, 1, 2), op="math.tanh")
+    tanh = one("b", ("a", three), sizes=(m, k, n), out=(0, 1, 2), op="math.tanh")
     wide = one("a", u, op="math.exp")
     update = one("b", x, init="a")
     both, triple = one("b", ("a", BOTH), x, init="a"), one("b", ("a", BOTH), ("a", BOTH), ("a", BOTH))
     pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
     fixed = [
-        fusion_case("three dimensions, turned", program(cube, [turned, again], ["b"]), "did"),
+        fusion_case("three dimensions, turned", program(cube, [turned, tanh], ["b"]), "did"),
         fusion_case(
             "a cube, turned in two ways",
             program(

@@ -45,8 +45,8 @@ def hidden(seed: int) -> list[Case]:
     floats = rng.choice(["f32", "f64"])
     inside = ["%z = arith.constant -0.0 : f32", "%s = arith.addf %z, %a : f32", "%t = arith.addf %s, %y : f32", "%t"]
 
-    def law(name, lines, *, kind=floats, results=1, **said):
-        return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **said)
+    def law(name, lines, *, kind=floats, results=1, **options):
+        return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **options)
 
     return [
         law("exchanged, no promise", "a = addf 3 x", spared=only(why=NEW_PROMISE)),

@@ -176,10 +176,10 @@ def hidden(seed: int) -> list[Case]:
     }
     programs |= {name: sized(*order) for name, order in sizes.items()}
     # sizes of one side, or their sum, are ordered differently from the number of elements
-    many = 20 + slim
+    rows = 20 + slim
     programs |= {
-        "of two dimensions": typed(f"{many + 20}x2xf32", f"10x{many}xf32", "8x4xf32", f"10x{many}xf32"),
-        "of two dimensions, turned": typed(f"2x{many + 20}xf32", f"{many}x10xf32", "4x8xf32", f"{many}x10xf32"),
+        "of two dimensions": typed(f"{rows + 20}x2xf32", f"10x{rows}xf32", "8x4xf32", f"10x{rows}xf32"),
+        "of two dimensions, turned": typed(f"2x{rows + 20}xf32", f"{rows}x10xf32", "4x8xf32", f"{rows}x10xf32"),
     }
     for steps in (8, 12, 16, 20):
         programs[f"drawn, {steps} steps"] = drawn(rng, steps, (slim, 64, wide))

@@ -162,8 +162,8 @@ def with_conditions(node, statement):
     class Mine(Walk):
         def serial_loop(self, name, first, stop, step, body, values):
             turn = tir.Var(name, "int32")
-            now = first + turn * step
-            inside = tir.IfThenElse(now < stop, self.of(body, {**values, name: now}), None)
+            index = first + turn * step
+            inside = tir.IfThenElse(index < stop, self.of(body, {**values, name: index}), None)
             return tir.For(turn, 0, 64, tir.ForKind.SERIAL, inside)
 
     return Mine(statement).of(node, {})

@@ -25,11 +25,11 @@ def hidden(seed: int) -> list[Case]:
     n, m, k = rng.sample(range(9, 16), 3)
     a, b, c = rng.randrange(2, 5), rng.randrange(2, 4), rng.randrange(2, 4)
 
-    def product(name: str, times: str, **more: bool) -> Case:
-        return tvm_case(name, PRODUCT, f"{{ S[i, j, k] -> [{times}] }}", N=n, M=m, K=k, **more)
+    def product(name: str, times: str, **options: bool) -> Case:
+        return tvm_case(name, PRODUCT, f"{{ S[i, j, k] -> [{times}] }}", N=n, M=m, K=k, **options)
 
-    def transpose(name: str, times: str, **more: bool) -> Case:
-        return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", N=n + 9, M=m + 9, **more)
+    def transpose(name: str, times: str, **options: bool) -> Case:
+        return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", N=n + 9, M=m + 9, **options)
 
     one, two, three = rng.choice(("ikj", "jik", "jki", "kij", "kji"))  # not as it is written
     row, column = rng.choice(("ij", "ji"))

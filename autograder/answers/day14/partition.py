@@ -95,11 +95,11 @@ def _dropped(x: Tensor, w: Tensor) -> list[Tensor]:
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
-    def graph(name, once=DEAR, **how):
+    def graph(name, once=DEAR, **options):
         """A drawn graph in which a minimum cut saves less than what the gradients read, and more than nothing."""
 
         def draw():
-            gm = drawn(rng, rng.randint(5, 7), **how)()
+            gm = drawn(rng, rng.randint(5, 7), **options)()
             return gm, Joint.of(gm, 2)
 
         gm, _ = until(draw, lambda pair: pair[1].simple() > pair[1].least(once) > 0)

@@ -30,8 +30,8 @@ def _corrected(x: Tensor, w: Tensor) -> list[Tensor]:
 
 def _types(x: Tensor, y: Tensor) -> list[Tensor]:
     """One sum of integers, and one of floats."""
-    ones, more = torch.full_like(y, 1, dtype=torch.int32), torch.full_like(y, 1.0)
-    return [torch.exp(x * y) * (ones // 2 + 1) + torch.sin(x * y) * (more / 2)]
+    whole, floats = torch.full_like(y, 1, dtype=torch.int32), torch.full_like(y, 1.0)
+    return [torch.exp(x * y) * (whole // 2 + 1) + torch.sin(x * y) * (floats / 2)]
 
 
 def _ones(x: Tensor, y: Tensor) -> list[Tensor]:
@@ -78,11 +78,11 @@ def _noisy(x: Tensor, y: Tensor) -> list[Tensor]:
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
-    def graph(name, share, **how):
+    def graph(name, share, **options):
         """A drawn graph in which something has to be computed once more; few memories come into question."""
 
         def draw():
-            gm = drawn(rng, rng.randint(4, 6), **how)()
+            gm = drawn(rng, rng.randint(4, 6), **options)()
             case = budget_case(name, lambda: gm, share)
             whole, _, budget = case.build()
             one = merged(whole)

@@ -27,8 +27,8 @@ LARGE = """
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
-    def one(which: str, names: str, most: int) -> Case:
-        operations = rng.choice(which.split()).split(",")
+    def one(sets: str, names: str, most: int) -> Case:
+        operations = rng.choice(sets.split()).split(",")
         rng.shuffle(operations)
         return discover_case(f"{', '.join(operations)}, {most}", operations, names, most)
 
