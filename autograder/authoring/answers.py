@@ -144,14 +144,14 @@ def load(exercise_id: str) -> list[Any]:
         return []
     is_core = exercises.is_core(exercise_id)
     marked = []
-    for name, it in vars(module).items():
-        mark = getattr(it, "mark", None)
+    for name, answer in vars(module).items():
+        mark = getattr(answer, "mark", None)
         if not isinstance(mark, Mark) or (is_core and mark.kind == "wrong" and not mark.core):
             continue
-        if isinstance(it, Edit):
-            marked.append(it.build(exercise_id, name))
-        elif it.__module__ == module.__name__:
-            marked.append(it)
+        if isinstance(answer, Edit):
+            marked.append(answer.build(exercise_id, name))
+        elif answer.__module__ == module.__name__:
+            marked.append(answer)
     return marked
 
 
@@ -219,13 +219,13 @@ def missing(exercise_id: str) -> list[str]:
     """Return one sentence for each of an exercise's three files that is missing or does not mention it."""
     exercise = exercises.find(exercise_id)
     problems = []
-    for module, what in (
+    for module, noun in (
         (exercises.module_name(exercise.id), "the visible cases and the judge"),
         (module_name(exercise.id), "the hidden cases and the answers"),
     ):
         path = _path(module)
         if not path.is_file():
-            problems.append(f"{path.relative_to(COURSE)} is missing: {what} of {exercise.id} belong there.")
+            problems.append(f"{path.relative_to(COURSE)} is missing: {noun} of {exercise.id} belong there.")
     path = COURSE / "solutions" / exercise.day / f"{exercise.notebook}.py"
     place = path.relative_to(COURSE)
     if not path.is_file():
