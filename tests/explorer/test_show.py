@@ -229,6 +229,49 @@ def test_a_kernel_is_asked_for_figures_then_for_verdicts(browser):
     page.close()
 
 
+def test_everything_is_reached_by_the_keyboard_and_keeps_the_focus(browser):
+    explorer = explore(Deep(1), X, passes=["cse", other])
+    page = live(browser, explorer)
+    rows = page.locator("table.states tbody tr")
+    expect(rows.nth(2)).to_contain_text("✗ no")
+    names, labels = [], page.locator(".passes li label")
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(500):
+        page.keyboard.press("Tab")
+        name = page.evaluate(
+            "(() => { const it = document.activeElement;"
+            "return it.ariaLabel || it.closest('label')?.textContent.trim() || it.textContent })()"
+        )
+        if name in names and name.startswith("Picture"):
+            break
+        names.append(name)
+    listed = [text.strip() for text in labels.all_inner_texts()]
+    assert len(listed) > 10 and {"to_relax", "to_relay", "to_mlir"} < set(listed)
+    for one in listed:
+        assert {one, f"Move {one} up", f"Move {one} down"} <= set(names)
+    assert {"start", "cse", "Copy pipeline", "Search nodes"} <= set(names)
+
+    page.get_by_role("button", name="Move cse down").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("code")).to_have_text("[other, 'cse']")
+    expect(rows.nth(1)).to_contain_text("✗ no")
+    expect(page.get_by_role("button", name="Move cse down")).to_be_focused()
+
+    items = page.get_by_role("treeitem")
+    items.first.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    node = page.locator(".graph :focus").inner_text()
+    lit = page.locator(".source [aria-selected=true]")
+    numbers = re.search(r"line ([\d, ]+)", node)[1].split(", ")
+    assert {re.match(r"\d+", text)[0] for text in lit.all_inner_texts()} == set(numbers)
+    page.get_by_role("option").first.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".graph .lit").first).to_be_attached()
+    assert page.errors == []
+    page.close()
+
+
 def test_passes_of_another_ir_appear_behind_the_conversion_to_it(browser):
     pytest.importorskip("iree.compiler")
     page = live(browser, explore(Deep(1), X, passes=["cse"]))
