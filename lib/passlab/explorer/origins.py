@@ -22,7 +22,7 @@ Origins = Mapping[str, tuple[str, ...]]
 #: At most so many removed nodes are told for one that replaces them.
 MOST = 50
 #: Programs of more operations are not run to compare the values of their nodes.
-VALUES = 200
+VALUES = 500
 
 
 def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -> dict[str, tuple[str, ...]]:
