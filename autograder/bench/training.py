@@ -16,6 +16,8 @@ GRAPHS, SIZE = 100, 14
 #: Drawn graphs whose cuts are compared with all others, the most values in one, and the share of the bytes that may be
 #: saved where the work is compared: of those that the gradients read.
 SMALL, MOST, BUDGET = 30, 14, 0.6
+#: Networks whose peaks are measured.
+PEAKS = ("mlp", "convnet", "residual", "gpt")
 #: Drawn graphs whose gradients are compared with torch's.
 GRADIENTS = 500
 #: The largest difference of two gradients in float64 that counts as rounding, where terms cancel.
@@ -26,6 +28,7 @@ def training(largest: int) -> Iterator[Figure | str]:
     yield from models()
     yield from drawn()
     yield from small()
+    yield from peaks()
     yield from gradients()
     yield from optimisers()
     yield from times(min(largest, 2_000))
@@ -92,6 +95,34 @@ def small() -> Iterator[Figure | str]:
     yield at_most(
         f"work under {BUDGET:.0%} of the bytes, over the least", max(ratios), 1.1, "", f"of {len(ratios)} graphs"
     )
+
+
+def peaks() -> Iterator[Figure | str]:
+    """The most bytes that live at once in a step of training, seen while it runs, with all saved and with a budget."""
+    import torch
+
+    from passlab import peak_memory
+    from passlab.autodiff import partition, rejoin, saved_values
+    from passlab.capture import lower, save_all
+    from passlab.memory.tasks import peak, tasks_of
+    from passlab.models import ZOO
+
+    for name in PEAKS:
+        yield f"{name}: peaks"
+        low = lower(ZOO[name].build(), *ZOO[name].inputs(), gradients=True, partition=save_all)
+        least = _bytes(saved_values(low.joint, low.outputs, ()))
+        budget = max(least, int(BUDGET * low.saved_bytes))
+        parts = partition(low.joint, num_fwd_outputs=low.outputs, budget=budget)
+        gen = torch.Generator().manual_seed(0)
+        seen, modelled = [], []
+        for step in (rejoin(low.forward, low.backward, low.outputs), rejoin(*parts, low.outputs)):
+            inputs = [_like(node.meta["val"], gen) for node in step.graph.find_nodes(op="placeholder")]
+            tasks = tasks_of(step, *inputs)
+            seen.append(int(peak_memory(step, *inputs)))
+            modelled.append(peak(tasks, [task.name for task in tasks]))
+        about = f"{seen[1]:,} B of {seen[0]:,} B; day 5's model: {modelled[1]:,} B of {modelled[0]:,} B"
+        share = f"{budget / low.saved_bytes:.0%} of the bytes saved"
+        yield at_most(f"{name}: measured peak of a step, {share} / all saved", seen[1] / seen[0], 1, "", about)
 
 
 def values(whole: Any, outputs: int) -> tuple[set, list]:
