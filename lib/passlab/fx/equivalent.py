@@ -87,10 +87,10 @@ def equivalent(before: Callable, after: Callable, inputs: Any, options: Options)
     examples = _examples(before, inputs)
     if not _is_program(after):
         return Equivalence(False, f"after is {why_not_a_program(after)}")
-    if why := _why_not_a_graph(before):
-        raise ValueError(f"equivalent cannot run `before`. {why}")
-    if why := _why_not_a_graph(after):
-        return Equivalence(False, f"after is not a program that can be run. {why}")
+    if reason := _why_not_a_graph(before):
+        raise ValueError(f"equivalent cannot run `before`. {reason}")
+    if reason := _why_not_a_graph(after):
+        return Equivalence(False, f"after is not a program that can be run. {reason}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         programs = [Program(before, largest=LARGE)]
@@ -320,8 +320,8 @@ class _Comparison(Comparison):
         if training is None and self.before.module is not None and not self.before.exported:
             flags = {m.training for m in self.before.module.modules()}
             training = flags.pop() if len(flags) == 1 else None
-        how = {"dtype": trial.dtype, "device": trial.device, "jitter": jitter, "training": training, "traced": traced}
-        return program.run(trial.args, trial.seed, **how)
+        kw = {"dtype": trial.dtype, "device": trial.device, "jitter": jitter, "training": training, "traced": traced}
+        return program.run(trial.args, trial.seed, **kw)
 
     def outputs(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Run, Run]]:
         for trial in trials:
@@ -379,9 +379,9 @@ class _Comparison(Comparison):
             if wrote == [True, True]:
                 differences += compare(x, y, tolerance, f"what is written into the input {name}")
             elif any(wrote):
-                who, other = ("before", "after") if wrote[0] else ("after", "before")
+                writer, other = ("before", "after") if wrote[0] else ("after", "before")
                 differences.append(
-                    Difference(f"{who} writes into its input {name}, {other} leaves it as it was", "input")
+                    Difference(f"{writer} writes into its input {name}, {other} leaves it as it was", "input")
                 )
         return differences
 
@@ -391,8 +391,8 @@ class _Comparison(Comparison):
             if path in b.state and path in a.state:
                 differences += compare(b.state[path], a.state[path], tolerance, f"what is written into {path}")
             else:
-                who, other = ("before", "after") if path in b.state else ("after", "before")
-                differences.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
+                writer, other = ("before", "after") if path in b.state else ("after", "before")
+                differences.append(Difference(f"{writer} writes into {path} when it runs, {other} does not", "state"))
         return differences
 
     def _beyond_rounding(
@@ -428,12 +428,12 @@ class _Comparison(Comparison):
         changed += [(i, home, "after") for i, home in a.aliases if (i, home) not in b.aliases]
         if not changed or self.options.aliasing is False:
             return []
-        i, home, who = changed[0]
+        i, home, side = changed[0]
         if home.startswith("input "):  # a part cut out of a graph may have more inputs than the program
             at = int(home[6:])
             home = f"its input {self.names[at] if at < len(self.names) else at}"
         where = "output" if len(leaves(b.output)) == 1 else f"output {i}"
-        sentence = f"{where} shares its memory with {home} only {who}"
+        sentence = f"{where} shares its memory with {home} only {side}"
         if self.options.aliasing or self.writes:
             return [Difference(sentence, "alias", i)]
         self.notes[sentence] = None
@@ -484,7 +484,9 @@ def _jitter(trial: Trial, by: float) -> tuple:
 
 def _drew(b: Run, a: Run) -> str:
     if b.drew and a.drew:
-        how = "before and after draw different amounts of random numbers"
+        text = "before and after draw different amounts of random numbers"
     else:
-        how = f"{'before' if b.drew else 'after'} draws random numbers and {'after' if b.drew else 'before'} draws none"
-    return f"{how}: later draws give other numbers"
+        text = (
+            f"{'before' if b.drew else 'after'} draws random numbers and {'after' if b.drew else 'before'} draws none"
+        )
+    return f"{text}: later draws give other numbers"

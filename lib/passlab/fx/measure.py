@@ -97,16 +97,16 @@ def note_kernel(name: str) -> None:
         recorder.kernels[name] += 1
 
 
-def _record(what: str, fn: Callable, args: tuple) -> _Recorder:
+def _record(name: str, fn: Callable, args: tuple) -> _Recorder:
     if not callable(fn):
-        raise TypeError(f"{what} wants a function or a module and its inputs; got {type(fn).__name__}.")
+        raise TypeError(f"{name} wants a function or a module and its inputs; got {type(fn).__name__}.")
     recorder = _Recorder()
     if _is_compiled(fn):  # in a mode torch.compile runs the eager program, and goes on with it afterwards
         weights = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
         recorder.devices = {t.device for t in tensors((args, weights))}
         if recorder.device.type != "cuda":
             raise ValueError(
-                f"{what} cannot see into code that torch.compile made for a CPU: it would show the eager program. "
+                f"{name} cannot see into code that torch.compile made for a CPU: it would show the eager program. "
                 "Measure the function that was compiled, or run it on CUDA."
             )
         return recorder
@@ -149,10 +149,10 @@ def _cuda_kernels(fn: Callable, args: tuple) -> collections.Counter[str]:
 
     fn(*args)  # whatever is compiled or tuned at the first call is done now
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
         fn(*args)
         torch.cuda.synchronize()
-    events = (e for e in seen.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA)
+    events = (e for e in profiled.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA)
     names = (e.name() for e in events if not e.is_user_annotation())
     return collections.Counter(name for name in names if not name.startswith(("Memcpy", "Memset")))
 
@@ -267,15 +267,15 @@ def _gpus() -> list[int]:
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
 
 
-def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> Any:
-    """Return `how(copy of gm, *copies of inputs)`: batch norm in training and in-place operations write to both."""
+def _run(gm: torch.fx.GraphModule, inputs: tuple, name: str, measure: Callable) -> Any:
+    """Return `measure(copy of gm, *copies of inputs)`: batch norm in training and in-place operations write to both."""
     with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(_gpus()), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns of its own tree specs when they are copied
         inputs = tuple(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs)
         try:
-            return how(copy.deepcopy(gm), *inputs)
+            return measure(copy.deepcopy(gm), *inputs)
         except Exception as error:
-            raise RuntimeError(f"{what}: the graph does not run on these inputs: {error}") from error
+            raise RuntimeError(f"{name}: the graph does not run on these inputs: {error}") from error
 
 
 def cost(program: Any, *inputs) -> Cost:

@@ -27,23 +27,23 @@ def read(obj: Any, *inputs: Any) -> Graph:
         values = _need_shapes(gm, *inputs) if inputs else {}
         return from_nodes(list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, values)
     graph, module = (obj, obj.owning_module) if isinstance(obj, fx.Graph) else (obj.graph, obj)
-    values, failed, why = {}, None, ""
+    values, failed, reason = {}, None, ""
     if inputs and isinstance(module, fx.GraphModule):
-        values, failed, why = find_shapes(module, *inputs)
+        values, failed, reason = find_shapes(module, *inputs)
     name = module._get_name() if module is not None else "graph"
     view = from_nodes(list(_walk(graph)), "torch.fx", name, module, values)
     if failed is not None:
-        view.node(failed.name).attrs["error"] = why
+        view.node(failed.name).attrs["error"] = reason
     return view
 
 
 def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
     """Yield the nodes of a graph, even if its linked list has become a ring."""
-    seen = set()
+    visited = set()
     for node in graph.nodes:
-        if node in seen:
+        if node in visited:
             return
-        seen.add(node)
+        visited.add(node)
         yield node
 
 
@@ -195,7 +195,7 @@ def describe(value: Any) -> Type:
     return UNKNOWN
 
 
-def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
+def symbolic_trace(model: torch.nn.Module | Callable) -> fx.GraphModule:
     """Call `torch.fx.symbolic_trace`. The caller's module is not changed.
 
     Raises ValueError, which tells why the model cannot be traced and what to do.
@@ -204,17 +204,17 @@ def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
         with _attributes_kept(model):
             return fx.symbolic_trace(model)
     except Exception as error:
-        why = "its forward uses a tensor in a way that symbolic tracing, which has no values, cannot follow"
+        reason = "its forward uses a tensor in a way that symbolic tracing, which has no values, cannot follow"
         if isinstance(error, fx.proxy.TraceError):
-            why = "its forward decides what to run by looking at values (an if, a while, a loop over a tensor)"
+            reason = "its forward decides what to run by looking at values (an if, a while, a loop over a tensor)"
         raise ValueError(
-            f"torch.fx cannot trace {type(model).__name__}{_line_of(error)}: {why}. View torch.jit.script(model) "
+            f"torch.fx cannot trace {type(model).__name__}{_line_of(error)}: {reason}. View torch.jit.script(model) "
             f"or torch.export.export(model, inputs) instead. (torch says: {type(error).__name__}: {error})"
         ) from error
 
 
 @contextmanager
-def _attributes_kept(model: torch.nn.Module) -> Iterator[None]:
+def _attributes_kept(model: torch.nn.Module | Callable) -> Iterator[None]:
     """Restore the attributes of all modules: where a forward caches what it computes, tracing leaves proxies there."""
     before = [
         (vars(module), dict(vars(module)), {k: copy(v) for k, v in vars(module).items() if type(v) in (dict, list)})
@@ -321,11 +321,11 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
     This takes one run on copies, or one without data if an input is on the meta device. Neither `gm`, `inputs` nor the
     random state change. A graph that uses a value before it is defined is not run.
     """
-    nodes, seen = list(_walk(gm.graph)), set()
+    nodes, visited = list(_walk(gm.graph)), set()
     for node in nodes:
-        if not seen.issuperset(node.all_input_nodes):
+        if not visited.issuperset(node.all_input_nodes):
             return Inference({}, node, "it uses a value that is not defined before it")
-        seen.add(node)
+        visited.add(node)
     inputs = gm.graph.process_inputs(*inputs)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     least = sum(1 for node in placeholders if not node.args)
@@ -342,18 +342,18 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
             shapes.run_each(nodes, inputs)
     except Exception as error:
         failed = next((node for node in nodes if node not in shapes.metadata), None)
-        why = str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
-        return Inference(shapes.metadata, failed, why)
+        reason = str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+        return Inference(shapes.metadata, failed, reason)
     return Inference(shapes.metadata, None, "")
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
     """Call `find_shapes`; raise ValueError with the node that does not accept these inputs."""
-    values, node, why = find_shapes(gm, *inputs)
-    if why:
+    values, node, reason = find_shapes(gm, *inputs)
+    if reason:
         types = ", ".join(_type_text(value) for value in inputs)
         where = f" at node {node.name} ({_text(node, *_op(node, None)[:1], node.name)})" if node is not None else ""
-        raise ValueError(f"{gm._get_name()} does not run on the inputs ({types}){where}: {why}.")
+        raise ValueError(f"{gm._get_name()} does not run on the inputs ({types}){where}: {reason}.")
     return values
 
 
@@ -362,7 +362,7 @@ def _type_text(value: Any) -> str:
     return f"{dtype}{list(shape)}" if shape is not None else short(value)
 
 
-def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
+def trace(model: torch.nn.Module | Callable, *inputs: Any) -> fx.GraphModule:
     """Trace `model` with torch.fx.symbolic_trace, with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs`
     are given.
 
