@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import operator
 import re
 import time
 import warnings
@@ -158,25 +159,32 @@ def _drawn(value: Any, *inputs: Any) -> Any:
     return draw(value, *inputs).text
 
 
+def _itself(program: Any) -> bool:
+    from passlab import equivalent
+
+    return bool(equivalent(program, program))
+
+
 def onnx_models() -> Iterator[Figure | str]:
     from passlab import bytes_moved, view
 
-    models = {name: lambda model=model: model for name, model in _node_tests().items()}
+    tests = _node_tests()
+    models = {name: partial(tests.get, name) for name in tests}
     yield from tried(Source("ONNX's node tests", models, {"view": view, "draw": _drawn, "bytes_moved": bytes_moved}))
 
 
 def imported_models() -> Iterator[Figure | str]:
-    from passlab import cost, equivalent, view
+    from passlab import cost, view
     from passlab.tvm.importers import relax_from_onnx
 
-    models = {n: lambda m=model: relax_from_onnx(m) for n, model in list(_node_tests().items())[::EVERY]}
-    steps = {"view": view, "draw": _drawn, "cost": cost, "equivalent to itself": lambda m: bool(equivalent(m, m))}
+    models = {name: partial(relax_from_onnx, model) for name, model in list(_node_tests().items())[::EVERY]}
+    steps: dict[str, Step] = {"view": view, "draw": _drawn, "cost": cost, "equivalent to itself": _itself}
     yield from tried(Source(f"every {EVERY}th of ONNX's node tests, in Relax", models, steps))
 
 
 def mlir_texts() -> Iterator[Figure | str]:
     """The programs of day 9's exercises, and networks of the zoo on each level of lowering."""
-    from passlab import bytes_moved, equivalent, mlir, view
+    from passlab import bytes_moved, mlir, view
     from passlab.mlir import modules
 
     if modules.native() is None:
@@ -187,14 +195,14 @@ def mlir_texts() -> Iterator[Figure | str]:
     for text in programs.values():
         dialects.update(set(re.findall(r"\b(arith|math|tensor|linalg|scf|memref|affine|cf|stablehlo|torch)\.\w", text)))
     yield Figure("texts of MLIR, by dialect", ", ".join(f"{name} {count}" for name, count in dialects.most_common()))
-    texts = {name: lambda text=text: text for name, text in programs.items()}
+    texts = {name: partial(str, text) for name, text in programs.items()}
     yield from tried(Source("texts of MLIR", texts, {"view": view, "draw": _drawn, "bytes_moved": bytes_moved}))
     parsed = {
-        name: lambda text=text: mlir.parse(text)
+        name: partial(mlir.parse, text)
         for name, text in programs.items()
         if not re.search(r"\b(stablehlo|torch|llvm)\.", text)
     }
-    steps = {"view": view, "bytes_moved": bytes_moved, "equivalent to itself": lambda m: bool(equivalent(m, m))}
+    steps: dict[str, Step] = {"view": view, "bytes_moved": bytes_moved, "equivalent to itself": _itself}
     yield from tried(Source("modules of MLIR", parsed, steps))
 
 
@@ -219,9 +227,7 @@ def _mlir_programs() -> dict[str, str]:
 
         x = jnp.ones((3, 4))
         for name in ("tanh", "sort", "cumsum", "argmax", "linalg.norm", "fft.fft"):
-            function = jnp
-            for part in name.split("."):
-                function = getattr(function, part)
+            function = operator.attrgetter(name)(jnp)
             texts[f"jax.numpy.{name}"] = jax.jit(function).lower(x).as_text()
     return texts
 
@@ -300,10 +306,10 @@ def _torchvision() -> Callable[[str], Any]:
     try:
         import torchvision
     except RuntimeError:  # operator torchvision::nms does not exist
-        operators = torch.library.Library("torchvision", "DEF")
+        library = torch.library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):
-            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _OPERATORS.append(operators)
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _OPERATORS.append(library)
         import torchvision
     kw = {"googlenet": {"aux_logits": False, "init_weights": False}, "inception_v3": {"init_weights": False}}
     return lambda name: torchvision.models.get_model(name, weights=None, **kw.get(name, {}))
