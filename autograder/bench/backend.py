@@ -73,7 +73,10 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
         calls = own[at + 2]
         base = f"{own[at]:,} of {eager[at]:,}; {calls / eager[at]:.2f} in matrix products and convolutions"
         if quantity == "bytes":
-            base += f"; inputs and results of the two graphs alone {least(stages) / eager[at]:.2f}"
+            alone, any_cut = least(stages) / eager[at], least(stages, saved=False) / eager[at]
+            base += f"; inputs and results of the two graphs alone {alone:.2f}, with nothing saved {any_cut:.2f}"
+        else:
+            base += f"; {own[at] - calls:,} others between these"
         yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
         rest = max(1, eager[at] - eager[at + 2])
         others = (own[at] - calls) / rest
@@ -118,17 +121,28 @@ def same(name: str, stages: Sequence[Any]) -> Iterator[Figure | str]:
         yield at_most(title, int(not outcome), 0, "", "by `equivalent`" if outcome else str(outcome)[:200])
 
 
-def least(stages: Sequence[Any]) -> int:
-    """Return the bytes of what graphs are given and return, which any kernels would move."""
+def least(stages: Sequence[Any], saved: bool = True) -> int:
+    """Return the bytes of what graphs are given and return, which any kernels would move.
+
+    saved: whether what the forward graph saves for the backward graph counts, but for weights and inputs; another cut
+    saves other values. Without, no cut and no kernel moves less.
+    """
     from passlab.fx.reader import describe
 
+    graphs = [stage.after if saved else stage.before for stage in stages]
+    backward = [node.name for stage in stages if stage.kind == "backward" for node in _inputs(stage.before)]
+    between = set() if saved else {name for name in backward if not name.startswith(("primals", "tangents"))}
     total = 0
-    for stage in stages:
-        inputs = [node for node in stage.after.graph.find_nodes(op="placeholder") if node.users]
-        (output,) = stage.after.graph.find_nodes(op="output")
-        values = {node: None for node in (*inputs, *output.all_input_nodes)}
+    for gm in graphs:
+        (output,) = gm.graph.find_nodes(op="output")
+        values = {node: None for node in (*_inputs(gm), *output.all_input_nodes) if node.name not in between}
         total += sum(describe(node.meta.get("val"))[2] or 0 for node in values)
     return total
+
+
+def _inputs(gm: Any) -> list:
+    """Return the inputs of a graph that it reads."""
+    return [node for node in gm.graph.find_nodes(op="placeholder") if node.users]
 
 
 def _prepared(run: Callable[[], list]) -> Callable[[], list]:

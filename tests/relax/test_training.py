@@ -216,7 +216,16 @@ def test_the_bench_tells_what_it_measured_and_what_not(monkeypatch):
     found = {figure.what: figure for figure in bench.behind(0, ["tiny"]) if isinstance(figure, Figure)}
     launches = found["tiny: launches over eager's"]
     assert (launches.value, launches.held) == (0.4, True)
-    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions"
+    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions; 2 others between these"
     assert found["tiny: kernels, largest difference to eager's"].held
     assert found["tiny: time of Inductor"].seen == "not measured: Inductor needs a C++ compiler"
     assert found["networks with launches over eager's at most 0.5"].seen == "1 of 1"
+
+
+def test_the_bench_counts_what_no_kernel_and_no_cut_avoids():
+    mine = backend(partition=save_all)
+    torch.compiler.reset()
+    torch.compile(lambda x: x.exp().sum(), backend=mine)(torch.ones(8, requires_grad=True)).backward()
+    x, total, exponential = 32, 4, 32  # bytes; the gradients of the first two have as many
+    assert bench.least(mine.stages) == (x + total + exponential) + (exponential + total + x)
+    assert bench.least(mine.stages, saved=False) == (x + total) + (total + x)
