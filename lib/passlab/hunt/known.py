@@ -166,6 +166,16 @@ def lowered(n: Tensor) -> Any:
     return n - 1
 
 
+@known("an unsigned integer has a sign", "iree", torch.tensor([1, 200], dtype=torch.uint8))
+def absolute(n: Tensor) -> Any:
+    return torch.abs(n)
+
+
+@known("0.0 and -0.0 are one constant", "onnx", _numbers(3))
+def constants(x: Tensor) -> Any:
+    return 1 / (x * 0.0), 1 / (x * -0.0)
+
+
 @known("a number that comes from a weight", "const-fold", _numbers(2, 3))
 class Item(nn.Module):
     def __init__(self) -> None:
