@@ -485,8 +485,9 @@ for name in ("mlp", "attention", "residual", "gpt"):
 # `decompositions` takes batch norms and their like apart, so that the parts can be in kernels. `fuse` writes small products
 # of matrices and convolutions, such as these, as sums of products, which a kernel computes with what surrounds them: each
 # graph has become one. Large ones stay calls of torch, whose libraries are much faster there, so where they are most of a
-# model, little is won. `ours.stages` keeps each graph before and after the passes. The backward graph of the network with a
-# residual, of which `fuse` makes one kernel:
+# model, little is won. Nor can kernels save what both graphs must move: each reads the weights, and one writes a gradient
+# for each, which is most of the bytes of a ResNet on small images. `ours.stages` keeps each graph before and after the
+# passes. The backward graph of the network with a residual, of which `fuse` makes one kernel:
 
 # %%
 model, ours, *_ = step("residual", *PASSES, decompositions=decompositions())
