@@ -800,8 +800,8 @@ else:
 # **torchao** has torch's own flow, PT2E. `prepare_pt2e` puts observers into an exported graph where a *quantizer* says
 # so, a description of what a backend can do. Some batches are run, and `convert_pt2e` puts pairs in their place. They
 # are operations of torch, `quantize_per_tensor` and so on, and stay pairs: to fold them is left to the backend, for
-# x86 Inductor. This quantizer finds layers by notes that only a *strict* export makes: of another, it leaves all
-# convolutions in float, and says nothing.
+# x86 Inductor. This quantizer finds layers by notes that a *strict* export makes: of another one of ResNet-18, it leaves
+# all convolutions in float, and says nothing.
 
 # %%
 if find_spec("torchao"):

@@ -194,8 +194,8 @@ def _share(name: str, peer: str, integer: int, every: int, of: str) -> Figure:
 def torchao(name: str) -> Iterator[Figure | str]:
     """The error, bytes and integers of torchao's PT2E flow with its quantizer for x86, calibrated with the same inputs.
 
-    Its quantizer finds layers by `meta["source_fn_stack"]`, which only a strict export notes: of another, it passes
-    over all convolutions and says nothing.
+    Its quantizer finds layers by `meta["source_fn_stack"]`, which a strict export notes: of another one of ResNet-18,
+    it passes over all convolutions and says nothing.
     """
     import torch
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
