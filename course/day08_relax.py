@@ -576,8 +576,7 @@ assert (
 # same time (day 5), and lets others share memory. ResNet-18:
 
 # %%
-resnet = models.ZOO["resnet18"]
-net18, (photo,) = resnet.build(), resnet.inputs(batch=1)
+net18, photo = models.resnet18(), torch.randn(1, 3, 32, 32)
 big = prepare(relax_module(net18, photo))
 with target:
     big_fused = tvm.transform.Sequential([passes.FuseOps(), passes.FuseTIR()])(big)
