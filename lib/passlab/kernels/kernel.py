@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 import re
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -168,6 +170,7 @@ def _compile(
             return tvm.compile(module, target)[name], function.script()
 
     if device.type == "cuda":
+        _without_fast_math()
         target = tvm.target.Target.from_device(tvm.cuda(device.index or 0)).with_host(host())
         return build_for_target(
             kernel_schedule.on_cuda(code.tensor_ir(program, names, skips, partial=False), target), target
@@ -178,6 +181,14 @@ def _compile(
         return build_for_target(kernel_schedule.on_cpu(function, knobs=knobs, rows=rows), host())
     except (ValueError, TypeError):  # TVM cannot vectorize some booleans
         return build_for_target(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs, rows=rows), host())
+
+
+def _without_fast_math() -> None:
+    """Have TVM compile CUDA C by nvcc, if it is here, without fast math, its default: so that it computes what eager
+    torch does. NVRTC cannot be told; its tanh is off by some 1e-5."""
+    os.environ.setdefault("TVM_CUDA_NVCC_NO_FAST_MATH", "1")
+    if shutil.which("nvcc"):
+        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
 
 class Kernel(nn.Module):
