@@ -32,7 +32,7 @@ _MOST_SEARCHED = 80
 
 def equivalent(before: Any, after: Any, inputs: Any, options: Options) -> Equivalence:
     """Compare for `passlab.equivalent`; modes, devices and aliasing are ignored."""
-    tolerances = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
+    tolerances: dict[str, Any] = {"seed": options.seed, "atol": options.atol, "rtol": options.rtol}
     return equivalent_modules(before, after, inputs, kinds=options.trials, **tolerances)
 
 
