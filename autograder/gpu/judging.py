@@ -8,6 +8,7 @@ answer loses the verdict that it names.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -64,12 +65,14 @@ class _Absent(ModuleType):
 
 
 def stand_in(exercise_id: str) -> list[str]:
-    """Let the notebook of an exercise import packages that are missing here, such as IPython; return their names.
+    """Let notebooks import IPython, and that of an exercise other packages that are missing here; return their names.
 
-    An answer is made with all that its notebook imports, of which it uses little.
+    An answer is made with all that its notebook imports, of which it uses little. Cases may need answers of others.
     """
     path = source.find(exercise_id).path
     missing = []
+    if importlib.util.find_spec("IPython") is None:
+        sys.modules |= {name: _Absent(name) for name in ("IPython", "IPython.display")}
     for statement in ast.walk(ast.parse(path.read_text())):
         if isinstance(statement, ast.Import):
             aliases = [(alias.name, []) for alias in statement.names]
@@ -98,6 +101,7 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
     """
     report: dict[str, Any] = {"exercise": exercise_id}
     exercise = exercises.find(exercise_id)
+    missing = stand_in(exercise_id)
     try:
         cases = [*exercise.cases(), *answers.hidden_cases(exercise_id, seed)]
         graphs = sum(map(has_graph, cases))  # this imports what cases need, which is not an answer's time either
@@ -105,7 +109,6 @@ def prove_on(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
         return report | {"lacks": str(error).split(". ")[0]}
     if not graphs:
         return report
-    missing = stand_in(exercise_id)
     (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).cpu()  # the first call takes seconds
     isolation.use(Program.run_here, device=device)
     RUNS.clear()

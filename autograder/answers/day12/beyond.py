@@ -90,7 +90,7 @@ _VIEWS = {"transpose", "permute", "reshape", "view", "flatten", "unflatten", "sq
 
 def _sizes(gm, inputs):
     """Node → the bytes of its value."""
-    values = {node.name: tree_leaves(node.meta["val"]) for node in with_shapes(gm, inputs).graph.nodes}
+    values = {node.name: tree_leaves(node.meta.get("val")) for node in with_shapes(gm, inputs).graph.nodes}
     return {name: sum(t.nbytes for t in tensors if isinstance(t, Tensor)) for name, tensors in values.items()}
 
 
