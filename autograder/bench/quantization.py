@@ -155,7 +155,7 @@ def onnxruntime(name: str) -> Iterator[Figure | str]:
 
 
 #: Operation of onnxruntime's graphs → whether it multiplies integers, and which of its inputs are weights.
-LAYERS = {
+ONNX_LAYERS: dict[str, tuple[bool, int]] = {
     **dict.fromkeys(("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"), (False, 1)),
     **dict.fromkeys(("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"), (True, 1)),
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), (True, 3)),
@@ -174,12 +174,12 @@ def multiply_adds(path: str, x: Any) -> tuple[int, int]:
     for node in model.graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in weights:
             weights[node.output[0]] = weights[node.input[0]]
-    layers = [node for node in model.graph.node if node.op_type in LAYERS]
+    layers = [node for node in model.graph.node if node.op_type in ONNX_LAYERS]
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=node.output[0]) for node in layers)
     counted = {False: 0, True: 0}
     for node, y in zip(layers, InferenceSession(model.SerializeToString()).run(None, {"x": x}), strict=True):
-        integer, place = LAYERS[node.op_type]
+        integer, place = ONNX_LAYERS[node.op_type]
         shape = weights[node.input[place]]
         channels = shape[0] if "Conv" in node.op_type else y.shape[-1]
         counted[integer] += y.size * math.prod(shape) // channels
