@@ -188,14 +188,13 @@ print(
 print(f"offsets: {size(height(buffers, offsets))}")
 
 # %% [markdown]
-# Registers have one size, and buffers do not. An offset is a colour that takes sizes into account.
+# Registers have one size, buffers do not. An offset is a colour that takes sizes into account.
 #
 # ## Hard instances
 #
-# Models like this one are easy. These eleven instances are not: memory of an accelerator, from MiniMalloc (ASPLOS 2024),
-# a planner that places each of them in 1 MiB. The height of first fit over the lower bound, in the order of size, of
-# area (size times duration), of duration, and of the first step. **Best fit** is by size, too, but takes the smallest
-# gap that is large enough, not the lowest:
+# Models like this one are easy. These eleven instances are not: an accelerator's memory, from MiniMalloc (ASPLOS 2024),
+# a planner that places each in 1 MiB. The height of first fit over the lower bound, in several orders (area: size times
+# duration). **Best fit** takes the smallest gap that is large enough:
 
 
 # %%
@@ -215,7 +214,7 @@ for letter, blocks in hard.items():
     print(f"{letter}  " + "".join(f"{over(blocks, plan):10.2f}" for plan in plans))
 
 # %% [markdown]
-# Largest first is far above the bound everywhere, and yet it is best for most of them:
+# Largest first is far above the bound everywhere, and yet best for most of them:
 
 # %%
 largest, begun = (
@@ -310,13 +309,13 @@ assert status == "OPTIMAL" and height(puzzle, offsets) > lower_bound(puzzle)
 arena(puzzle, offsets, "The smallest arena for eight buffers")
 
 # %% [markdown]
-# Four bytes are not enough, because all four are always in use. So `c` and `d` must follow `a`, in its half, and `e` and
-# `f` must follow `b`, in the other. For `g` the bytes of `c` and `e` have to be neighbours, in the middle. Then `d` and
-# `f` are at the two ends, and the bytes that they free for `h` are in two pieces.
+# Four bytes are not enough, because all four are always in use. So `c` and `d` follow `a`, in its half, and `e` and `f`
+# follow `b`. For `g` the bytes of `c` and `e` have to be neighbours. Then `d` and `f` are at the two ends, and what they
+# free for `h` is in two pieces.
 
 # %% [markdown]
-# On large instances a solver may have found nothing when its time is up. So both are in use: a search that always has an
-# answer, and a solver where an optimum is worth the time.
+# On large instances a solver may find nothing in its time. So both are in use: a search has an answer, and a solver
+# may be worth its time.
 #
 # Between them is a search for *some* plan within a capacity, like MiniMalloc's, here in 1 MiB:
 
@@ -369,7 +368,7 @@ assert not bit_equal(wrong, unet(*inputs))
 arena(buffers, broken.offsets, "An overlap")
 
 # %% [markdown]
-# Nothing crashes. A bad plan gives other numbers, silently, and perhaps only for some inputs. So plans are checked.
+# Nothing crashes. A bad plan gives other numbers, silently, perhaps for some inputs. So plans are checked.
 #
 # ## Training · stretch
 #

@@ -673,7 +673,7 @@ for shape in ((2, 1, 32, 32), (2, 1, 36, 32), (2, 1, 40, 48)):
     assert sizes.accepts(symbols) == runs(unet, [shape])
 
 # %% [markdown]
-# The range alone is `h >= 8`; the remainder is in a **guard**, a condition that the program checks at each call.
+# The range alone is `h >= 8`; the remainder is in a **guard**, a condition that each call checks.
 
 # %% [markdown]
 # ### Where export refuses more · stretch
@@ -732,12 +732,11 @@ chart("the fastest operator that moves so much", pace, "GB/s")
 
 # %% [markdown]
 # Its bandwidth is that of a copy of 64 MiB. But each operator was timed many times in a row, and up to some MiB its
-# operands were in a cache, which is faster. Its peak is that of a product of two matrices, which some convolutions
-# exceed. A bound needs a roof for each level of the memory, and the peak of the hardware.
+# operands were in a cache. Its peak is that of a product of two matrices, which some convolutions exceed. A bound needs
+# a roof for each level of memory, and the hardware's peak.
 #
-# Most operators are slower than the roofline, by a ratio that depends on their kind and size. That can be learned: by
-# decision trees, whose sum is fitted to the quotient of time and roofline. The test is a network that the fit has not
-# seen.
+# Most operators are slower than the roofline, by a ratio that depends on kind and size. Decision trees can learn it,
+# fitted to the quotient of time and roofline. The test is a network that the fit has not seen.
 
 # %%
 old = [row for row in rows if row.model != "vit"]
@@ -769,7 +768,7 @@ print(
 )
 
 # %% [markdown]
-# A tree decides by thresholds between the sizes that it has seen. So beyond the largest it repeats the last factor.
+# A tree's thresholds lie between the sizes that it has seen. Beyond the largest it repeats the last factor.
 
 # %% [markdown]
 # ### On your machine · stretch

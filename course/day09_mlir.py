@@ -53,8 +53,8 @@ def short(module, width=118):
 #
 # Everything is an **operation**: a name, operands, results, properties, and **regions**. A region holds blocks, a block
 # holds operations. So a function is an operation with a region, a loop too, and the module is one as well. A name begins
-# with its dialect: `func` has functions, `arith` and `math` compute with numbers, `scf` has loops and ifs (structured
-# control flow), `cf` jumps, `tensor` and `memref` what holds numbers, `linalg` whole loop nests.
+# with its dialect: `func` has functions, `arith` and `math` arithmetic, `scf` loops and ifs, `cf` jumps, `tensor` and
+# `memref` arrays, `linalg` loop nests.
 
 # %%
 clamp = mlir.parse("""
@@ -451,8 +451,7 @@ flow(jumps, title="Seven loops, seven edges that lead back")
 
 # %% [markdown]
 # **Rung 8, LLVM.** IREE goes its own way below linalg: it groups operations into **dispatches**, its word for kernels,
-# tiles and vectorizes these, and hands LLVM IR to LLVM. The whole compiler is one call, and can be told to keep what it
-# had in its hands:
+# tiles and vectorizes these, and hands LLVM IR to LLVM. The whole compiler is one call, and can keep what it made:
 
 # %%
 from iree.compiler import tools
@@ -483,8 +482,7 @@ print(
 assert any("x float>" in line for line in body), "vectors"
 
 # %% [markdown]
-# One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left the product apart from bias and
-# ReLU. IREE groups by rules of its own, before it tiles.
+# One dispatch: product, bias and ReLU share a kernel, which linalg's pass had left apart. IREE has rules of its own.
 #
 # ## Patterns
 #

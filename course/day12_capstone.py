@@ -108,9 +108,9 @@ counts(nothing, (x,))
 
 # %% [markdown]
 # A group has to be something that one kernel can do. Two kinds can: element-wise operations with reductions along rows
-# (TVM makes the loops), and one convolution or linear layer with the sum and the activation after it (a kernel of
-# oneDNN, the library that torch calls for them on a CPU).
-# `groupable` looks at a graph once and returns a function that tells of any groups why they are not legal:
+# (TVM makes the loops), and one convolution or linear layer with the sum and the activation after it (as oneDNN,
+# torch's library for a CPU, has it). `groupable` looks at a graph once and returns a function that tells of any groups
+# why they are not legal:
 
 # %%
 why_not = groupable(gm, (x,))
