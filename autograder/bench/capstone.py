@@ -112,11 +112,13 @@ def time_shares(program: Any, inputs: Sequence[Any]) -> str:
             took[node.name].append(time.perf_counter() - begin)
             return value
 
-    took = {node.name: [] for node in program.graph.graph.nodes}
+    took: dict[str, list[float]] = {node.name: [] for node in program.graph.graph.nodes}
     with torch.no_grad():
         for _ in range(RUNS):
             Watch(program.graph).run(*inputs)
-    total, count = Counter(), Counter(program.kinds.values())
+    count = Counter(program.kinds.values())
+    seconds = dict.fromkeys(count, 0.0)
     for name, kind in program.kinds.items():
-        total[kind] += statistics.median(took[name])
-    return ", ".join(f"{total[kind] / total.total():.0%} in {plural(count[kind], kind)}" for kind in total)
+        seconds[kind] += statistics.median(took[name])
+    total = sum(seconds.values())
+    return ", ".join(f"{seconds[kind] / total:.0%} in {plural(count[kind], kind)}" for kind in seconds)

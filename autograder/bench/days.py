@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,22 +34,22 @@ def days(largest: int) -> Iterator[Figure | str]:
         whole = cpu_of_days(Path(folder), "--run-all")
         yield "perfect notebooks, what is graded"
         graded = cpu_of_days(Path(folder))
-    if not graded.total():
+    total, base = sum(graded.values()), f"all cells {sum(whole.values()):.4g} s"
+    if not total:
         yield not_measured("CPU of a perfect notebook", "no control group counts the processes of a sandbox here")
         return
     for day in sorted(graded):
         yield Figure(f"{day}: CPU", f"{graded[day]:.3g} s", f"all cells {whole[day]:.3g} s", value=graded[day])
-    total, base = graded.total(), f"all cells {whole.total():.4g} s"
     yield Figure(f"{len(graded)} days: CPU", f"{total:.4g} s", base, value=total)
 
 
-def cpu_of_days(folder: Path, *options: str) -> Counter[str]:
+def cpu_of_days(folder: Path, *options: str) -> dict[str, float]:
     """Return day → CPU seconds of all processes, from one verdict to the next. Raise RuntimeError if grading fails."""
     command = [sys.executable, "-m", "passlab.cli", "grade", str(folder / "class"), "--seed", "7", "--jobs", "1"]
     environment = os.environ | {"PASSLAB_RUN": RUN, cache.FOLDER: str(folder / "builds")}
     shutil.rmtree(folder / "builds", ignore_errors=True)
     shutil.rmtree(ROOT / RUN, ignore_errors=True)
-    used: Counter[str] = Counter()
+    used: dict[str, float] = defaultdict(float)
     with counting_group() as group, tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(
             [*command, *options],
@@ -62,7 +62,7 @@ def cpu_of_days(folder: Path, *options: str) -> Counter[str]:
         ) as grader:
             for line in grader.stdout or ():
                 if row := LINE.match(line):
-                    used[row["assignment"]] += group.cpu_seconds() - used.total() if group else 0.0
+                    used[row["assignment"]] += group.cpu_seconds() - sum(used.values()) if group else 0.0
         if grader.returncode:
             errors.seek(0)
             raise RuntimeError(*errors.read().strip().splitlines()[-1:])

@@ -218,9 +218,9 @@ def exports() -> Iterator[Figure | str]:
         rng, counts = random.Random(0), [0, 0]
         for _ in range(16):
             sizes = [rng.choice((n, n, n, n + 1, 2 * n, 4, 5)) for n in x.shape]
-            does = runs(module, [sizes])
+            does = runs(module, [tuple(sizes)])
             counts[0] += found.accepts(dict(zip(names, sizes, strict=True))) == does
-            counts[1] += runs(program, [sizes]) == does
+            counts[1] += runs(program, [tuple(sizes)]) == does
         seen = f"{counts[0]} of 16 sizes as the network runs"
         yield Figure(f"{name}: {len(found.constraints)} constraints", seen, f"torch.export: {counts[1]} of 16")
         ours, theirs, total = ours + counts[0], theirs + counts[1], total + 16

@@ -110,6 +110,7 @@ def peaks() -> Iterator[Figure | str]:
     for name in PEAKS:
         yield f"{name}: peaks"
         low = lower(ZOO[name].build(), *ZOO[name].inputs(), gradients=True, partition=save_all)
+        assert low.joint is not None and low.backward is not None
         least = _bytes(saved_values(low.joint, low.outputs, ()))
         budget = max(least, int(BUDGET * low.saved_bytes))
         parts = partition(low.joint, num_fwd_outputs=low.outputs, budget=budget)
