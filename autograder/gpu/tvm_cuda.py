@@ -89,12 +89,18 @@ def source(name: str, dtype: torch.dtype, architecture: str) -> str:
 class Nvrtc:
     """NVIDIA's run-time compiler, from its wheel, with the headers of CUDA and of its C++ library from theirs.
 
-    Raises FileNotFoundError where one is missing.
+    The wheels of CUDA 13 share one folder. Raises FileNotFoundError where one is missing.
     """
 
     def __init__(self):
-        self.library = ctypes.CDLL(str(_wheel("cuda_nvrtc") / "lib/libnvrtc.so.12"))
-        self.headers = [_wheel(name) / "include" for name in ("cuda_runtime", "cuda_cccl")]
+        if folder := _folder("cu13"):
+            library, self.headers = folder / "lib/libnvrtc.so.13", [folder / "include", folder / "include/cccl"]
+            for part in library.parent.glob("libnvrtc-builtins.so.13*"):
+                ctypes.CDLL(str(part))  # NVRTC finds it only if it is loaded
+        else:
+            library = _wheel("cuda_nvrtc") / "lib/libnvrtc.so.12"
+            self.headers = [_wheel(name) / "include" for name in ("cuda_runtime", "cuda_cccl")]
+        self.library = ctypes.CDLL(str(library))
 
     def ptx(self, text: str, architecture: str) -> str:
         """Return the PTX of CUDA C. Raises ValueError with the compiler's first words."""
@@ -121,16 +127,20 @@ class Nvrtc:
             raise RuntimeError(f"{name} failed with code {code}.")
 
 
-def _wheel(name: str) -> Path:
-    """Return the folder of one of NVIDIA's wheels."""
-    package = name.replace("_", "-")
+def _folder(name: str) -> Path | None:
+    """Return a folder in which NVIDIA's wheels put their files, or None."""
     try:
         spec = importlib.util.find_spec(f"nvidia.{name}")
     except ModuleNotFoundError:
-        spec = None
-    if spec is None:
-        raise FileNotFoundError(f"the package nvidia-{package}-cu12 is missing here")
-    return Path(next(iter(spec.submodule_search_locations)))
+        return None
+    return Path(next(iter(spec.submodule_search_locations or ()))) if spec else None
+
+
+def _wheel(name: str) -> Path:
+    """Return the folder of one of NVIDIA's wheels of CUDA 12. Raises FileNotFoundError."""
+    if folder := _folder(name):
+        return folder
+    raise FileNotFoundError(f"the package nvidia-{name.replace('_', '-')}-cu12 is missing here")
 
 
 def compile_ptx(job: Job) -> Iterator[Figure | str]:
