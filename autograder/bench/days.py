@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
@@ -18,7 +17,7 @@ from pathlib import Path
 from autograder.authoring import samples
 from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, not_measured
-from autograder.bench.first_hour import counting_group
+from autograder.bench.first_hour import counted
 from autograder.bench.grading import LINE
 from passlab.building import cache
 
@@ -50,16 +49,8 @@ def cpu_of_days(folder: Path, *options: str) -> dict[str, float]:
     shutil.rmtree(folder / "builds", ignore_errors=True)
     shutil.rmtree(ROOT / RUN, ignore_errors=True)
     used: dict[str, float] = defaultdict(float)
-    with counting_group() as group, tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(
-            [*command, *options],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            preexec_fn=lambda: group.add(os.getpid()),  # before it starts others
-        ) as grader:
+    with tempfile.TemporaryFile("w+") as errors:
+        with counted([*command, *options], cwd=ROOT, env=environment, stderr=errors) as (grader, group):
             for line in grader.stdout or ():
                 if row := LINE.match(line):
                     used[row["assignment"]] += group.cpu_seconds() - sum(used.values()) if group else 0.0

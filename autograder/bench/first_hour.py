@@ -12,9 +12,9 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_most, not_measured
@@ -44,19 +44,8 @@ def wait(clone: Path, *words: str, line: re.Pattern = VERDICT) -> Wait:
     dropped = ("PASSLAB_RUN", "PASSLAB_BUILDS", "MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     begin, before, first, last = time.perf_counter(), children_cpu(), 0.0, ""
-    with (
-        counting_group() as group,
-        subprocess.Popen(
-            ["make", *words],
-            cwd=clone,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=lambda: group.add(os.getpid()),  # before it starts others
-        ) as process,
-    ):
-        for text in process.stdout:
+    with counted(["make", *words], cwd=clone, env=environment, stderr=subprocess.STDOUT) as (process, group):
+        for text in process.stdout or ():
             last = text.strip() or last
             if not first and line.match(text):
                 first = time.perf_counter() - begin
@@ -74,6 +63,22 @@ def counting_group() -> contextlib.AbstractContextManager[Group]:
         if not parents(os.getpid())[1]:
             return cgroup("first-hour", MOST_MIB, MOST_PROCESSES)
     return contextlib.nullcontext(Group({}))
+
+
+@contextlib.contextmanager
+def counted(argv: Sequence[str], **options: Any) -> Iterator[tuple[subprocess.Popen[str], Group]]:
+    """Run a command in `counting_group`, its output in a pipe. options: for `subprocess.Popen`."""
+    with (
+        counting_group() as group,
+        subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: group.add(os.getpid()),  # before it starts others
+            **options,
+        ) as process,
+    ):
+        yield process, group
 
 
 def children_cpu() -> float:

@@ -44,9 +44,9 @@ TIMM = {
     **dict.fromkeys(("vit_tiny_patch16_224", "deit_tiny_patch16_224", "mixer_s32_224", "resmlp_12_224"), 224),
     **dict.fromkeys(("gmlp_ti16_224", "convmixer_768_32", "poolformer_s12", "pvt_v2_b0", "cait_xxs24_224"), 224),
     **dict.fromkeys(("xcit_nano_12_p16_224", "levit_128s", "visformer_tiny", "edgenext_xx_small"), 224),
-    **dict.fromkeys(("swin_tiny_patch4_window7_224", "maxvit_rmlp_pico_rw_256", "coatnet_nano_rw_224"), 224),
+    **dict.fromkeys(("swin_tiny_patch4_window7_224", "coatnet_nano_rw_224"), 224),
+    "maxvit_rmlp_pico_rw_256": 256,
 }
-SIDES = {"maxvit_rmlp_pico_rw_256": 256}
 
 Step = Callable[[Any], Any]
 
@@ -236,12 +236,12 @@ def networks(library: str) -> Iterator[Figure | str]:
     """Architectures traced, exported and scripted."""
     import torch
 
+    load, sides = {"torchvision": (_torchvision, TORCHVISION), "timm": (_timm, TIMM)}[library]
     try:
-        build = {"torchvision": _torchvision, "timm": _timm}[library]()
+        build = load()
     except ImportError:
         yield not_measured(f"architectures of {library}", "it is not installed, and the course does not need it")
         return
-    sides = {"torchvision": TORCHVISION, "timm": TIMM}[library] | (SIDES if library == "timm" else {})
     torch.set_num_threads(1)
     for form in ("traced", "exported", "scripted"):
         makes = {name: _network(build, name, side, form) for name, side in sides.items()}
