@@ -37,7 +37,7 @@ EXPECTED = {
     "allocations, fused": [2, 4 * (8 + 1)],
     "runner": True,
     "runner is timed": ["torch", "tvm"],
-    "runner without inputs": "The module takes 1 inputs",
+    "runner without inputs": "The module takes 1 input;",
     "runner sees new inputs": True,
 }
 

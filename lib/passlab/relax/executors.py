@@ -14,6 +14,7 @@ import numpy as np
 
 from passlab.building.arrays import dtype_of
 from passlab.building.compiler import Executor, Failed
+from passlab.judge.words import plural
 from passlab.relax import relax, tvm
 from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
 
@@ -54,7 +55,8 @@ class _Machine:
         rest = list(values)
         arguments = [self._argument(type_, rest) for type_ in self.types]
         if rest:
-            raise Failed(f"The function {self.function} takes {len(values) - len(rest)} inputs; got {len(values)}.")
+            taken = plural(len(values) - len(rest), "input")
+            raise Failed(f"The function {self.function} takes {taken}; got {len(values)}.")
         return arguments
 
     def _argument(self, type_: Any, rest: list[np.ndarray]) -> Any:
@@ -110,7 +112,8 @@ class _Tir:
         """Return all arguments, and those of them that are outputs."""
         params, solver, arguments = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
         if len(values) > len(params):
-            raise Failed(f"The function {self.name} takes {len(params)} parameters; got {len(values)} inputs.")
+            taken = plural(len(params), "parameter")
+            raise Failed(f"The function {self.name} takes {taken}; got {plural(len(values), 'input')}.")
         for param, value in zip(params, values, strict=False):
             if isinstance(param.ty, tvm.ir.PrimType):
                 solver.bind(param, tvm.tirx.const(value.item(), str(param.ty.dtype)))

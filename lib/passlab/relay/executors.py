@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from passlab.building.compiler import Executor, Failed
+from passlab.judge.words import plural
 from passlab.relay import relay, tvm
 from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
 
@@ -59,7 +60,7 @@ class _Graph:
 
     def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
         if len(values) != len(self.names):
-            raise Failed(f"The function takes {len(self.names)} inputs; got {len(values)}.")
+            raise Failed(f"The function takes {plural(len(self.names), 'input')}; got {len(values)}.")
         for name, value in zip(self.names, values, strict=True):
             if self.module.module["get_input_index"](name) >= 0:  # an unused one is absent
                 self._set(name, value)

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from passlab.graph import Cost, Measured
+from passlab.judge.words import plural
 from passlab.tvm import builds
 from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.executors import itemsize
@@ -163,7 +164,8 @@ def runner(
             built.give([_array(x) for x in arguments])
             last[:] = arguments
         if not last and built.inputs:
-            raise ValueError(f"The module takes {built.inputs} inputs; got {len(arguments)}: call runner(module)(x).")
+            taken = plural(built.inputs, "input")
+            raise ValueError(f"The module takes {taken}; got {len(arguments)}: call runner(module)(x).")
         return built.run()
 
     if inputs:
