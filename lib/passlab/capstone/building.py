@@ -33,6 +33,7 @@ from passlab.fx.isolation import is_marked, refuse
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs
+from passlab.judge.words import plural
 from passlab.kernels import Kernel, execution_order, extract_group
 from passlab.kernels.primitives import Unsupported, state
 from passlab.kernels.schedule import Knobs
@@ -86,8 +87,8 @@ def _laid_out(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
     check_groups(gm, compiled.groups)
     if not compiled.layouts:
         return gm
-    if why := layouts.why_not_stored(gm, compiled.groups, compiled.layouts):
-        raise BadCompiled(why)
+    if reason := layouts.why_not_stored(gm, compiled.groups, compiled.layouts):
+        raise BadCompiled(reason)
     layouts.apply(gm, compiled.groups, compiled.layouts)
     after = with_shapes(gm, inputs)
     return with_shapes(after, inputs) if layouts.returned_as(after, gm) else after
@@ -276,7 +277,7 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         if len(inputs) != len(self._likes):
-            raise ValueError(f"The program takes {len(self._likes)} inputs; got {len(inputs)}.")
+            raise ValueError(f"The program takes {plural(len(self._likes), 'input')}; got {len(inputs)}.")
         with torch.no_grad():
             pairs = enumerate(zip(inputs, self._likes, strict=True))
             return self._run(*[x if like is None else like.fit(x, at) for at, (x, like) in pairs])
@@ -346,8 +347,8 @@ def gpus(device: torch.device) -> list[int]:
 
 
 def check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
-    if why := triton.why_not_launched(head, kernel) or triton.why_not_for_group(head, kernel, part):
-        raise BadCompiled(why)
+    if reason := triton.why_not_launched(head, kernel) or triton.why_not_for_group(head, kernel, part):
+        raise BadCompiled(reason)
 
 
 def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:

@@ -185,9 +185,9 @@ def _choose(compiled: Compiled, device: str, make: Callable[[fx.GraphModule, str
 class _Witness(Group):
     """A group that records its inputs and results."""
 
-    def __init__(self, seen: dict[str, list], part: fx.GraphModule, name: str, head: str, kernel: Triton):
+    def __init__(self, runs: dict[str, list], part: fx.GraphModule, name: str, head: str, kernel: Triton):
         super().__init__(part, name)
-        self.runs = seen.setdefault(head, [])
+        self.runs = runs.setdefault(head, [])
 
     def forward(self, *inputs: Any) -> Any:
         if not any(isinstance(x, FakeTensor) for x in inputs):

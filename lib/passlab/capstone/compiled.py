@@ -73,10 +73,10 @@ def why_not_compiled(before: fx.GraphModule | None, compiled: object) -> str:
         return "The compiler returned None. End it with `return Compiled(gm, …)`."
     if type(compiled) is not Compiled:
         code = isinstance(compiled, torch.nn.Module) or callable(compiled)
-        why = "which is code: hand over data, as Compiled(graph, …)" if code else "not a Compiled"
-        return f"The compiler returned {type(compiled).__name__}, {why}."
-    if why := why_not_valid(before, compiled.graph):
-        return why.replace("The pass returned", "Compiled.graph is")
+        reason = "which is code: hand over data, as Compiled(graph, …)" if code else "not a Compiled"
+        return f"The compiler returned {type(compiled).__name__}, {reason}."
+    if reason := why_not_valid(before, compiled.graph):
+        return reason.replace("The pass returned", "Compiled.graph is")
     return (
         _why_not_groups(compiled)
         or _why_not_schedules(compiled)
@@ -108,8 +108,8 @@ def _why_not_schedules(compiled: Compiled) -> str:
     for head, knobs in compiled.schedules.items():
         if head not in heads:
             return f"There is a schedule for {str(head)[:40]!r}, which is not the first node of a group."
-        if why := why_not_knobs(head, knobs):
-            return why
+        if reason := why_not_knobs(head, knobs):
+            return reason
     return ""
 
 
@@ -122,8 +122,8 @@ def _why_not_kernels(compiled: Compiled) -> str:
             return f"There is a kernel for {str(head)[:40]!r}, which is not the first node of a group."
         if head in compiled.schedules:
             return f"The group of {head} has a schedule and a Triton kernel: a kernel has its own loops. Leave one out."
-        if why := triton.why_not_a_kernel(head, kernel):
-            return why
+        if reason := triton.why_not_a_kernel(head, kernel):
+            return reason
     return ""
 
 
@@ -171,8 +171,8 @@ def with_shapes(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
 def check_groups(gm: fx.GraphModule, groups: Sequence[Sequence[str]]) -> None:
     """Raise BadCompiled for groups that cannot be kernels of a graph with shapes."""
-    if why := illegal(gm, groups, accepts=lambda part: library.match(gm, part) is not None):
-        raise BadCompiled(why)
+    if reason := illegal(gm, groups, accepts=lambda part: library.match(gm, part) is not None):
+        raise BadCompiled(reason)
 
 
 def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[Sequence[str]]], str | None]:

@@ -156,11 +156,11 @@ def counted(
     types: those of the outputs of the model's own graph (`output_types`).
     """
     try:
-        if why := other_outputs(compiled, inputs, types) if types is not None else None:
-            return {"broken": why}
+        if reason := other_outputs(compiled, inputs, types) if types is not None else None:
+            return {"broken": reason}
         cost = counts(compiled, inputs, may_run=False)
-        if memory is not None and (why := too_much(compiled, cost.peak, inputs, *memory)):
-            return {"broken": why}
+        if memory is not None and (reason := too_much(compiled, cost.peak, inputs, *memory)):
+            return {"broken": reason}
     except BadCompiled as error:
         return {"broken": str(error)}
     return {"broken": "", **cost.to_json()}

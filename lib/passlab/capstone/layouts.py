@@ -50,8 +50,8 @@ def why_not_layouts(gm: fx.GraphModule, layouts: object) -> str:
     for name, order in layouts.items():
         if name not in names:
             hint = did_you_mean(str(name), names)
-            why = f"which is neither a value nor a parameter of the graph.{hint}"
-            return f"There is a layout for {str(name)[:60]!r}, {why}"
+            reason = f"which is neither a value nor a parameter of the graph.{hint}"
+            return f"There is a layout for {str(name)[:60]!r}, {reason}"
         fits = isinstance(order, list) and all(type(dim) is int for dim in order)
         if not fits or sorted(order) != list(range(len(order))):
             wants = "list each of its dimensions once, the outermost first"

@@ -222,7 +222,7 @@ def _multiplications(head: Head) -> int:
 
 def plain(epilogue: Epilogue) -> Callable:
     """Return a function (input[, addend]) → result of torch's own operators; all but the first are in place."""
-    head, then = epilogue.head, _IN_PLACE.get(epilogue.activation)
+    head, activation = epilogue.head, _IN_PLACE.get(epilogue.activation)
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
     if head.kind == "conv":
         padding, stride, dilation, groups = head.how
@@ -236,8 +236,8 @@ def plain(epilogue: Epilogue) -> Callable:
             return linear(x, weight, bias)
 
     if epilogue.addend is None:
-        return first if then is None else lambda x: then(first(x))
-    return (lambda x, y: first(x).add_(y)) if then is None else lambda x, y: then(first(x).add_(y))
+        return first if activation is None else lambda x: activation(first(x))
+    return (lambda x, y: first(x).add_(y)) if activation is None else lambda x, y: activation(first(x).add_(y))
 
 
 def _by_onednn(epilogue: Epilogue) -> Callable:

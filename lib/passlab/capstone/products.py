@@ -92,12 +92,12 @@ def convolution_backward(
             gradients[0] = _summed(windows, turned.transpose(0, 1)).contiguous()
     if mask[1]:
         windows = _windows(x, kernel, stride, padding)
-        seen = windows.permute(1, 4, 5, 0, 2, 3)  # [c, kernel rows, kernel columns, n, rows, columns]
+        patches = windows.permute(1, 4, 5, 0, 2, 3)  # [c, kernel rows, kernel columns, n, rows, columns]
         if groups > 1:
-            gradients[1] = (seen * g.transpose(0, 1)[:, None, None]).sum((-3, -2, -1)).unsqueeze(1)
+            gradients[1] = (patches * g.transpose(0, 1)[:, None, None]).sum((-3, -2, -1)).unsqueeze(1)
         else:
             filters = g.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(3, 0, 1, 2)
-            gradients[1] = (seen.unsqueeze(3) * filters).sum((-3, -2, -1)).permute(3, 0, 1, 2).contiguous()
+            gradients[1] = (patches.unsqueeze(3) * filters).sum((-3, -2, -1)).permute(3, 0, 1, 2).contiguous()
     if mask[2]:
         gradients[2] = g.sum((0, 2, 3))
     return gradients
@@ -138,10 +138,10 @@ def max_pool(
     x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
 ) -> Any:
     """Return the largest element of each window, and its place in the image: the first of equals, the last NaN."""
-    how = _pool(x, kernel, stride, padding, dilation, ceil_mode)
-    if how is None:
+    settings = _pool(x, kernel, stride, padding, dilation, ceil_mode)
+    if settings is None:
         return NotImplemented
-    kernel, stride, padding = how
+    kernel, stride, padding = settings
     windows = _windows(x, kernel, stride, padding, -math.inf)
     rows, columns = (_places(windows.shape, d, stride[d], padding[d], x.device) for d in (0, 1))
     best = windows[..., 0, 0]
@@ -157,10 +157,10 @@ def max_pool_backward(
     g: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor
 ) -> Any:
     """Return the gradient of the images: each element's window, or windows, hand theirs to it."""
-    how = _pool(x, kernel, stride, padding, dilation, ceil_mode)
-    if how is None:
+    settings = _pool(x, kernel, stride, padding, dilation, ceil_mode)
+    if settings is None:
         return NotImplemented
-    kernel, stride, padding = how
+    kernel, stride, padding = settings
     rows, columns = (_places(g.shape, d, stride[d], padding[d], x.device) for d in (0, 1))
     parts = []
     for i, j in itertools.product(*map(range, kernel)):
@@ -173,10 +173,10 @@ def max_pool_backward(
 def put_together(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool) -> Tensor:
     """Return `x` with `values` added at pairs of rows and columns: the gradient of an enlarged image."""
     *_, rows, columns = indices
-    there = columns == torch.arange(x.shape[3], device=x.device)[:, None]
-    by_column = torch.where(there, values.unsqueeze(3), 0.0).sum(-1)  # [n, c, rows of values, columns of x]
-    there = rows == torch.arange(x.shape[2], device=x.device)
-    return x + torch.where(there[..., None], by_column.unsqueeze(3), 0.0).sum(2)
+    mask = columns == torch.arange(x.shape[3], device=x.device)[:, None]
+    by_column = torch.where(mask, values.unsqueeze(3), 0.0).sum(-1)  # [n, c, rows of values, columns of x]
+    mask = rows == torch.arange(x.shape[2], device=x.device)
+    return x + torch.where(mask[..., None], by_column.unsqueeze(3), 0.0).sum(2)
 
 
 # ------------------------------------------------------------------------------------------------------------ the pass

@@ -119,10 +119,10 @@ def _with_kernels(make: Callable[..., Any], gm: fx.GraphModule, groups: list[lis
         return make(gm, groups)
     except ValueError as error:
         named = getattr(error, "node", None)
-        kept = [group for group in groups if named not in group and illegal(gm, [group]) is None]
-        if len(kept) == len(groups):
+        smaller = [group for group in groups if named not in group and illegal(gm, [group]) is None]
+        if len(smaller) == len(groups):
             raise
-        return _with_kernels(make, gm, kept)
+        return _with_kernels(make, gm, smaller)
 
 
 def grouped(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[list[str]]]:

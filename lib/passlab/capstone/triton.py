@@ -244,11 +244,11 @@ def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
 
     It executes the text: check it by `why_not_launched` first.
     """
-    how = (kernel.source, kernel.name, tuple(kernel.grid), kernel.meta)
+    key = (kernel.source, kernel.name, tuple(kernel.grid), kernel.meta)
     if device.type == "cuda":
-        return kernel_launcher(*how)
+        return kernel_launcher(*key)
     with interpreting():
-        start = kernel_launcher(*how)
+        start = kernel_launcher(*key)
 
     def run(*tensors: Any) -> None:
         with interpreting(), bounded(tensors), warnings.catch_warnings():

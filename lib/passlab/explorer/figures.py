@@ -37,14 +37,14 @@ def figures(program: Program, inputs: tuple) -> Figures:
         if isinstance(value, fx.GraphModule):
             if program.error:
                 return Figures(nodes)
-            now = cost(value, *inputs)
-            return Figures(now.nodes, now.launches, now.bytes, _peak(value, inputs))
+            c = cost(value, *inputs)
+            return Figures(c.nodes, c.launches, c.bytes, _peak(value, inputs))
         if getattr(ir(value), "package", "") == "tvm":
             measure = load("tvm.measure")
             launches, moved = len(list(measure.kernels_of(value))), int(measure.bytes_moved(value))
             return Figures(load("tvm.modules").counts(value).total(), launches, moved, _live(graph))
-        now = cost(value, *inputs)
-        return Figures(now.nodes, now.launches, now.bytes, _live(graph))
+        c = cost(value, *inputs)
+        return Figures(c.nodes, c.launches, c.bytes, _live(graph))
     except Exception:  # a broken graph, a symbolic shape, an IR that is not counted: the view still has its nodes
         return Figures(nodes)
 
@@ -59,10 +59,10 @@ def _peak(gm: fx.GraphModule, inputs: tuple) -> int | None:
 
 def _live(graph: Graph) -> int | None:
     """Return the most bytes of values that are alive at once, without those of inputs and weights."""
-    made = [node for node in graph if node.kind != "data"]
-    if any(node.bytes is None for node in made):
+    computed = [node for node in graph if node.kind != "data"]
+    if any(node.bytes is None for node in computed):
         return None
-    left = {node.id: len(graph.consumers(node.id)) for node in made}
+    left = {node.id: len(graph.consumers(node.id)) for node in computed}
     sizes: dict[str, int] = {}
     peak = 0
     for node in graph:

@@ -38,16 +38,16 @@ def origins(old: Graph, new: Graph, pairs: Mapping[str, str], before: Origins) -
     results = zip(old.outputs, new.outputs, strict=False)  # what reads them is not a node in every IR
     waiting = [(a, b) for a, b in results if a not in pairs]
     waiting += [pair for user in new if user.id in back for pair in _replaced(old, user, back, pairs)]
-    seen = set(waiting)
+    visited = set(waiting)
     while waiting:
-        gone, instead = waiting.pop()
-        stands[instead].append(gone)
-        inner = _inner(old.node(gone), new.node(instead), back, pairs)
+        old_id, new_id = waiting.pop()
+        stands[new_id].append(old_id)
+        inner = _inner(old.node(old_id), new.node(new_id), back, pairs)
         if inner is None:
-            stands[instead] += _removed(old, old.node(gone).inputs, pairs)
+            stands[new_id] += _removed(old, old.node(old_id).inputs, pairs)
         else:
-            waiting += [pair for pair in inner if pair not in seen]
-            seen.update(inner)
+            waiting += [pair for pair in inner if pair not in visited]
+            visited.update(inner)
     return _through(new, stands, before, back)
 
 
@@ -121,18 +121,18 @@ def _replaced(old: Graph, user: Node, back: Mapping[str, str], pairs: Mapping[st
     else:
         fresh = [b for b in user.inputs if back.get(b) not in was]
         changes = [(a, b) for a in was for b in fresh or user.inputs if fresh or old.node(back[b]).op == old.node(a).op]
-    return [(gone, instead) for gone, instead in changes if gone not in pairs]
+    return [(old_id, new_id) for old_id, new_id in changes if old_id not in pairs]
 
 
 def _inner(
-    gone: Node, instead: Node, back: Mapping[str, str], pairs: Mapping[str, str]
+    source: Node, target: Node, back: Mapping[str, str], pairs: Mapping[str, str]
 ) -> list[tuple[str, str]] | None:
     """Return the removed operands of a removed node, each with its counterpart; None if they cannot be told apart."""
-    if gone.op == instead.op and len(gone.inputs) == len(instead.inputs):
-        return [(a, b) for a, b in zip(gone.inputs, instead.inputs, strict=True) if a not in pairs]
-    was = [id for id in gone.inputs if id not in pairs]
-    now = [id for id in instead.inputs if id not in back and instead.id not in back]
-    return list(zip(was, now, strict=True)) if len(was) == len(now) else None
+    if source.op == target.op and len(source.inputs) == len(target.inputs):
+        return [(a, b) for a, b in zip(source.inputs, target.inputs, strict=True) if a not in pairs]
+    old_ids = [id for id in source.inputs if id not in pairs]
+    new_ids = [id for id in target.inputs if id not in back and target.id not in back]
+    return list(zip(old_ids, new_ids, strict=True)) if len(old_ids) == len(new_ids) else None
 
 
 def _removed(old: Graph, ids: Sequence[str], pairs: Mapping[str, str]) -> list[str]:

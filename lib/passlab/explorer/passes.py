@@ -124,8 +124,8 @@ def catalogue(value: Any) -> dict[str, Pass]:
     passes = _passes(own)
     for to in [to for to in TITLES if own == "fx" and to != own]:
         passes.append(_conversion(to))
-        passes += [it._replace(name=f"{to}.{it.name}", code=repr(f"{to}.{it.name}")) for it in _passes(to)]
-    return {it.name: it for it in passes}
+        passes += [item._replace(name=f"{to}.{item.name}", code=repr(f"{to}.{item.name}")) for item in _passes(to)]
+    return {item.name: item for item in passes}
 
 
 def _passes(own: str) -> list[Pass]:
@@ -168,17 +168,19 @@ def _mlir(name: str, module: Any) -> Any:
 def chosen(value: Any, passes: Iterable[str | Callable[[Any], Any]]) -> list[Pass]:
     """Return passes as they were given, by name or as callables. Raises ValueError for an unknown name."""
     known, result = catalogue(value), []
-    for given in passes:
-        if isinstance(given, str):
-            if given not in known:
-                hint = did_you_mean(given, known, 3) or f" There are: {', '.join(known) or 'none'}."
-                raise ValueError(f"explore knows no pass {given!r} for this IR.{hint}")
-            result.append(known[given])
-        elif callable(given):
-            name = _name(given)
-            result.append(Pass(name, given, name, _about(given)))
+    for choice in passes:
+        if isinstance(choice, str):
+            if choice not in known:
+                hint = did_you_mean(choice, known, 3) or f" There are: {', '.join(known) or 'none'}."
+                raise ValueError(f"explore knows no pass {choice!r} for this IR.{hint}")
+            result.append(known[choice])
+        elif callable(choice):
+            name = _name(choice)
+            result.append(Pass(name, choice, name, _about(choice)))
         else:
-            raise ValueError(f"explore takes passes as names or functions; got {type(given).__name__}: {given!r:.60}.")
+            raise ValueError(
+                f"explore takes passes as names or functions; got {type(choice).__name__}: {choice!r:.60}."
+            )
     return result
 
 
@@ -193,22 +195,22 @@ def _about(run: Any) -> str:
     return (inspect.getdoc(run) or "").split("\n")[0] if described else ""
 
 
-def call(it: Pass, value: Any) -> Outcome:
+def call(item: Pass, value: Any) -> Outcome:
     """Call a pass on a value that it may change; an exception or a wrong result is a sentence."""
     own = language(value)
-    if it.takes not in ("", own):
-        to = "move it up" if it.takes == "fx" else f"put to_{it.takes} before it"
-        return Outcome(None, f"It works on {TITLES[it.takes]}, and here the program is in {TITLES.get(own)}: {to}.")
+    if item.takes not in ("", own):
+        to = "move it up" if item.takes == "fx" else f"put to_{item.takes} before it"
+        return Outcome(None, f"It works on {TITLES[item.takes]}, and here the program is in {TITLES.get(own)}: {to}.")
     try:
-        result = it.run(value)
+        result = item.run(value)
     except Unreachable as error:
         return Outcome(None, str(error))
     except Exception as error:
-        why = reason(error)
-        return Outcome(None, f"It raised {type(error).__name__}{f': {why}' if why else ''}.")
+        sentence = reason(error)
+        return Outcome(None, f"It raised {type(error).__name__}{f': {sentence}' if sentence else ''}.")
     result = getattr(result, "graph_module", result)  # torch's PassResult
     weights: tuple = ()
-    if it.gives == "mlir":
+    if item.gives == "mlir":
         weights, result = result.arrays[len(result.arrays) - len(result.weights) :], result.module
     if isinstance(value, fx.GraphModule) and isinstance(result, fx.GraphModule):
         result.recompile()

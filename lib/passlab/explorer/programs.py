@@ -114,14 +114,14 @@ def read(value: Any, inputs: tuple, weights: tuple = ()) -> Program:
         return Program(value, view(value), weights=weights)
     if not inputs:
         return Program(value, view(value))
-    shapes, _, why = find_shapes(value, *inputs)
+    shapes, _, reason = find_shapes(value, *inputs)
     for node, data in shapes.items():
         if isinstance(data, bool | int | float):
             node.meta["type"] = type(data)
         else:
             node.meta["tensor_meta"] = data
     value.meta["inputs"] = inputs
-    return Program(value, view(value), f"It does not run on the inputs: {why}." if why else "")
+    return Program(value, view(value), f"It does not run on the inputs: {reason}." if reason else "")
 
 
 def source(program: Program) -> Source:

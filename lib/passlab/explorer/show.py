@@ -65,8 +65,8 @@ class Explorer:
             lines += [f"  {line.title}"] if line.title else []
             lines.append(f"  {line.number:>4}  {line.text}")
         lines += ["", f"Passes: {self._code(self.on)}"]
-        reached = {language(states.first.program.value), *(it.gives for it in states.passes[: states.on])}
-        others = [it.name for it in states.passes[states.on :] if it.takes in reached]
+        reached = {language(states.first.program.value), *(item.gives for item in states.passes[: states.on])}
+        others = [item.name for item in states.passes[states.on :] if item.takes in reached]
         lines += [f"Off: {', '.join(others)}"] if others else []
         for n in range(len(self.on) + 1):
             lines += ["", *self._step(self.on[:n])]
@@ -79,16 +79,16 @@ class Explorer:
             yield f"{name}: {state.problem or 'changes nothing'}"
             return
         yield f"{name}: {state.summary}" if key else f"{name}{f'. {state.problem}' if state.problem else ''}"
-        now = states.figures(state)
-        yield f"  {_number(now.nodes)} nodes, {_number(now.launches)} launches, " + (
-            f"{size(now.bytes) or '?'} moved, {size(now.peak) or '?'} at the peak"
+        costs = states.figures(state)
+        yield f"  {_number(costs.nodes)} nodes, {_number(costs.launches)} launches, " + (
+            f"{size(costs.bytes) or '?'} moved, {size(costs.peak) or '?'} at the peak"
         )
         if key:
             yield f"  {states.verdict(state)[1]}"
         rows = [row for row in state.rows if row.sign or not state.boxes]
         yield from fit([f"  {row.sign or ' '} {row.text}{self._whence(row)}" for row in rows])
-        if key and (kept := len(state.rows) - len(rows)):
-            yield f"    {kept} unchanged"
+        if key and (unchanged := len(state.rows) - len(rows)):
+            yield f"    {unchanged} unchanged"
 
     def _whence(self, row: Any) -> str:
         source = self.states.source.lines
@@ -114,7 +114,7 @@ class Explorer:
             "live": live,
             "drawn": DRAWN,
             "source": [[line.number, line.text, line.title] for line in states.source.lines],
-            "passes": [[it.name, it.code, it.about, it.takes, it.gives] for it in listed],
+            "passes": [[item.name, item.code, item.about, item.takes, item.gives] for item in listed],
             "language": language(states.first.program.value),
             "on": states.on,
             "steps": steps,
@@ -125,11 +125,11 @@ class Explorer:
         """Return a state for the script. A live one gets its verdict, figures and picture later."""
         if not state.changed:
             return {"say": state.problem or "changes nothing", "failed": bool(state.problem), "same": True}
-        states, it = self.states, state.program
+        states, program = self.states, state.program
         rows = [[row.sign, row.id, row.text, row.changes, states.lines(row), states.module(row)] for row in state.rows]
-        recorded = not live and len(it.graph) <= DRAWN
+        recorded = not live and len(program.graph) <= DRAWN
         return {
-            "say": state.summary or heading(it.graph),
+            "say": state.summary or heading(program.graph),
             "failed": bool(state.problem),
             "figures": None if live else list(states.figures(state)),
             "verdict": None if live else states.verdict(state),
@@ -149,23 +149,23 @@ class Explorer:
             data = traitlets.Dict().tag(sync=True)
 
         widget = Widget(data=self.data([self.on[:n] for n in range(len(self.on) + 1)], True))
-        widget.on_msg(lambda it, asked, buffers: it.send(self.answer(asked)))
+        widget.on_msg(lambda sender, message, buffers: sender.send(self.answer(message)))
         return widget
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the script: `what` is "state", "verdict", "figures" or "picture" of the state of a `key`."""
-        what, key = asked["what"], asked["key"]
+        question, key = message["what"], message["key"]
         try:
             state = self.states.state(tuple(int(i) for i in key.split(",") if i))
-            if what == "state":
+            if question == "state":
                 value: Any = self.told(state, True)
-            elif what == "figures":
+            elif question == "figures":
                 value = list(self.states.figures(state))
             else:
-                value = self.states.verdict(state) if what == "verdict" else state.picture.html
+                value = self.states.verdict(state) if question == "verdict" else state.picture.html
         except Exception as error:
             return {"what": "error", "key": key, "value": f"{type(error).__name__}: {reason(error)}"}
-        return {"what": what, "key": key, "value": value}
+        return {"what": question, "key": key, "value": value}
 
     @property
     def html(self) -> str:

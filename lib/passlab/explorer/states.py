@@ -56,9 +56,9 @@ class State:
             return self.problem
         if not self.boxes:
             return f"converted to {self.program.graph.ir}"
-        count = {how: sum(box.change == how for box in self.boxes) for how in CHANGES if how != "kept"}
-        told = ", ".join(f"{number} {how}" for how, number in count.items() if number)
-        return told or "the same nodes, with other weights or attributes"
+        count = {change: sum(box.change == change for box in self.boxes) for change in CHANGES if change != "kept"}
+        text = ", ".join(f"{number} {change}" for change, number in count.items() if number)
+        return text or "the same nodes, with other weights or attributes"
 
     @property
     def rows(self) -> list[Row]:
@@ -66,8 +66,8 @@ class State:
             return [Row("", n.id, line(n), "", self.origin.get(n.id, ())) for n in self.program.graph]
         result = []
         for box in self.boxes:
-            node, gone = box.nodes[0], box.change == "removed"
-            of = (self.before.origin if gone and self.before else self.origin).get(node.id, ())
+            node, removed = box.nodes[0], box.change == "removed"
+            of = (self.before.origin if removed and self.before else self.origin).get(node.id, ())
             result.append(Row(CHANGES[box.change].sign, node.id, line(node), box.what_changed, of))
         return result
 
@@ -85,12 +85,12 @@ class States:
         self.inputs = inputs
         first = programs.capture(model, inputs)
         self.source: Source = programs.source(first)
-        given = passes.chosen(first.value, chosen or ())
-        names = {it.name for it in given}
-        rest = [it for name, it in passes.catalogue(first.value).items() if name not in names]
+        choice = passes.chosen(first.value, chosen or ())
+        names = {item.name for item in choice}
+        rest = [item for name, item in passes.catalogue(first.value).items() if name not in names]
         #: The passes in the list; the first `on` of them are on.
-        self.passes: list[Pass] = [*given, *rest]
-        self.on = len(given)
+        self.passes: list[Pass] = [*choice, *rest]
+        self.on = len(choice)
         self.first = State(first, {node.id: (node.id,) for node in first.graph}, problem=first.error)
         self._after: dict[tuple[int, int], State] = {}
         self._figures: dict[int, Figures] = {}
@@ -110,12 +110,12 @@ class States:
 
     def figures(self, state: State) -> Figures:
         """Return the cost of a state's program."""
-        return self._once(self._figures, state.program, lambda it: figures.figures(it, self.inputs))
+        return self._once(self._figures, state.program, lambda p: figures.figures(p, self.inputs))
 
     def verdict(self, state: State) -> tuple[bool | None, str]:
         """Return whether a state's program computes what the first one does, and a sentence."""
         compare = figures.compare
-        return self._once(self._verdicts, state.program, lambda it: compare(self.first.program, it, self.inputs))
+        return self._once(self._verdicts, state.program, lambda p: compare(self.first.program, p, self.inputs))
 
     def lines(self, row: Row) -> list[int]:
         """Return the positions of the lines of source that a row comes from."""
@@ -132,10 +132,10 @@ class States:
         return known[id(program)]
 
 
-def _next(before: State, it: Pass, inputs: tuple) -> State:
+def _next(before: State, item: Pass, inputs: tuple) -> State:
     """Return the state after a pass. A pass that fails leaves the program as it was."""
     old = before.program
-    outcome = passes.call(it, programs.duplicate(old.value))
+    outcome = passes.call(item, programs.duplicate(old.value))
     if outcome.problem:
         return State(old, before.origin, before, problem=outcome.problem, changed=False)
     try:

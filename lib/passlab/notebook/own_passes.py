@@ -147,8 +147,8 @@ def main(work: str, words: list[str]) -> None:
             notes.append(f"Your {word} is not in {path.parent.name}/{path.name}: {error}")
     course = {"CSE": STAGES["cse"], "DCE": STAGES["dce"], "fusion": _course_fusion}
     torchs = {"CSE": _torch_cse, "DCE": _torch_dce}
-    rows, more = measure(dict(zip(WHOSE, (own, course, torchs), strict=True)))
-    print(json.dumps({"rows": rows, "notes": notes + more}))
+    rows, remarks = measure(dict(zip(WHOSE, (own, course, torchs), strict=True)))
+    print(json.dumps({"rows": rows, "notes": notes + remarks}))
 
 
 if __name__ == "__main__":

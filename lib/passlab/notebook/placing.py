@@ -161,10 +161,10 @@ class FitSteps(Picture):
         buffer, before = self.buffers[i], self.buffers[:i]
         live = [b for b in before if b.lower < buffer.upper and buffer.lower < b.upper]
         places = sorted((self.offsets[b.name], self.offsets[b.name] + b.size, b.name) for b in live)
-        taken = ", ".join(f"{name} at {_span(start, end)}" for start, end, name in places)
+        neighbours = ", ".join(f"{name} at {_span(start, end)}" for start, end, name in places)
         offset, top = self.offsets[buffer.name], height(self.buffers[: i + 1], self.offsets)
-        why = f"live with it: {taken}" if taken else "nothing is live with it"
-        lead = f"{i + 1}/{len(self.buffers)}  {_row(buffer)}; {why}"
+        reason = f"live with it: {neighbours}" if neighbours else "nothing is live with it"
+        lead = f"{i + 1}/{len(self.buffers)}  {_row(buffer)}; {reason}"
         return f"{lead}. Lowest free offset: {offset}. Height {top}, bound {self.bound}."
 
     @property

@@ -90,12 +90,12 @@ def skipped_days() -> list[str]:
 def count_check(exercise_id: str, points: float, total: float) -> int:
     """Remember a check of an exercise, and the time since the check before it, of any exercise, unless that was a
     pause; return how many checks of this one there were."""
-    record, now = load_progress(), time.time()
+    record, clock = load_progress(), time.time()
     entry = record.get(exercise_id, {})
-    since = now - max((other.get("checked", 0.0) for other in record.values()), default=0.0)
+    since = clock - max((other.get("checked", 0.0) for other in record.values()), default=0.0)
     spent = entry.get("seconds", 0.0) + (since if 0 <= since <= PAUSE else 0.0)
     attempts = entry.get("attempts", 0) + 1
-    remember(exercise_id, points=points, total=total, attempts=attempts, checked=round(now), seconds=round(spent))
+    remember(exercise_id, points=points, total=total, attempts=attempts, checked=round(clock), seconds=round(spent))
     return attempts
 
 

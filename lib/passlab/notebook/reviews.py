@@ -97,8 +97,8 @@ def _left() -> None:
 def _begun() -> list[str]:
     """Return the days of which an exercise was checked or the fast track passed; without any, the first day."""
     checked = {name.partition(".")[0] for name, entry in load_progress().items() if entry.get("attempts")}
-    done = checked | set(skipped_days())
-    return [day for day in exercises.days() if day in done and questions.kinds_of(day)] or ["day01"]
+    days = checked | set(skipped_days())
+    return [day for day in exercises.days() if day in days and questions.kinds_of(day)] or ["day01"]
 
 
 def _drawn(kind: questions.Kind) -> tuple[questions.Kind, questions.Question]:

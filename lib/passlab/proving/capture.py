@@ -106,12 +106,12 @@ def move(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 def indices(gm: fx.GraphModule) -> set[fx.Node]:
     """Return the nodes that some call uses to say which elements it takes, and those that they depend on."""
-    wanted: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     for node in reversed(gm.graph.nodes):
-        if node in wanted:
-            wanted.update(node.all_input_nodes)
+        if node in nodes:
+            nodes.update(node.all_input_nodes)
         elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and name(node) in INDICES:
             place = INDICES[name(node)]
             chosen = node.args[place] if len(node.args) > place else node.kwargs.get("index")
-            wanted.update(n for n in pytree.tree_leaves(chosen) if isinstance(n, fx.Node))
-    return wanted
+            nodes.update(n for n in pytree.tree_leaves(chosen) if isinstance(n, fx.Node))
+    return nodes

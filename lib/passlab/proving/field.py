@@ -104,8 +104,8 @@ def equal(before: Callable, after: Callable, inputs: Sequence[Any], seed: int = 
 @cache
 def decompositions() -> dict:
     """Return operator → function that writes it with others."""
-    more = get_decompositions([getattr(torch.ops.aten, name) for name in WRITTEN.split()])
-    return {**core_aten_decompositions(), **more}
+    written = get_decompositions([getattr(torch.ops.aten, name) for name in WRITTEN.split()])
+    return {**core_aten_decompositions(), **written}
 
 
 def _difference(a: Any, b: Any) -> tuple[int, ...] | None:
@@ -138,18 +138,18 @@ class Field:
         total = sum(n.meta["val"].numel() for n in gm.graph.nodes if isinstance(n.meta.get("val"), Tensor))
         if total > LARGEST:
             raise Unknown(f"Its tensors have {total:,} elements together; the field takes at most {LARGEST:,}.")
-        wanted, values = indices(gm), dict[fx.Node, Any]()
+        exact, values = indices(gm), dict[fx.Node, Any]()
         places = iter(enumerate(args))
         for node in gm.graph.nodes:
             if node.op == "placeholder":
                 place, example = next(places)
-                whole = node in wanted or not isinstance(example, Tensor)
+                whole = node in exact or not isinstance(example, Tensor)
                 values[node] = example if whole else self.input(place, example)
             elif node.op == "get_attr":
-                held = getattr(gm, str(node.target))
-                values[node] = held if node in wanted else self.tensor(held)
+                attribute = getattr(gm, str(node.target))
+                values[node] = attribute if node in exact else self.tensor(attribute)
             elif node.op == "call_function":
-                values[node] = self._call(node, values, node in wanted)
+                values[node] = self._call(node, values, node in exact)
         (output,) = gm.graph.find_nodes(op="output")
         results = [values[n] if isinstance(n, fx.Node) else n for n in list[Any](output.args[0])]
         return [self.tensor(r) if isinstance(r, Tensor) else r for r in results]
@@ -186,7 +186,7 @@ class Field:
 
     # -------------------------------------------------------------------------------------------------------- calls
 
-    def _call(self, node: fx.Node, values: dict[fx.Node, Any], wanted: bool) -> Any:
+    def _call(self, node: fx.Node, values: dict[fx.Node, Any], exact: bool) -> Any:
         args: Any
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
         if node.target is operator.getitem:
@@ -197,7 +197,7 @@ class Field:
         fields = [leaf for leaf in leaves if isinstance(leaf, Value)]
         if not fields:  # indices, masks, arange: what does not depend on inputs
             result = node.target(*args, **kwargs)
-            return result if wanted or not isinstance(result, Tensor) else self.tensor(result)
+            return result if exact or not isinstance(result, Tensor) else self.tensor(result)
         if moves(node) or op == "constant_pad_nd":
             return self._moved(node, op, args, kwargs, fields)
         rule = RULES.get(op)
@@ -359,8 +359,8 @@ def _variance(field: Field, a: Any, dims: Any = None, correction: Any = 1, **_: 
     return _mul(field, total, Fraction(1, count - int(correction))) if count > correction else _reciprocal(field, 0)
 
 
-def _convolution(field: Field, x: Any, w: Any, bias: Any, *how: Any) -> Value:
-    stride, padding, dilation, transposed, _, groups = how
+def _convolution(field: Field, x: Any, w: Any, bias: Any, *settings: Any) -> Value:
+    stride, padding, dilation, transposed, _, groups = settings
     x, w = field.value(x), field.value(w)
     if transposed or len(stride) > 2:
         raise Unknown("Its convolution is transposed, or has three dimensions.")

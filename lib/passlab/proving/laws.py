@@ -317,16 +317,16 @@ def inputs_of(term: Any) -> list[str]:
 
 
 def prove_terms(
-    left: Any, right: Any, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (1,), **how: Any
+    left: Any, right: Any, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (1,), **options: Any
 ) -> Proof:
-    """Return the proof of a law whose sides are terms. See `program` and `prove`, which takes `how`.
+    """Return the proof of a law whose sides are terms. See `program` and `prove`, which takes `options`.
 
     Raise ValueError where the right side has a variable that the left one does not bind.
     """
     names = inputs_of(left)
     gen = torch.Generator().manual_seed(0)
     inputs = tuple(torch.randn(shape, generator=gen).mul(3).to(dtype) for _ in names)
-    return prove(program(left, names), program(right, names), inputs, **how)
+    return prove(program(left, names), program(right, names), inputs, **options)
 
 
 _PAGE = """# Laws, and what is known of them

@@ -85,7 +85,7 @@ class _Search:
         """Return what the first two tiers say."""
         proof = Proof("tested")
         try:
-            pairs, given = self._pairs()
+            pairs, conditions = self._pairs()
         except Unknown as reason:
             proof.why["bit by bit"] = str(reason)
         else:
@@ -97,7 +97,7 @@ class _Search:
                 return Proof("refuted", why=proof.why)
             elif self.shown:
                 proof.why["bit by bit"] = "There are inputs for which the results differ."
-            elif self._decide(pairs, given, budget, proof):
+            elif self._decide(pairs, conditions, budget, proof):
                 return self._proved()
         try:
             answer = over_reals.equal(self.before, self.after, self.inputs, self.seed)
@@ -119,31 +119,31 @@ class _Search:
         graphs = [capture(program, self.inputs) for program in (self.before, self.after)]
         self.work = sum(250 + n.meta["val"].numel() for g in graphs for n in g.graph.nodes if _is_tensor(n))
         before, after = self.results = self.terms.results(graphs[0], flat), self.terms.results(graphs[1], flat)
-        given: list[int] = []
+        conditions: list[int] = []
         if self.when is not None:
             for truth, _ in self.terms.results(capture(self.when, self.inputs), flat):
-                given += truth.flatten().tolist()
+                conditions += truth.flatten().tolist()
         if len(before) != len(after):
-            return None, given
+            return None, conditions
         pairs: dict[tuple[int, int], None] = {}
         for a, b in zip(before, after, strict=True):
             if not (isinstance(a, tuple) and isinstance(b, tuple)):
                 if repr(a) != repr(b):
-                    return None, given
+                    return None, conditions
                 continue
             if a[0].shape != b[0].shape or a[1] != b[1]:
-                return None, given
+                return None, conditions
             rows = torch.stack([a[0].flatten(), b[0].flatten()], 1)
             pairs |= dict.fromkeys(map(tuple, rows[rows[:, 0] != rows[:, 1]].unique(dim=0).tolist()))
-        return list(pairs), given
+        return list(pairs), conditions
 
-    def _decide(self, pairs: list[tuple[int, int]], given: list[int], budget: float, proof: Proof) -> bool:
+    def _decide(self, pairs: list[tuple[int, int]], conditions: list[int], budget: float, proof: Proof) -> bool:
         """Ask the solver about each pair, of those that differ by the names of their inputs only once."""
         queries: dict[Any, tuple[tuple[int, int], list[int]]] = {}
         for pair in pairs:
             names: dict[int, int] = {}
             shape = tuple(self._shape(number, names) for number in pair)
-            own = [number for number in given if self._inputs(number) <= names.keys()]
+            own = [number for number in conditions if self._inputs(number) <= names.keys()]
             queries.setdefault((shape, tuple(self._shape(number, names) for number in own)), (pair, own))
             if len(queries) > PAIRS:
                 proof.why["bit by bit"] = f"More than {PAIRS} elements differ in how they are computed."
@@ -156,8 +156,8 @@ class _Search:
                 proof.why["bit by bit"] = self._unshown(pair)
                 return False
             if answer.verdict != "proved":
-                why = answer.why or "There are inputs for which the results differ"
-                proof.why["bit by bit"] = why[0].upper() + why[1:] + "."
+                reason = answer.why or "There are inputs for which the results differ"
+                proof.why["bit by bit"] = reason[0].upper() + reason[1:] + "."
                 return False
         return True
 

@@ -44,14 +44,14 @@ class Untreated(Exception):
     """A dtype or a function that is not translated."""
 
 
-def equal(terms: Terms, pairs: Sequence[tuple[int, int]], given: Sequence[int], seconds: float) -> Answer:
-    """Return whether both terms of each pair are equal wherever the terms `given`, truth values, are all true."""
+def equal(terms: Terms, pairs: Sequence[tuple[int, int]], conditions: Sequence[int], seconds: float) -> Answer:
+    """Return whether both terms of each pair are equal wherever the terms `conditions`, truth values, are all true."""
     if z3 is None:
         return Answer("undecided", why="z3-solver is not installed")
     writer = _Writer(terms)
     try:
         different = z3.Or([writer(a) != writer(b) for a, b in pairs])
-        assumed = [writer(number) for number in given]
+        assumed = [writer(number) for number in conditions]
     except Untreated as reason:
         return Answer("undecided", why=str(reason))
     solver = z3.Solver(ctx=writer.context)

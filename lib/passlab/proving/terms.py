@@ -121,14 +121,14 @@ class Terms:
         size = sum(n.meta["val"].numel() for n in gm.graph.nodes if isinstance(n.meta.get("val"), Tensor))
         if size > LARGEST:
             raise Unknown(f"Its tensors have {size:,} elements together; at most {LARGEST:,} are looked at one by one.")
-        wanted, values = indices(gm), dict[fx.Node, Any]()
+        exact, values = indices(gm), dict[fx.Node, Any]()
         places = iter(enumerate(args))
         for node in gm.graph.nodes:
             if node.op == "placeholder":
                 place, example = next(places)
                 if not isinstance(example, Tensor):
                     values[node] = example
-                elif node in wanted:
+                elif node in exact:
                     values[node] = self.held(example)
                 else:
                     values[node] = self.inputs(place, example)
@@ -197,13 +197,13 @@ class Terms:
         rows = torch.stack([t.flatten() for t in tensors], 1)
         unique, back = torch.unique(rows, dim=0, return_inverse=True)
         places = [at for at, operand in enumerate(operands) if isinstance(operand, Tensor)]
-        made = []
+        numbers = []
         for row in unique.tolist():
             each = list(operands)
             for place, number in zip(places, row, strict=True):
                 each[place] = _Number(number)
-            made.append(make(*each))
-        return torch.tensor(made, dtype=torch.int64)[back].reshape(tensors[0].shape)
+            numbers.append(make(*each))
+        return torch.tensor(numbers, dtype=torch.int64)[back].reshape(tensors[0].shape)
 
     def _pointwise(self, node: fx.Node, op: str, args: Any, kwargs: Any) -> Tensor:
         known, result = KNOWN.get(op), node.meta["val"].dtype

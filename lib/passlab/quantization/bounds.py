@@ -130,10 +130,10 @@ def overflow(gm: fx.GraphModule, name: str, bits: int = 32) -> Overflow | None:
         sums = (row.integers * inputs).sum(1) + row.integer_bias
         output = int((sign * sums).argmax())
         total = int(sums[output])
-        held = int(wrapped(torch.tensor(total), bits))
-        if held != total:
+        sum_in_bits = int(wrapped(torch.tensor(total), bits))
+        if sum_in_bits != total:
             integers = (inputs[output] + row.input.args[2]).to(torch.int8)
-            return Overflow(output, integers, total, held)
+            return Overflow(output, integers, total, sum_in_bits)
     return None
 
 
@@ -172,8 +172,8 @@ def _gradients(net: fx.GraphModule, name: str, values: list[Tensor], sign: int) 
         run.run(*leaves)
         node = next(node for node in nodes(net) if node.name == name)
         largest = (sign * run.env[node]).max()
-        found = torch.autograd.grad(largest, leaves, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
+        gradients = torch.autograd.grad(largest, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
 
 
 def _overflows(qdq: fx.GraphModule, row: _Row, values: list[Tensor], bits: int) -> bool:
@@ -182,8 +182,8 @@ def _overflows(qdq: fx.GraphModule, row: _Row, values: list[Tensor], bits: int) 
         run.run(*values)
     x = run.env[row.input.args[0]].long() - row.input.args[2]
     bias = None if row.layer.bias is None else row.layer.bias.long()
-    how = () if row.match.kind == "linear" else window(row.match.node)
-    sums = (F.linear if row.match.kind == "linear" else F.conv2d)(x, row.layer.weight.long(), bias, *how)
+    settings = () if row.match.kind == "linear" else window(row.match.node)
+    sums = (F.linear if row.match.kind == "linear" else F.conv2d)(x, row.layer.weight.long(), bias, *settings)
     return not wrapped(sums, bits).equal(sums)
 
 
@@ -245,8 +245,8 @@ def _bound(row: _Row) -> float:
     step = row.q.args[1]
     sums = (row.integers.abs() * max(high, -low)).sum(1) + row.integer_bias.abs()
     exact = row.input.args[1] * _weight_scale(row) * row.match.scale / step
-    kept = torch.ldexp(row.layer.multiplier.double(), -row.layer.shift.double())
-    return float((torch.maximum(most, -least) + sums * (exact - kept).abs() * step).max()) + step / 2
+    rounded = torch.ldexp(row.layer.multiplier.double(), -row.layer.shift.double())
+    return float((torch.maximum(most, -least) + sums * (exact - rounded).abs() * step).max()) + step / 2
 
 
 def _evaluate(row: _Row, inputs: Tensor) -> Tensor:

@@ -123,18 +123,18 @@ class Layer(NamedTuple):
     shift: Any
 
 
-def layer_of(gm: fx.GraphModule, found: Match, q: Node) -> Layer:
+def layer_of(gm: fx.GraphModule, m: Match, q: Node) -> Layer:
     """Return the integers of a linear or convolution that `match` found at `q`.
 
     The bias is rounded to the grid of scale_x · scale_w, where accumulators are. Raises QuantizationError for one that
     does not fit in int32.
     """
-    node = found.node
+    node = m.node
     weight_scale = scale_of(gm, node.args[1]).double()
     input_scale, scale = operands(node)[0].args[1], q.args[1]
-    factors = input_scale * weight_scale * found.scale / scale
+    factors = input_scale * weight_scale * m.scale / scale
     if weight_scale.dim() == 2:
-        return _grouped(gm, found, q, factors)
+        return _grouped(gm, m, q, factors)
     weight = _integers(gm, node.args[1])
     factors = factors.expand(len(weight))
     bias = _bias(gm, node)
@@ -152,20 +152,20 @@ def layer_of(gm: fx.GraphModule, found: Match, q: Node) -> Layer:
     return Layer(weight, bias, *fixed_points(factors))
 
 
-def _grouped(gm: fx.GraphModule, found: Match, q: Node, factors: Tensor) -> Layer:
+def _grouped(gm: fx.GraphModule, m: Match, q: Node, factors: Tensor) -> Layer:
     pairs = [common_shift(row, 31) for row in factors.tolist()]
     multiplier = torch.tensor([multipliers for multipliers, _ in pairs], dtype=torch.int32)
     shift = torch.tensor([shift for _, shift in pairs], dtype=torch.int32)
-    bias = _bias(gm, found.node)
+    bias = _bias(gm, m.node)
     if bias is not None:
-        bias = torch.round(torch.ldexp(bias * found.scale / q.args[1], shift))
+        bias = torch.round(torch.ldexp(bias * m.scale / q.args[1], shift))
         if bias.abs().max() >= 2.0**MAX_SHIFT:
             raise QuantizationError(
-                f"The bias of {found.node.name} does not fit in the int64 of its sum: keep the layer in float, "
-                f"bits={{{found.node.name!r}: 32}}."
+                f"The bias of {m.node.name} does not fit in the int64 of its sum: keep the layer in float, "
+                f"bits={{{m.node.name!r}: 32}}."
             )
         bias = bias.to(torch.int64)
-    return Layer(_integers(gm, found.node.args[1]), bias, multiplier, shift)
+    return Layer(_integers(gm, m.node.args[1]), bias, multiplier, shift)
 
 
 def _bias(gm: fx.GraphModule, node: Node) -> Tensor | None:
@@ -188,10 +188,10 @@ def _integers(gm: fx.GraphModule, dq: Node) -> Tensor:
     return quantize(value, scale_of(gm, dq), *q.args[2:], **q.kwargs)
 
 
-def table_of(gm: fx.GraphModule, found: Match, q: Node) -> Tensor:
+def table_of(gm: fx.GraphModule, m: Match, q: Node) -> Tensor:
     """Return what a region of element-wise nodes makes of each of the 256 integers, as int8."""
     integer = torch.arange(-128, 128).to(torch.int8)
-    values: dict[Node, Any] = {found.node: dequantize(integer, *found.node.args[1:])}
+    values: dict[Node, Any] = {m.node: dequantize(integer, *m.node.args[1:])}
     for node in region(q.args[0]).nodes:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         if node.op == "call_module":
@@ -202,17 +202,17 @@ def table_of(gm: fx.GraphModule, found: Match, q: Node) -> Tensor:
     return quantize(values[q.args[0]], *q.args[1:], **q.kwargs)
 
 
-def factor_of(found: Match, q: Node) -> float:
+def factor_of(m: Match, q: Node) -> float:
     """Return the real factor of the requantize of a matmul, mean or rescale."""
-    scale = found.scale / q.args[1]
-    for part in [found.node] if found.kind == "rescale" else operands(found.node):
+    scale = m.scale / q.args[1]
+    for part in [m.node] if m.kind == "rescale" else operands(m.node):
         scale *= part.args[1]
-    return scale / reduced(found.node)[2] if found.kind == "mean" else scale
+    return scale / reduced(m.node)[2] if m.kind == "mean" else scale
 
 
-def sum_factors(found: Match, q: Node) -> tuple[list[int], int]:
+def sum_factors(m: Match, q: Node) -> tuple[list[int], int]:
     """Return the two multipliers of a sum and their shift."""
-    factors = [part.args[1] * found.scale / q.args[1] for part in operands(found.node)]
+    factors = [part.args[1] * m.scale / q.args[1] for part in operands(m.node)]
     return common_shift(factors, SUM_BITS)
 
 
@@ -237,10 +237,10 @@ def fold(gm: fx.GraphModule) -> fx.GraphModule:
     gm = copied(gm)
     writer = _Writer(gm)
     for q in nodes(gm):
-        found = match(q)
-        if found is not None:
+        m = match(q)
+        if m is not None:
             with gm.graph.inserting_before(q):
-                target, args = writer.call(found, q)
+                target, args = writer.call(m, q)
                 new = gm.graph.call_function(target, args)
             new.meta = integers(q)
             q.replace_all_uses_with(new)
@@ -255,27 +255,27 @@ class _Writer:
         self.gm = gm
         self.weights: dict[Node, str] = {}
 
-    def call(self, found: Match, q: Node) -> tuple[Callable, tuple]:
-        node, end = found.node, (q.args[2], found.low, found.high)
-        if found.kind == "table":
-            return ops.lookup, (node.args[0], constant(self.gm, f"{q.name}_table", table_of(self.gm, found, q)))
-        if found.kind == "rescale":
-            return ops.rescale, (node.args[0], node.args[2], *fixed_point(factor_of(found, q)), *end)
+    def call(self, m: Match, q: Node) -> tuple[Callable, tuple]:
+        node, end = m.node, (q.args[2], m.low, m.high)
+        if m.kind == "table":
+            return ops.lookup, (node.args[0], constant(self.gm, f"{q.name}_table", table_of(self.gm, m, q)))
+        if m.kind == "rescale":
+            return ops.rescale, (node.args[0], node.args[2], *fixed_point(factor_of(m, q)), *end)
         parts = [part.args[0] for part in operands(node)]
         zeros = [part.args[2] for part in operands(node)]
-        if found.kind == "add":
-            multipliers, shift = sum_factors(found, q)
+        if m.kind == "add":
+            multipliers, shift = sum_factors(m, q)
             return ops.integer_add, (*parts, *zeros, *multipliers, shift, *end)
-        if found.kind == "matmul":
-            return ops.integer_matmul, (*parts, *zeros, *fixed_point(factor_of(found, q)), *end)
-        if found.kind == "mean":
+        if m.kind == "matmul":
+            return ops.integer_matmul, (*parts, *zeros, *fixed_point(factor_of(m, q)), *end)
+        if m.kind == "mean":
             dims, keep, _ = reduced(node)
-            return ops.integer_mean, (*parts, dims, keep, *zeros, *fixed_point(factor_of(found, q)), *end)
-        return self.layer(found, q, parts[0], zeros[0], end)
+            return ops.integer_mean, (*parts, dims, keep, *zeros, *fixed_point(factor_of(m, q)), *end)
+        return self.layer(m, q, parts[0], zeros[0], end)
 
-    def layer(self, found: Match, q: Node, x: Node, zero: int, end: tuple) -> tuple[Callable, tuple]:
-        node = found.node
-        layer = layer_of(self.gm, found, q)
+    def layer(self, m: Match, q: Node, x: Node, zero: int, end: tuple) -> tuple[Callable, tuple]:
+        node = m.node
+        layer = layer_of(self.gm, m, q)
         packed = layer.multiplier.dim() == 2
         weight = self.weight(node.args[1], layer.weight, packed)
         bias = None if layer.bias is None else constant(self.gm, f"{node.name}_bias", layer.bias)
@@ -286,7 +286,7 @@ class _Writer:
         if packed:
             group = argument(node.args[1], 5, "group")
             return ops.integer_linear_int4, (x, weight, bias, group, zero, *factors, *end)
-        if found.kind == "linear":
+        if m.kind == "linear":
             return ops.integer_linear, (x, weight, bias, zero, *factors, *end)
         return ops.integer_conv2d, (x, weight, bias, *window(node), zero, *factors, *end)
 
@@ -321,51 +321,51 @@ class Stated(fx.Interpreter):
         self.extra_traceback = False  # an error is told as by `fold`
 
     def run_node(self, n: Node) -> Any:
-        found = match(n)
-        return super().run_node(n) if found is None else definition(self.module, found, n, self.env)
+        m = match(n)
+        return super().run_node(n) if m is None else definition(self.module, m, n, self.env)
 
 
-def definition(gm: Any, found: Match, q: Node, env: dict[Node, Any]) -> Tensor:
-    """Return the integers of quantize node `q`, which matches `found`, from those before it: node → value."""
-    node, end = found.node, (q.args[2], found.low, found.high)
-    if found.kind == "table":
-        return table_of(gm, found, q)[env[node.args[0]].long() + 128]
-    parts = [node] if found.kind == "rescale" else operands(node)
+def definition(gm: Any, m: Match, q: Node, env: dict[Node, Any]) -> Tensor:
+    """Return the integers of quantize node `q`, which matches `m`, from those before it: node → value."""
+    node, end = m.node, (q.args[2], m.low, m.high)
+    if m.kind == "table":
+        return table_of(gm, m, q)[env[node.args[0]].long() + 128]
+    parts = [node] if m.kind == "rescale" else operands(node)
     values = [env[part.args[0]].long() - part.args[2] for part in parts]
-    if found.kind == "add":
-        (first, second), shift = sum_factors(found, q)
+    if m.kind == "add":
+        (first, second), shift = sum_factors(m, q)
         total = wrapped(values[0] * first + values[1] * second)
         return (round_shift(total, shift) + end[0]).clamp(*end[1:]).to(torch.int8)
-    if found.kind in ("linear", "conv2d"):
-        return _layer_definition(gm, found, q, values[0])
-    if found.kind == "matmul":
+    if m.kind in ("linear", "conv2d"):
+        return _layer_definition(gm, m, q, values[0])
+    if m.kind == "matmul":
         acc = values[0] @ values[1]
-    elif found.kind == "mean":
+    elif m.kind == "mean":
         acc = values[0].sum(reduced(node)[0], keepdim=reduced(node)[1])
     else:
         acc = values[0]
-    return requantize(wrapped(acc), *fixed_point(factor_of(found, q)), *end)
+    return requantize(wrapped(acc), *fixed_point(factor_of(m, q)), *end)
 
 
-def _layer_definition(gm: Any, found: Match, q: Node, x: Tensor) -> Tensor:
-    layer, end = layer_of(gm, found, q), (q.args[2], found.low, found.high)
+def _layer_definition(gm: Any, m: Match, q: Node, x: Tensor) -> Tensor:
+    layer, end = layer_of(gm, m, q), (q.args[2], m.low, m.high)
     weight = layer.weight.long()
     bias = None if layer.bias is None else layer.bias.long()
     if layer.multiplier.dim() == 2:
         groups = weight.shape[1] // layer.multiplier.shape[1]
         pieces = zip(x.split(groups, -1), weight.split(groups, 1), layer.multiplier.long().unbind(1), strict=True)
-        total = sum(wrapped(F.linear(a, w)) * m for a, w, m in pieces)
+        total = sum(wrapped(F.linear(a, w)) * factor for a, w, factor in pieces)
         total = total if bias is None else total + bias
         return (round_shift(total, layer.shift.long()) + end[0]).clamp(*end[1:]).to(torch.int8)
-    if found.kind == "linear":
+    if m.kind == "linear":
         return requantize(wrapped(F.linear(x, weight, bias)), layer.multiplier, layer.shift, *end, axis=x.dim() - 1)
-    acc = F.conv2d(x, weight, bias, *window(found.node))
+    acc = F.conv2d(x, weight, bias, *window(m.node))
     return requantize(wrapped(acc), layer.multiplier, layer.shift, *end, axis=1)
 
 
 def layers(gm: fx.GraphModule) -> Iterator[tuple[Node, Match]]:
     """Yield quantize node and match of each layer of a graph that is not folded: not tables, and not rescales."""
     for q in nodes(gm):
-        found = match(q)
-        if found is not None and found.kind not in ("table", "rescale"):
-            yield q, found
+        m = match(q)
+        if m is not None and m.kind not in ("table", "rescale"):
+            yield q, m

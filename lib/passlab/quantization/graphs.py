@@ -173,8 +173,8 @@ def _linear(gm: fx.GraphModule, node: Node, module: nn.Linear) -> None:
 
 def _conv2d(gm: fx.GraphModule, node: Node, m: nn.Conv2d) -> None:
     if m.padding_mode == "zeros" and not isinstance(m.padding, str):
-        how = m.stride, m.padding, m.dilation, m.groups
-        _call(gm, node, F.conv2d, node.args[0], *_weights(gm, node, m), *how)
+        settings = m.stride, m.padding, m.dilation, m.groups
+        _call(gm, node, F.conv2d, node.args[0], *_weights(gm, node, m), *settings)
 
 
 def _layer_norm(gm: fx.GraphModule, node: Node, m: nn.LayerNorm) -> None:
@@ -361,16 +361,16 @@ def layers_of(gm: fx.GraphModule) -> list[Node]:
     would gain a rounding and lose none. Nor one that is part of a function of one value, as in a written-out GELU.
     """
     layers: list[Node] = []
-    wanted: set[Node] = set()  # what a layer reads, through moves and activations
+    operands_of_layers: set[Node] = set()  # what a layer reads, through moves and activations
     for node in reversed(nodes(gm)):
         name = kind(node) if floats(node) else ""
         if name in ("linear", "conv2d") and argument(node, 1, "weight").op != "get_attr":
             name = ""
-        if name == "add" and (node not in wanted or region(node).leaf is not None):
+        if name == "add" and (node not in operands_of_layers or region(node).leaf is not None):
             name = ""
         if name:
             layers.append(node)
-            wanted.update(operands(node))
-        elif node in wanted and node.op.startswith("call_") and (moves(node) or follows(node)):
-            wanted.update(node.all_input_nodes)
+            operands_of_layers.update(operands(node))
+        elif node in operands_of_layers and node.op.startswith("call_") and (moves(node) or follows(node)):
+            operands_of_layers.update(node.all_input_nodes)
     return layers[::-1]

@@ -143,15 +143,15 @@ def _weights(gm: fx.GraphModule, layers: Mapping[Node, int], group: int) -> None
 
 
 def _weight_pair(gm: fx.GraphModule, weight: Node, value: Tensor, bits: int, group: int) -> Node:
-    how: dict[str, Any] = {"axis": 0} if bits == 8 else {"axis": None, "group": group}
+    axes: dict[str, Any] = {"axis": 0} if bits == 8 else {"axis": None, "group": group}
     try:
-        scales = weight_scales(value, bits, **how)
+        scales = weight_scales(value, bits, **axes)
     except QuantizationError as error:
         raise QuantizationError(f"{weight.target}: {error}") from None
     scale = constant(gm, f"{weight.name}_scale", scales)
     with gm.graph.inserting_after(scale):
-        q = gm.graph.create_node("call_function", quantize, (weight, scale, 0, bits), how, name=f"{weight.name}_q")
+        q = gm.graph.create_node("call_function", quantize, (weight, scale, 0, bits), axes, name=f"{weight.name}_q")
     with gm.graph.inserting_after(q):
-        dq = gm.graph.create_node("call_function", dequantize, (q, scale, 0, bits), how, name=f"{weight.name}_dq")
+        dq = gm.graph.create_node("call_function", dequantize, (q, scale, 0, bits), axes, name=f"{weight.name}_dq")
     q.meta, dq.meta = integers(weight), dict(weight.meta)
     return dq

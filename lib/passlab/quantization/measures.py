@@ -62,13 +62,13 @@ def weight_bytes(gm: fx.GraphModule) -> Bytes:
 
     In a graph with pairs a scale has 4 bytes, in a folded one a multiplier 4 and a shift 1.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     floating = stored = 0
     for node in nodes(gm):
         parts = _weight_parts(node)
-        if not parts or parts[0].target in seen:
+        if not parts or parts[0].target in names:
             continue
-        seen.add(parts[0].target)
+        names.add(parts[0].target)
         values: list[Tensor] = [attribute(gm, part.target) for part in parts]
         packed, bits = calls(node, ops.integer_linear_int4), _bits(node)
         floating += 4 * values[0].numel() * (2 if packed else 1)

@@ -20,9 +20,9 @@ LEAST = 1e-5
 class _Channels(fx.Interpreter):
     """Run a graph and note the largest magnitude in each index of the last dimension of some nodes."""
 
-    def __init__(self, gm: fx.GraphModule, wanted: Iterable[Node]):
+    def __init__(self, gm: fx.GraphModule, nodes: Iterable[Node]):
         super().__init__(gm)
-        self.wanted = set(wanted)
+        self.wanted = set(nodes)
         self.most: dict[Node, Tensor] = {}
 
     def run_node(self, n: Node) -> Any:

@@ -94,11 +94,13 @@ class _Writer:
             self.constants.append(_integers(node.name, bits, integers.shape, integers.flatten().tolist()))
             return
         scale, zero = self.scale(node, bits)
-        how: dict[str, Any] = {"axis": argument(node, 4, "axis")} if argument(node, 4, "axis") is not None else {}
+        attributes: dict[str, Any] = (
+            {"axis": argument(node, 4, "axis")} if argument(node, 4, "axis") is not None else {}
+        )
         if group is not None:
-            how = {"axis": len(_sizes(node)) - 1, "block_size": group}
+            attributes = {"axis": len(_sizes(node)) - 1, "block_size": group}
         op = "QuantizeLinear" if calls(node, quantize) else "DequantizeLinear"
-        self.add(op, node.name, source.name, scale, zero, **how)
+        self.add(op, node.name, source.name, scale, zero, **attributes)
 
     def scale(self, node: Node, bits: int) -> tuple[str, str]:
         """Return the names of a grid's scale and zero point."""
@@ -148,8 +150,8 @@ def _linear(writer: _Writer, node: Node) -> None:
 def _conv2d(writer: _Writer, node: Node) -> None:
     stride, padding, dilation, groups = window(node)
     parts = [part.name for part in (*node.args[:2], argument(node, 2, "bias")) if part is not None]
-    how = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "group": groups}
-    writer.add("Conv", node.name, *parts, **how)
+    attributes = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "group": groups}
+    writer.add("Conv", node.name, *parts, **attributes)
 
 
 def _max_pool(writer: _Writer, node: Node) -> None:
@@ -161,8 +163,8 @@ def _max_pool(writer: _Writer, node: Node) -> None:
         size, stride, padding, dilation, ceil = (argument(node, i, name) for i, name in enumerate(names, 1))
     values = [size, stride or size, padding or 0, dilation or 1]
     kernel, strides, pads, dilations = ([v, v] if isinstance(v, int) else list(v) for v in values)
-    how = {"kernel_shape": kernel, "strides": strides, "pads": [*pads, *pads], "dilations": dilations}
-    writer.add("MaxPool", node.name, node.args[0].name, ceil_mode=int(bool(ceil)), **how)
+    attributes = {"kernel_shape": kernel, "strides": strides, "pads": [*pads, *pads], "dilations": dilations}
+    writer.add("MaxPool", node.name, node.args[0].name, ceil_mode=int(bool(ceil)), **attributes)
 
 
 def _mean(writer: _Writer, node: Node) -> None:
