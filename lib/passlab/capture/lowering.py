@@ -116,8 +116,8 @@ def _why_not_one(program: Capture, number: int) -> str:
     where = f" It breaks at {program.breaks[0]}." if program.breaks else ""
     if number or where:
         return f"this one is {number}.{where} Lower its parts, capture(f, *inputs).graphs, one by one."
-    why = next((record.error for record in program.compilations if record.error), "Dynamo left it to Python")
-    return f"of {program.name}, nothing is captured: {why}. Lower a function of tensors that computes with torch."
+    reason = next((record.error for record in program.compilations if record.error), "Dynamo left it to Python")
+    return f"of {program.name}, nothing is captured: {reason}. Lower a function of tensors that computes with torch."
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:
@@ -189,8 +189,8 @@ class Backend:
                     f"The pass {name} returned {type(result).__name__}; a pass returns a GraphModule or None."
                 )
             gm = gm if result is None else result
-            if why := why_not_the_same_form(before, gm, written):
-                raise ValueError(f"After the pass {name}, the {kind} graph is not valid. {why}")
+            if reason := why_not_the_same_form(before, gm, written):
+                raise ValueError(f"After the pass {name}, the {kind} graph is not valid. {reason}")
             gm.graph.lint()
             gm.recompile()
             if compared:
@@ -217,8 +217,8 @@ def why_not_the_same_form(before: fx.GraphModule, after: fx.GraphModule, written
 
     written: the inputs whose new values are the first outputs.
     """
-    if why := why_not_ordered(after.graph):
-        return why
+    if reason := why_not_ordered(after.graph):
+        return reason
     if not after.graph.find_nodes(op="output"):
         return "It has no output node."
     inputs = [[node.name for node in gm.graph.find_nodes(op="placeholder")] for gm in (before, after)]
@@ -228,8 +228,8 @@ def why_not_the_same_form(before: fx.GraphModule, after: fx.GraphModule, written
     old, new = outputs_of(before), outputs_of(after)
     if len(old) != len(new):
         return f"It has {len(new)} outputs where it had {len(old)}.{_lost(old, new, written=written)}"
-    if why := _why_not_alike(old, new, written=written):
-        return why
+    if reason := _why_not_alike(old, new, written=written):
+        return reason
     for node in after.graph.nodes:
         if target := next((name for name in map(_input_below, writes(node)) if name), None):
             return (
@@ -246,8 +246,8 @@ def _checked(partition: Partition) -> Partition:
         tangents = [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangent")]
         results, outputs = outputs_of(joint), known["num_fwd_outputs"]
         parts = partition(joint, inputs, **known)
-        if why := _why_not_split(results[:outputs], results[outputs:], len(tangents), parts):
-            raise ValueError(f"The partition {_name(partition)} does not split the joint graph. {why}")
+        if reason := _why_not_split(results[:outputs], results[outputs:], len(tangents), parts):
+            raise ValueError(f"The partition {_name(partition)} does not split the joint graph. {reason}")
         return parts
 
     return split
@@ -258,11 +258,11 @@ def _why_not_split(outputs: list[Any], gradients: list[Any], tangents: int, part
     if not isinstance(parts, (tuple, list)) or [isinstance(gm, fx.GraphModule) for gm in parts] != [True, True]:
         return f"It must return two GraphModules, the forward and the backward graph; it returned {str(parts)[:80]}."
     forward, backward = map(outputs_of, parts)
-    taken, saved = len(parts[1].graph.find_nodes(op="placeholder")), len(forward) - len(outputs)
-    if taken != saved + tangents:
+    arguments, saved = len(parts[1].graph.find_nodes(op="placeholder")), len(forward) - len(outputs)
+    if arguments != saved + tangents:
         return (
             f"The forward graph returns {len(forward)} values, the {len(outputs)} outputs and what it saves, and the "
-            f"backward graph takes {taken}, what is saved and {tangents} tangents.{_lost(outputs, forward)}"
+            f"backward graph takes {arguments}, what is saved and {tangents} tangents.{_lost(outputs, forward)}"
         )
     if len(backward) != len(gradients):
         return f"The backward graph returns {len(backward)} gradients; there are {len(gradients)}." + _lost(
@@ -274,14 +274,14 @@ def _why_not_split(outputs: list[Any], gradients: list[Any], tangents: int, part
 def _lost(old: list[Any], new: list[Any], noun: str = "output", written: Sequence[str] = ()) -> str:
     """Return a sentence with the results whose names are gone, or ""."""
     names = {str(value) for value in new}
-    lost = [_output(at, value, noun, written) for at, value in enumerate(old) if str(value) not in names]
-    return f" Lost: {', '.join(lost)}." if lost else ""
+    missing = [_output(at, value, noun, written) for at, value in enumerate(old) if str(value) not in names]
+    return f" Lost: {', '.join(missing)}." if missing else ""
 
 
 def _why_not_alike(old: list[Any], new: list[Any], noun: str = "output", written: Sequence[str] = ()) -> str:
     """Return which result has another shape or type, or ""."""
     for at, (value, other) in enumerate(zip(old, new, strict=False)):
-        forms = [form for it in (value, other) if (form := _form(it))]
+        forms = [form for item in (value, other) if (form := _form(item))]
         if len(forms) == 2 and forms[0] != forms[1]:
             return f"Its {_output(at, value, noun, written)}, was {forms[0]} and is now `{other}`, {forms[1]}."
     return ""
@@ -330,10 +330,10 @@ def _compared(
 
         old = results(before)
         runs: list[tuple[str, Callable]] = [(f"the pass {name}", graph) for name, graph in steps]
-        for who, graph in [*runs, ("the compiler", run)]:
+        for step, graph in [*runs, ("the compiler", run)]:
             new = results(graph)
-            if found := _differences(before, old, new, lambda by: results(before, _nudged(by)), written):
-                raise ValueError(f"After {who}, the {kind} graph computes something else: {found[0].sentence}.")
+            if differences := _differences(before, old, new, lambda by: results(before, _nudged(by)), written):
+                raise ValueError(f"After {step}, the {kind} graph computes something else: {differences[0].sentence}.")
         return run(*inputs)
 
     return call
@@ -347,10 +347,10 @@ def _differences(
     for at, (node, value, other) in enumerate(zip(outputs_of(before), old, new, strict=False)):
         floats = isinstance(value, torch.Tensor) and value.is_floating_point()
         allowed = Tolerance.of(value.dtype, max(16, len(before.graph.nodes))) if floats else EXACT
-        for found in compare(value, other, allowed, _output(at, node, written=written)):
-            found.part, found.leaf = "output", at
-            differences.append(found)
-    if any(found.bad is None for found in differences):
+        for difference in compare(value, other, allowed, _output(at, node, written=written)):
+            difference.part, difference.leaf = "output", at
+            differences.append(difference)
+    if any(difference.bad is None for difference in differences):
         return differences
     return beyond_rounding(differences, old, new, map(moved, (1, -1))) if differences else []
 

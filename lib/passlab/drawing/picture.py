@@ -133,7 +133,7 @@ def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
 
     def head(match: re.Match) -> str:
         links, *points = match.groups()
-        wide, high = (round(float(it) * 4 / 3) for it in points)
+        wide, high = (round(float(point) * 4 / 3) for point in points)
         style = f"width:100%;max-width:{wide}px;min-width:{min(wide, max(320, wide * 6 // 10))}px;height:auto"
         return f'<svg{links} role="img" aria-label="{name}" width="{wide}" height="{high}" style="{style}"'
 

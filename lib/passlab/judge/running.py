@@ -215,8 +215,8 @@ def why_not_an_answer(exercise: Exercise, answer: Any) -> str:
 
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
     """Return the judgement of `answer` on `cases` (default: the exercise's visible ones)."""
-    if why := why_not_an_answer(exercise, answer):
-        return Judgement(exercise, [Finding("did", False, why)])
+    if reason := why_not_an_answer(exercise, answer):
+        return Judgement(exercise, [Finding("did", False, reason)])
     cases = exercise.cases() if cases is None else cases
     return conclude(exercise, cases, (_run_if_built(exercise, answer, case) for case in cases))
 

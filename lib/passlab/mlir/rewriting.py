@@ -90,8 +90,8 @@ def drive(module: ModuleOp, greedy: Greedy) -> Counter[str]:
 
 def _why(log: Sequence[tuple[str, str]]) -> str:
     names = sorted({name for name, _ in log[-MOST:]})
-    who = f"{names[0]} matches what it has made itself" if len(names) == 1 else f"{' and '.join(names)} take turns"
-    return f"After {len(log)} rewrites the driver stopped: {who}, without end. The last one was of `{log[-1][1]}`."
+    cause = f"{names[0]} matches what it has made itself" if len(names) == 1 else f"{' and '.join(names)} take turns"
+    return f"After {len(log)} rewrites the driver stopped: {cause}, without end. The last one was of `{log[-1][1]}`."
 
 
 def first_line(op: Operation) -> str:

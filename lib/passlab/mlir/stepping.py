@@ -52,14 +52,14 @@ class _Watched(Greedy):
             return super().match_and_rewrite(op, rewriter)
         before, operation, count = str(self.module).splitlines(), _texts(self.module)[op], len(self.log)
         super().match_and_rewrite(op, rewriter)
-        done = "no pattern matches"
+        note = "no pattern matches"
         if len(self.log) > count:
-            done = f"{self.log[-1][0]} rewrites it"
+            note = f"{self.log[-1][0]} rewrites it"
         elif op.parent is None:
-            done = "nothing reads it, so it is erased"
+            note = "nothing reads it, so it is erased"
         texts, waiting = _texts(self.module), self.walker._worklist._map if self.walker else {}  # xDSL's is a stack
         lines = [(row[0], row[2:]) for row in difflib.ndiff(before, str(self.module).splitlines()) if row[0] in _SIGNS]
-        self.visits.append(Visit(operation, done, lines, [texts[it] for it in reversed(waiting) if it in texts]))
+        self.visits.append(Visit(operation, note, lines, [texts[o] for o in reversed(waiting) if o in texts]))
 
 
 def _texts(module: ModuleOp) -> dict[Operation, str]:

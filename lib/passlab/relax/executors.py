@@ -55,8 +55,8 @@ class _Machine:
         rest = list(values)
         arguments = [self._argument(type_, rest) for type_ in self.types]
         if rest:
-            taken = plural(len(values) - len(rest), "input")
-            raise Failed(f"The function {self.function} takes {taken}; got {len(values)}.")
+            number = plural(len(values) - len(rest), "input")
+            raise Failed(f"The function {self.function} takes {number}; got {len(values)}.")
         return arguments
 
     def _argument(self, type_: Any, rest: list[np.ndarray]) -> Any:
@@ -112,8 +112,8 @@ class _Tir:
         """Return all arguments, and those of them that are outputs."""
         params, solver, arguments = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
         if len(values) > len(params):
-            taken = plural(len(params), "parameter")
-            raise Failed(f"The function {self.name} takes {taken}; got {plural(len(values), 'input')}.")
+            number = plural(len(params), "parameter")
+            raise Failed(f"The function {self.name} takes {number}; got {plural(len(values), 'input')}.")
         for param, value in zip(params, values, strict=False):
             if isinstance(param.ty, tvm.ir.PrimType):
                 solver.bind(param, tvm.tirx.const(value.item(), str(param.ty.dtype)))

@@ -164,8 +164,8 @@ def runner(
             built.give([_array(x) for x in arguments])
             last[:] = arguments
         if not last and built.inputs:
-            taken = plural(built.inputs, "input")
-            raise ValueError(f"The module takes {taken}; got {len(arguments)}: call runner(module)(x).")
+            number = plural(built.inputs, "input")
+            raise ValueError(f"The module takes {number}; got {len(arguments)}: call runner(module)(x).")
         return built.run()
 
     if inputs:

@@ -129,7 +129,7 @@ class _Python(Exception):
 
 
 def expected(
-    body: Sequence[Statement], arguments: dict[str, Any], taken: dict[int, bool]
+    body: Sequence[Statement], arguments: dict[str, Any], branches: dict[int, bool]
 ) -> tuple[dict[int, str], int]:
     """Return line → reason of each break, and the number of graphs."""
     values = dict(arguments)
@@ -148,7 +148,7 @@ def expected(
                 graphs, operations = graphs + (operations > 0), 0
             if s.op == "if":
                 known = operands[0] not in ("tensor", None)
-                run(s.body if (operands[0] if known else taken[s.line]) else s.orelse, looped)
+                run(s.body if (operands[0] if known else branches[s.line]) else s.orelse, looped)
             elif s.op == "for":
                 count: Any = operands[0]
                 for number in range(count):
