@@ -11,6 +11,7 @@ from torch import fx, nn
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from passlab import equivalent, models, random_graph, trace
+from passlab.equivalence.trials import DEFAULT
 from passlab.fx.congruence import congruent
 from passlab.fx.programs import RUNS
 
@@ -87,17 +88,25 @@ def test_the_operands_order_counts():
     assert not congruent(traced(lambda x, y: x - y), traced(lambda x, y: y - x))
 
 
-def runs(before, after) -> int:
+def runs(before, after, inputs=None, **options) -> int:
     count = RUNS["cpu"]
-    assert equivalent(before, after)
+    assert equivalent(before, after, inputs, **options)
     return RUNS["cpu"] - count
 
 
 def test_a_copy_of_a_network_runs_in_the_first_trial_only():
     model = models.ZOO["resnet18"]
     gm = trace(model.build(), *model.inputs())
-    trials = len(equivalent(gm, gm).trials)
-    assert runs(gm, copy.deepcopy(gm)) == trials + 1
+    assert runs(gm, copy.deepcopy(gm), trials=DEFAULT) == len(equivalent(gm, gm, trials=DEFAULT).trials) + 1
+
+
+def test_without_a_wish_for_trials_a_copy_runs_on_the_examples_only():
+    gm, inputs = net(), [(torch.ones(4),), (torch.zeros(4),)]
+    result = equivalent(gm, net(), inputs)
+    assert result.trials == ("given (float32)",) * 2 and "by their nodes" in result.notes[0]
+    assert runs(gm, net(), inputs) == 3  # before on both examples, after on one
+    assert len(equivalent(gm, net(), inputs, thorough=True).trials) > len(DEFAULT)
+    assert len(equivalent(gm, net(constant=2.0), inputs).trials) > 2  # int or float: not the same by its nodes
 
 
 def test_a_graph_that_writes_runs_in_each_trial():
@@ -116,9 +125,11 @@ def test_the_answer_is_that_of_running_both(monkeypatch):
         except TypeError:  # it cannot hash a slice
             continue
         with monkeypatch.context() as patch:
-            short = equivalent(gm, after)
+            short, default = equivalent(gm, after, trials=DEFAULT), equivalent(gm, after)
             patch.setattr("passlab.fx.equivalent.congruent", lambda *programs: False)
-            long = equivalent(gm, after)
+            long = equivalent(gm, after, trials=DEFAULT)
+        assert (default.ok, default.reason, default.mse) == (long.ok, long.reason, long.mse)
+        assert default.trials == long.trials[: len(default.trials)]
         assert (short.ok, short.reason, short.trials, short.notes) == (long.ok, long.reason, long.trials, long.notes)
         assert (short.mse, short.max_abs, short.max_ulp) == (long.mse, long.max_abs, long.max_ulp)
         answers.append((congruent(gm, after), short.ok))

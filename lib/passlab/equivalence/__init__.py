@@ -65,7 +65,8 @@ def equivalent(
     modes       "eval", "train" or both; default: the mode `before` is in.
     devices     default: those of the example inputs, and the accelerator if there is one.
     trials      names from `passlab.equivalence.trials.TRIALS`; default: its first eight. A trial whose inputs `before`
-                itself rejects is skipped, with a note. `thorough` adds the others and three more seeds.
+                itself rejects is skipped, with a note. `thorough` adds the others and three more seeds. By default, two
+                graphs whose nodes compute the same are tried on the examples only.
     aliasing    whether an output that shares memory with an input in one program only is a difference. Default: yes
                 where a program writes into its inputs; elsewhere a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.

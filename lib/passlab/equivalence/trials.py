@@ -4,6 +4,11 @@
 
 Edge values are fed in float64 wherever the program runs in it: 1e30 then multiplies without overflow, so inf and NaN in
 the output come from the mathematics of the program and not from the range of float32.
+
+What each kind tells apart that the others do not: "given" the programs on numbers and indices that are meant; "double"
+those that differ by less than float32 rounds; "extreme" where a zero, a sign or a range decides; "nonfinite" where inf
+and NaN do, first one inf alone, since a NaN hides the rest of a sum; "structured" those that differ in ties, at 0 or by
+strides; "sizes" a size that has become a constant; "half" a cast that is lost; "same tensor" writes into an input.
 """
 
 from __future__ import annotations

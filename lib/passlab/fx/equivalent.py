@@ -2,8 +2,8 @@
 
 Compared, after the same seed, on copies (neither program nor the caller's tensors change): the outputs (structure,
 shape, dtype, values), what was written into the inputs, into parameters and into buffers, and how far the random
-generator moved. Gradients are not compared. Programs whose nodes compute the same (`passlab.fx.congruence`) both run in
-the first trial only.
+generator moved. Gradients are not compared. Where the nodes of both compute the same (`passlab.fx.congruence`), no run
+tells them apart: after the first, those that the caller did not ask for are left out, with a note.
 
 **Rounding is not meaning.** `passlab.equivalence.values` derives how much numbers may differ. A right rewrite may also
 reassociate: folding a batch norm into a convolution computes x·(w·s) for (x·w)·s. Three rules tell that from a wrong
@@ -32,6 +32,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -224,11 +225,15 @@ class _Comparison(Comparison):
         self.depth = max(depth(before), depth(after))
         self.sums = _has_sums(before) or _has_sums(after)
         self.names_dtype = _names_dtype(before) or _names_dtype(after)
-        self.constants = _new_constants(before, after)
         self.writes = self.draws = False
         self.accepted = False  # whether `before` took the last trial
         self.congruent: bool | None = None  # whether a run of `before` is one of `after`; None before the first trial
         self.places = self._devices(str(next((t.device for t in tensors), "cpu")))
+
+    @cached_property
+    def constants(self) -> int:
+        """The number of float tensors that `after` holds and `before` does not."""
+        return _new_constants(self.before, self.after)
 
     def _devices(self, home: str) -> list[str]:
         """Return where to compare programs whose tensors are on the device `home`."""
@@ -260,7 +265,13 @@ class _Comparison(Comparison):
                 if (mode, device) != (self.modes[0], self.places[0]):
                     names = [n for n in names if n in ("given", "double", "structured")]
                 for trial in self._trials(names):
+                    if self.congruent and trial.name != "given" and self._by_default():
+                        self.notes["both compute the same by their nodes: no other trial can tell them apart"] = None
+                        return
                     yield [replace(trial, mode=mode, device=device)]
+
+    def _by_default(self) -> bool:
+        return not (self.options.trials or self.options.thorough)
 
     def _kinds(self) -> list[str]:
         """Return the kinds of trials to make, and note which are left out."""
