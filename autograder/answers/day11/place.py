@@ -6,7 +6,7 @@ import math
 import random
 
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day11.place import MEMORY, each, op, place_case, plain
+from passlab.exercises.day11.place import MEMORY, SHAPES, each, op, place_case, plain
 from passlab.judge import Case
 
 
@@ -38,6 +38,17 @@ def hidden(seed: int) -> list[Case]:
     odd = [op("odd", 2 * size - 1, 1, 1), op("tiny", 1)]  # halves are rounded up, and then do not fit
     # four cores in a column hold it, six in 2 × 3, and no row is wide enough
     bulky = [op("bulky", 32 * size // 10, 0, 8 * size // 10), *(op(f"full {i}", size) for i in range(8))]
+    # each leaves room for the other only if it takes all three cores, or the one that comes second does
+    long = [op(f"long {i}", 12 * size // 10) for i in range(2)]
+    # neither rows nor columns hold it, two by two cores do
+    square = [op("square", 32 * size // 10, 2 * size // 10, 2 * size // 10)]
+    # the two fill their cores to the last byte, so the small one needs the only core that is left
+    pair = [
+        op("tall", 0, size // 2, 2 * (size - size // 2)),
+        op("wide", 0, 2 * (size - size // 2), size // 2),
+        op("small", 9),
+    ]
+    last = [*SHAPES[2:], SHAPES[1], SHAPES[0]]
     small = [op(f"s{i}", rng.randint(size // 10, size // 4), rng.randint(0, 20), rng.randint(0, 20)) for i in range(24)]
     return [
         place_case("one operation, one core", [op("only", size - 20, 10, 10)], 1, 1, "did", size),
@@ -54,6 +65,10 @@ def hidden(seed: int) -> list[Case]:
         place_case("nothing to hold", [op("view"), op("add", 0, 8, 8)], 2, 2, "did", size),
         place_case("pairs on a full grid", halves, 1, 4, "cost", size),
         place_case("a shape with few cores", bulky, 4, 3, "cost", size),
+        place_case("a square", square, 2, 2, "did", size),
+        place_case("cores in part for two", long, 1, 3, "cost", size),
+        place_case("two to the last byte", pair, 2, 3, "did", size),
+        place_case("large ones named last", last, 2, 3, "cost", 1000),
         place_case("many small ones", small, 3, 3, "cost", size),
         place_case("an MLP", mlp, 3, 5, "did", MEMORY // 4),
         place_case("a GPT block, with room", gpt, *grid(rng, 2.5 * cores_needed(gpt, MEMORY) + 20), "did"),
@@ -170,6 +185,42 @@ def rounded_down(operations, rows, columns, memory):
 
 
 a_byte_more = edited("did", "fills cores with a byte more than they hold", ("memory", "memory + 1"))
+
+
+@wrong("did", "cuts the window by the number of cores")
+def window_by_cores(operations, rows, columns, memory):
+    def load(o, p, q):
+        return -(-o["weights"] // (p * q)) - (-o["window"] // (p * q)) - (-o["result"] // p)
+
+    return _first_fit(operations, rows, columns, memory, load)
+
+
+@wrong("did", "cuts the result by the number of cores")
+def result_by_cores(operations, rows, columns, memory):
+    def load(o, p, q):
+        return -(-o["weights"] // (p * q)) - (-o["window"] // q) - (-o["result"] // (p * q))
+
+    return _first_fit(operations, rows, columns, memory, load)
+
+
+@wrong("did", "rectangles of one row or one column only")
+def strips(operations, rows, columns, memory):
+    def load(o, p, q):
+        return _load(o, p, q) if 1 in (p, q) else memory + 1
+
+    return _first_fit(operations, rows, columns, memory, load)
+
+
+@wrong("cost", "places operations in the order in which they are given")
+def in_order(operations, rows, columns, memory):
+    return _first_fit(operations, rows, columns, memory, order=lambda o: 0)
+
+
+cut_apart = edited(
+    "valid",
+    "cores of an operation that is cut hold no other",
+    ("free[core] -= ...", "free[core] = free[core] - load(operation, 1, 1) if place[2:] == (1, 1) else -1"),
+)
 
 
 @wrong("cost", "no core holds two operations")
