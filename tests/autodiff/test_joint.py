@@ -155,6 +155,17 @@ def test_writes_modules_and_complex_numbers_are_refused():
         joint(gm)
 
 
+def test_outputs_without_any_float_are_refused():
+    gm = lower(lambda x: (x.argmax(0), x > 0), torch.randn(3, 4)).forward
+    with pytest.raises(DifferentiationError, match=r"No output is .* floats \(argmax: int64 and gt: bool\): integers"):
+        joint(gm)
+    gm = lower(lambda i: i + 1, torch.arange(3)).forward
+    assert len(joint(gm)(torch.arange(3))) == 1  # there is no input that wants a gradient
+    gm = lower(lambda x: (x * 1j).real, torch.randn(3)).forward
+    with pytest.raises(DifferentiationError, match=r"mul is complex; these rules are for real numbers"):
+        joint(gm)
+
+
 def test_symbols_stay_symbols():
     gm = lower(lambda x: (x * x.shape[0]).sum(0), torch.ones(3, 4), dynamic=True).forward
     whole = joint(gm)

@@ -5,6 +5,7 @@ import torch
 from torch import fx, nn
 
 from passlab import bytes_moved, cost, equivalent, models, view
+from passlab.autodiff import partition as cut
 from passlab.capture import backend, capture, lower, min_cut, save_all
 
 
@@ -262,7 +263,7 @@ SPLITS = {
     ),
     "gradient_lost": (
         split(backward=lambda old: old[:1]),
-        r"The backward graph returns 1 gradients; there are 2\. Lost: gradient 1, `",
+        r"The backward graph returns 1 gradient; the joint graph has 2\. Lost: gradient 1, `",
     ),
     "outputs_swapped": (
         split(forward=lambda old: [old[1], old[0], *old[2:]]),
@@ -291,6 +292,39 @@ def test_a_partition_that_does_not_split_the_joint_graph_is_named(name):
         torch.compile(layer, backend=backend(partition=partition))(x, w)
     with pytest.raises(Exception, match=f"The partition {name} does not split"):
         lower(layer, x, w, partition=partition)
+
+
+#: Name of a partition that returns results of one form in each other's places → (the partition, what the error says).
+EXCHANGED = {
+    "outputs_exchanged": (
+        split(forward=lambda old: [old[1], old[0], *old[2:]]),
+        r"It returns output 1, `cos`, in the place of output 0, `sin`\.",
+    ),
+    "gradients_exchanged": (
+        split(backward=lambda old: old[::-1]),
+        r"It returns gradient 1, `\w+`, in the place of gradient 0, `\w+`\.",
+    ),
+}
+
+
+def waves(x, y):
+    return torch.sin(x), torch.cos(y)
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_results_of_one_form_in_each_others_places_are_named(name):
+    partition, sentence = EXCHANGED[name]
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    with pytest.raises(Exception, match=sentence):
+        lower(waves, x, y, partition=partition)
+
+
+@pytest.mark.parametrize("partition", [save_all, min_cut, cut])
+def test_no_partition_that_splits_a_joint_graph_is_refused(partition):
+    def twice(x, y):
+        return x.sin(), x.sin(), y + x, x + y, x.cos().sum(), torch.rand_like(x), torch.rand_like(x)
+
+    assert lower(twice, *(torch.randn(3, requires_grad=True) for _ in "xy"), partition=partition).outputs == 7
 
 
 def test_all_results_are_compared_on_demand():

@@ -14,6 +14,8 @@ from torch.utils import _pytree as pytree
 
 from passlab.autodiff.rules import CONSTANT, RULES, fit
 from passlab.fx.nodes import op_name
+from passlab.fx.reader import describe
+from passlab.judge.words import listed
 
 
 class DifferentiationError(ValueError):
@@ -30,7 +32,8 @@ def joint(gm: fx.GraphModule, wrt: Sequence[str] | None = None) -> fx.GraphModul
     The method: walk the graph backwards; each operation's rule (see `rules`) turns the gradient of its result into
     gradients of its operands, and where a value has several consumers, their gradients are added.
 
-    Raises DifferentiationError for an operation without a rule, an output that is complex, a write, an unknown type.
+    Raises DifferentiationError if inputs are floats and no output is, and for an operation without a rule, a complex
+    number that a gradient would pass, a write, and an unknown type.
     """
 
     def gradients(inputs: list[Any], tangents: dict[fx.Node, Any], targets: list[fx.Node]) -> list[Any]:
@@ -186,6 +189,16 @@ def differentiable(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+def _is_complex(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.is_complex()
+
+
+def _outputs(gm: fx.GraphModule) -> str:
+    """Return the outputs of a graph with their types, as in "argmax: int64[3]"."""
+    return listed([f"{one}: {describe(one.meta.get('val'))[1]}" for one in outputs_of(gm) if isinstance(one, fx.Node)])
+
+
 def _targets(gm: fx.GraphModule, wrt: Sequence[str] | None) -> list[fx.Node]:
     """Return the inputs whose gradients are wanted."""
     inputs = gm.graph.find_nodes(op="placeholder")
@@ -204,6 +217,11 @@ def _targets(gm: fx.GraphModule, wrt: Sequence[str] | None) -> list[fx.Node]:
 
 def _check(gm: fx.GraphModule, targets: Sequence[fx.Node], ends: Sequence[fx.Node]) -> None:
     """Raise for what no gradient can pass."""
+    if targets and not ends:
+        raise DifferentiationError(
+            f"No output is a tensor of floats ({_outputs(gm)}): integers have no gradient. Return the value that they "
+            "are computed from, too, or convert one to floats."
+        )
     needed, live = _reached(gm, set(targets)), set(ends)
     for node in reversed(gm.graph.nodes):
         if node.op in ("call_module", "call_method"):
@@ -218,10 +236,10 @@ def _check(gm: fx.GraphModule, targets: Sequence[fx.Node], ends: Sequence[fx.Nod
         if node not in live or node not in needed or node.op != "call_function":
             continue
         live.update(node.all_input_nodes)
-        value = node.meta.get("val")
-        if isinstance(value, Tensor) and value.is_complex():
+        parts = [one for one in (node, *node.all_input_nodes) if _is_complex(one)]
+        if parts:
             raise DifferentiationError(
-                f"{node.name} is complex; these rules are for real numbers: compute both parts apart.{_line(node)}"
+                f"{parts[0].name} is complex; these rules are for real numbers: compute both parts apart.{_line(node)}"
             )
         if node.target is not operator.getitem and node.target not in RULES:
             raise DifferentiationError(

@@ -25,6 +25,7 @@ from passlab.fx.effects import effects, may_alias, writes
 from passlab.fx.nodes import why_not_ordered
 from passlab.fx.programs import needing_gradients
 from passlab.fx.reader import describe
+from passlab.judge.words import plural
 
 #: A pass takes a graph and returns it, another, or None if it changed the one that it got.
 Pass = Callable[[fx.GraphModule], fx.GraphModule | None]
@@ -245,8 +246,10 @@ def _checked(partition: Partition) -> Partition:
     def split(joint: fx.GraphModule, inputs: Sequence[Any], **known: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         tangents = [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangent")]
         results, outputs = outputs_of(joint), known["num_fwd_outputs"]
+        numbers = _numbered(joint)
         parts = partition(joint, inputs, **known)
-        if reason := _why_not_split(results[:outputs], results[outputs:], len(tangents), parts):
+        reason = _why_not_split(results[:outputs], results[outputs:], len(tangents), parts)
+        if reason := reason or _exchanged(results, numbers, outputs, *parts):
             raise ValueError(f"The partition {_name(partition)} does not split the joint graph. {reason}")
         return parts
 
@@ -265,10 +268,45 @@ def _why_not_split(outputs: list[Any], gradients: list[Any], tangents: int, part
             f"backward graph takes {arguments}, what is saved and {tangents} tangents.{_lost(outputs, forward)}"
         )
     if len(backward) != len(gradients):
-        return f"The backward graph returns {len(backward)} gradients; there are {len(gradients)}." + _lost(
-            gradients, backward, "gradient"
-        )
+        returned, lost = plural(len(backward), "gradient"), _lost(gradients, backward, "gradient")
+        return f"The backward graph returns {returned}; the joint graph has {len(gradients)}.{lost}"
     return _why_not_alike(outputs, forward) or _why_not_alike(gradients, backward, "gradient")
+
+
+def _exchanged(
+    results: list[Any], numbers: Mapping[Any, int], outputs: int, forward: fx.GraphModule, backward: fx.GraphModule
+) -> str:
+    """Return which result of a joint graph is returned in the place of another, or "" if none is known to be.
+
+    numbers: of the nodes of the joint graph, before it was split.
+    """
+    ahead = _numbered(forward)
+    behind = _numbered(backward, {node.name: number for node, number in ahead.items()})
+    new = [*map(ahead.get, outputs_of(forward)[:outputs]), *map(behind.get, outputs_of(backward))]
+    old = [numbers.get(value) for value in results]
+    for at, (number, other) in enumerate(zip(old, new, strict=True)):
+        if other is not None and other != number and other in old and number in new:
+            pair = [
+                _output(i, results[i]) if i < outputs else _output(i - outputs, results[i], "gradient")
+                for i in (at, old.index(other))
+            ]
+            return f"It returns {pair[1]}, in the place of {pair[0]}."
+    return ""
+
+
+def _numbered(gm: fx.GraphModule, inputs: Mapping[str, int] | None = None) -> dict[fx.Node, int]:
+    """Return node → a number; equal ones are of nodes that apply the same operations to inputs of the same names.
+
+    inputs: name of an input → the number of what it is.
+    """
+    numbers: dict[fx.Node, int] = {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            numbers[node] = (inputs or {}).get(node.name, hash(node.name))
+        elif node.op != "output":
+            operands = fx.node.map_arg((node.args, node.kwargs), lambda operand: f"%{numbers[operand]}")
+            numbers[node] = hash((node.target, repr(operands)))
+    return numbers
 
 
 def _lost(old: list[Any], new: list[Any], noun: str = "output", written: Sequence[str] = ()) -> str:
