@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch import fx, nn
 
+from passlab import peak_memory
+from passlab.memory.buffers import lower_bound as buffers_bound
+from passlab.memory.liveness import liveness
 from passlab.memory.order import beam, best_order, is_tree, liu, lower_bound, postorder, search
 from passlab.memory.tasks import BadOrder, BadTasks, Task, by_name, nodes_of, peak, tasks_of, usage, work
 
@@ -145,6 +148,20 @@ def test_a_view_has_no_size_and_keeps_its_base():
 def test_a_reshape_that_copies_has_a_size():
     tasks = {task.name: task for task in traced(lambda x: (x + 1).t().reshape(-1) + 1, torch.ones(3, 4))}
     assert tasks["reshape"].size == 48
+
+
+def test_parts_of_a_tuple_live_as_long_as_the_last_as_tasks_and_apart_as_storages():
+    def f(x):
+        large, places = x.max(1)  # two results of one task
+        total = large.sum()
+        return (x * total).sum(), places
+
+    gm, x = fx.symbolic_trace(f), torch.randn(64, 2)
+    tasks = tasks_of(gm, x)
+    parts, product = 64 * (4 + 8), 64 * 2 * 4
+    # Beside the product and a sum, both parts live as tasks; in truth only the places, of 8 bytes each.
+    assert peak(tasks, [task.name for task in tasks]) == parts + product + 4
+    assert buffers_bound(liveness(gm, x)) == int(peak_memory(gm, x)) == 64 * 8 + product + 4
 
 
 def test_what_the_caller_owns_is_not_counted():

@@ -159,6 +159,8 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
     """Return the calls of an FX graph as tasks, in the order of the graph, with a last one that reads all outputs.
 
     The size of a result is that of its new memory: it is 0 for a view, whose readers read both the view and its base.
+    A task has one result, so all parts of a tuple live until the last of them is read: for a graph with such operations
+    (batch norms, gradients of convolutions), `peak` is an upper bound; `liveness` has a buffer for each part.
     `cost` is bytes read and written. The graph runs on `inputs` without data, in torch's FakeTensorMode. Raises
     BadTasks for a graph that writes into existing memory.
     """
