@@ -45,6 +45,26 @@ def test_arguments_are_named_after_inputs_and_weights():
     assert view(arrived.module).node("%w0_weight").op == "argument"
 
 
+def test_constants_arrive_whatever_their_numbers():
+    class Constants(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(600).reshape(200, 3).t())
+            self.register_buffer("chosen", torch.arange(200) % 3 == 0)
+            self.register_buffer("small", torch.arange(200).to(torch.uint8))
+            self.register_buffer("none", torch.zeros(0, 200, dtype=torch.int32))
+            self.half = torch.linspace(-1, 1, 200).to(torch.bfloat16)  # no buffer
+
+        def forward(self, x):
+            rows = torch.cat([self.table, self.none])
+            return torch.where(self.chosen, x * rows, self.half.float()), rows + self.small
+
+    model, x = Constants(), torch.randn(3, 200)
+    arrived = from_torch(model, x)
+    for result, expected in zip(run(arrived.module, *arrived.arrays), model(x), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-6)
+
+
 def test_what_does_not_arrive_is_a_sentence():
     class Unruly(torch.nn.Module):
         def forward(self, x):

@@ -80,10 +80,33 @@ def _import(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
         raise MLIRError(f"torch's models need the importer of iree-base-compiler: {_line(error)}.") from None
     _normal_norms(program.graph)
     with ir.Context() as context:
-        importer = FxImporter(context=context)
+        importer = FxImporter(context=context, hooks=_hooks())
         importer.import_program(program, func_name="main")
         before = importer.module.operation.get_asm(large_elements_limit=16)
         return _lower(importer.module, _FROM_TORCH), before
+
+
+def _hooks() -> Any:
+    """Return hooks that write constants into the text: the importer's own, resources, are lost when it is read again.
+
+    Constants are all tensors that are not arguments of `main`: those without floats, and those that are no buffers.
+    """
+    import torch
+    from iree.compiler.extras import fx_importer
+    from iree.compiler.ir import DenseElementsAttr, Operation
+
+    class Written(fx_importer.FxImporterHooks):
+        def resolve_literal(self, gni: Any, literal: Any, info: Any) -> Any:
+            if not isinstance(literal, torch.Tensor) or literal.numel() <= 1:
+                return None
+            octets = literal.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            dtype = fx_importer.TORCH_DTYPE_TO_NPY_TYPE[literal.dtype]
+            element = fx_importer.TORCH_DTYPE_TO_MLIR_TYPE[literal.dtype]()
+            value = DenseElementsAttr.get(octets.view(dtype), type=element, shape=list(literal.shape))
+            form = gni._cc.tensor_to_vtensor_type(literal)
+            return Operation.create("torch.vtensor.literal", results=[form], attributes={"value": value}).result
+
+    return Written()
 
 
 def _normal_norms(graph: torch.fx.Graph) -> None:
