@@ -292,6 +292,38 @@ everything = edited(
         "n in forward and memory(n) and memory(n)[0] not in written",
     ),
 )
+
+
+@wrong("same", "returns outputs in another order where their forms allow it")
+def outputs_exchanged(joint, outputs, once):
+    forward, backward = by_ortools(joint, outputs, once)
+    _exchange(forward, outputs)
+    return forward, backward
+
+
+@wrong("same", "returns gradients in another order where their forms allow it")
+def gradients_exchanged(joint, outputs, once):
+    forward, backward = by_ortools(joint, outputs, once)
+    _exchange(backward)
+    return forward, backward
+
+
+def _exchange(gm, number=None):
+    """Reverse the first results of one form, `number` of all at most."""
+    (end,) = gm.graph.find_nodes(op="output")
+    results = list(end.args[0])
+    places = [at for at, node in enumerate(results[:number]) if node is not None]
+    first = results[places[0]].meta["val"]
+    alike = [at for at in places if _form(results[at].meta["val"]) == _form(first)]
+    for at, other in zip(alike, reversed([results[at] for at in alike]), strict=True):
+        results[at] = other
+    end.args = (results,)
+
+
+def _form(value):
+    return (value.shape, value.dtype) if isinstance(value, Tensor) else None
+
+
 tangents_first = edited("valid", "puts the tangents first", ("cut + tangents", "tangents + cut"))
 tuples = edited("valid", "saves a tuple", ("place is None or ...", "..."))
 
