@@ -45,7 +45,7 @@ def hidden(seed: int) -> list[Case]:
         messages_case("the longer of two ways counts", ways, rng.randint(0, 4)),
         messages_case("the longest way is not the longest chain", far, rng.randint(0, 4)),
         messages_case("messages in any order", mixed, 3),
-        messages_case("a multicast with few drops", [Message(row, words, drops=(row[2], row[-1])), along(row[2], (9, 1), words=words, streams=(0,))]),  # noqa: E501
+        messages_case("a multicast with few drops", [Message(row, words, drops=(row[2], row[-1])), along(row[2], (4, 5), words=words, streams=(0,))]),  # noqa: E501
         messages_case("a multicast with many drops", [Message(row, words, drops=row[1:]), *(along(core, row[-1], words=1) for core in row[2:-1])]),  # noqa: E501
         messages_case(
             "a core that receives a copy, and more",
@@ -176,6 +176,14 @@ one_back = edited(
     ("so_far + messages[parent].route.index(...)", "messages[parent].route.index(...)"),
 )
 own_only = edited("same", "distance is the longest route of a message alone", ("before(i)[0] + ...", "..."))
+last_only = edited(
+    "same",
+    "the way of a message that others wait for does not count, though it goes on beyond them",
+    (
+        "max(before(i)[0] + ... - 1 for i in everything)",
+        "max(before(i)[0] + ... - 1 for i in everything if not any(i in m.waits + m.streams for m in messages))",
+    ),
+)
 sums_up = edited(
     "same", "depth is the number of messages that wait", ("max(before(i)[1] for i in everything)", "len(messages)")
 )
