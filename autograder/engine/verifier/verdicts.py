@@ -42,6 +42,7 @@ from passlab.judge import (
     run,
 )
 from passlab.notebook.ui import picture, report
+from passlab.process.clock import PATIENCE, cpu_time
 
 #: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
 #: value, into which an answer may have copied it.
@@ -330,7 +331,7 @@ class Result(NamedTuple):
 
 Mistakes = dict[KnownCase, Result]
 
-#: Seconds to search for a misconception, and for a known wrong answer to run on one case.
+#: Seconds of CPU time to search for a misconception, and seconds for a known wrong answer to run on one case.
 SEARCH_SECONDS, RUN_SECONDS = 2.0, 1.0
 
 
@@ -349,7 +350,11 @@ class Misconceptions:
         """Return the misconception of an answer with these results, or "" if no known answer is found in time."""
         if not self.searching:
             return ""
-        until = time.monotonic() + SEARCH_SECONDS
+        busy, until = cpu_time() + SEARCH_SECONDS, time.monotonic() + PATIENCE * SEARCH_SECONDS
+
+        def late() -> bool:
+            return cpu_time() > busy or time.monotonic() > until
+
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at].lost)
         lost = {verdict for case in seen for verdict in case.lost}
@@ -357,15 +362,13 @@ class Misconceptions:
             _WrongAnswer(exercise_id, seed, entry) for entry in wrong_answers(exercise_id) if entry.mark.verdict in lost
         ]
         for one in known:  # nothing has to be judged if one returns the same values
-            if time.monotonic() < until and all(
-                self._signature(one, at) == (seen[at].status, seen[at].fingerprint) for at in order
-            ):
+            if not late() and all(self._signature(one, at) == (seen[at].status, seen[at].fingerprint) for at in order):
                 return match(seen, [(one.entry.mark.note, seen)])
         alike = []
         for one in known:
             theirs: dict[int, Behaviour] = {}
             for at in order:
-                if time.monotonic() > until:
+                if late():
                     break
                 theirs[at] = Behaviour(seen[at].name, *self._behave(one, at))
                 if (theirs[at].status, theirs[at].lost) != (seen[at].status, seen[at].lost):

@@ -9,14 +9,16 @@ import signal
 from collections.abc import Callable
 from typing import TypeVar
 
+from passlab.process.clock import end_after, ran_out
+
 T = TypeVar("T")
 
-#: Seconds after which a child is ended.
-SECONDS = 120
+#: Seconds of CPU time after which a child is ended.
+SECONDS = 60
 
 
 class Crash(RuntimeError):
-    """The child was ended by a signal: that of a fault in native code, or SIGALRM after `SECONDS`."""
+    """The child was ended by a signal: that of a fault in native code, or that of its limit of time."""
 
 
 def forked(function: Callable[[], T]) -> T:
@@ -36,7 +38,8 @@ def forked(function: Callable[[], T]) -> T:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     if not answer:
-        by = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "the compiler itself"
+        code = os.waitstatus_to_exitcode(status)
+        by = "its limit of time" if ran_out(code) else signal.Signals(-code).name if code < 0 else "the compiler itself"
         raise Crash(f"The process is ended by {by}.")
     value, error = pickle.loads(answer)
     if error:
@@ -48,8 +51,7 @@ def _answer(function: Callable[[], object], pipe: int) -> None:
     """Write (value, error) of a call into a pipe, and end this process: nothing else of it may run on."""
     try:
         faulthandler.disable()
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(SECONDS)
+        end_after(SECONDS)
         try:
             answer: tuple = function(), ""
         except Exception as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from passlab.judge import Case, Finding, pass_judge
 from passlab.judge.expect import Law
+from passlab.process.clock import end_after, ran_out
 from passlab.tvm.dialect import current_dialect, own
 from passlab.tvm.equivalent import devices_note, equivalent_modules
 from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
@@ -166,8 +166,7 @@ def _in_fork(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -
                 os.dup2(quiet, fd)
             os.closerange(3, writing)  # inherited sockets would stay open as long as it lives
             os.closerange(writing + 1, 2**16)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(seconds)
+            end_after(seconds)
             work(lambda doing: os.write(writing, f"{doing}\n".encode()))
             end = "\0fine"
         except InvalidModuleError as error:
@@ -187,7 +186,7 @@ def _in_fork(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -
     if end:
         return end
     last = doing.strip().splitlines()[-1] if doing.strip() else "TVM crashed while it checked the module"
-    return f"{last} ({'it did not end' if status == -signal.SIGALRM else 'its process ended'})."
+    return f"{last} ({'it did not end' if ran_out(status) else 'its process ended'})."
 
 
 def why_not_open(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None) -> str:
