@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.explorer.programs import Program
+from passlab.fx.values import values_of
 from passlab.graph import Graph, Node
 from passlab.graph.registry import part
 
@@ -92,18 +93,9 @@ def converted(old: Program, new: Program, inputs: tuple, before: Origins) -> dic
 
 def _values(gm: fx.GraphModule, inputs: tuple) -> dict[str, Tensor]:
     """Return node → its value, of the calls that return a tensor."""
-    values = {}
-
-    class Run(fx.Interpreter):
-        def run_node(self, n: fx.Node) -> Any:
-            value = super().run_node(n)
-            if isinstance(value, Tensor) and n.op.startswith("call_"):
-                values[n.name] = value.detach().clone()
-            return value
-
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        Run(copy.deepcopy(gm)).run(*copy.deepcopy(inputs))
-    return values
+    with torch.random.fork_rng(devices=[]):
+        values = values_of(copy.deepcopy(gm), inputs, as_computed=True)
+    return {n.name: x.detach() for n, x in values.items() if n.op.startswith("call_") and isinstance(x, Tensor)}
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

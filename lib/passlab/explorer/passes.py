@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from passlab.building.compiler import Unreachable
-from passlab.fx import rewrites
+from passlab.fx import rewrites, torch_passes
 from passlab.fx.stages import STAGES
 from passlab.graph.names import did_you_mean
 from passlab.graph.registry import ir, load
@@ -48,35 +48,6 @@ class Outcome(NamedTuple):
     weights: tuple = ()
 
 
-def _merge(gm: fx.GraphModule) -> Any:
-    """Merge equal calls (torch's CSEPass)."""
-    from torch.fx.passes.dialect.common.cse_pass import CSEPass
-
-    return CSEPass()(gm)
-
-
-def _eliminate(gm: fx.GraphModule) -> fx.GraphModule:
-    """Remove nodes without users (torch's Graph.eliminate_dead_code)."""
-    gm.graph.eliminate_dead_code()
-    return gm
-
-
-def _fold(gm: fx.GraphModule) -> fx.GraphModule:
-    """Compute what no input reaches (torch's split_const_subgraphs)."""
-    from torch.fx.experimental.const_fold import split_const_subgraphs
-
-    folded = split_const_subgraphs(gm)
-    folded.run_folding()
-    return fx.GraphModule(folded, folded.graph)
-
-
-def _fuse(gm: fx.GraphModule) -> Any:
-    """Fold batch norms into convolutions (torch's optimization.fuse)."""
-    from torch.fx.experimental.optimization import fuse
-
-    return fuse(gm)
-
-
 #: Name → pass over torch.fx: this course's, then torch's.
 TORCH: dict[str, Callable[[fx.GraphModule], Any]] = {
     **STAGES,
@@ -85,10 +56,10 @@ TORCH: dict[str, Callable[[fx.GraphModule], Any]] = {
     "layer_norm": rewrites.layer_norm,
     "rms_norm": rewrites.rms_norm,
     "residual": rewrites.residual,
-    "torch.CSEPass": _merge,
-    "torch.eliminate_dead_code": _eliminate,
-    "torch.const_fold": _fold,
-    "torch.fuse": _fuse,
+    "torch.CSEPass": torch_passes.merge,
+    "torch.eliminate_dead_code": torch_passes.eliminate,
+    "torch.const_fold": torch_passes.fold,
+    "torch.fuse": torch_passes.fuse,
 }
 #: Flavour of TVM → names of its passes without arguments that change a graph.
 TVM = {

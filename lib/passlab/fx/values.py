@@ -20,13 +20,14 @@ def _first_line(error: Exception) -> str:
 
 
 @confined
-def _values(gm: fx.GraphModule, inputs: tuple) -> dict:
+def _values(gm: fx.GraphModule, inputs: tuple, as_computed: bool) -> dict:
     values: dict[str, Any] = {}
 
     class Recorder(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
-            values[n.name] = super().run_node(n)
-            return values[n.name]
+            value = super().run_node(n)
+            values[n.name] = value.clone() if as_computed and isinstance(value, Tensor) else value
+            return value
 
     recorder = Recorder(gm, garbage_collect_values=False)
     recorder.extra_traceback = False
@@ -35,13 +36,14 @@ def _values(gm: fx.GraphModule, inputs: tuple) -> dict:
     return values
 
 
-def values_of(gm: fx.GraphModule, inputs: tuple) -> dict[fx.Node, Any]:
+def values_of(gm: fx.GraphModule, inputs: tuple, as_computed: bool = False) -> dict[fx.Node, Any]:
     """Run a graph on a copy of its inputs and return node → its value, as it is after the run.
 
-    Values that share memory share it in the result. Raises ValueError, with the reason, if the graph cannot run.
+    Values that share memory share it in the result. as_computed: each tensor as it is before later nodes write into it,
+    in memory of its own. Raises ValueError, with the reason, if the graph cannot run.
     """
     try:
-        values = _values(gm, inputs)
+        values = _values(gm, inputs, as_computed)
     except (Exception, ProcessLostError) as error:
         raise ValueError(_first_line(error)) from None
     missing = next((node.name for node in gm.graph.nodes if node.name not in values), None)

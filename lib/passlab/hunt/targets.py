@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
+from passlab.fx import torch_passes
+
 #: Features of `drawn_graph` for graphs that only compute: no writes, no random numbers.
 FUNCTIONAL = {"mutation": False, "random": False}
 
@@ -36,33 +38,12 @@ class Target:
     native: tuple[str, ...] = ()
 
 
-def _merge(gm: fx.GraphModule, inputs: tuple) -> Run:
-    from torch.fx.passes.dialect.common.cse_pass import CSEPass
-
-    result: Any = CSEPass()(gm)
-    return result.graph_module
-
-
 def _merge_aten(gm: fx.GraphModule, inputs: tuple) -> Run:
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
 
     result: Any = CSEPass(get_CSE_banned_ops())(make_fx(gm)(*inputs))
     return result.graph_module
-
-
-def _eliminate(gm: fx.GraphModule, inputs: tuple) -> Run:
-    gm.graph.eliminate_dead_code()
-    gm.recompile()
-    return gm
-
-
-def _fold(gm: fx.GraphModule, inputs: tuple) -> Run:
-    from torch.fx.experimental.const_fold import split_const_subgraphs
-
-    folded = split_const_subgraphs(gm)
-    folded.run_folding()
-    return folded
 
 
 def _operators(gm: fx.GraphModule, inputs: tuple) -> Run:
@@ -75,12 +56,6 @@ def _merge_matmul(gm: fx.GraphModule, inputs: tuple) -> Run:
     from torch.fx.experimental.merge_matmul import merge_matmul
 
     return merge_matmul(gm)
-
-
-def _fuse(gm: fx.GraphModule, inputs: tuple) -> Run:
-    from torch.fx.experimental.optimization import fuse
-
-    return fuse(gm.eval())
 
 
 def _inductor(gm: fx.GraphModule, inputs: tuple) -> Run:
@@ -187,7 +162,7 @@ TARGETS: dict[str, Target] = {
             "cse",
             "torch.fx CSEPass: the same function, for graphs without writes and random numbers (its docstring: not "
             "safe “in non-functional dialects”).",
-            _merge,
+            lambda gm, inputs: torch_passes.merge(gm),
         ),
         Target(
             "cse-aten",
@@ -200,12 +175,12 @@ TARGETS: dict[str, Target] = {
             "dce",
             "Graph.eliminate_dead_code: the same function, for graphs that consist “entirely of functional operations” "
             "(its docstring).",
-            _eliminate,
+            lambda gm, inputs: torch_passes.eliminate(gm),
         ),
         Target(
             "const-fold",
             "torch.fx const_fold.split_const_subgraphs: the same function. The docstring states no condition.",
-            _fold,
+            lambda gm, inputs: torch_passes.fold(gm),
             {"mutation": True, "random": True},
         ),
         Target(
@@ -224,7 +199,7 @@ TARGETS: dict[str, Target] = {
             "fuse",
             "torch.fx.experimental.optimization.fuse: the same function “for inference purposes”, batch norms folded "
             "into the layers before them.",
-            _fuse,
+            lambda gm, inputs: torch_passes.fuse(gm.eval()),
         ),
         Target(
             "jit-trace",

@@ -73,18 +73,6 @@ def _checked(word: str, run: Callable, gm: Any, inputs: tuple) -> Any:
     return after
 
 
-def _torch_cse(gm: Any) -> Any:
-    from torch.fx.passes.dialect.common.cse_pass import CSEPass
-
-    result = CSEPass()(gm)
-    return result.graph_module if result else gm
-
-
-def _torch_dce(gm: Any) -> Any:
-    gm.graph.eliminate_dead_code()
-    return gm
-
-
 def _course_fusion(gm: Any) -> list[list[str]]:
     groups: dict[Any, list[str]] = {}
     for node, last in exercises.module(PASSES["fusion"]).largest_groups(gm).items():
@@ -135,6 +123,7 @@ def measure(passes: dict[str, dict[str, Callable]]) -> tuple[list[Row], list[str
 
 def main(work: str, words: list[str]) -> None:
     """Run the passes of a learner's notebooks below `work`, and print the result as the last line, in JSON."""
+    from passlab.fx import torch_passes
     from passlab.fx.stages import STAGES
 
     own, notes = {}, []
@@ -146,7 +135,7 @@ def main(work: str, words: list[str]) -> None:
         except (OSError, ValueError, LookupError) as error:
             notes.append(f"Your {word} is not in {path.parent.name}/{path.name}: {error}")
     course = {"CSE": STAGES["cse"], "DCE": STAGES["dce"], "fusion": _course_fusion}
-    torchs = {"CSE": _torch_cse, "DCE": _torch_dce}
+    torchs = {"CSE": torch_passes.merge, "DCE": torch_passes.eliminate}
     rows, remarks = measure(dict(zip(WHOSE, (own, course, torchs), strict=True)))
     print(json.dumps({"rows": rows, "notes": notes + remarks}))
 
