@@ -50,9 +50,10 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
     import torch
     from torch.fx import subgraph_rewriter
     from torch.fx.experimental.const_fold import split_const_subgraphs
-    from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-    def fold(gm):
+    from passlab.fx import torch_passes
+
+    def fold(gm):  # without the second module that torch_passes.fold makes
         folded = split_const_subgraphs(gm)
         folded.run_folding()
         return folded
@@ -69,19 +70,11 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
             subgraph_rewriter.replace_pattern(gm, pattern, replacement)
         return gm
 
-    def cse(gm):
-        return CSEPass()(gm).graph_module
-
-    def dce(gm):
-        gm.graph.eliminate_dead_code()
-        gm.recompile()
-        return gm
-
     return {
         "day03.constant-folding": ("const_fold", fold),
         "day03.simplify": (f"replace_pattern, {len(laws)} of the laws", rewrite),
-        "day03.cse": ("CSEPass", cse),
-        "day03.dce": ("eliminate_dead_code", dce),
+        "day03.cse": ("CSEPass", torch_passes.merge),
+        "day03.dce": ("eliminate_dead_code", torch_passes.eliminate),
     }
 
 
