@@ -48,6 +48,7 @@ def hidden(seed: int) -> list[Case]:
         case("a size comes back", ["x"], [*sizes((3, 4), (5, 4)), call(x=tensor(5, 4, dtype="float64")), call(x=tensor(6, 4, dtype="float64")), *sizes((3, 4), (7, 4))]),  # noqa: E501
         case("another type learns from the first", ["x"], [*sizes((3,), (4,)), call(x=tensor(4, dtype="int32")), call(x=tensor(9, dtype="int32"))]),  # noqa: E501
         case("the first has a size of one", ["x"], sizes((1, 4), (2, 4), (3, 4), (1, 4), (0, 4), (0, 4), (9, 4), (1, 5), (1, 6), (2, 7))),  # noqa: E501
+        case("dimensions of one tensor alone vary", ["x", "y"], [call(x=tensor(*x), y=tensor(y)) for x, y in (((3,), 5), ((3, 4), 5), ((6, n), 5), ((6, n), 8), ((7, 9), 9))]),  # noqa: E501
         case("no size at all", ["x"], sizes((), (n,), (), (8,), (1,), (1,))),
         case("fewer dimensions", ["x"], sizes((3, 4), (3, 5), (6,), (7,), (6, 1), (8, 1), (2, 2))),
         case("numbers 0 and 1 are symbols, too", ["x", "k"], [call(x=tensor(3), k=k) for k in (n, 1, 0, 8, -2)]),
@@ -121,6 +122,13 @@ def looked_up(reads, calls):
         if first.setdefault(key, number) != number:
             counts[number] = 0
     return tuple(counts)
+
+
+all_dimensions = edited(
+    "did",
+    "takes the sizes of all tensors for symbols once the number of dimensions of one varies",
+    ("len(seen[place[0]]) > 1", "any(len(seen[name]) > 1 for name in reads if isinstance(arguments[name], tuple))"),
+)
 
 
 @wrong("spared", "compiles for each call that is unlike all before it: there are no symbols")
