@@ -9,7 +9,7 @@ The limit is z3's count of its own steps, so that a busy machine reaches the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -122,18 +122,15 @@ class _Writer:
             return self._constant(term.data, term.dtype)
         operands = [self.known[n] for n in term.operands]
         if term.op == "opaque":
-            return self._function(term.data, operands, sort)
+            return self.function(term.data, operands, sort)
         from_dtype = self.terms.terms[term.operands[0]].dtype
         if term.op == "cast":
             return self._cast(operands[0], from_dtype, term.dtype)
         work = self.terms.terms[term.operands[-1]].dtype
-        kind = "float" if work in _FLOATS else "int" if work in _INTS else "bool"
-        write = getattr(self, f"_{kind}_{term.op}", None) or getattr(self, f"_any_{term.op}", None)
+        write = _operations(work).get(term.op)
         if write is None:
-            return self._function((term.op, str(work)), operands, sort)
-        if kind == "int":
-            return write(*operands, signed=work != torch.uint8)
-        return write(*operands)
+            return self.function((term.op, str(work)), operands, sort)
+        return write(self, *operands)
 
     def _constant(self, value: Any, dtype: torch.dtype) -> Any:
         if dtype == torch.bool:
@@ -147,7 +144,7 @@ class _Writer:
         pattern = torch.tensor(value, dtype=dtype).view(bits).item()
         return z3.fpBVToFP(z3.BitVecVal(pattern, 8 * dtype.itemsize, self.context), sort, self.context)
 
-    def _function(self, key: Any, operands: list, sort: Any) -> Any:
+    def function(self, key: Any, operands: list, sort: Any) -> Any:
         if key not in self.functions:
             sorts = [operand.sort() for operand in operands]
             name = f"f{len(self.functions)}"
@@ -169,169 +166,105 @@ class _Writer:
         if before in _INTS:
             convert = z3.fpUnsignedToFP if before == torch.uint8 else z3.fpSignedToFP
             return convert(self.rounding, value, self.sort(after), self.context)
-        return self._function(("cast", str(before), str(after)), [value], self.sort(after))  # undefined if too large
+        return self.function(("cast", str(before), str(after)), [value], self.sort(after))  # undefined if too large
 
-    # ------------------------------------------------------------------------------------------ floats
+    # ------------------------------------------------------------------------------------------ for the tables below
 
-    def _float_add(self, a: Any, b: Any) -> Any:
-        return z3.fpAdd(self.rounding, a, b, self.context)
+    def number(self, like: Any, value: float) -> Any:
+        """Return a number of the sort of another."""
+        return z3.FPVal(value, None, like.sort(), self.context)
 
-    def _float_sub(self, a: Any, b: Any) -> Any:
-        return z3.fpSub(self.rounding, a, b, self.context)
-
-    def _float_mul(self, a: Any, b: Any) -> Any:
-        return z3.fpMul(self.rounding, a, b, self.context)
-
-    def _float_div(self, a: Any, b: Any) -> Any:
-        return z3.fpDiv(self.rounding, a, b, self.context)
-
-    def _float_neg(self, a: Any) -> Any:
-        return z3.fpNeg(a, self.context)
-
-    def _float_abs(self, a: Any) -> Any:
-        return z3.fpAbs(a, self.context)
-
-    def _float_sqrt(self, a: Any) -> Any:
-        return z3.fpSqrt(self.rounding, a, self.context)
-
-    def _float_reciprocal(self, a: Any) -> Any:
-        return self._float_div(z3.FPVal(1.0, None, a.sort(), self.context), a)
-
-    def _float_rsqrt(self, a: Any) -> Any:
-        return self._float_reciprocal(self._float_sqrt(a))
-
-    def _float_maximum(self, a: Any, b: Any) -> Any:
-        return self._extreme("maximum", a, b, self._float_lt(a, b))
-
-    def _float_minimum(self, a: Any, b: Any) -> Any:
-        return self._extreme("minimum", a, b, self._float_lt(b, a))
-
-    def _extreme(self, op: str, a: Any, b: Any, second: Any) -> Any:
+    def extreme(self, op: str, a: Any, b: Any, second: Any) -> Any:
         """Return `b` if `second`, else `a`; NaN if one is; of two zeros, one, by the sign of `a`."""
-        first, other = (self._function((op, sign, str(a.sort())), [], z3.BoolSort(self.context)) for sign in "-+")
+        first, other = (self.function((op, sign, str(a.sort())), [], z3.BoolSort(self.context)) for sign in "-+")
         tie = z3.If(z3.fpIsNegative(a, self.context), first, other)
         zeros = z3.And(z3.fpIsZero(a, self.context), z3.fpIsZero(b, self.context))
         ordered = z3.If(second, b, z3.If(z3.And(zeros, tie), b, a))
         nan = z3.fpIsNaN
         return z3.If(nan(a, self.context), a, z3.If(nan(b, self.context), b, ordered))
 
-    def _float_relu(self, a: Any) -> Any:
-        zero = z3.FPVal(0.0, None, a.sort(), self.context)
-        return self._extreme("relu", a, zero, self._float_lt(a, zero))
-
-    def _float_eq(self, a: Any, b: Any) -> Any:
-        return z3.fpEQ(a, b, self.context)
-
-    def _float_ne(self, a: Any, b: Any) -> Any:
-        return z3.Not(z3.fpEQ(a, b, self.context))
-
-    def _float_lt(self, a: Any, b: Any) -> Any:
-        return z3.fpLT(a, b, self.context)
-
-    def _float_le(self, a: Any, b: Any) -> Any:
-        return z3.fpLEQ(a, b, self.context)
-
-    def _float_gt(self, a: Any, b: Any) -> Any:
-        return z3.fpGT(a, b, self.context)
-
-    def _float_ge(self, a: Any, b: Any) -> Any:
-        return z3.fpGEQ(a, b, self.context)
-
-    def _float_isnan(self, a: Any) -> Any:
-        return z3.fpIsNaN(a, self.context)
-
-    def _float_signbit(self, a: Any) -> Any:
-        of_nan = self._function(("signbit", str(a.sort())), [], z3.BoolSort(self.context))
+    def signbit(self, a: Any) -> Any:
+        """Return whether a float is negative; of NaN, nothing is known."""
+        of_nan = self.function(("signbit", str(a.sort())), [], z3.BoolSort(self.context))
         return z3.If(z3.fpIsNaN(a, self.context), of_nan, z3.fpIsNegative(a, self.context))
 
-    # ------------------------------------------------------------------------------------------ integers
 
-    def _int_add(self, a: Any, b: Any, signed: bool) -> Any:
-        return a + b
+_Operations = dict[str, Callable[..., Any]]
 
-    def _int_sub(self, a: Any, b: Any, signed: bool) -> Any:
-        return a - b
+#: Operation → a function of the writer and the operands, for those of any type.
+_ANY: _Operations = {
+    "where": lambda w, condition, a, b: z3.If(condition, a, b),
+    "eq": lambda w, a, b: a == b,
+    "ne": lambda w, a, b: a != b,
+}
+#: The same for floats,
+_OF_FLOATS: _Operations = _ANY | {
+    "add": lambda w, a, b: z3.fpAdd(w.rounding, a, b, w.context),
+    "sub": lambda w, a, b: z3.fpSub(w.rounding, a, b, w.context),
+    "mul": lambda w, a, b: z3.fpMul(w.rounding, a, b, w.context),
+    "div": lambda w, a, b: z3.fpDiv(w.rounding, a, b, w.context),
+    "neg": lambda w, a: z3.fpNeg(a, w.context),
+    "abs": lambda w, a: z3.fpAbs(a, w.context),
+    "sqrt": lambda w, a: z3.fpSqrt(w.rounding, a, w.context),
+    "reciprocal": lambda w, a: z3.fpDiv(w.rounding, w.number(a, 1.0), a, w.context),
+    "rsqrt": lambda w, a: z3.fpDiv(w.rounding, w.number(a, 1.0), z3.fpSqrt(w.rounding, a, w.context), w.context),
+    "maximum": lambda w, a, b: w.extreme("maximum", a, b, z3.fpLT(a, b, w.context)),
+    "minimum": lambda w, a, b: w.extreme("minimum", a, b, z3.fpLT(b, a, w.context)),
+    "relu": lambda w, a: w.extreme("relu", a, w.number(a, 0.0), z3.fpLT(a, w.number(a, 0.0), w.context)),
+    "eq": lambda w, a, b: z3.fpEQ(a, b, w.context),
+    "ne": lambda w, a, b: z3.Not(z3.fpEQ(a, b, w.context)),
+    "lt": lambda w, a, b: z3.fpLT(a, b, w.context),
+    "le": lambda w, a, b: z3.fpLEQ(a, b, w.context),
+    "gt": lambda w, a, b: z3.fpGT(a, b, w.context),
+    "ge": lambda w, a, b: z3.fpGEQ(a, b, w.context),
+    "isnan": lambda w, a: z3.fpIsNaN(a, w.context),
+    "signbit": lambda w, a: w.signbit(a),
+}
+#: for signed integers,
+_OF_SIGNED: _Operations = _ANY | {
+    "add": lambda w, a, b: a + b,
+    "sub": lambda w, a, b: a - b,
+    "mul": lambda w, a, b: a * b,
+    "neg": lambda w, a: -a,
+    "abs": lambda w, a: z3.If(a < 0, -a, a),
+    "relu": lambda w, a: z3.If(a < 0, z3.BitVecVal(0, a.size(), w.context), a),
+    "lt": lambda w, a, b: a < b,
+    "le": lambda w, a, b: a <= b,
+    "gt": lambda w, a, b: b < a,
+    "ge": lambda w, a, b: b <= a,
+    "maximum": lambda w, a, b: z3.If(a < b, b, a),
+    "minimum": lambda w, a, b: z3.If(b < a, b, a),
+    "isnan": lambda w, a: z3.BoolVal(False, w.context),
+    "bitwise_and": lambda w, a, b: a & b,
+    "bitwise_or": lambda w, a, b: a | b,
+    "bitwise_xor": lambda w, a, b: a ^ b,
+    "bitwise_not": lambda w, a: ~a,
+    "bitwise_left_shift": lambda w, a, b: a << b,
+}
+#: for unsigned ones,
+_OF_UNSIGNED: _Operations = _OF_SIGNED | {
+    "abs": lambda w, a: a,
+    "relu": lambda w, a: a,
+    "lt": lambda w, a, b: z3.ULT(a, b),
+    "le": lambda w, a, b: z3.ULE(a, b),
+    "gt": lambda w, a, b: z3.ULT(b, a),
+    "ge": lambda w, a, b: z3.ULE(b, a),
+    "maximum": lambda w, a, b: z3.If(z3.ULT(a, b), b, a),
+    "minimum": lambda w, a, b: z3.If(z3.ULT(b, a), b, a),
+}
+#: and for truth values.
+_OF_BOOLS: _Operations = _ANY | {
+    "logical_xor": lambda w, a, b: z3.Xor(a, b),
+    "bitwise_xor": lambda w, a, b: z3.Xor(a, b),
+    **dict.fromkeys(("logical_not", "bitwise_not"), lambda w, a: z3.Not(a)),
+    **dict.fromkeys(("logical_and", "bitwise_and", "mul"), lambda w, a, b: z3.And(a, b)),
+    **dict.fromkeys(("logical_or", "bitwise_or", "add"), lambda w, a, b: z3.Or(a, b)),
+}
 
-    def _int_mul(self, a: Any, b: Any, signed: bool) -> Any:
-        return a * b
 
-    def _int_neg(self, a: Any, signed: bool) -> Any:
-        return -a
-
-    def _int_abs(self, a: Any, signed: bool) -> Any:
-        return z3.If(a < 0, -a, a) if signed else a
-
-    def _int_relu(self, a: Any, signed: bool) -> Any:
-        return z3.If(a < 0, z3.BitVecVal(0, a.size(), self.context), a) if signed else a
-
-    def _int_lt(self, a: Any, b: Any, signed: bool) -> Any:
-        return a < b if signed else z3.ULT(a, b)
-
-    def _int_le(self, a: Any, b: Any, signed: bool) -> Any:
-        return a <= b if signed else z3.ULE(a, b)
-
-    def _int_gt(self, a: Any, b: Any, signed: bool) -> Any:
-        return self._int_lt(b, a, signed)
-
-    def _int_ge(self, a: Any, b: Any, signed: bool) -> Any:
-        return self._int_le(b, a, signed)
-
-    def _int_eq(self, a: Any, b: Any, signed: bool) -> Any:
-        return a == b
-
-    def _int_ne(self, a: Any, b: Any, signed: bool) -> Any:
-        return a != b
-
-    def _int_maximum(self, a: Any, b: Any, signed: bool) -> Any:
-        return z3.If(self._int_lt(a, b, signed), b, a)
-
-    def _int_minimum(self, a: Any, b: Any, signed: bool) -> Any:
-        return z3.If(self._int_lt(b, a, signed), b, a)
-
-    def _int_where(self, condition: Any, a: Any, b: Any, signed: bool) -> Any:
-        return z3.If(condition, a, b)
-
-    def _int_isnan(self, a: Any, signed: bool) -> Any:
-        return z3.BoolVal(False, self.context)
-
-    def _int_bitwise_and(self, a: Any, b: Any, signed: bool) -> Any:
-        return a & b
-
-    def _int_bitwise_or(self, a: Any, b: Any, signed: bool) -> Any:
-        return a | b
-
-    def _int_bitwise_xor(self, a: Any, b: Any, signed: bool) -> Any:
-        return a ^ b
-
-    def _int_bitwise_not(self, a: Any, signed: bool) -> Any:
-        return ~a
-
-    def _int_bitwise_left_shift(self, a: Any, b: Any, signed: bool) -> Any:
-        return a << b
-
-    # ------------------------------------------------------------------------------------------ truth values
-
-    def _any_where(self, condition: Any, a: Any, b: Any) -> Any:
-        return z3.If(condition, a, b)
-
-    def _bool_logical_not(self, a: Any) -> Any:
-        return z3.Not(a)
-
-    def _bool_logical_and(self, a: Any, b: Any) -> Any:
-        return z3.And(a, b)
-
-    def _bool_logical_or(self, a: Any, b: Any) -> Any:
-        return z3.Or(a, b)
-
-    def _bool_logical_xor(self, a: Any, b: Any) -> Any:
-        return z3.Xor(a, b)
-
-    _bool_bitwise_not, _bool_bitwise_and = _bool_logical_not, _bool_logical_and
-    _bool_bitwise_or, _bool_bitwise_xor = _bool_logical_or, _bool_logical_xor
-    _bool_mul, _bool_add = _bool_logical_and, _bool_logical_or
-
-    def _bool_eq(self, a: Any, b: Any) -> Any:
-        return a == b
-
-    def _bool_ne(self, a: Any, b: Any) -> Any:
-        return a != b
+def _operations(dtype: torch.dtype) -> _Operations:
+    if dtype in _FLOATS:
+        return _OF_FLOATS
+    if dtype in _INTS:
+        return _OF_UNSIGNED if dtype == torch.uint8 else _OF_SIGNED
+    return _OF_BOOLS
