@@ -174,7 +174,7 @@ def _replace(folder: Path, target: Path) -> None:
     present = [path.name for path in target.iterdir()] if target.exists() else []
     if present and set(present) != {".git"} and CONTENTS not in present:
         some = ", ".join(sorted(present)[:3])
-        raise BundleError(f"{target} has files ({some}) and is no bundle. Name another folder.")
+        raise BundleError(f"{target} has files ({some}) and is not a bundle. Name another folder.")
     for name in _earlier(target):
         (target / name).unlink(missing_ok=True)
     shutil.copytree(folder, target, dirs_exist_ok=True)

@@ -376,7 +376,7 @@ def judge_count(case, value):
     expect = case.expect[0]
     right = type(value) is dict and all(value.get(op) == n for op, n in expect.items())
     yield Finding("did", right, "An op is not counted, or not as often as it occurs.")
-    yield Finding("spared", type(value) is dict and set(value) <= set(expect), "Something is counted that is no op.")
+    yield Finding("spared", type(value) is dict and set(value) <= set(expect), "It counts something that is not an op.")
 
 
 def judge_pass(case, value):

@@ -144,7 +144,7 @@ def test_what_cannot_be_bundled_is_refused(course, tmp_path):
     (tmp_path / "full/thesis.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for target, options, sentence in (
-        (tmp_path / "full", (), "has files (thesis.txt) and is no bundle. Name another folder."),
+        (tmp_path / "full", (), "has files (thesis.txt) and is not a bundle. Name another folder."),
         (tmp_path / "file", (), "is a file. Name a folder, or a file that ends in .zip."),
         (tmp_path / "no" / "a.zip", (), "cannot be written: No such file or directory."),
         (tmp_path / "new", ("--day", "day09"), "There is no assignment day09. Expected one of day00."),

@@ -6,23 +6,12 @@ import itertools
 import random
 
 import pytest
-import torch
-from torch import fx
 
 from autograder.authoring.answers import hidden_cases, reference
 from passlab import exercises
 from passlab.exercises.day16 import discover, extract, proof
 from passlab.judge import judge
-from tests.support.judged import check_refused, lost
-
-MORE = ["day16.extract", "day16.proof", "day16.discover"]
-GARBAGE = [float("nan"), True, -1, "term", {}, (None,), [None], [(None, None)], [[1, 2, 3]], torch.zeros(3), fx.Graph()]
-
-
-@pytest.mark.parametrize("exercise_id", MORE)
-@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
-def test_garbage_gets_a_sentence(exercise_id, value):
-    check_refused(exercise_id, value)
+from tests.support.judged import lost
 
 
 def check(exercise_id, change, case, verdict, sentence):
@@ -67,8 +56,8 @@ def test_what_a_choice_costs():
         (lambda c: {k: list(n) for k, n in c.items()} | {"other": 1}, "x · 2 or x + x", None, ""),
         (lambda c: {}, "x · 2 or x + x", "valid", "Class 1 has no e-node, and it is a root."),
         (lambda c: {1: ("mul", 2, 3), 2: ("x",)}, "x · 2 or x + x", "valid", "Class 3 has no e-node, and it is an"),
-        (lambda c: c | {1: ("neg", 2)}, "x · 2 or x + x", "valid", "('neg', 2) is no e-node of class 1"),
-        (lambda c: c | {2: ("2",)}, "x · 2 or x + x", "valid", "is no e-node of class 2, and it is an operand of ("),
+        (lambda c: c | {1: ("neg", 2)}, "x · 2 or x + x", "valid", "('neg', 2) is not an e-node of class 1"),
+        (lambda c: c | {2: ("2",)}, "x · 2 or x + x", "valid", "is not an e-node of class 2, and it is an operand of"),
         (lambda c: c | {1: ("mul", 1, 3), 3: ("1",)}, "loops without a cost", "valid", "leads back to class 1: 1 → 1."),
         (lambda c: c | {1: ("mul", 2, 3), 3: ("2",)}, "x · 2 or x + x", "did", "costs 6 as trees; 4 is possible, for"),
         (lambda c: c | {1: ("f", 3), 2: ("k", 4), 4: ("e", 3)}, "two parts, each dearer alone", "cost", "counted once"),

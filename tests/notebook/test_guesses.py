@@ -61,12 +61,12 @@ def test_a_choice_is_compared(work, capsys):
 def test_a_value_of_another_form_is_no_guess(work, capsys, value, among):
     guess("Which?", value, among=among).compare("a" if among else 1)
     out = capsys.readouterr().out
-    assert "is no answer to this. Give " in out and "Without a guess" in out
+    assert "is not an answer to this. Give " in out and "Without a guess" in out
     assert noted(work) == {}
 
 
 def test_a_comparison_with_what_cannot_be_guessed_is_an_error_of_the_lesson():
-    with pytest.raises(ValueError, match=r"'c' is no answer to 'Which\?'"):
+    with pytest.raises(ValueError, match=r"'c' is not an answer to 'Which\?'"):
         guess("Which?", among=("a", "b")).compare("c")
     with pytest.raises(ValueError, match="Compare with a number"):
         guess("How many?").compare("c")

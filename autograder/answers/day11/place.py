@@ -20,7 +20,7 @@ def cores_needed(operations, memory: int) -> int:
 
 
 def grid(rng: random.Random, cores: float) -> tuple[int, int]:
-    """Return a grid, not a square, of at least so many cores."""
+    """Return a grid, not a square, of at least `cores` cores."""
     rows = max(3, round(math.sqrt(cores * rng.uniform(0.5, 0.8))))
     return rows, max(rows + 1, math.ceil(cores / rows))
 

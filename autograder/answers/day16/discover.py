@@ -47,7 +47,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _parts(rng: random.Random, items: Sequence[str], count: int) -> list[str]:
-    """Return texts of items, so that each item is in one of so many."""
+    """Return texts of items, so that each item is in one of the `count` texts."""
     items = rng.sample(items, len(items))
     return [" ".join(items[start::count]) for start in range(count)]
 

@@ -45,7 +45,7 @@ def partition(
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Split a joint graph, saving as few bytes as can be when operations in `expensive` are not computed twice.
 
-    budget: instead, save at most so many bytes, and compute anything twice if need be, with the least work.
+    budget: instead, save at most this number of bytes, and compute anything twice if need be, with the least work.
     num_fwd_outputs: how many of the joint graph's outputs are the forward graph's. Inputs whose names begin with
     "tangent" belong to the backward graph. The forward graph returns its outputs and then what it saves; the backward
     graph takes that, then the tangents. Nodes that are computed once more carry `meta["recomputed"]`.

@@ -237,7 +237,7 @@ def groups_of(gm: fx.GraphModule) -> list[list[str]]:
 
 #: Groups that read and write no more bytes are one kernel with the others of their level, and with a larger one.
 SMALL = 2**22
-#: A value is computed once more if what it is made of has at most so many times its bytes: a tensor and some vectors.
+#: A value is computed once more if its operands have at most this multiple of its bytes: a tensor and some vectors.
 SLACK = 1.25
 #: The most operations that are computed once more for one value.
 MOST = 32

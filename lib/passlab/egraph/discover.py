@@ -56,7 +56,7 @@ class Enumeration(NamedTuple):
 
 
 def enumerate_terms(functions: Sequence[str], names: Sequence[str], operations: int, seed: int = 0) -> Enumeration:
-    """Return all terms over some variables and functions, of up to so many operations. Raise KeyError for others."""
+    """Return all terms over variables and functions, of up to `operations` operations. Raise KeyError for others."""
     gen = torch.Generator().manual_seed(seed)
     terms: list[list[Term | str]] = [list(names)]
     values = [torch.randint(1, P, (len(names), 3, 3), generator=gen)]
@@ -100,7 +100,7 @@ def discover(
     rounds: int = 4,
     seed: int = 0,
 ) -> list[Finding]:
-    """Return laws of up to so many operations on each side, of which none follows from the others.
+    """Return laws of up to `operations` operations on each side, of which none follows from the others.
 
     nodes, rounds: limits of each saturation; where they are reached, a law that follows may be kept.
     """

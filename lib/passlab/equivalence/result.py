@@ -74,7 +74,7 @@ class Equivalence:
 
 @dataclass
 class Proof:
-    """The answer of `passlab.proving.prove`, and of `equivalent` where a proof is asked for.
+    """The answer of `passlab.proving.prove`, and of `equivalent` with `prove=True`.
 
     `verdict`: "proved", "reals", "tested" or "refuted". `chance`: the largest one that "reals" is wrong. `reals`:
     whether they are equal over the reals, None if that is not known. `counterexample`: inputs on which the bits of the

@@ -51,7 +51,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far two floats may lie apart. `atol=None`: as above. `sums`: the numbers come out of sums."""
+    """How far apart two floats may be. `atol=None`: as above. `sums`: the numbers come out of sums."""
 
     rtol: float
     atol: float | None = None

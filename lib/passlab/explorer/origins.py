@@ -20,7 +20,7 @@ from passlab.graph.registry import part
 
 Origins = Mapping[str, tuple[str, ...]]
 
-#: At most so many removed nodes are told for one that replaces them.
+#: The most removed nodes that are named for one that replaces them.
 MOST = 50
 #: Programs of more operations are not run to compare the values of their nodes.
 VALUES = 500

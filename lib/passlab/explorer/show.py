@@ -20,9 +20,9 @@ from passlab.process.error_text import reason
 
 #: Where this variable is set, an explorer is shown as a page that needs no kernel: in the book.
 RECORDED = "PASSLAB_RECORDED"
-#: Up to so many passes, a page has every choice of them; beyond, the first few, and all but one.
+#: Up to this number of passes, a page has every choice of them; beyond, the first few, and all but one.
 ALL_CHOICES = 5
-#: A graph of more nodes is drawn when it is asked for.
+#: A graph of more nodes is drawn on request.
 DRAWN = 120
 _HERE = Path(__file__).parent
 

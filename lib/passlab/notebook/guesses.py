@@ -35,7 +35,7 @@ class Guess:
         elif hasattr(truth, "item"):  # a number of NumPy or torch
             truth = truth.item()
         if not _fits(truth, self.names):
-            raise ValueError(f"{truth!r} is no answer to {self.question!r}. Compare with {_form(self.names)}.")
+            raise ValueError(f"{truth!r} is not an answer to {self.question!r}. Compare with {_form(self.names)}.")
         if self.value is ...:
             lead, tail = "Without a guess:", ""
         else:
@@ -67,7 +67,7 @@ def _problem(value: Any, names: list[str]) -> str:
     """Return what to do to make a value a guess; "" for a guess."""
     if value is ...:
         return f"Put {_form(names)} in place of the dots and run the cell again, or go on without."
-    return "" if _fits(value, names) else f"{value!r} is no answer to this. Give {_form(names)}."
+    return "" if _fits(value, names) else f"{value!r} is not an answer to this. Give {_form(names)}."
 
 
 def _form(names: list[str]) -> str:

@@ -165,7 +165,7 @@ class Field:
         return Value(numbers[back].reshape(tensor.shape), Size(1))
 
     def number(self, value: Any) -> int:
-        """Return a number in the field. One that is no small fraction is a random number of its own."""
+        """Return a number in the field. One that is not a small fraction is a random number of its own."""
         if isinstance(value, complex):
             raise Unknown("Complex numbers are not treated.")
         if isinstance(value, float) and not math.isfinite(value):
@@ -192,7 +192,7 @@ class Field:
         if node.target is operator.getitem:
             return args[0][args[1]]
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise Unknown(f"It calls {node.target}, which is no operator of torch.")
+            raise Unknown(f"It calls {node.target}, which is not an operator of torch.")
         op, leaves = name(node), pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, Value))
         fields = [leaf for leaf in leaves if isinstance(leaf, Value)]
         if not fields:  # indices, masks, arange: what does not depend on inputs

@@ -144,7 +144,7 @@ class Terms:
         if node.target is operator.getitem:
             return args[0][args[1]]
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise Unknown(f"It calls {node.target}, which is no operator of torch.")
+            raise Unknown(f"It calls {node.target}, which is not an operator of torch.")
         op = name(node)
         if moves(node):
             return self._move(node, op, args, kwargs)

@@ -419,7 +419,7 @@ def _has_integers(node: Node) -> bool:
 
 
 def _quantize_error(step: _Step) -> float:
-    """Return the error behind a quantize: half a step, and how far values lie outside the grid."""
+    """Return the error behind a quantize: half a step, and how far values are outside the grid."""
     node = step.node
     if argument(node, 4, "axis") is not None or argument(node, 5, "group") is not None:
         return 0.0  # a weight: its error is in the layer's rule

@@ -48,7 +48,9 @@ def grid(low: float, high: float, bits: int = 8, symmetric: bool = False, where:
         return Grid(1.0, 0, bits)
     scale = max(_float32_up(span), LEAST_SCALE)
     if not math.isfinite(scale):
-        raise QuantizationError(f"{where} has the range {low} … {high}, whose scale is no float32: keep it in float.")
+        raise QuantizationError(
+            f"{where} has the range {low} … {high}, whose scale does not fit in a float32: keep it in float."
+        )
     zero_point = 0 if symmetric else min(max(round(first - low / scale), first), last)
     return Grid(scale, zero_point, bits)
 

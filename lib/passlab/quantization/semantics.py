@@ -35,7 +35,7 @@ MULTIPLIER_BITS, SUM_BITS = 31, 21
 
 
 class QuantizationError(ValueError):
-    """A graph, range or grid that cannot be quantized as it is asked for; the message names node and remedy."""
+    """A graph, range or grid that cannot be quantized as requested; the message names node and remedy."""
 
 
 class Grid(NamedTuple):

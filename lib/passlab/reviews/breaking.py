@@ -53,13 +53,13 @@ OPERATIONS = ("add", "mul", "sub", "square", "reshape")
 
 @kind("day17", "no-law")
 def no_law(rng: random.Random) -> Question:
-    """Which relation is no law to test a compiler with."""
+    """Which relation is not a law to test a compiler with."""
     answer = rng.choice(NO_LAWS)
     text = (
         "To test a compiler without a second one, run a program on two related inputs. Three of these relations hold "
         "for every float matrix x, up to rounding. Which one does not, so that a right compiler would be called wrong?"
     )
-    reason = "A relation that fails on one x is no law: try a row with numbers of both signs that is not sorted."
+    reason = "A relation that fails on one x is not a law: try a row with numbers of both signs that is not sorted."
     return Question(text, answer, reason, choose(rng, answer, rng.sample(LAWS, 3)))
 
 

@@ -1,4 +1,4 @@
-"""Shared by the exercises of day 12: models as cases, and what is asked of a compiled one, equivalence first."""
+"""Shared by the exercises of day 12: models as cases, and what a compiled one must satisfy, equivalence first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_MODELS, OF_GRAPHS = 0.8, 0.5
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked about a model: how many rounds to time it (0: none), and eager's share of the time it may take."""
+    """What a case requires: how many rounds to time the model (0: none), and eager's share of the time it may take."""
 
     rounds: int = 0
     ratio: float = 1.0

@@ -230,7 +230,7 @@ def why_stored_twice(after: fx.GraphModule) -> str:
 
 
 def why_operands(after: fx.GraphModule) -> str:
-    """Return which integer layer has a weight that is no constant of int8, or ""."""
+    """Return which integer layer has a weight that is not a constant of int8, or ""."""
     for node in live(after):
         if node.target in INTEGER:
             value = constant_of(after, argument(node, 1, "weight"))

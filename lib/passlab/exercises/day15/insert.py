@@ -212,7 +212,7 @@ class Reading:
                     yield node, operand, self.weighted(node) and operand is node.args[1]
 
     def why_changed(self) -> str:
-        """Return what is no longer what it was without the pairs, or which grid is wrong."""
+        """Return what differs from the graph without the pairs, or which grid is wrong."""
         old = Counter(self.old[node] for node in live(self.before) if node.op.startswith("call_"))
         new = Counter(
             self.new[node]
@@ -287,9 +287,8 @@ class Reading:
                     return f"{node.name} is a quantize without a dequantize."
         for reader, operand, weight in self.reads():
             if not weight and pair_of(operand) is not None and self.new[operand] not in self.roots:
-                return (
-                    f"{reader.name} reads {self.names[self.new[operand]]} through the pair of a weight; it is no layer."
-                )
+                weight_name = self.names[self.new[operand]]
+                return f"{reader.name} reads {weight_name} through the pair of a weight; it is not a layer."
         return ""
 
     def why_doubled(self) -> str:

@@ -73,7 +73,7 @@ EXERCISES: tuple[Exercise, ...] = (
         hints=(
             "Both sides, and each condition, are tensors with one entry for each input. First compute where the sides "
             "are the same, as the lesson does for x · 0 = 0.",
-            "itertools.combinations(conditions, count) gives the choices of so many. Where a choice admits is the "
+            "itertools.combinations(conditions, count) gives the choices of `count`. Where a choice admits is the "
             "product (&) of its conditions; with none, everywhere. It is enough if it admits no input for which the "
             "sides differ.",
             "Of all choices that are enough, take one with the largest sum. If none is enough, take an input that "

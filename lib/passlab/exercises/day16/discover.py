@@ -27,7 +27,7 @@ DRAWS = 3
 
 
 def discover_case(name: str, operations: Sequence[str], names: str, most: int, empty: bool = False) -> Case:
-    """Return a case of some operations, variables ("x y") and at most so many operations on a side.
+    """Return a case of some operations, variables ("x y") and at most `most` operations on a side.
 
     empty: there are no laws, so that the case does not decide `did`.
     """

@@ -152,7 +152,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def _extra(commands: Sequence[Command], where: Sequence[int], classes: dict[int, Any]) -> str:
-    """Return which e-node is stored twice, or is no term's, or ""."""
+    """Return which e-node is stored twice or belongs to no term, or ""."""
     added = [rest for kind, *rest in commands if kind == "add"]
     nodes = {
         (home, (label, *(where[o] for o in operands))) for home, (label, *operands) in zip(where, added, strict=True)

@@ -37,7 +37,7 @@ def extract_case(name: str, graph: Graph) -> Case:
 
 
 def drawn(rng: random.Random, count: int, shared: bool = False, roots: int = 1) -> Graph:
-    """Return an e-graph with so many classes, from each of which a term can be made, in any order and with loops."""
+    """Return an e-graph with `count` classes, from each of which a term can be made, in any order and with loops."""
     names = rng.sample(range(2 * count), count)
     cost = {f"f{k}": rng.choice([0, 1, 1, 2, 3, 4, 7]) for k in range(6)} | {
         f"c{k}": rng.randint(1, 4) for k in range(4)
@@ -177,7 +177,7 @@ def why_not_a_choice(value: Any, graph: Graph) -> str:
             if number not in value:
                 return f"Class {number} has no e-node, and {reason}."
             if not _is_one_of(value[number], graph.classes[number]):
-                return f"{shown(value[number])} is no e-node of class {number}, and {reason}."
+                return f"{shown(value[number])} is not an e-node of class {number}, and {reason}."
             todo[-1] = (number, "")
             path.append(number)
             node = tuple(value[number])

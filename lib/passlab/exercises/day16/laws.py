@@ -166,7 +166,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def _why_not_refuted(left: Any, right: Any, conditions: Mapping, numbers: Mapping[str, Tensor], rest: Mapping) -> str:
-    """Return why an input is no counterexample, or ""."""
+    """Return why an input is not a counterexample, or ""."""
     at = {name: torch.tensor([rest[name]], dtype=part.dtype) for name, part in numbers.items()}
     for name, term in conditions.items():
         if not value(term, at).all():

@@ -105,7 +105,7 @@ def neighbours(laws: Sequence[Law], term: Term) -> list[Term]:
 
 
 def provable(laws: Sequence[Law], start: Term, end: Term, most: int) -> bool:
-    """Return whether a chain of at most so many steps leads from one term to another: a search from both ends."""
+    """Return whether at most `most` steps lead from one term to another: a search from both ends."""
     sides = [{start}, {end}]
     edges = [{start}, {end}]
     for _ in range(most):
@@ -121,7 +121,7 @@ def provable(laws: Sequence[Law], start: Term, end: Term, most: int) -> bool:
 
 
 def drawn_term(rng: random.Random, size: int) -> Term:
-    """Return a term of so many functions."""
+    """Return a term of `size` functions."""
     if not size:
         return (rng.choice("abc12"),)
     if size > 1 and rng.random() < 0.2:
@@ -131,7 +131,7 @@ def drawn_term(rng: random.Random, size: int) -> Term:
 
 
 def walk(rng: random.Random, laws: Sequence[Law], start: Term, steps: int) -> Term | None:
-    """Return a term that is exactly so many steps away, None if the walk comes to none."""
+    """Return a term that is exactly `steps` steps away, or None if the walk ends before."""
     term = start
     for _ in range(steps):
         near = [one for one in neighbours(laws, term) if len(list(places(one))) <= 11]
@@ -142,7 +142,7 @@ def walk(rng: random.Random, laws: Sequence[Law], start: Term, steps: int) -> Te
 
 
 def drawn(rng: random.Random, steps: int, laws: int = 4, size: int = 3) -> tuple[list[Law], Term, Term]:
-    """Return laws, and two terms of which one is exactly so many steps from the other."""
+    """Return laws, and two terms exactly `steps` steps apart."""
     while True:
         some = rng.sample(LAWS, laws)
         start = drawn_term(rng, size)

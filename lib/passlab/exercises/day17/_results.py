@@ -29,7 +29,7 @@ def differ(before: Run, after: Run, tolerance: Tolerance = EXACT) -> str:
 
 
 def why_not_a_program(value: Any, subject: str, most: int) -> str:
-    """Return why a value is not a pair of a graph, with at most so many operations, and a tuple of tensors."""
+    """Return why a value is not a pair of a graph, with at most `most` operations, and a tuple of tensors."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return f"{subject} must be a pair of a graph and its inputs; it is {shown(value)}."
     gm, inputs = value

@@ -15,7 +15,7 @@ from passlab.fx.programs import Program, Run, preserve_state
 from passlab.judge import Case, Finding, plural
 from passlab.judge.forms import why_not_a_list
 
-#: At most so many graphs for one pass, and so many operations in each.
+#: The most graphs for one pass, and the most operations in each.
 GRAPHS, OPERATIONS = 50, 20
 
 Pass = Callable[[fx.GraphModule], Any]

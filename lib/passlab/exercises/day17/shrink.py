@@ -45,7 +45,7 @@ class Grower:
         return self.values[-1 - min(int(self.rng.expovariate(0.5)), len(self.values) - 1)]
 
     def grow(self, count: int, without: Sequence[str] = ()) -> None:
-        """Add so many operations, none of those named."""
+        """Add `count` operations, none of those in `without`."""
         unary, binary = ([name for name in names if name not in without] for names in (UNARY, BINARY))
         for _ in range(count):
             if self.rng.random() < 0.5:

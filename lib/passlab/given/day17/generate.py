@@ -26,7 +26,7 @@ def program(body: Callable, *inputs: Any, training: bool = False, **parts: Any) 
 
 
 def _with_inputs(body: Callable, count: int) -> Callable:
-    """Return a body that has so many inputs and no defaults: torch.fx takes each parameter for an input."""
+    """Return a body that has `count` inputs and no defaults: torch.fx takes each parameter for an input."""
     names = list(inspect.signature(body).parameters)
     if len(names) <= count + 1:
         return body

@@ -27,7 +27,7 @@ from passlab.judge import Case
 
 __all__ = ["CALLS", "OPERATIONS", "Compiler", "Fault", "call", "values_of"]
 
-#: At most so many calls of `failure` for one graph.
+#: The most calls of `failure` for one graph.
 CALLS = 1_000
 #: Name of an operation → its function. All are element-wise, but for transpose and sum.
 OPERATIONS: dict[str, Callable] = {
