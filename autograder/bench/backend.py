@@ -76,7 +76,7 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
             alone, any_cut = least(stages) / eager[at], least(stages, saved=False) / eager[at]
             base += f"; inputs and results of the two graphs alone {alone:.2f}, with nothing saved {any_cut:.2f}"
         else:
-            base += f"; {own[at] - calls:,} others between these"
+            base += "; " + ", ".join(f"{number} {kind}" for kind, number in kinds(stages).items())
         yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
         rest = max(1, eager[at] - eager[at + 2])
         others = (own[at] - calls) / rest
@@ -121,13 +121,43 @@ def same(name: str, stages: Sequence[Any]) -> Iterator[Figure | str]:
         yield at_most(title, int(not outcome), 0, "", "by `equivalent`" if outcome else str(outcome)[:200])
 
 
+def kinds(stages: Sequence[Any]) -> Counter[str]:
+    """Return what the launches of the graphs after the passes are: kind → how many."""
+    from passlab.measure import bytes_moved
+
+    number: Counter[str] = Counter()
+    for stage in stages:
+        launched = bytes_moved(stage.after).detail
+        number.update(_kind(stage.after, node) for node in stage.after.graph.nodes if node.name in launched)
+    return number
+
+
+def _kind(gm: Any, node: Any) -> str:
+    from passlab.fx.nodes import name_of
+    from passlab.kernels.groups import example_inputs
+    from passlab.kernels.primitives import REDUCTIONS, primitives
+
+    if node.op != "call_module":
+        return "matrix products and convolutions" if is_library(node) else "other operations"
+    part = gm.get_submodule(node.target).gm
+    steps = primitives(part, example_inputs(part)).graph.nodes
+    reduces = any(name_of(step.target) in REDUCTIONS for step in steps if step.op == "call_function")
+    return "kernels that reduce" if reduces else "kernels without a reduction"
+
+
 def least(stages: Sequence[Any], saved: bool = True) -> int:
     """Return the bytes of what graphs are given and return, which any kernels would move.
 
     saved: whether what the forward graph saves for the backward graph counts, but for weights and inputs; another cut
     saves other values. Without, no cut and no kernel moves less.
     """
+    from passlab.fx.effects import viewed
     from passlab.fx.reader import describe
+
+    def root(node: Any) -> Any:
+        while (base := viewed(node)) is not None:
+            node = base
+        return node
 
     graphs = [stage.after if saved else stage.before for stage in stages]
     backward = [node.name for stage in stages if stage.kind == "backward" for node in _inputs(stage.before)]
@@ -135,14 +165,17 @@ def least(stages: Sequence[Any], saved: bool = True) -> int:
     total = 0
     for gm in graphs:
         (output,) = gm.graph.find_nodes(op="output")
-        values = {node: None for node in (*_inputs(gm), *output.all_input_nodes) if node.name not in between}
+        read = {node for node in _inputs(gm) if node.name not in between}
+        written = {root(node) for node in output.all_input_nodes if node.name not in between}
+        values = read | {node for node in written if node.op != "placeholder"}
         total += sum(describe(node.meta.get("val"))[2] or 0 for node in values)
     return total
 
 
 def _inputs(gm: Any) -> list:
-    """Return the inputs of a graph that it reads."""
-    return [node for node in gm.graph.find_nodes(op="placeholder") if node.users]
+    """Return the inputs of a graph that it reads, and not only returns."""
+    places = gm.graph.find_nodes(op="placeholder")
+    return [node for node in places if any(user.op != "output" for user in node.users)]
 
 
 def _prepared(run: Callable[[], list]) -> Callable[[], list]:

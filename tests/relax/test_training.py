@@ -1,5 +1,7 @@
 """The course's passes behind torch.compile: the same results and gradients in fewer launches."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -216,7 +218,7 @@ def test_the_bench_tells_what_it_measured_and_what_not(monkeypatch):
     found = {figure.what: figure for figure in bench.behind(0, ["tiny"]) if isinstance(figure, Figure)}
     launches = found["tiny: launches over eager's"]
     assert (launches.value, launches.held) == (0.4, True)
-    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions; 2 others between these"
+    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions; 2 kernels that reduce"
     assert found["tiny: kernels, largest difference to eager's"].held
     assert found["tiny: time of Inductor"].seen == "not measured: Inductor needs a C++ compiler"
     assert found["networks with launches over eager's at most 0.5"].seen == "1 of 1"
@@ -229,3 +231,17 @@ def test_the_bench_counts_what_no_kernel_and_no_cut_avoids():
     x, total, exponential = 32, 4, 32  # bytes; the gradients of the first two have as many
     assert bench.least(mine.stages) == (x + total + exponential) + (exponential + total + x)
     assert bench.least(mine.stages, saved=False) == (x + total) + (total + x)
+
+
+def test_what_a_graph_only_hands_over_is_not_moved():
+    x, w = torch.randn(4, 8, requires_grad=True), torch.randn(2, 8, requires_grad=True)
+    low = lower(lambda x, w: torch.sin(x @ w.t()), x, w, partition=save_all)
+    stages = [
+        SimpleNamespace(kind=kind, before=gm, after=gm)
+        for kind, gm in (("forward", low.forward), ("backward", low.backward))
+    ]
+    x_bytes, w_bytes, y_bytes = 4 * 4 * 8, 4 * 2 * 8, 4 * 4 * 2
+    # The backward graph gets x, a view of w, the product and the tangent; the view and x are only handed over.
+    ahead, behind = x_bytes + w_bytes + 2 * y_bytes, 2 * (x_bytes + w_bytes) + 2 * y_bytes
+    assert bench.least(stages) == ahead + behind
+    assert bench.least(stages, saved=False) == ahead + behind - 2 * y_bytes - w_bytes
