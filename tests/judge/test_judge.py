@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import time
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,8 @@ from autograder.engine import wire
 from passlab import exercises
 from passlab.fx.judge import judge_pass, rebuild, why_not_valid
 from passlab.judge import Case, Exercise, Finding, judge, plain_numbers, run, running
+
+Pair = namedtuple("Pair", ["a", "b"])
 
 
 class Net(nn.Module):
@@ -343,6 +346,9 @@ def test_verdicts_that_only_unbuildable_cases_are_about_are_given_but_not_to_a_s
         (np.float32(0.5), 0.5),
         (np.bool_(True), True),
         ([1, (np.int32(2), {"a": np.int64(3), np.int8(4): {np.uint8(5)}})], [1, (2, {"a": 3, 4: {5}})]),
+        (OrderedDict(a=np.int64(3), b=[np.int8(4)]), {"a": 3, "b": [4]}),
+        (defaultdict(int, {"a": np.int64(3)}), {"a": 3}),
+        (Pair(np.int64(3), 4), (3, 4)),
     ],
 )
 def test_numpys_numbers_reach_the_judge_as_pythons(arguments, plain):

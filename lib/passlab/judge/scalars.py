@@ -9,12 +9,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
+from collections import OrderedDict
 from typing import Any
 
 from passlab.judge.travel import RECORDS
 
 #: Values nested more deeply are left as they are: some contain themselves.
 DEPTH = 60
+
+#: What holds numbers, and so does what is derived from it: a `defaultdict` is a dict.
+_CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset)
 
 
 def scalar(value: Any) -> Any:
@@ -26,21 +30,25 @@ def scalar(value: Any) -> Any:
 def plain_numbers(value: Any, depth: int = 0) -> Any:
     """Return a value with `scalar` of all that its lists, tuples, sets, dicts and records hold.
 
-    Containers without a number of NumPy are returned themselves; none is edited.
+    Containers without a number of NumPy are returned themselves; none is edited. One of a derived class that has such
+    numbers becomes a plain one: a named tuple a tuple.
     """
     kind = type(value)
     if depth > DEPTH or kind in (int, float, bool, str):
         return value
-    if kind in (list, tuple, set, frozenset):
-        parts = [plain_numbers(one, depth + 1) for one in value]
-        return value if all(a is b for a, b in zip(value, parts, strict=True)) else kind(parts)
-    if kind is dict:
-        pairs = [(plain_numbers(key, depth + 1), plain_numbers(one, depth + 1)) for key, one in value.items()]
-        same = all(a is c and b is d for (a, b), (c, d) in zip(value.items(), pairs, strict=True))
-        return value if same else dict(pairs)
     if RECORDS.get(kind.__name__) is kind:
         return _record(value, depth)
-    return scalar(value)
+    base: Any = next((base for base in type.mro(kind) if base in _CONTAINERS), None)
+    if base is None:
+        return scalar(value)
+    parts = list(base.items(value) if base in (OrderedDict, dict) else base.__iter__(value))
+    if base in (OrderedDict, dict):
+        plain = [(plain_numbers(key, depth + 1), plain_numbers(one, depth + 1)) for key, one in parts]
+        same = all(a is c and b is d for (a, b), (c, d) in zip(parts, plain, strict=True))
+    else:
+        plain = [plain_numbers(one, depth + 1) for one in parts]
+        same = all(a is b for a, b in zip(parts, plain, strict=True))
+    return value if same else base(plain)
 
 
 def _record(value: Any, depth: int) -> Any:
