@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from passlab.fx.effects import EFFECTS, effects, has_effects, may_alias, memory_order, written
 from passlab.fx.nodes import attribute
 from passlab.graph.names import did_you_mean
+from passlab.judge import shown
 from passlab.kernels.primitives import Unsupported, primitives, state
 
 Groups = Sequence[Sequence[str]]
@@ -34,7 +35,7 @@ def illegal(
     where: dict[fx.Node, int] = {}  # node → its group
     for number, group in enumerate(groups):
         if not isinstance(group, list | tuple) or not group or not all(isinstance(name, str) for name in group):
-            return f"A group must be a non-empty list of node names; got {str(group)[:60]!r}."
+            return f"A group must be a non-empty list of node names; got {shown(group)}."
         for name in group:
             if name not in nodes:
                 return f"There is no node {name!r} in this graph.{did_you_mean(name, nodes)}"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from passlab.graph.names import did_you_mean
+from passlab.judge import shown
 from passlab.relax.cpu import blocks, reduces
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _why_not_groups(whole: Program, groups: Any) -> str:
         return f"Groups must be a list of tuples of names; got {type(groups).__name__}."
     for group in groups:
         if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
-            return f"A group must be a tuple of names of bindings; got {str(group)[:60]!r} ({type(group).__name__})."
+            return f"A group must be a tuple of names of bindings; got {shown(group)} ({type(group).__name__})."
         for name in group:
             if name not in whole.ops:
                 return f"There is no operation {name!r} in this module.{did_you_mean(name, whole.ops)}"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from passlab.exercises.day02._shared import ATTRIBUTES, program
 from passlab.fx.cases import seeded
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     name = case.expect.lost
     verdict = "spared" if name is None else "did"
     if value is not None and not (isinstance(value, str) and value in ATTRIBUTES):
-        message = f"Return one of {', '.join(ATTRIBUTES)}, or None; it returned {value!r:.60}."
+        message = f"Return one of {', '.join(ATTRIBUTES)}, or None; it returned {shown(value)}."
     elif value == name:
         yield Finding(verdict, True)
         return

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.fx.cases import graph
-from passlab.judge import Case, Finding, as_decorator
+from passlab.judge import Case, Finding, as_decorator, shown
 
 #: What a formula may hold, and what it means.
 OPERATORS: dict[type, Callable[[int, int], Any]] = {
@@ -37,7 +37,7 @@ def compiled(text: Any, symbols: set[str], law: bool) -> Callable[[Mapping[str, 
     if type(text) is int and not law:
         return lambda sizes: text
     if not isinstance(text, str) or len(text) > LONGEST:
-        raise _Bad(f"{str(text)[:60]!r} is not a formula: write a number or text of at most {LONGEST} characters")
+        raise _Bad(f"{shown(text)} is not a formula: write a number or text of at most {LONGEST} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -165,7 +165,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _read(value: Any, names: list[str], symbols: set[str]) -> tuple[dict[str, list[Callable]], dict[str, Callable]]:
     if not isinstance(value, dict) or set(value) != {"shapes", "constraints"}:
-        raise _Bad(f'The answer is a dictionary with "shapes" and "constraints"; it is {str(value)[:60]!r}')
+        raise _Bad(f'The answer is a dictionary with "shapes" and "constraints"; it is {shown(value)}')
     shapes, laws = value["shapes"], value["constraints"]
     if not isinstance(shapes, dict) or not isinstance(laws, list | tuple) or len(laws) > 200:
         raise _Bad('"shapes" must be a dictionary, and "constraints" a list of at most 200 comparisons')

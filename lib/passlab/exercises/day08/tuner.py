@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from passlab.judge import Case, Finding, core
+from passlab.judge import Case, Finding, core, shown
 
 #: All candidate schedules of a matmul. rows × columns: a tile of the result; innermost: the loop
 #: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
@@ -148,7 +148,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 def _broken(chosen: Any, start: tuple[int, ...], table: Table) -> str | None:
     """Return why this is not a list of candidates to measure, or None."""
     if not isinstance(chosen, list | tuple) or not all(type(i) is int for i in chosen):
-        return f"Return a list of {table.k} indices into candidates; it returned {str(chosen)[:60]}."
+        return f"Return a list of {table.k} indices into candidates; it returned {shown(chosen)}."
     if len(chosen) != table.k or len(set(chosen)) != table.k:
         return f"There are {table.k} measurements left; choose {table.k} different candidates, not {len(set(chosen))}."
     if outside := [i for i in chosen if not 0 <= i < len(table.times)]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, plural, shown
 from passlab.judge.forms import why_not_of_type
 from passlab.mlir import MLIRError, parse, passes
 from passlab.mlir.cases import counts
@@ -141,10 +141,10 @@ def _not_steps(value: Any, names: Sequence[str]) -> str:
         return f"The pipeline has {len(value)} steps; {MOST} are the most that are run."
     for step in value:
         if not (isinstance(step, tuple | list) and len(step) == 2):
-            return f"A step is (pass, changes); the list holds {str(step)[:60]}."
+            return f"A step is (pass, changes); the list holds {shown(step)}."
         name, change = step
         if name not in names:
-            return f"{str(name)[:60]!r} is not one of the passes to choose from."
+            return f"{shown(name)} is not one of the passes to choose from."
         if not isinstance(change, dict) or not all(type(k) is str and type(n) is int for k, n in change.items()):
             return f"The changes of {name} are a dictionary from names of operations to whole numbers."
     return ""

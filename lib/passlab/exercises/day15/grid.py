@@ -53,7 +53,7 @@ def why_not_a_grid(value: Any, bits: int) -> str:
         return f"A zero point is an int; it is {shown(zero_point)}."
     first, last = ends(bits)
     if not first <= zero_point <= last:
-        return f"With {bits} bits, a zero point lies between {first} and {last}; it is {zero_point}."
+        return f"With {bits} bits, a zero point lies between {first} and {last}; it is {shown(zero_point)}."
     return ""
 
 

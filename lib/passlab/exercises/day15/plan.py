@@ -135,8 +135,8 @@ def counterexample(layers: Layers, bits: Sequence[int], low: float, high: float,
 def why_not_a_plan(value: Any, layers: Layers) -> str:
     if reason := why_not_a_list(value, "a list of bits, one for each layer", len(layers)):
         return reason
-    wrong = next((number for number in value if type(number) is not int or number not in BITS), None)
-    return "" if wrong is None else f"{shown(wrong)} is none of the bits {', '.join(map(str, BITS))}."
+    wrong = [number for number in value if type(number) is not int or number not in BITS]
+    return f"{shown(wrong[0])} is none of the bits {', '.join(map(str, BITS))}." if wrong else ""
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
