@@ -290,3 +290,20 @@ def test_where_the_two_verifiers_differ_that_of_mlir_decides():
     )
     a, b = np.full((2, 3), 100, "int8"), np.full((3, 2), -100, "int8")
     assert (mlir_run.run(product, a, b, np.zeros((2, 2), "int32"))[0] == -30_000).all()
+
+
+def test_floats_in_hexadecimal_are_their_bits():
+    values = {
+        "f32": "[1.0, 0xFF800000, 0x7FC00000, -2.5]",
+        "f16": "[0x7C00, 0.5, 1.0, 0xFC00]",
+        "f64": "0x7FF0000000000000",
+        "i32": "0x10",
+    }
+    types = {name: f"tensor<4x{name}>" for name in values}
+    lines = [f"%{name} = arith.constant dense<{values[name]}> : {types[name]}" for name in values]
+    results = f"return {', '.join(f'%{name}' for name in values)} : {', '.join(types.values())}"
+    module = parse(f"func.func @main() -> ({', '.join(types.values())}) {{\n{chr(10).join([*lines, results])}\n}}")
+    inf, nan = float("inf"), float("nan")
+    expected = [[1, -inf, nan, -2.5], [inf, 0.5, 1, -inf], [inf] * 4, [16] * 4]
+    for result, numbers in zip(mlir_run.run(module), expected, strict=True):
+        np.testing.assert_array_equal(result, numbers)

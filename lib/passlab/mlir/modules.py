@@ -159,13 +159,34 @@ def _blame(text: str, name: str, printed: bool) -> None:
                 _raise(text, name, _place(diagnosis.location), diagnosis.message)
 
 
+@cache
+def _parser() -> Any:
+    """Return the class of xDSL's parser, mended: 0xFF800000 among the floats of a tensor is -inf, their bits, not 4e9."""
+    from xdsl.dialects.builtin import AnyFloat
+    from xdsl.parser import Parser
+
+    class Bits(Parser._TensorLiteralElement):
+        def to_type(self, parser: Any, type: Any) -> Any:
+            if not isinstance(type, AnyFloat):
+                return super().to_type(parser, type)
+            assert isinstance(self.value, int), "it was written in hexadecimal"
+            return next(iter(type.iter_unpack(self.value.to_bytes(type.compile_time_size, "little"))))
+
+    class Mended(Parser):
+        def _parse_tensor_literal_element(self) -> Any:
+            hexadecimal = self._current_token.text[:2] in ("0x", "0X")
+            element = super()._parse_tensor_literal_element()
+            return Bits(element.is_negative, element.value, element.span) if hexadecimal else element
+
+    return Mended
+
+
 def _parse(text: str, context: Context, name: str) -> ModuleOp:
     """Return the module as xDSL parses it. Raises MLIRError."""
-    from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
     try:
-        module = Parser(context, text).parse_module()
+        module = _parser()(context, text).parse_module()
         for op in module.walk():
             _reconcile(op)
         return module
