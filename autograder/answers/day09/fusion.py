@@ -206,6 +206,13 @@ def hidden(seed: int) -> list[Case]:
             "did",
         ),
         fusion_case("a producer without inputs", _filled(n), "did"),
+        fusion_case(
+            "a tensor without dimensions",
+            program(
+                flat | {"s": ()}, [one("a", ("s", ""), out=(), sizes=(), op="math.exp"), one("b", ("a", ""), x)], ["b"]
+            ),
+            "did",
+        ),
         fusion_case("written backwards", _backwards(n), "spared"),
         fusion_case("the outs begin with it", program(flat, [a, update], ["b"]), "spared"),
         fusion_case(
@@ -461,6 +468,11 @@ identity_only = edited(
     "did",
     "fuses only what is written in the order of the loops",
     ("out.data.is_projected_permutation()", "out.data == type(out.data).identity(out.data.num_dims)"),
+)
+some_loops = edited(
+    "did",
+    "fuses no producer of a single number",
+    ("len(out.data.results) == out.data.num_dims", "0 < len(out.data.results) == out.data.num_dims"),
 )
 no_sums = edited(
     "did",

@@ -90,6 +90,12 @@ def hidden(seed: int) -> list[Case]:
         body = f"{copy('y', 'p', n)}\nscf.yield %b : {kind}"
         return f"%r = scf.for %k = %c0 to %c8 step %c1 iter_args(%p = %a) -> ({kind}) {{\n{body}\n}}"
 
+    def through() -> str:
+        """Return a loop through which a and b go, each to its own result."""
+        body = f"{copy('p', 'q', n)}\nscf.yield %p, %q : {kind}, {kind}"
+        passed = "%p = %a, %q = %b"
+        return f"%r, %s = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kind}, {kind}) {{\n{body}\n}}"
+
     programs = {
         "one after the other": straight(*(fresh(f"t{i}", f"t{i - 1}" if i else "x") for i in range(5)), to_y("t4")),
         "allocated at the top": straight(
@@ -151,6 +157,7 @@ def hidden(seed: int) -> list[Case]:
         "in, or out of the loop": straight(
             of("a", n), of("b", n), other_out(), fresh("d", "x"), to_y("d"), to_y("r")
         ),
+        "two through a loop": straight(of("a", n), of("b", n), through(), fresh("d", "x"), to_y("d"), to_y("r")),
         "around a loop": straight(
             of("a", n), of("b", n), of("c", n), rotated(), fresh("d", "x"), to_y("d"), to_y("s")
         ),
@@ -165,6 +172,7 @@ def hidden(seed: int) -> list[Case]:
         "returned, and last": straight(fresh("a", "x"), to_y("a"), fresh("b", "x"), result=kind, returned="b"),
         # numbers of elements and bytes are ordered differently
         "of several types": typed(f"{30 * slim}xi8", f"{20 * slim}xf64", f"{20 * slim}xi8", f"{20 * slim}xf64"),
+        "of no dimensions": typed("f32", f"{slim}xf32", "f32", f"{slim}xf32"),
         "none": straight(to_y("x")),
     }  # fmt: skip
     sizes = {
@@ -337,6 +345,19 @@ handed_over = edited(
     "same",
     "lets an operation write over what it reads",
     ("until < start", "until <= max(number[inner] for inner in [*number][start].walk())"),
+)
+mixed = edited(
+    "did",
+    "each result of a loop may be any buffer that the loop passes on",
+    ("zip(value, after, strict=True)", "((name, other) for name in value for other in after)"),
+)
+no_numbers = edited(
+    "valid",
+    "multiplies the sizes, of which there must be one",
+    (
+        "math.prod(buffer.memref.type.get_shape())",
+        "__import__('functools').reduce(lambda one, other: one * other, buffer.memref.type.get_shape())",
+    ),
 )
 one_side = edited(
     "cost",
