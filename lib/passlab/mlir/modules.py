@@ -161,7 +161,7 @@ def _blame(text: str, name: str, printed: bool) -> None:
 
 @cache
 def _parser() -> Any:
-    """Return the class of xDSL's parser, mended: 0xFF800000 among the floats of a tensor is -inf, their bits, not 4e9."""
+    """Return xDSL's parser, mended: among the floats of a tensor, 0xFF800000 stands for these bits, -inf, not for 4e9."""
     from xdsl.dialects.builtin import AnyFloat
     from xdsl.parser import Parser
 
