@@ -161,7 +161,7 @@ def _blame(text: str, name: str, printed: bool) -> None:
 
 @cache
 def _parser() -> Any:
-    """Return xDSL's parser, mended: among the floats of a tensor, 0xFF800000 stands for these bits, -inf, not for 4e9."""
+    """Return xDSL's parser, mended: among floats of a tensor, 0xFF800000 stands for these bits, which are -inf."""
     from xdsl.dialects.builtin import AnyFloat
     from xdsl.parser import Parser
 
