@@ -34,6 +34,8 @@ def hidden(seed: int) -> list[Case]:
         "far out": ([2**40 + base + 96 * lane for lane in range(32)], 4),
         "elements of 12 bytes": ([base + shift + 12 * lane for lane in range(32)], 12),
         "a sector of each line": ([base + 128 * lane + 96 for lane in range(32)], 8),
+        "12 bytes, up to the edge of a sector": ([base + 32 * lane + 20 for lane in range(32)], 12),
+        "two lanes, both across the edge of a sector": ([base + 30, base + 31] + [None] * 30, 4),
         "anywhere": ([rng.randrange(2**16) for _ in range(32)], rng.choice([1, 2, 4, 8, 16])),
         "anywhere, with a mask": (some, 8),
     }
@@ -108,6 +110,23 @@ def as_floats(addresses, size):
 def four_to_a_line(addresses, size):
     sectors = by_bytes(addresses, size)[0]
     return sectors, -(-sectors // 4)
+
+
+@wrong("spared", "rounds the size up to a power of two")
+def rounded_size(addresses, size):
+    return by_bytes(addresses, 1 << (size - 1).bit_length())
+
+
+@wrong(
+    "spared", "counts a block again after another: two lanes that cross one edge want four sectors"
+)
+def changes(addresses, size):
+    counts = []
+    for block in (32, 128):
+        some = sorted(at for at in addresses if at is not None)
+        numbers = [n for at in some for n in range(at // block, (at + size - 1) // block + 1)]
+        counts.append(len([n for n, last in zip(numbers, [None, *numbers], strict=False) if n != last]))
+    return tuple(counts)
 
 
 @wrong("spared", "moves whole lines: four sectors for each")

@@ -36,6 +36,9 @@ def hidden(seed: int) -> list[Case]:
         return [replace(task, size=rng.randint(1, 20)) for task in turns[0]]
 
     again = until(resized, lambda tasks: peak(tasks, liu(turns[0])) > lowest(tuple(tasks), True))
+    uneven = [Task("a", (), 8), Task("b", (), 2), Task("c", ("a", "b"), 20), Task("d", ("a", "b"), 1)]
+    uneven += [Task("e", ("a",), 2), Task("f", (), 8)]
+    outputs = [Task("large", (), 20, 10), Task("small", (), 1, 24)]
     scratch = [Task("a", (), 2, 20), Task("b", (), 9), Task("c", (), 4, 3), Task("end", ("a", "b", "c"), 1)]
     squared = [Task("p", (), 10), Task("p·p", ("p", "p"), 1), Task("q", (), 14), Task("r", ("q",), 2)]
     squared.append(Task("end", ("p·p", "r"), 1))
@@ -52,6 +55,7 @@ def hidden(seed: int) -> list[Case]:
         tree_case("a bushy tree", tree(rng, 50, 8)),
         tree_case("several outputs", several),
         tree_case("two outputs take turns", valleys),
+        tree_case("the output that leaves less comes first", mixed(outputs)),
         tree_case("listed in any order", mixed(tree(rng, 30))),
         tree_case("scratch memory decides", scratch),
         tree_case("a result is read twice", squared),
@@ -61,6 +65,7 @@ def hidden(seed: int) -> list[Case]:
         graph_case("drawn, listed in any order", mixed(badly_ordered(rng))),
         graph_case("drawn, with an output at the side", extra),
         graph_case("scratch memory decides in a graph", crossed),
+        graph_case("a low sum and a high peak", uneven),
         graph_case("many inputs that all are needed", [*inputs, *readers]),
         graph_case("drawn, with results that are read twice", twice),
         graph_case("drawn, small", badly_ordered(rng, 7)),
@@ -138,7 +143,7 @@ def one_search(tasks):
     return _best_first(tasks)
 
 
-def _by_pieces(tasks):
+def _by_pieces(tasks, outputs_stay=True):
     """Liu's algorithm with steps in place of segments: profiles of single steps, cut at their valleys when merged."""
     named = {task.name: task for task in _sorted(tasks)}
 
@@ -165,7 +170,8 @@ def _by_pieces(tasks):
     for name, task in named.items():
         inputs = sum(named[read].size for read in {*task.reads})
         profiles[name] = merged([profiles.pop(read) for read in dict.fromkeys(task.reads)])
-        profiles[name].append((inputs + task.size + task.scratch, task.size, name))
+        left = task.size if outputs_stay or any(name in other.reads for other in tasks) else 0
+        profiles[name].append((inputs + task.size + task.scratch, left, name))
     return [name for _, _, name in merged(list(profiles.values()))]
 
 
@@ -273,6 +279,31 @@ def bits_added(tasks):
 def two_readers(tasks):
     once = all(len({*task.reads}) == len(task.reads) for task in tasks)
     return on_profiles(tasks) if once or len(tasks) < 20 else greedy(tasks)
+
+
+@wrong("cost", "takes an output for dead once its task has run: which tree comes first does not matter to the others")
+def outputs_end(tasks):
+    tree_ = all(len(after) <= 1 for after in _readers(tasks).values())
+    return _by_pieces(tasks, outputs_stay=False) if tree_ else _best_first(tasks)
+
+
+@wrong("did", "searches a graph's orders for the least sum of what the steps use, not for the lowest peak")
+def least_sum(tasks):
+    readers = _readers(tasks)
+    if all(len(after) <= 1 for after in readers.values()):
+        return _by_pieces(tasks)
+    best = {frozenset(): (0, ())}
+    for _ in tasks:
+        longer = {}
+        for ran, (total, steps) in best.items():
+            waiting = {read for task in tasks if task.name not in ran for read in task.reads}
+            live = sum(t.size for t in tasks if t.name in ran and (t.name in waiting or not readers[t.name]))
+            for task in tasks:
+                if task.name not in ran and ran.issuperset(task.reads):
+                    path = (total + live + task.size + task.scratch, (*steps, task.name))
+                    longer[ran | {task.name}] = min(path, longer.get(ran | {task.name}, path))
+        best = longer
+    return list(best[frozenset(readers)][1])
 
 
 by_hill = edited("cost", "merges segments by their hills alone", ("v - h", "-h"))

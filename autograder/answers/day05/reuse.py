@@ -32,6 +32,7 @@ def hidden(seed: int) -> list[Case]:
 
     chain = [value(f"t{i}", i, i + 2, *[f"t{i - 1}"][: i > 0]) for i in range(6)]
     grown = [row("a", 0, 1, slim), row("b", 1, 3, wide), row("c", 2, 3, slim + 30), row("d", 3, 4, wide)]
+    kept = [row("a", 0, 1, wide), row("b", 1, 3, slim), row("c", 2, 4, slim + 30), row("d", 4, 5, wide)]
     sizes = {
         "a small value first": (wide, slim, slim, wide),
         "a large value first": (slim, wide, wide, slim),
@@ -96,6 +97,7 @@ def hidden(seed: int) -> list[Case]:
             for name, (a, b, c, d) in sizes.items()
         ],
         bytes_case("a slot that grew", later(grown)),
+        bytes_case("a slot that held a larger value", later(kept)),
         bytes_case("none", []),
         *[bytes_case(f"{n} values of many sizes", drawn(rng, n, (slim, 50, 100, wide), False)) for n in (30, 60)],
         *[count_case(f"drawn, {n} steps", drawn(rng, n, (size, 2 * size))) for n in (20, 30, 60, 90)],
@@ -227,6 +229,9 @@ one_step = edited(
 viewed_in_place = edited("spared", "runs in place in what has a view", ("name not in viewed and alike", "alike"))
 any_dtype = edited(
     "spared", "runs in place if the size is the same, whatever the dtype", ('("size", "dtype")', '("size",)')
+)
+latest_width = edited(
+    "cost", "a slot is as large as its latest value", ('max(width[best], value["size"])', 'value["size"]')
 )
 any_free = edited("cost", "takes the first free slot", (_CHOICE, "number"))
 nearest = edited(

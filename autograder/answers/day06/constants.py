@@ -100,6 +100,8 @@ entry:
   minus = neg b
   no = not a
   yes = not zero
+  least = const -2147483648
+  wrapped = neg least
   jump done
 done:
   return a
@@ -156,7 +158,7 @@ done:
   return k
 """)
 
-#: What follows without knowing both operands, but not by the rules; nor is x known where eq x k is true.
+#: What follows without knowing all operands, but not by the rules; nor is x known where eq x k is true.
 UNKNOWN = parse("""
 program unknown(x, n)
 entry:
@@ -176,7 +178,7 @@ no:
   return least most either never
 """)
 
-#: A block that is its own loop assigns a constant the value that it has.
+#: A block that is its own loop assigns a constant the value that it has, and selects one of two that are equal.
 ITSELF = parse("""
 program itself(x)
 entry:
@@ -185,6 +187,7 @@ entry:
 loop:
   j = copy k
   k = const 4
+  either_way = select x j k
   x = sub x k
   branch x loop done
 done:
@@ -329,6 +332,23 @@ by_choice = edited(
         "line.op == 'select' and values.get(line.args[0]) == 0 and line.args[2] in values or line.op in OPS and ...",
     ),
     ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
+)
+equal_choices = edited(
+    "spared",
+    "a select between two equal constants is known, whatever its condition",
+    (
+        "line.op in OPS and ...",
+        "line.op == 'select' and values.get(line.args[1], '') == values.get(line.args[2]) or line.op in OPS and ...",
+    ),
+    ("[values[arg] for arg in line.args]", "[values.get(arg, 0) for arg in line.args]"),
+)
+no_wrap_below = edited(
+    "spared",
+    "the least number can be negated",
+    (
+        "evaluate(line.op, [values[arg] for arg in line.args])",
+        "-values[line.args[0]] if line.op == 'neg' else evaluate(line.op, [values[arg] for arg in line.args])",
+    ),
 )
 bounds = edited(
     "spared",

@@ -7,7 +7,7 @@ from itertools import product
 
 from autograder.answers.day06._shared import drawn
 from autograder.authoring.answers import edited, right, wrong
-from passlab.dataflow import COMMUTATIVE, OPS, Analysis, parse, solve
+from passlab.dataflow import COMMUTATIVE, OPS, Analysis, parse, reverse_postorder, solve, successors
 from passlab.exercises.day06._programs import program_case
 from passlab.judge import Case
 
@@ -143,7 +143,7 @@ done:
   return a b c d e
 """)
 
-#: Three operands: the last one differs, and the first two change places.
+#: Three operands: the last one differs, or the first one, and the first two change places.
 CHOICES = parse("""
 program choices(c, x, y, z)
 entry:
@@ -152,7 +152,30 @@ entry:
   d = select x c y
   e = select c y x
   f = select c x y
-  return a b d e f
+  g = select z x y
+  return a b d e f g
+""")
+
+
+#: What the body assigns reaches the head after all blocks were visited once: the body is visited again.
+SECOND_WAY = parse("""
+program second(x, y, n)
+entry:
+  a = add x y
+  b = mul x y
+  m = copy n
+  jump head
+head:
+  branch n body done
+body:
+  c = add x y
+  x = copy c
+  n = copy m
+  m = sub m m
+  jump head
+done:
+  d = mul x y
+  return a b d
 """)
 
 
@@ -216,6 +239,7 @@ def hidden(seed: int) -> list[Case]:
         program_case("by other names on both ways", JOIN),
         program_case("operands that are overwritten", OVERWRITTEN),
         program_case("choices", CHOICES),
+        program_case("the second way round", SECOND_WAY),
         program_case("operands the other way round", TURNED),
         program_case("several holders", HOLDERS),
         program_case("no holder any more", GONE),
@@ -318,9 +342,13 @@ def _walk(block, before, claims=None):
     return state
 
 
+def _start(program):
+    return _Classes({name: i for i, name in enumerate(program.variables)})
+
+
 @right("numbers for values, and pairs of numbers where ways meet")
 def numbered(program):
-    start = _Classes({name: i for i, name in enumerate(program.variables)})
+    start = _start(program)
     analysis = Analysis(
         "numbers",
         "forward",
@@ -429,6 +457,14 @@ sums_turned = edited(
     ),
     ("sorted(args) if op in COMMUTATIVE else args", "sorted(args) if op in ('add', 'mul') else args"),
 )
+last_operands = edited(
+    "spared",
+    "looks at the last two operands of a select",
+    (
+        "sorted(line.args) if line.op in COMMUTATIVE else line.args",
+        "sorted(line.args) if line.op in COMMUTATIVE else line.args[-2:]",
+    ),
+)
 every_holder = edited(
     "valid",
     "names every variable that holds the result",
@@ -458,11 +494,23 @@ no_constants = edited(
 )
 
 
+@wrong("spared", "visits each block once, and does not return to what a loop changes behind its head")
+def one_visit(program):
+    facts, ways, claims = {program.entry.name: _start(program)}, successors(program), []
+    for name in reverse_postorder(program):
+        after = _walk(program[name], facts[name])
+        for target in ways[name]:
+            facts[target] = _both(facts.get(target), after)
+    for block in program.blocks:
+        _walk(block, facts[block.name], claims)
+    return claims
+
+
 @wrong("did", "block by block")
 def local(program):
     claims = []
     for block in program.blocks:
-        _walk(block, _Classes({name: i for i, name in enumerate(program.variables)}), claims)
+        _walk(block, _start(program), claims)
     return claims
 
 

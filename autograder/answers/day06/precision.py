@@ -130,6 +130,13 @@ def hidden(seed: int) -> list[Case]:
             "spared",
             x=(-1.6, -0.1),
         ),
+        planned(
+            "terms that cancel, from near zero on",
+            graph(one_layer, (4, 2), first=layer([[1.0, 2.0], [-scale, scale + 1]])),
+            "did",
+            "spared",
+            x=(0.1, 1.6),
+        ),
         planned("just above 60,000", graph(just_above, (2, 3)), "did", "spared", x=(-1.0, 1.0)),
         planned(
             "a bias against the rest",
@@ -293,6 +300,13 @@ one_end = edited(
     ("layer = gm.get_submodule(node.target)", "layer, most = gm.get_submodule(node.target), abs(high)"),
     ("on_the_way(gm, node, most)", "on_the_way(gm, node, most, ranges[node.all_input_nodes[0].name][1])"),
     ("def on_the_way(gm, node, most): ...", "def on_the_way(gm, node, most, high): ..."),
+)
+other_end = edited(
+    "spared",
+    "adds up a layer's terms at the low end of its operand alone",
+    ("layer = gm.get_submodule(node.target)", "layer, most = gm.get_submodule(node.target), abs(low)"),
+    ("on_the_way(gm, node, most)", "on_the_way(gm, node, most, ranges[node.all_input_nodes[0].name][0])"),
+    ("def on_the_way(gm, node, most): ...", "def on_the_way(gm, node, most, low): ..."),
 )
 first_row = edited(
     "spared",

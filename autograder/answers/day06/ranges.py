@@ -70,7 +70,12 @@ def column(m: Any, x: fx.Proxy) -> tuple:
 @ranged("away from zero, and huge", graph(..., (2, 3), w=torch.tensor([1.5, 2.0, 3.0])), x=(-2.0, 2.0))
 def away(m: Any, x: fx.Proxy) -> tuple:
     w = m.w + 0
-    return x + w, x * torch.exp(w), torch.exp(x * 500)
+    return x + w, x * torch.exp(w), torch.exp(x * 500), torch.sigmoid(x * 500)
+
+
+@ranged("like a relu, and without a row", graph(..., (2, 3)), True, x=(-2.0, 1.0))
+def cousins(m: Any, x: fx.Proxy) -> tuple:
+    return torch.nn.functional.gelu(x), torch.nn.functional.leaky_relu(x)
 
 
 @ranged("below zero and above", graph(..., (2, 3)), x=(-3.0, -1.0))
@@ -163,6 +168,7 @@ def hidden(seed: int) -> list[Case]:
         ranged("functions", graph(functions, (2, 3)), x=(-rng.uniform(1, 3), rng.uniform(1, 3))),
         ranged("a constant", graph(weighted, (2, 4), w=(4,)), x=span(-1, 0)),
         away,
+        cousins,
         ranged(
             "a deep one",
             graph(deep, (2, wide), first=linear(4, wide), second=linear(4, 4), last=linear(3, 4)),
@@ -352,6 +358,20 @@ relu_from_zero = edited(
     "the range of a relu begins at 0, wherever its operand's begins",
     ("if name == 'softmax': ...", "if name == 'softmax': ...\nif name == 'rectified':\n    return 0.0, max(b, 0.0)"),
     ("op_name(node, gm)", 'op_name(node, gm).replace("relu", "rectified")'),
+)
+by_formula = edited(
+    "valid",
+    "computes the sigmoid by its formula, whose exp overflows far below zero",
+    (
+        "if name == 'softmax': ...",
+        "if name == 'softmax': ...\nif name == 'logistic':\n    return 1 / (1 + math.exp(-a)), 1 / (1 + math.exp(-b))",
+    ),
+    ("op_name(node, gm)", 'op_name(node, gm).replace("sigmoid", "logistic")'),
+)
+like_relu = edited(
+    "same",
+    "takes what resembles a relu for one",
+    ("op_name(node, gm)", 'op_name(node, gm).replace("leaky_relu", "relu").replace("gelu", "relu")'),
 )
 relu_at_low = edited(
     "valid",
