@@ -117,9 +117,7 @@ def rounded_size(addresses, size):
     return by_bytes(addresses, 1 << (size - 1).bit_length())
 
 
-@wrong(
-    "spared", "counts a block again after another: two lanes that cross one edge want four sectors"
-)
+@wrong("spared", "counts a block again after another: two lanes that cross one edge want four sectors")
 def changes(addresses, size):
     counts = []
     for block in (32, 128):
