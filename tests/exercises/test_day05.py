@@ -36,7 +36,7 @@ def changed(**parts):
         (
             changed(relu=(1, 10**9999, 24)),
             "valid",
-            "[1, a int that cannot be printed) is not a range of steps for relu",
+            "[1, a value of type int that cannot be printed) is not a range of steps for relu",
         ),
         (changed(relu=(1, 3, -1)), "valid", "relu cannot have -1 bytes."),
         ({k: v for k, v in CHAIN.items() if k != "exp"}, "did", "exp makes 24 bytes of its own, and is missing."),

@@ -41,7 +41,7 @@ def test_links_are_counted_both_ways():
         ((0, 1.0), "A core is (row, column), two whole numbers; (0, 1.0) is not."),
         ((True, 0), "A core is (row, column), two whole numbers; (True, 0) is not."),
         ("x", "A core is (row, column), two whole numbers; 'x' is not."),
-        ((10**5000, 0), "Core a tuple that cannot be printed is off the grid"),
+        ((10**5000, 0), "Core a value of type tuple that cannot be printed is off the grid"),
     ],
     ids=["row", "column", "float", "bool", "text", "huge"],
 )

@@ -37,4 +37,4 @@ def shown(value: Any, most: int = 60) -> str:
     try:
         return repr(value[:most]) if type(value) is str else repr(value)[:most]
     except Exception:  # Python writes no integers of more than 4300 digits; a repr may be the learner's
-        return f"a {type(value).__name__} that cannot be printed"
+        return f"a value of type {type(value).__name__} that cannot be printed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,7 +48,7 @@ def why_not_a_grid(value: Any, bits: int) -> str:
     if not isinstance(value, tuple | list) or len(value) != 2:
         return f"Expected (scale, zero_point) or None; it is {shown(value)}."
     scale, zero_point = value
-    if type(scale) not in (float, int) or not (math.isfinite(scale) and scale > 0):
+    if type(scale) not in (float, int) or not 0 < scale <= sys.float_info.max:
         return f"A scale is a positive, finite number; it is {shown(scale)}."
     if type(zero_point) is not int:
         return f"A zero point is an int; it is {shown(zero_point)}."
