@@ -161,10 +161,10 @@ def anew(gm):
                 return fx.Proxy(args[0].node.args[0], args[0].tracer)
             return super().call_function(target, args, kwargs)
 
-    made = Shorter(gm).transform()
-    made.graph.eliminate_dead_code()
-    made.recompile()
-    return made
+    result = Shorter(gm).transform()
+    result.graph.eliminate_dead_code()
+    result.recompile()
+    return result
 
 
 any_neg = edited("same", "one negation is as good as none", ("node.args[0].args[0]", "node.args[0]"))

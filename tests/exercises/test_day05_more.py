@@ -15,31 +15,6 @@ from passlab.memory.tasks import peak
 from tests.support.judged import lost_with
 
 IDS = [f"day05.{name}" for name in ("coalescing", "cache", "order", "layout", "remat")]
-GARBAGE = [
-    None,
-    True,
-    3,
-    float("nan"),
-    "",
-    "ab",
-    [],
-    [None],
-    {},
-    {"a": 1},
-    (1, 2, 3),
-    [10**5000, -1],
-    (10**400, 10**400),
-    ("ij", {"ij": 10**5000, "ji": -1}),
-    {"conv1": 10**5000},
-    ["end"] * 3000,
-]
-
-
-@pytest.mark.parametrize("exercise_id", IDS)
-def test_garbage_gets_a_sentence(exercise_id):
-    for value in GARBAGE:
-        verdict, sentence = lost_with(exercise_id, value)
-        assert verdict == "valid" and sentence.endswith(".") and len(sentence) < 300, value
 
 
 @pytest.mark.parametrize(

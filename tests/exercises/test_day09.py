@@ -18,18 +18,9 @@ from passlab.exercises.day09.pipeline import BUFFERIZE, FUSE, LOOPS
 from passlab.judge import judge
 from passlab.mlir import MLIRError, parse, pipeline, verify
 from passlab.mlir.run import run
-from tests.support.judged import check_refused, lost_with
+from tests.support.judged import lost_with
 
 IDS = ("day09.nest", "day09.patterns", "day09.fusion", "day09.pipeline")
-
-
-GARBAGE = [None, float("nan"), True, -1, "loops", [], {}, (), [None], {"x": None}, [("cse", {})], 10**400, object()]
-
-
-@pytest.mark.parametrize("exercise_id", IDS)
-@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:12])
-def test_garbage_gets_a_sentence(exercise_id, value):
-    check_refused(exercise_id, value, 2, "did")
 
 
 RELU = """\
@@ -153,14 +144,14 @@ FUSED = ("linalg-fuse-elementwise-ops", {"linalg.generic": -1, "linalg.yield": -
         ([], "did", "At the end there are 2 operations of linalg.generic; the goal allows 1."),
         (None, "did", "There is an order of the passes that reaches the goal."),
         ([("cse", {})], "valid", "'cse' is not one of the passes to choose from."),
-        (["cse"], "valid", "A step is (pass, changes); the list holds cse."),
+        (["cse"], "valid", "A step is (pass, changes); the list holds 'cse'."),
         (
             [(FUSED[0], {"linalg.generic": -1.0})],
             "valid",
             "The changes of linalg-fuse-elementwise-ops are a dictionary",
         ),
         ([FUSED] * 11, "valid", "The pipeline has 11 steps; 10 are the most that are run."),
-        ([([], {})], "valid", "'[]' is not one of the passes"),
+        ([([], {})], "valid", "[] is not one of the passes"),
     ],
     ids=range(11),
 )

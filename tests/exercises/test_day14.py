@@ -6,7 +6,6 @@ import re
 
 import pytest
 import torch
-from torch import fx
 
 from autograder.authoring.answers import hidden_cases, reference
 from autograder.proofs import wire
@@ -14,19 +13,11 @@ from passlab import equivalent, exercises
 from passlab.autodiff import joint, jvp
 from passlab.exercises.day14 import backward, forward_mode, vjp
 from passlab.given.day14.backward import record, typed
-from tests.support.judged import check_refused, lost
-
-IDS = ["day14.vjp", "day14.backward", "day14.forward-mode"]
+from tests.support.judged import lost
 
 
 def cases(exercise_id, seed):
     return [*exercises.find(exercise_id).cases(), *hidden_cases(exercise_id, seed)]
-
-
-@pytest.mark.parametrize("exercise_id", IDS)
-@pytest.mark.parametrize("value", [None, 3, "text", [], (), {}, [None], (1, 2, 3, 4), object(), fx.Graph()])
-def test_garbage_gets_a_sentence(exercise_id, value):
-    check_refused(exercise_id, value, 2)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

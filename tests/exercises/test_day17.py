@@ -18,17 +18,7 @@ from passlab.exercises.day17.shrink import size_of
 from passlab.given.day17.generate import program
 from passlab.given.day17.oracle import widened
 from passlab.given.day17.shrink import Compiler
-from tests.support.judged import check_refused, lost
-
-CORE = ["day17.oracle", "day17.generate", "day17.shrink"]
-GARBAGE = [None, float("nan"), True, -1, "cut", {}, [None], (None, None), [{}], torch.zeros(3), fx.Graph()]
-
-
-@pytest.mark.parametrize("exercise_id", CORE)
-@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
-def test_garbage_gets_a_sentence(exercise_id, value):
-    check_refused(exercise_id, value)
-
+from tests.support.judged import lost
 
 # ---------------------------------------------------------------------------------------------------- oracle
 

@@ -1,4 +1,4 @@
-"""What exercises say of answers: the first thing lost on a visible case, and a sentence for what is not an answer."""
+"""What exercises say of answers: the first thing lost on a visible case."""
 
 from __future__ import annotations
 
@@ -41,14 +41,3 @@ def sentence_of(verdict: str, exercise_id: str, answer: Callable, name: str) -> 
     sentences = [finding.message for finding in findings if finding.verdict == verdict and not finding.ok]
     assert sentences, findings
     return sentences[0]
-
-
-def check_refused(exercise_id: str, value: Any, count: int = 1, verdict: str = "valid") -> None:
-    """Check that a value loses `verdict` on the first `count` visible cases, and gets a sentence of the exercise's own.
-
-    "could not read" begins the sentence for an error of the judge itself.
-    """
-    exercise = exercises.find(exercise_id)
-    judgement = judge(exercise, given(value), exercise.cases()[:count])
-    assert not judgement.verdicts[verdict] and judgement.failure.message, judgement.findings
-    assert "could not read" not in judgement.failure.message, judgement.failure.message
