@@ -162,12 +162,10 @@ def why_not_alike(value: Sequence[Mapping], method: str, rows: Mapping[str, dict
             if other := stepped.get(one["memory"]):
                 return f"{other} and {one['name']} are the same tensor, which would be stepped twice."
             stepped[one["memory"]] = one["name"]
-            for key in ("dtype", "gradients"):
-                if one[key] != first[key]:
-                    return f"{first['name']} and {one['name']} share a group, but their {key} differ."
-            options, others = options_of(method, one), options_of(method, first)
-            if different := next((name for name in options if options[name] != others[name]), None):
-                return f"{first['name']} and {one['name']} share a group, but their {different} differ."
+            facts, others = one | options_of(method, one), first | options_of(method, first)
+            keys = ("dtype", "gradients", *options_of(method, one))
+            if different := next((key for key in keys if facts[key] != others[key]), None):
+                return f"{first['name']} and {one['name']} share a group, and differ in `{different}`."
     for one in rows.values():
         if any(one["gradients"]) and one["memory"] not in stepped:
             return f"{one['name']} has gradients, and is in no group."
@@ -265,4 +263,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("same", not wrong, wrong)
     least = len({key(method, one) for one in params if any(one["gradients"])})
     few = len(value) <= least
-    yield Finding("did", few, "" if few else f"Each step starts {plural(len(value), 'kernel')}; {least} are enough.")
+    enough = "1 is enough" if least == 1 else f"{least} are enough"
+    yield Finding("did", few, "" if few else f"Each step starts {plural(len(value), 'kernel')}; {enough}.")
