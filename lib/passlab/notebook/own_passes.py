@@ -16,7 +16,8 @@ from typing import Any
 
 from passlab import exercises
 from passlab.notebook.cells import check_call
-from passlab.notebook.milestones import MODELS, PASSES, WHOSE, Row
+from passlab.notebook.milestones import LIMIT, MODELS, PASSES, WHOSE, Row
+from passlab.process.clock import end_after
 from passlab.process.parsing import parse
 
 
@@ -141,4 +142,5 @@ def main(work: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    end_after(LIMIT)
     main(sys.argv[1], sys.argv[2:])
