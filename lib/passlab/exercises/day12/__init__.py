@@ -49,7 +49,7 @@ EXERCISES = (
             "The order of tasks has only calls that something uses, and the output: put inputs and weights first, and "
             "calls that nothing uses before the output. tasks_of raises BadTasks for "
             "a graph that writes into memory, and an order may draw random numbers in other turns: leave those graphs "
-            "in their own order.",
+            "in their own order. Ask for the effects of calls only: inputs and the output always have one.",
         ),
         helps={"valid": 1, "did": 2, "spared": 3},
         closed=("passlab.capstone.reference.compile", "passlab.capstone.reference.plan"),
