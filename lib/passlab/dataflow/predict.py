@@ -355,7 +355,7 @@ def in_network(rows: Iterable[Row]) -> Context:
     bytes of its operators, and of its batch.
 
     Little that runs between two runs of an operator leaves more of it in the caches; and torch computes a convolution
-    of one image in another way than one of several. These numbers tell families of networks apart, so they mislead where
+    of one image in another way than one of several. These numbers tell families of networks apart: leave them out where
     a family is not in the fit.
     """
     networks: dict[tuple[str, str], list[Row]] = {}
