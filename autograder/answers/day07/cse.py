@@ -92,6 +92,12 @@ def fields(x: relay.Var) -> relay.Expr:
     return tuple_of(relay.tanh(parts[0]), relay.tanh(parts[1]), field(parts.astuple(), 0) + parts[0])
 
 
+@case("a second of other settings", program(..., (2, 4), (2, 4)), run=False, did=[most("nn.softmax", 2, ONCE)])
+def settings(x: relay.Var, y: relay.Var) -> relay.Expr:
+    rows, *columns = (relay.nn.softmax(y, axis=axis) for axis in (0, 1, 1))
+    return tuple_of(rows, *columns)
+
+
 @case("tuples in tuples", program(..., (2, 4)), run=False, did=[most("tanh", 1, ONCE)])
 def same_tuple(x: relay.Var) -> relay.Expr:
     return tuple_of(tuple_of(x, relay.tanh(x)), tuple_of(x, relay.tanh(x)))
@@ -161,6 +167,7 @@ def hidden(seed: int) -> list[Case]:
         masked,
         fields,
         same_tuple,
+        settings,
         inside,
         *generated("cse", lambda: graph_of(recipe(rng, 10), 3), ONCE),
     ]
@@ -300,6 +307,22 @@ no_tuples = edited(
     "did",
     "tuples are not calls: two of the same fields stay two, and so does all that reads them",
     ('self.first.setdefault(("tuple", *value.fields), value)', "value"),
+)
+compares_once = edited(
+    "did",
+    "compares a call with the first of its operator and operands, whose settings may differ",
+    ("for other in alike: ...", "for other in alike[:1]: ..."),
+)
+free_only = edited(
+    "valid",
+    "the parameters are the free variables of the body",
+    (
+        "return Numbering().visit(func)",
+        """
+        body = Numbering().visit(func).body
+        return relay.Function(relay.analysis.free_vars(body), body, None, None, func.attrs)
+        """,
+    ),
 )
 one_level = edited(
     "did",

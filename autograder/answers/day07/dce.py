@@ -75,11 +75,14 @@ def tuples(x: relay.Var, y: relay.Var) -> relay.Expr:
 @case(
     "fields of what is not a tuple",
     program(..., (2, 4)),
-    did=[most("tanh", 0, UNREAD)],
+    did=[most("tanh", 0, UNREAD), lets(1, UNREAD)],
     spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
 )
 def split(x: relay.Var) -> relay.Expr:
-    return let(relay.split(x, 2, axis=1).astuple(), lambda t: let(relay.tanh(field(t, 1)), lambda _: field(t, 0)))
+    def rest(t: relay.Var) -> relay.Expr:
+        return let(field(t, 1), lambda part: let(relay.tanh(part), lambda _: field(t, 0)))
+
+    return let(relay.split(x, 2, axis=1).astuple(), rest)
 
 
 @prunes("in a branch", program(..., (2, 4), (1,)), *BOTH)
@@ -88,16 +91,22 @@ def branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
     return relay.If(relay.min(flag) > number(0), yes, let(relay.exp(x), lambda b: b))
 
 
+@prunes("an unused choice", program(..., (2, 4), (1,)), BOTH[1])
+def choice(x: relay.Var, flag: relay.Var) -> relay.Expr:
+    return let(relay.If(relay.min(flag) > number(0), relay.tanh(x), x), lambda _: relay.nn.relu(x))
+
+
 @prunes(
     "a call of a closure that draws",
     program(..., (2, 4)),
     least("nn.dropout", 1, "The function is called, and what it does is not known."),
+    least("exp", 1, "The call of a function that draws reads it."),
 )
 def closure(x: relay.Var) -> relay.Expr:
     z = relay.var("z", shape=(2, 4))
     return let(
         relay.Function([z], relay.nn.dropout(z, 0.5)),
-        lambda f: let(f(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
+        lambda f: let(f(relay.exp(x)), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
     )
 
 
@@ -180,6 +189,7 @@ def hidden(seed: int) -> list[Case]:
         tuples,
         split,
         branch,
+        choice,
         prunes("a call of a function that draws", with_helper(called, drawing), DRAWS, lets(1, UNREAD), _calls_helper),
         closure,
         in_closure,
@@ -326,6 +336,27 @@ shallow = edited(
                 [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
             )
         """,
+    ),
+)
+keeps_choices = edited(
+    "did",
+    "keeps a value with branches: one of them may do something",
+    (
+        "if isinstance(e, relay.Call): ...",
+        "if isinstance(e, relay.If):\n    effects.append(True)\nelif isinstance(e, relay.Call): ...",
+    ),
+)
+keeps_fields = edited(
+    "did",
+    "keeps a name for a field, read or not",
+    ("has_effects(value) or ...", "isinstance(value, relay.TupleGetItem) or has_effects(value) or ..."),
+)
+pure_closures = edited(
+    "spared",
+    "only the module's functions may do anything: those with a name of their own are pure",
+    (
+        "not isinstance(e.op, tvm.ir.Op) or ...",
+        "isinstance(e.op, relay.GlobalVar) or isinstance(e.op, tvm.ir.Op) and ...",
     ),
 )
 no_effects = edited("spared", "removes unused values, even draws", ("return any(effects)", "return False"))
