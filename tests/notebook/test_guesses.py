@@ -47,6 +47,8 @@ def test_an_order_is_compared_by_pairs(work, capsys):
     guess("From the smallest?", ["c", "a", "b"], among="abc").compare(("a", "b", "c"))
     assert "Of 3 pairs, 1 is in the order that you expected." in capsys.readouterr().out
     assert noted(work)["From the smallest?"]["truth"] == ["a", "b", "c"]
+    guess("Which comes first?", ["b", "a"], among="ab").compare(["a", "b"])
+    assert "a, b. You expected the other order." in capsys.readouterr().out
 
 
 def test_a_choice_is_compared(work, capsys):

@@ -94,6 +94,8 @@ def _difference(value: Any, truth: Any) -> str:
         place = {name: i for i, name in enumerate(truth)}
         pairs = [(a, b) for a, b in combinations(value, 2)]
         right = sum(place[a] < place[b] for a, b in pairs)
+        if len(pairs) == 1:
+            return "You expected the other order."
         return f"Of {len(pairs)} pairs, {right} {'is' if right == 1 else 'are'} in the order that you expected."
     if isinstance(truth, int | float) and isinstance(value, int | float) and truth > 0 and value > 0:
         return f"You expected {value / truth:.2g} times as much."
