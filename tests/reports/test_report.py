@@ -88,7 +88,7 @@ def test_an_unsafe_run_says_so_whoever_knows_it():
     results[1].unsafe = True
     assert report(some(), results, Facts()).count(UNSAFE) == 1
     assert report(some(), [], Facts(unsafe=True)).count(UNSAFE) == 1
-    assert "--unsafe was asked for" in report(some(), [], Facts(unsafe=True))
+    assert "graded with --unsafe" in report(some(), [], Facts(unsafe=True))
 
 
 def test_an_empty_class_has_a_report():

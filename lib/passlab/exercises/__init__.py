@@ -94,7 +94,7 @@ def _visible(exercise_id: str) -> list[Case]:
 
 
 def _call(exercise_id: str) -> Callable:
-    """Return how a case is put to an answer; what the exercise gives is imported at the first call."""
+    """Return the function that runs an answer on a case; the module of the exercise is imported at the first call."""
     return lambda *args: getattr(given.module(exercise_id), "call", call_answer)(*args)
 
 

@@ -1,9 +1,9 @@
-"""What exercises give to the process that runs an answer, where it is graded, too.
+"""Code of exercises that the process which runs an answer may import, also during grading.
 
 `module("day02.pass-manager")` is `day02/pass_manager.py`. Most exercises need no such module. It holds, as far as the
 exercise has it,
 
-    def call(answer, case): ...   # how a case is put to an answer, if not by answer(*case.build())
+    def call(answer, case): ...   # runs an answer on a case, if not by answer(*case.build())
 
 the records, functions and modules that travel in its arguments and results (see `passlab.judge.travel`), and material
 that its notebook shows. An answer may read and call all of it, so it holds nothing with which a value is compared: no

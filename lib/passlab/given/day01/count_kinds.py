@@ -1,4 +1,4 @@
-"""Day 1, count nodes by kind: how a case is put to an answer."""
+"""Day 1, count nodes by kind: how an answer runs on a case."""
 
 from __future__ import annotations
 

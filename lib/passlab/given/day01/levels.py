@@ -1,4 +1,4 @@
-"""Day 1, depth, levels, and what may run in parallel: how a case is put to an answer."""
+"""Day 1, depth, levels, and what may run in parallel: how an answer runs on a case."""
 
 from passlab.given.day01._shared import frugally as call
 

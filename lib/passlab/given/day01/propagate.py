@@ -1,4 +1,4 @@
-"""Day 1, shapes and dtypes without data: how a case is put to an answer, and the watch on data."""
+"""Day 1, shapes and dtypes without data: how an answer runs on a case, and the watch on data."""
 
 from __future__ import annotations
 

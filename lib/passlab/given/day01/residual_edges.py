@@ -1,4 +1,4 @@
-"""Day 1, find the residual edges: how a case is put to an answer."""
+"""Day 1, find the residual edges: how an answer runs on a case."""
 
 from passlab.given.day01._shared import frugally as call
 

@@ -1,4 +1,4 @@
-"""Day 2, are two programs the same function?: how a case is put to an answer."""
+"""Day 2, are two programs the same function?: how an answer runs on a case."""
 
 from __future__ import annotations
 

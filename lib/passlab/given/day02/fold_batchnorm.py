@@ -1,4 +1,4 @@
-"""Day 2, fold batch norm into the convolution: how a case is put to an answer, and a look-alike in its graphs."""
+"""Day 2, fold batch norm into the convolution: how an answer runs on a case, and a look-alike in its graphs."""
 
 from __future__ import annotations
 

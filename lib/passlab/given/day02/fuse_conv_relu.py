@@ -1,4 +1,4 @@
-"""Day 2, fuse conv2d and relu: how a case is put to an answer, and the look-alike in its graphs."""
+"""Day 2, fuse conv2d and relu: how an answer runs on a case, and the look-alike in its graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Day 2, a pass manager that names the culprit: the scenarios, and how one is put to an answer."""
+"""Day 2, a pass manager that names the culprit: the scenarios, and how an answer runs on one."""
 
 from __future__ import annotations
 

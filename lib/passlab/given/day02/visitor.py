@@ -1,4 +1,4 @@
-"""Day 2, a post-order visitor: how a case is put to an answer."""
+"""Day 2, a post-order visitor: how an answer runs on a case."""
 
 from __future__ import annotations
 

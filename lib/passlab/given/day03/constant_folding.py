@@ -1,4 +1,4 @@
-"""Day 3, constant folding: how a case is put to an answer, with limited memory."""
+"""Day 3, constant folding: how an answer runs on a case, with limited memory."""
 
 from __future__ import annotations
 

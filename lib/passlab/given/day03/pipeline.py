@@ -1,4 +1,4 @@
-"""Day 3, the pipeline, to the fixpoint: how a case is put to an answer."""
+"""Day 3, the pipeline, to the fixpoint: how an answer runs on a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Day 4, one kernel for a group: how a case is put to an answer."""
+"""Day 4, one kernel for a group: how an answer runs on a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Day 4, a cost model: the machine, and how a case is put to an answer."""
+"""Day 4, a cost model: the machine, and how an answer runs on a case."""
 
 from __future__ import annotations
 

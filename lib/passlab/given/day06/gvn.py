@@ -1,4 +1,4 @@
-"""Day 6, gvn: how a case is put to an answer."""
+"""Day 6, gvn: how an answer runs on a case."""
 
 from passlab.given.day06._facts import call
 

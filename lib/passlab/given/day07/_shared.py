@@ -1,4 +1,4 @@
-"""Shared parts of how the cases of day 7 are put to an answer."""
+"""Shared parts of how an answer runs on the cases of day 7."""
 
 from __future__ import annotations
 

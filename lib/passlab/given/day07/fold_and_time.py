@@ -1,4 +1,4 @@
-"""Day 7, what folding a batch norm buys: how a case is put to an answer.
+"""Day 7, what folding a batch norm buys: how an answer runs on a case.
 
 While the answer works, a witness writes down what it builds and how long each run takes.
 """

@@ -1,4 +1,4 @@
-"""Day 7, a pass instrument: how a case is put to an answer."""
+"""Day 7, a pass instrument: how an answer runs on a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Day 7, what runs at which level: how a case is put to an answer."""
+"""Day 7, what runs at which level: how an answer runs on a case."""
 
 from __future__ import annotations
 

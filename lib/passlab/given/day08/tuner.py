@@ -1,4 +1,4 @@
-"""Day 8, a tuner that learns: how a case is put to an answer."""
+"""Day 8, a tuner that learns: how an answer runs on a case."""
 
 from __future__ import annotations
 

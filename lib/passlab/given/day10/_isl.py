@@ -1,4 +1,4 @@
-"""Shared parts of how the cases of day 10 are put to an answer: isl objects travel as text."""
+"""Shared parts of how an answer runs on the cases of day 10: isl objects travel as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Day 10, dependences: how a case is put to an answer."""
+"""Day 10, dependences: how an answer runs on a case."""
 
 from __future__ import annotations
 

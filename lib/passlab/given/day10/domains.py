@@ -1,4 +1,4 @@
-"""Day 10, domains and accesses: how a case is put to an answer, and how a nest is shown."""
+"""Day 10, domains and accesses: how an answer runs on a case, and how a nest is shown."""
 
 from __future__ import annotations
 

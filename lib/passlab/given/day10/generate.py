@@ -1,4 +1,4 @@
-"""Day 10, from a schedule to a loop nest: how a case is put to an answer."""
+"""Day 10, from a schedule to a loop nest: how an answer runs on a case."""
 
 from __future__ import annotations
 

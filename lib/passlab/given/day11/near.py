@@ -1,4 +1,4 @@
-"""Day 11, near: how a case is put to an answer."""
+"""Day 11, near: how an answer runs on a case."""
 
 from __future__ import annotations
 

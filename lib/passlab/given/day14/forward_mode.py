@@ -1,4 +1,4 @@
-"""Day 14, forward mode: how a case is put to an answer."""
+"""Day 14, forward mode: how an answer runs on a case."""
 
 from passlab.given.day14.backward import call
 

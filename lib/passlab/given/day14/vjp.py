@@ -1,4 +1,4 @@
-"""Day 14, rules for gradients: the operations, and how a case is put to an answer.
+"""Day 14, rules for gradients: the operations, and how an answer runs on a case.
 
 An answer computes with tensors; it is called once, with tensors that have a shape and a type but no numbers, and what
 it computes is recorded as a graph. The graph is what is judged.

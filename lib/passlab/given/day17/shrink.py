@@ -1,4 +1,4 @@
-"""Day 17, shrink: a compiler with faults, and how it is put to an answer.
+"""Day 17, shrink: a compiler with faults, and how an answer runs on it.
 
 A fault is a tuple: (stage, pattern, readers, result).
 
