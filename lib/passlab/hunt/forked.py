@@ -51,6 +51,8 @@ def _answer(function: Callable[[], object], pipe: int) -> None:
     """Write (value, error) of a call into a pipe, and end this process: nothing else of it may run on."""
     try:
         faulthandler.disable()
+        for fault in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE):
+            signal.signal(fault, signal.SIG_DFL)  # TVM's own handler prints a hundred lines
         end_after(SECONDS)
         try:
             answer: tuple = function(), ""
