@@ -32,8 +32,8 @@ TWO_OPERATIONS = "No law is about two different operations."
 PROMISE = "Only one of the two operations had it."
 NEW_PROMISE = "The operation that it replaces had no such flag."
 OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
-FLOATS = "a = addf -0.0 x; b = mulf 1 a; c = addf 0.5 b <reassoc>; d = addf c 0.25 <reassoc>"
-INTEGERS = "a = addi 0 x; b = muli 1 a; c = addi 3 b; d = addi c 4"
+FLOATS = "a = addf -0.0 x; b = mulf 1 a; c = addf 0.5 b <reassoc>; d = addf c 0.25 <reassoc>; e = mulf d 2"
+INTEGERS = "a = addi 0 x; b = muli 1 a; c = addi 3 b; d = addi c 4; e = muli d 2"
 OTHERS = "nnan,ninf,nsz,arcp,contract,afn"
 CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
 
@@ -182,11 +182,11 @@ def hidden(seed: int) -> list[Case]:
         law("six times, floats", "a = mulf x 3 <reassoc>; b = mulf 2 a <reassoc>", cost=at_most("", 1, SIX)),
         law("many times", f"a = muli x {n}; b = muli a 2", kind="i32", cost=at_most("", 1, SIX)),
         *(
-            law(f"all laws, {kind}", FLOATS, kind=kind, did=(*at_most("mulf"), *at_most("addf", 1)))
+            law(f"all laws, {kind}", FLOATS, kind=kind, did=(*at_most("mulf"), *at_most("addf", 2)))
             for kind in ("f16", "f32", "f64")
         ),
         *(
-            law(f"all laws, {kind}", INTEGERS, kind=kind, did=(*at_most("muli"), *at_most("addi", 1)))
+            law(f"all laws, {kind}", INTEGERS, kind=kind, did=(*at_most("muli"), *at_most("addi", 2)))
             for kind in ("index", "i64")
         ),
         law("three constants", "a = addi 1 2; b = addi a 3", kind="i32", did=at_most("addi", 1, ONE_TO_MERGE)),
@@ -356,6 +356,11 @@ constants_not_doubled = edited(
         "op.name in MULTIPLY and number(op.rhs) == 2",
         "op.name in MULTIPLY and number(op.rhs) == 2 and not isinstance(number(op.lhs), int)",
     ),
+)
+some_types = edited(
+    "did",
+    "doubles numbers of 32 bits, and small integers",
+    ("number(op.rhs) == 2", "number(op.rhs) == 2 and str(op.rhs.type) in ('f32', 'i8', 'i16', 'i32')"),
 )
 other_promises = edited(
     "spared",
