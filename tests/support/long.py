@@ -25,8 +25,8 @@ from tests.support import changed, schedule
 from tests.support.amounts import DRAW, FULL
 
 PASSED = ROOT / "tests/long.json"
-#: A file is long that takes so many seconds; of the long ones this part runs in any case.
-LONG, SHARE = 10.0, 1 / 5
+#: A file is long that takes so many seconds; of all seconds of the long ones, this part runs in any case.
+LONG, SHARE = 10.0, 1 / 10
 _ATTACKS, _OF_A_TVM = "tests/attacks/test_attacks.py", ("tests/tvm/", "tests/relay/", "tests/relax/")
 #: What the tests start or read besides modules and their data.
 _OTHERS = ("Makefile", "nbgrader_config.py", "lib/setup.sh", "course/*.py", "solutions/*/*.py")
@@ -93,8 +93,13 @@ def left_out() -> list[str]:
     """Return the long files that do not run this time."""
     if FULL or os.environ.get("PYTEST_LONG") == "all":
         return []
-    known = sorted(passed())
-    return sorted(random.Random(f"long {DRAW}").sample(known, len(known) - round(SHARE * len(known))))
+    known, seconds = sorted(passed()), schedule.table()
+    most, drawn, total = SHARE * sum(seconds[name] for name in known), set(), 0.0
+    for name in random.Random(f"long {DRAW}").sample(known, len(known)):
+        if not drawn or total + seconds[name] <= most:  # the first whatever it takes, so that each file has its turn
+            drawn.add(name)
+            total += seconds[name]
+    return sorted({*known} - drawn)
 
 
 class Passed:

@@ -116,7 +116,8 @@ def test_long_files_are_left_out_only_if_they_passed_with_the_same_code(passed, 
     passed("now", *long.files())
     assert len(long.files()) == 3 and len(long.left_out()) == 2
     passed("now", "tests/test_reach.py")
-    assert long.left_out() == ["tests/test_reach.py"]
+    assert long.left_out() == []
+    passed("now", *long.files())
     monkeypatch.setenv("PYTEST_LONG", "all")
     assert long.left_out() == []
 
@@ -146,6 +147,19 @@ def test_each_draw_leaves_out_others(passed, monkeypatch):
         monkeypatch.setattr(long, "DRAW", str(number))
         drawn.add(tuple(long.left_out()))
     assert len(drawn) == 3
+
+
+def test_the_long_files_that_are_drawn_take_a_share_of_all_their_time_and_each_has_its_turn(passed, monkeypatch):
+    table = {f"tests/a/test_{number}.py": 20.0 for number in range(60)} | {"tests/a/test_large.py": 600.0}
+    monkeypatch.setattr(long.schedule, "table", lambda: table)
+    passed("now", *long.files())
+    turns = set()
+    for number in range(400):
+        monkeypatch.setattr(long, "DRAW", str(number))
+        drawn = {*table} - {*long.left_out()}
+        turns |= drawn
+        assert drawn == {"tests/a/test_large.py"} or len(drawn) == 9  # a tenth of 1,800 s
+    assert turns == {*table}
 
 
 def reaching(monkeypatch, name: str) -> set[str]:
