@@ -41,6 +41,8 @@ from torch.utils._pytree import tree_leaves
 
 from passlab import draw, guess, random_graph
 from passlab.hunt import TARGETS, Target, drawn_graph, failure, hunt
+from passlab.hunt.faults import code_of
+from passlab.hunt.known import KNOWN
 
 warnings.simplefilter("ignore")
 _ = torch.manual_seed(0)
@@ -669,8 +671,16 @@ for name in [
 
 # %% [markdown]
 # x − 2y becomes x − y where `alpha` is dropped: by torch's own normaliser and by both importers of Relax. Inductor, the
-# ONNX exporter and IREE are right. And this is what a search over random programs looks like, one line for each new
-# fault:
+# ONNX exporter and IREE are right here; they have other faults:
+
+# %%
+for name in ["inductor", "onnx", "iree"]:
+    fault = next(fault for fault in KNOWN if name in fault.targets)
+    gm = fault.graph()
+    print(f"{name}: {fault.title}\n{code_of(gm)}\n→ {verdict(name, gm)}\n")
+
+# %% [markdown]
+# And this is what a search over random programs looks like, one line for each new fault:
 
 # %%
 for name, graphs in {"cse": 60, "const-fold": 20, "onnx-traced": 30}.items():

@@ -50,6 +50,7 @@ class Known:
             return failed and Fault(target, *failed, gm, second(target, gm, failed[0]))
 
 
+#: All known faults, in the order of the page.
 KNOWN: list[Known] = []
 
 
