@@ -35,4 +35,5 @@ def fuse(gm: fx.GraphModule) -> fx.GraphModule:
     """Fold batch norms into convolutions (torch's optimization.fuse). The model must be in evaluation mode."""
     from torch.fx.experimental import optimization
 
-    return optimization.fuse(gm)
+    fused: Any = optimization.fuse(gm)
+    return fused
