@@ -27,6 +27,7 @@
 
 # %%
 import copy
+import logging
 import operator
 import random
 import warnings
@@ -45,6 +46,8 @@ from passlab.hunt.faults import code_of
 from passlab.hunt.known import KNOWN
 
 warnings.simplefilter("ignore")
+# It would report that torchvision is not installed
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)
 _ = torch.manual_seed(0)
 
 # %% [markdown]
