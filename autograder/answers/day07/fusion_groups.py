@@ -130,6 +130,25 @@ def too_late(x: relay.Var) -> relay.Expr:
     return relay.reshape_like(first + conv(x), first) + turned
 
 
+@groups_case("a convolution on the way of another", program(..., SHAPE))
+def taken_between(x: relay.Var) -> relay.Expr:
+    """Return two convolutions: the first is in a group between the second and the place where its readers meet."""
+    second = conv(x)
+    return (conv(x) + second) + relay.nn.relu(second)
+
+
+@groups_case("a tuple on the way to a tuple", program(..., (2, 3)))
+def tuple_between(x: relay.Var) -> relay.Expr:
+    y = relay.exp(x)
+    return relay.concatenate([relay.concatenate([y, x], axis=0), relay.nn.relu(y)], axis=0)
+
+
+@groups_case("a limit, and what has joined on the way", program(..., (4, 4)), 6)
+def joined_between(x: relay.Var) -> relay.Expr:
+    y = relay.transpose(x)
+    return relay.exp(y) + relay.nn.relu(y)
+
+
 #: Operators of all patterns that keep the shape of a tensor whose planes are square.
 ONE = (
     *(relay.tanh, relay.nn.relu, relay.exp),
@@ -197,6 +216,9 @@ def hidden(seed: int) -> list[Case]:
         groups_case("a sum before its convolution", program(sum_first, SHAPE)),
         sum_between,
         too_late,
+        taken_between,
+        tuple_between,
+        joined_between,
         *(
             groups_case(
                 f"a shape on the {'first' if first else 'second'} of two ways{', further on' if far else ''}",
@@ -424,6 +446,21 @@ patterns_stay = edited(
     "forgets that a group has a convolution: two end in one kernel",
     ("kind[...] = OUT_FUSABLE", "kind[...] += 0"),
     core=True,
+)
+whatever_between = edited(
+    "spared",
+    "a convolution looks at the end of its way alone: another one may have joined what is between",
+    ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "paths[i] == ELEMWISE and end <= BROADCAST"),
+)
+largest_kind = edited(
+    "did",
+    "a group is of the largest kind of its nodes",
+    ("kind[max(group[n])] for n in between - {i}", "max(kind[k] for k in group[n]) for n in between - {i}"),
+)
+whole_groups = edited(
+    "did",
+    "the limit counts the groups between, also what has joined the end already",
+    ("sum(gathered[n] for n in between)", "sum(gathered[n] for n in {max(group[n]) for n in between})"),
 )
 no_limit = edited("spared", "knows no limit to the size of a group", ("max_depth", "10**9"))
 numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone, or asks TVM's own pass", ("at", "i"))
