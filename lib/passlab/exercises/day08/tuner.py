@@ -152,7 +152,7 @@ def _broken(chosen: Any, start: tuple[int, ...], table: Table) -> str | None:
     if len(chosen) != table.k or len(set(chosen)) != table.k:
         return f"There are {table.k} measurements left; choose {table.k} different candidates, not {len(set(chosen))}."
     if outside := [i for i in chosen if not 0 <= i < len(table.times)]:
-        return f"There is no candidate {outside[0]}: indices are 0 to {len(table.times) - 1}."
+        return f"There is no candidate {shown(outside[0])}: indices are 0 to {len(table.times) - 1}."
     if repeated := [i for i in chosen if i in start]:
         return f"Candidate {repeated[0]} has been measured already. Choose one that has not."
     return None
