@@ -153,8 +153,8 @@ def kinds(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def batch_norm(tracked: bool = True, channels: int = 4) -> nn.BatchNorm2d:
-    """A batch norm that changes its input, unlike a new one."""
-    bn = nn.BatchNorm2d(channels, track_running_stats=tracked)
+    """A batch norm that changes its input, unlike a new one, and whose eps is not the usual one."""
+    bn = nn.BatchNorm2d(channels, eps=0.1, track_running_stats=tracked)
     if tracked:
         bn.running_mean.normal_()
         bn.running_var.uniform_(0.2, 0.5)
@@ -195,6 +195,7 @@ def hidden(seed: int) -> list[Case]:
         model_case(drawn(rng.choice(ROWS), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
+        image("batch norm with an eps of its own", training, ("valid", "same"), False),
         image("batch norm in training, in a model that is not", training, _TRAP, False, norm_trains=True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
         image("a convolution that is read twice, and three that are not", one_stays, _ALL, False),
@@ -275,6 +276,18 @@ asks_the_model = edited(
     "asks the model, and not the batch norm, whether it is in training",
     ("norm.training or not norm.track_running_stats", "gm.training or not norm.track_running_stats"),
     ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
+)
+usual_eps = edited(
+    "same",
+    "folds every batch norm with the usual eps",
+    (
+        "gm.add_submodule(..., ...)",
+        """
+        usual = nn.BatchNorm2d(norm.num_features)
+        usual.load_state_dict(norm.state_dict())
+        gm.add_submodule(f"folded_{conv.name}", fuse_conv_bn_eval(module(conv).eval(), usual.eval()))
+        """,
+    ),
 )
 dropout_of_the_model = edited(
     "same",
