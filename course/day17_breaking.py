@@ -683,7 +683,7 @@ for name in ["inductor", "onnx", "iree"]:
     print(f"{name}: {fault.title}\n{code_of(gm)}\n→ {verdict(name, gm)}\n")
 
 # %% [markdown]
-# And this is what a search over random programs looks like, one line for each new fault:
+# A search over random programs, one line for each new fault:
 
 # %%
 for name, graphs in {"cse": 60, "const-fold": 20, "onnx-traced": 30}.items():

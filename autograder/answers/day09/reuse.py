@@ -24,6 +24,19 @@ from passlab.exercises.day09.reuse import (
 from passlab.judge import Case
 
 
+def _filled(name: str, of: str) -> str:
+    """Return a new buffer of a type (without "memref<"), filled with a number."""
+    number = {"i8": "%one", "f64": "%two", "f32": "%zero"}[element := of.split("x")[-1]]
+    return (
+        f"%{name} = memref.alloc() : memref<{of}>\nlinalg.fill ins({number} : {element}) outs(%{name} : memref<{of}>)"
+    )
+
+
+def _onto_itself(name: str, of: str) -> str:
+    """Return the copy of a buffer of a type (without "memref<") onto itself."""
+    return f'"memref.copy"(%{name}, %{name}) : (memref<{of}>, memref<{of}>) -> ()'
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n = 8 * rng.randint(2, 20)
@@ -60,22 +73,11 @@ def hidden(seed: int) -> list[Case]:
 
     def typed(*types: str) -> str:
         """Return two pairs, one after the other: buffers of these types (without "memref<")."""
-
-        def one(name: str, of: str) -> str:
-            zero = {"i8": "%one", "f64": "%two", "f32": "%zero"}[element := of.split("x")[-1]]
-            return (
-                f"%{name} = memref.alloc() : memref<{of}>\n"
-                f"linalg.fill ins({zero} : {element}) outs(%{name} : memref<{of}>)"
-            )
-
-        def uses(name: str, of: str) -> str:
-            return f'"memref.copy"(%{name}, %{name}) : (memref<{of}>, memref<{of}>) -> ()'
-
         first, second = [[*zip(names, pair, strict=True)] for names, pair in (("ab", types[:2]), ("cd", types[2:]))]
         return straight(
             "%one = arith.constant 1 : i8\n%two = arith.constant 2.0 : f64",
-            *(one(*buffer) for buffer in first), *(uses(*buffer) for buffer in first),
-            *(one(*buffer) for buffer in second), *(uses(*buffer) for buffer in second),
+            *(_filled(*buffer) for buffer in first), *(_onto_itself(*buffer) for buffer in first),
+            *(_filled(*buffer) for buffer in second), *(_onto_itself(*buffer) for buffer in second),
         )  # fmt: skip
 
     def rotated(*lines: str) -> str:
