@@ -55,7 +55,7 @@ def size(outputs: Any) -> int:
 def ran(raw: Any, left: int = MOST_STORED) -> Ran:
     """Return the result of one cell from a worker's report, which is not trusted.
 
-    left: how many characters of outputs are kept at most, besides MOST_STORED; a sentence stands for what is not.
+    left: the most characters of outputs that are kept, besides MOST_STORED; a sentence takes the place of the rest.
     """
     raw = raw if isinstance(raw, dict) else {}
     outputs, kept, left = raw.get("outputs"), [], min(left, MOST_STORED)

@@ -76,7 +76,7 @@ class ModelTimer:
         """Return competitor → its row, learners' as their names say. `arguments`: of the case, as they were sent.
 
         A row: `launches`, `bytes`, `peak` (or None), `seconds`, `spread`, `ratio` (or None), and `missing`, why there
-        are none. A program that ends its process costs nobody else anything. Raises TimingError.
+        are none. A program that ends its process does not affect the others. Raises TimingError.
         """
         rows = self._together(arguments, compiled)
         if rows is None:
@@ -85,7 +85,7 @@ class ModelTimer:
             rows = self._together(arguments, left)
             if rows is None:
                 last = self.said.strip().splitlines()[-1:] or ["it printed nothing"]
-                raise TimingError(f"The process that measures a model ended, whoever takes part ({last[0][:300]}).")
+                raise TimingError(f"The process that measures a model ended with every competitor ({last[0][:300]}).")
             fields = RacedRow.__struct_fields__
             rows |= {name: dict.fromkeys(fields) | {"missing": DIED} for name in compiled if name not in left}
         return rows

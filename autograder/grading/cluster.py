@@ -41,7 +41,7 @@ CERTIFICATE = "autograder/run/cluster"
 
 
 class ClusterError(Exception):
-    """The cluster cannot be used. The message tells why and what to do."""
+    """The cluster cannot be used. The message names the cause and the remedy."""
 
 
 def certificate(new: bool = False) -> dict[str, str]:
