@@ -53,5 +53,5 @@ def test_truth_values_are_compared_too(race):
 
 
 def test_a_model_that_nothing_can_run_says_so(race):
-    with pytest.raises(TimingError, match="whoever takes part"):
+    with pytest.raises(TimingError, match="ended with every competitor"):
         race.run(wire.encode((1, ())), {})
