@@ -758,7 +758,7 @@ costs = timed(
     photo,
     repeats=7,
 )
-assert costs["with cpu_schedule"].ratio < 1
+assert costs["with cpu_schedule"].min < costs["TVM's default"].min
 costs
 
 # %% [markdown]
