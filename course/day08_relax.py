@@ -753,6 +753,8 @@ as_is, scheduled = (
     runner(whole, pipeline=pipeline(schedule=cpu_schedule)),
 )
 assert np.allclose(scheduled(photo)[0].numpy(), net18(photo).numpy(), atol=1e-3)
+torch.set_num_threads(1)
+tvm.get_global_func("runtime.config_threadpool")(1, 1)  # one thread for TVM, too
 costs = timed(
     {"TVM's default": as_is, "with cpu_schedule": scheduled, "torch, eager": net18},
     photo,
