@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -333,8 +335,15 @@ def test_ctrl_c_says_how_to_go_on(machine):
     python = machine.path / "python3"
     python.write_text(python.read_text().replace('echo "Collecting torch"', "kill -INT 0; exit 130"))
     env = {"PATH": f"{machine.path}", "PASSLAB_TORCH": "cpu"}
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a run in the background ignores it, and so do we
     setup = subprocess.run(
-        ["sh", "lib/setup.sh"], cwd=machine.project, env=env, capture_output=True, text=True, start_new_session=True
+        ["sh", "lib/setup.sh"],
+        cwd=machine.project,
+        env=env,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed,
     )
     assert setup.returncode == 130 and setup.stderr.endswith("The same command continues it.\n")
 
