@@ -212,7 +212,8 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
          relu(x, inplace=True), out=y, a batch norm in training mode); what draws random
          numbers (without it, all later draws are others); assertions; and what nothing
          is known about.
-    Not to be called: passlab.fx.stages.dce, passlab.capstone.reference.dce.
+    Not to be called: passlab.fx.stages.dce, passlab.fx.torch_passes.eliminate,
+         passlab.capstone.reference.dce.
 
     Example:  a = tanh(x);  b = a * 2;  c = relu(x);  c.add_(1);  return c
               loses b, and then a;  c.add_(1) stays, though its result is unused.
