@@ -251,6 +251,10 @@ def split(forward=list, backward=list):
     return partition
 
 
+#: Partitions that return the first two results of a graph in each other's places.
+OUTPUTS_EXCHANGED = split(forward=lambda old: [old[1], old[0], *old[2:]])
+GRADIENTS_EXCHANGED = split(backward=lambda old: old[::-1])
+
 #: Name of a partition that does not split the joint graph → (the partition, what the error says).
 SPLITS = {
     "output_lost": (
@@ -266,11 +270,11 @@ SPLITS = {
         r"The backward graph returns 1 gradient; the joint graph has 2\. Lost: gradient 1, `",
     ),
     "outputs_swapped": (
-        split(forward=lambda old: [old[1], old[0], *old[2:]]),
+        OUTPUTS_EXCHANGED,
         r"Its output 0, `sin`, was float32\[3, 4\] and is now `sum_1`, float32\[\]",
     ),
     "gradients_swapped": (
-        split(backward=lambda old: old[::-1]),
+        GRADIENTS_EXCHANGED,
         r"Its gradient 0, `\w+`, was float32\[3, 4\] and is now `\w+`, float32\[4, 4\]",
     ),
     "nothing": (lambda *_, **__: None, "must return two GraphModules, .*; it returned None"),
@@ -297,11 +301,11 @@ def test_a_partition_that_does_not_split_the_joint_graph_is_named(name):
 #: Name of a partition that returns results of one form in each other's places → (the partition, what the error says).
 EXCHANGED = {
     "outputs_exchanged": (
-        split(forward=lambda old: [old[1], old[0], *old[2:]]),
+        OUTPUTS_EXCHANGED,
         r"It returns output 1, `cos`, in the place of output 0, `sin`\.",
     ),
     "gradients_exchanged": (
-        split(backward=lambda old: old[::-1]),
+        GRADIENTS_EXCHANGED,
         r"It returns gradient 1, `\w+`, in the place of gradient 0, `\w+`\.",
     ),
 }
