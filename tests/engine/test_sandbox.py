@@ -826,7 +826,7 @@ def test_version_2_groups_are_written_as_the_kernel_wants_them(monkeypatch, tmp_
         group = cgroups.make("two", 64, 8)
         assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +pids"
         assert (tmp_path / "passlab-grader" / "cgroup.procs").read_text() == str(os.getpid())
-        folder = tmp_path / f"passlab-{os.getpid()}-two"
+        folder = next(tmp_path.glob(f"passlab-*-{os.getpid()}-two"))
         assert (folder / "memory.max").read_text() == str(64 * 2**20)
         assert (folder / "pids.max").read_text() == "8"
         (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
@@ -844,9 +844,37 @@ def test_a_killed_graders_empty_groups_are_swept(tmp_path):
     ended = subprocess.Popen(["true"])
     ended.wait()
     for pid in (ended.pid, os.getpid()):
-        (tmp_path / f"passlab-{pid}-7").mkdir()
+        (tmp_path / f"{cgroups._prefix()}-{pid}-7").mkdir()
     cgroups._sweep({tmp_path})
-    assert [path.name for path in tmp_path.iterdir()] == [f"passlab-{os.getpid()}-7"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{cgroups._prefix()}-{os.getpid()}-7"]
+
+
+IN_A_CONTAINER = """
+import os, sys
+from autograder.engine.sandbox import cgroups
+
+for _ in range(500):  # more than the processes with small numbers that run outside
+    if not os.fork():
+        os._exit(0)
+    os.wait()
+if not os.fork():
+    group = cgroups.make("held", 64, 8)
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(*(folder.exists() for folder in group.folders.values()), flush=True)
+    group.remove()
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_the_groups_of_a_grader_in_another_container_are_not_swept(divisible):
+    words = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc", "/proc"]
+    command = [*words, "--die-with-parent", "--cap-add", "ALL", "--", sys.executable, "-c", IN_A_CONTAINER]
+    other = subprocess.Popen(command, cwd=sandbox.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "ready\n"
+    cgroups._sweep(set(cgroups.parents(os.getpid())[0].values()))
+    assert set(other.communicate(timeout=60)[0].split()) == {"True"}
 
 
 # ── what is said about it ─────────────────────────────────────────────────────────────────────────────────────────────

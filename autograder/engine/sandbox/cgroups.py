@@ -145,20 +145,27 @@ def _delegate(folder: Path) -> Path:
     return folder
 
 
+def _prefix() -> str:
+    """Return how the names of groups begin that graders in this namespace of processes make: a grader in a container
+    may have groups in the same folder, and the number of its process says nothing here."""
+    return f"passlab-{os.stat('/proc/self/ns/pid').st_ino}"
+
+
 def _sweep(folders: set[Path]) -> None:
     """Remove the empty groups that killed graders left."""
     for folder in folders:
-        for left in folder.glob("passlab-*-*"):
-            grader = left.name.split("-")[1]
+        for group in folder.glob(f"{_prefix()}-*-*"):
+            grader = group.name.split("-")[2]
             if grader.isdigit() and not Path("/proc", grader).exists():
                 with contextlib.suppress(OSError):
-                    left.rmdir()
+                    group.rmdir()
 
 
 def make(name: str, memory_mib: int, processes: int) -> Group:
     """Create a group below the grader's own. Raises OSError where that is not possible."""
     folders, v2 = parents(os.getpid())
-    group = Group({controller: folder / f"passlab-{os.getpid()}-{name}" for controller, folder in folders.items()}, v2)
+    name = f"{_prefix()}-{os.getpid()}-{name}"
+    group = Group({controller: folder / name for controller, folder in folders.items()}, v2)
     try:
         for folder in set(group.folders.values()):
             folder.mkdir()
