@@ -133,16 +133,14 @@ def kinds(stages: Sequence[Any]) -> Counter[str]:
 
 
 def _kind(gm: Any, node: Any) -> str:
-    from passlab.fx.nodes import name_of
     from passlab.kernels.groups import example_inputs
-    from passlab.kernels.primitives import REDUCTIONS, primitives
+    from passlab.kernels.primitives import primitives, reduces
 
     if node.op != "call_module":
         return "matrix products and convolutions" if is_library(node) else "other operations"
     part = gm.get_submodule(node.target).gm
-    steps = primitives(part, example_inputs(part)).graph.nodes
-    reduces = any(name_of(step.target) in REDUCTIONS for step in steps if step.op == "call_function")
-    return "kernels that reduce" if reduces else "kernels without a reduction"
+    program = primitives(part, example_inputs(part))
+    return "kernels that reduce" if reduces(program) else "kernels without a reduction"
 
 
 def least(stages: Sequence[Any], saved: bool = True) -> int:
@@ -151,13 +149,7 @@ def least(stages: Sequence[Any], saved: bool = True) -> int:
     saved: whether what the forward graph saves for the backward graph counts, but for weights and inputs; another cut
     saves other values. Without, no cut and no kernel moves less.
     """
-    from passlab.fx.effects import viewed
-    from passlab.fx.reader import describe
-
-    def root(node: Any) -> Any:
-        while (base := viewed(node)) is not None:
-            node = base
-        return node
+    from passlab.autodiff.partition import memory
 
     graphs = [stage.after if saved else stage.before for stage in stages]
     backward = [node.name for stage in stages if stage.kind == "backward" for node in _inputs(stage.before)]
@@ -165,10 +157,11 @@ def least(stages: Sequence[Any], saved: bool = True) -> int:
     total = 0
     for gm in graphs:
         (output,) = gm.graph.find_nodes(op="output")
-        read = {node for node in _inputs(gm) if node.name not in between}
-        written = {root(node) for node in output.all_input_nodes if node.name not in between}
-        values = read | {node for node in written if node.op != "placeholder"}
-        total += sum(describe(node.meta.get("val"))[2] or 0 for node in values)
+        places = {node.name for node in gm.graph.find_nodes(op="placeholder")}
+        read = filter(None, (memory(node) for node in _inputs(gm) if node.name not in between))
+        written = filter(None, (memory(node) for node in output.all_input_nodes if node.name not in between))
+        values = dict(read) | {name: size for name, size in written if name not in places}
+        total += sum(values.values())
     return total
 
 

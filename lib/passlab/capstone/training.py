@@ -37,7 +37,7 @@ from passlab.fx.nodes import name_of
 from passlab.fx.reader import describe
 from passlab.kernels import Unsupported, extract_group, fused, illegal
 from passlab.kernels.groups import example_inputs
-from passlab.kernels.primitives import REDUCTIONS, VIEWS, primitives
+from passlab.kernels.primitives import VIEWS, primitives, reduces
 
 aten = torch.ops.aten
 
@@ -273,10 +273,9 @@ def _reduces(gm: fx.GraphModule, node: fx.Node) -> bool | None:
     if illegal(part, [[n.name for n in part.graph.nodes if n.op == "call_function"]], accepts=lambda nodes: True):
         return None
     try:
-        steps = primitives(part, example_inputs(part)).graph.nodes
+        return reduces(primitives(part, example_inputs(part)))
     except Unsupported:
         return None
-    return any(name_of(step.target) in REDUCTIONS for step in steps if step.op == "call_function")
 
 
 def _root(node: fx.Node) -> fx.Node:

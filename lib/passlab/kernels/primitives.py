@@ -75,8 +75,31 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     `meta["val"]`, a tensor without data, and `meta["of"]`, the name of the node of `gm` that it belongs to.
     Raise Unsupported, which names the node.
     """
-    fake, constants = FakeTensorMode(), state(gm)
-    runner = _Run(gm)
+    traced = _traced(_Run(gm), inputs)
+    _share(traced.graph)
+    traced.graph.eliminate_dead_code()
+    for node in traced.graph.nodes:
+        _check(node)
+    return traced
+
+
+def unsupported(gm: fx.GraphModule, inputs: Sequence[Any]) -> set[str]:
+    """Return the names of the nodes of `gm` that no kernel can be made of, where no node reads another's value."""
+    runner = _Run(gm, stops=False)
+    traced = _traced(runner, inputs)
+    traced.graph.eliminate_dead_code()
+    names = set(runner.failed)
+    for node in traced.graph.nodes:
+        try:
+            _check(node)
+        except Unsupported as error:
+            names.add(error.node)
+    return names
+
+
+def _traced(runner: _Run, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return what the runner's graph calls on inputs like these, before any check of it."""
+    fake, constants = FakeTensorMode(), state(runner.gm)
 
     def run(tensors: list, values: dict) -> Any:
         operands = iter(tensors)
@@ -90,11 +113,12 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     for node in traced.graph.nodes:
         node.meta["of"] = runner.owner.get(node.name, node.name)
     _without_copies(traced.graph)
-    _share(traced.graph)
-    traced.graph.eliminate_dead_code()
-    for node in traced.graph.nodes:
-        _check(node)
     return traced
+
+
+def reduces(program: fx.GraphModule) -> bool:
+    """Return whether a program of primitives has a reduction."""
+    return any(name_of(step.target) in REDUCTIONS for step in program.graph.nodes if step.op == "call_function")
 
 
 def _without_copies(graph: fx.Graph) -> None:
@@ -119,14 +143,19 @@ def _share(graph: fx.Graph) -> None:
 
 
 class _Run(torch.nn.Module):
-    """Runs a graph node by node and records the origin of each traced node."""
+    """Runs a graph node by node and records the origin of each traced node.
 
-    def __init__(self, gm: fx.GraphModule):
+    At a node that torch cannot follow, it stops with Unsupported, or else records it in `failed` and returns None.
+    """
+
+    def __init__(self, gm: fx.GraphModule, stops: bool = True):
         super().__init__()
-        self.gm, self.owner = gm, {}
+        self.gm, self.stops = gm, stops
+        self.owner: dict[str, str] = {}
+        self.failed: list[str] = []
 
     def forward(self, *args: Any) -> Any:
-        owner = self.owner
+        owner, stops, failed = self.owner, self.stops, self.failed
 
         class Noting(fx.Interpreter):
             def run_node(self, n: fx.Node) -> Any:
@@ -135,6 +164,9 @@ class _Run(torch.nn.Module):
                 try:
                     value = super().run_node(n)
                 except Exception as error:
+                    if not stops:
+                        failed.append(n.name)
+                        return None
                     text = str(error).strip().split("\n")[0][:200].rstrip(".")
                     raise Unsupported(n.name, f"torch cannot follow it ({text})") from error
                 count = len(graph.nodes) - before
