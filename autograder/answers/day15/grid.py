@@ -29,6 +29,7 @@ def ordinary(rng) -> list[Case]:
         grid_case("drawn, large", -size() * 1e37, size() * 1e37, 8),
         grid_case("wider than the largest number of float32", -(2 + size() / 10) * 1e38, (2 + size() / 10) * 1e38, 8),
         grid_case("two bits", -size(), size(), 2),
+        grid_case("as far below 0 as above", -(end := size()), end, rng.randint(3, 8)),
         grid_case("symmetric, two bits", -size(), 9 + size(), 2, True),
     ]
 
@@ -39,6 +40,7 @@ def small(rng) -> list[Case]:
     return [
         grid_case("a scale that float32 cannot hold", -tiny, 2 * tiny),
         grid_case("a symmetric scale that float32 cannot hold", -tiny, tiny, 8, True),
+        grid_case("narrower than the smallest scale", -tiny / 16, tiny / 32),
         grid_case("only 0, symmetric", 0.0, 0.0, rng.randint(2, 8), True),
         grid_case("only 0, few bits", -0.0, 0.0, rng.randint(2, 7)),
     ]
@@ -114,6 +116,12 @@ tiny = edited(
     "did",
     "returns scales that float32 cannot hold",
     ("max((high - low) / (last - first), 2.0 ** -126)", "(high - low) / (last - first)"),
+)
+no_width = edited(
+    "did", "takes a range narrower than the smallest scale for 0 … 0", ("low == high", "high - low < 2.0**-126")
+)
+balanced = edited(
+    "did", "makes the grid symmetric where the range is", ("if symmetric: ...", "if symmetric or low == -high: ...")
 )
 cut = edited(
     "same", "cuts the zero point off in place of rounding", ("round(first - low / scale)", "int(first - low / scale)")
