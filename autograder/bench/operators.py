@@ -66,7 +66,7 @@ void free(void *block) {
 """
 
 #: Seconds of one trial, after which it is given up, and how often that may happen to one operator.
-SECONDS, PATIENCE = 0.5, 4
+SECONDS, MOST_SLOW = 0.5, 4
 _NUMBERS = (0, 1, 2, 3, -1, -2, 5, 7, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 _SHAPES = (
     (),
@@ -171,7 +171,7 @@ def _here(folder: str, trials: int) -> None:
         if status != -signal.SIGALRM:
             ending = signal.Signals(-status).name if status < 0 else f"exit-{status}"
             print(names[at // trials], ending, at % trials, flush=True)
-        if status != -signal.SIGALRM or slow[at // trials] == PATIENCE:
+        if status != -signal.SIGALRM or slow[at // trials] == MOST_SLOW:
             start = (at // trials + 1) * trials
 
 

@@ -25,7 +25,7 @@ from passlab.process.messages import ClosedError, DeadlineError, MessageError, r
 
 ROOT = Path(__file__).resolve().parents[2]
 #: CPU seconds and memory of a call, and how long it is waited for where other processes take the processor.
-SECONDS, MEMORY, PATIENCE = 3, 2 * 2**30, 20.0
+SECONDS, MEMORY, WAIT_SECONDS = 3, 2 * 2**30, 20.0
 
 _mine = threading.local()
 
@@ -54,7 +54,7 @@ def call(function: str, *arguments: Any, data: bytes | None = None) -> Any:
     if not hasattr(_mine, "process"):
         _mine.process = _Process()
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_SECONDS
         asked = {"function": function, "arguments": arguments, "data": data is not None}
         send(_mine.process.sock, asked, data or b"", deadline=deadline)
         head, payload = receive(_mine.process.sock, deadline)

@@ -36,7 +36,7 @@ from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
 from passlab.building import cache
 from passlab.graph.registry import COMPILERS
-from passlab.judge import PATIENCE
+from passlab.process.clock import PATIENCE
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 #: A cell is interrupted after CELL_SECONDS of CPU time, an answer after its exercise's limit; by the clock after

@@ -35,7 +35,7 @@ from passlab.fx import isolation
 from passlab.fx import values as _questions  # noqa: F401 (what `isolation.confined` may be asked is declared there)
 from passlab.fx.isolation import ProcessLostError
 from passlab.fx.programs import Program, Run, Trace, is_accelerator, preserve_state, rng_state
-from passlab.judge import PATIENCE
+from passlab.process.clock import Limit
 from passlab.process.forking import settle
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 from passlab.process.server import Child, Server, cpu_seconds, request
@@ -191,14 +191,14 @@ def _paying(process: Disposable) -> Iterator[float]:
         if _seconds_left <= 0:
             raise ProcessLostError("it was not run: the case before it had used up the time for all")
         process.start()
-        start = time.monotonic()
+        limit = Limit(_seconds_left)
         try:
-            yield start + PATIENCE * _seconds_left
+            yield limit.deadline
             _seconds_left -= process.spend()
             if process.lost:
                 process.close()
         except ProcessLostError:
-            _seconds_left -= time.monotonic() - start
+            _seconds_left -= time.monotonic() - limit.start
             raise
     except ProcessLostError:
         unsteady += 1

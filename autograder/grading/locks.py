@@ -19,7 +19,7 @@ from autograder.grading import files
 #: The file in a folder of results that is locked while they are written. It stays there.
 LOCK = "grading.lock"
 #: Seconds of waiting after which a message says for whom.
-PATIENCE = 5.0
+QUIET_SECONDS = 5.0
 
 
 class LockedError(Exception):
@@ -86,7 +86,7 @@ def naming_holders(path: str | Path, seconds: float) -> Iterator[None]:
         if names := holders(path):
             print(f"Waiting for {path}, which is locked by {names}; for {seconds:.0f} s at most.", file=sys.stderr)
 
-    timer = threading.Timer(PATIENCE, tell)
+    timer = threading.Timer(QUIET_SECONDS, tell)
     timer.daemon = True
     timer.start()
     try:

@@ -76,7 +76,7 @@ def impatient(tmp_path, monkeypatch):
     config = books.make(tmp_path / "course")
     config.CourseDirectory.db_url = config.CourseDirectory.db_url.replace("timeout=60", "timeout=1")
     monkeypatch.setattr(gradebook, "WAIT", 1)
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    monkeypatch.setattr(locks, "QUIET_SECONDS", 0.1)
     return config
 
 

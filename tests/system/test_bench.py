@@ -79,7 +79,7 @@ def test_torch_failing_is_no_reason_to_stop_and_ours_is():
 
 
 def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(course, "PATIENCE", 0.0)
+    monkeypatch.setattr(course, "LONGEST", 0.0)
     graphs = {10: line_graph(10), 20: line_graph(20)}
     measured = [f for f in course._one_pass("x", lambda gm: gm, "t", lambda gm: gm, graphs) if isinstance(f, Figure)]
     assert measured[1].value is not None and "torch's would take longer" in measured[2].seen

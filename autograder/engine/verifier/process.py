@@ -43,8 +43,8 @@ from autograder.engine.verifier.verdicts import (
 from passlab import exercises
 from passlab.building import requests
 from passlab.graph.registry import COMPILERS, compiler
-from passlab.judge import PATIENCE
 from passlab.notebook import ui
+from passlab.process.clock import PATIENCE, Limit
 from passlab.process.forking import settle
 from passlab.process.messages import ClosedError, MessageError, receive, send
 
@@ -127,8 +127,8 @@ class Verifier:
             return
         pipe, theirs = socket.socketpair()
         request.pipe = pipe
-        patience = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
-        request.deadline = time.monotonic() + PATIENCE * sum(patience)
+        seconds = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
+        request.deadline = Limit(sum(seconds)).deadline
         request.pid = os.fork()
         if request.pid == 0:
             for sock in [cast(socket.socket, key.fileobj) for key in self.select.get_map().values()]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from passlab.judge import (
     run,
 )
 from passlab.notebook.ui import picture, report
-from passlab.process.clock import PATIENCE, cpu_time
+from passlab.process.clock import Limit, cpu_time
 
 #: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
 #: value, into which an answer may have copied it.
@@ -350,10 +349,10 @@ class Misconceptions:
         """Return the misconception of an answer with these results, or "" if no known answer is found in time."""
         if not self.searching:
             return ""
-        busy, until = cpu_time() + SEARCH_SECONDS, time.monotonic() + PATIENCE * SEARCH_SECONDS
+        limit, start = Limit(SEARCH_SECONDS), cpu_time()
 
         def late() -> bool:
-            return cpu_time() > busy or time.monotonic() > until
+            return limit.over(cpu_time() - start)
 
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at].lost)

@@ -39,7 +39,7 @@ from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
 from passlab.graph import registry
-from passlab.process.clock import PATIENCE
+from passlab.process.clock import Limit
 from passlab.process.messages import ClosedError, DeadlineError, receive, send
 from passlab.process.server import TELLS_TIME, Child, cpu_seconds, request
 
@@ -229,37 +229,33 @@ class _Talk:
     """A child that builds and runs a module for one request, within its time. Closing it ends the child."""
 
     def __init__(self, flavour: str, control: socket.socket, seconds: float):
-        self.flavour, self.control, self.seconds = flavour, control, min(seconds, _seconds_left)
+        self.flavour, self.control, self.limit = flavour, control, Limit(min(seconds, _seconds_left))
         self.child, self.stage = _request(control), "build"
-        self.start, self.spent = time.monotonic(), 0.0
+        self.spent = 0.0
 
     def close(self) -> None:
         global _seconds_left
         self.child.sock.close()
         _seconds_left -= self.spent
 
-    @property
-    def deadline(self) -> float:
-        return self.start + PATIENCE * self.seconds
-
     def cpu(self) -> float:
         """Return the CPU seconds that the child has spent; by the clock where the system does not tell, or no more."""
         with contextlib.suppress(ClosedError, OSError):
             self.spent = cpu_seconds(self.control, self.child, time.monotonic() + _START_SECONDS)
         if math.isnan(self.spent):
-            self.spent = time.monotonic() - self.start
+            self.spent = time.monotonic() - self.limit.start
         return self.spent
 
     def send(self, head: dict, *parts: Any) -> None:
         with contextlib.suppress(ClosedError):  # the cause is read next
-            send(self.child.sock, head, *parts, deadline=self.deadline)
+            send(self.child.sock, head, *parts, deadline=self.limit.deadline)
 
     def receive(self) -> tuple[dict, memoryview]:
         """Return the next message that does not announce a stage. Raises _Stopped for a failure."""
         while True:
             try:
                 self._wait()
-                message, payload = receive(self.child.sock, self.deadline, MOST_TENSORS)
+                message, payload = receive(self.child.sock, self.limit.deadline, MOST_TENSORS)
             except TimeoutError:
                 raise _Stopped(self._late(), "timeout") from None
             if "ended" in message:
@@ -275,14 +271,14 @@ class _Talk:
 
     def _wait(self) -> None:
         """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times that by the clock."""
-        while not select.select([self.child.sock], [], [], max(0.0, min(self.seconds - self.spent, 60.0)) + 0.01)[0]:
-            if self.cpu() >= self.seconds or time.monotonic() > self.deadline:
+        while not select.select([self.child.sock], [], [], max(0.0, min(self.limit.cpu - self.spent, 60.0)) + 0.01)[0]:
+            if self.limit.over(self.cpu()):
                 raise DeadlineError("it used up its time")
 
     def _late(self) -> str:
         name = registry.compiler(self.flavour).who
         progress = "The module was still running" if self.stage == "run" else f"{name} was still building the module"
-        return f"{progress} after {max(self.seconds, 0):.3g} s."
+        return f"{progress} after {max(self.limit.cpu, 0):.3g} s."
 
 
 @contextlib.contextmanager

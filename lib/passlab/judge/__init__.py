@@ -9,7 +9,6 @@ call).
 from passlab.judge.decorated import as_decorator, cases_in, drawn
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
-    PATIENCE,
     OutOfTime,
     answer_limit,
     conclude,
@@ -40,7 +39,6 @@ from passlab.judge.words import and_more, listed, plural, shown, there_are, time
 
 __all__ = [
     "MEANING",
-    "PATIENCE",
     "VERDICTS",
     "WORDS",
     "Case",

@@ -25,7 +25,7 @@ from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
-from passlab.process.clock import PATIENCE
+from passlab.process.clock import Limit
 from passlab.process.error_text import reason
 
 
@@ -109,7 +109,8 @@ def time_limit(seconds: float, busy: float | None = None):
 
 def answer_limit(seconds: float):
     """Interrupt an answer after `seconds` of CPU time, and by the clock after `PATIENCE` times as long."""
-    return time_limit(PATIENCE * seconds, busy=seconds)
+    limit = Limit(seconds)
+    return time_limit(limit.clock, busy=limit.cpu)
 
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
