@@ -107,15 +107,66 @@ def at_the_end(sign: int) -> Callable[[fx.GraphModule], None]:
     return edit
 
 
-def around(zero_point: int) -> Callable[[fx.GraphModule], None]:
+def rounded_to_the_end(gm: fx.GraphModule) -> None:
+    """Choose scales with which the first bias is 2³¹ - 1/4 on its grid."""
+    at_the_end(1)(gm)
+    for node in gm.graph.nodes:
+        if node.name in ("x_q", "x_dq"):
+            node.args = (node.args[0], node.args[1] * (1 + 2.0**-33), *node.args[2:])
+
+
+def around(zero_point: int, bits: int = 8) -> Callable[[fx.GraphModule], None]:
     """Return an edit that gives the results of relus a zero point, so that their grids have numbers below 0."""
 
     def edit(gm: fx.GraphModule) -> None:
         for node in gm.graph.nodes:
             if node.name.startswith("relu") and node.target in (quantize, dequantize):
-                node.args = (node.args[0], node.args[1], zero_point, 8)
+                node.args = (node.args[0], node.args[1] * 2 ** (8 - bits), zero_point, bits)
 
     return edit
+
+
+def pair_for_each_reader(gm: fx.GraphModule) -> None:
+    """Let all that reads the layer, or a relu of it, read a pair of its own, on another grid."""
+    values = {node.name: node for node in gm.graph.nodes}
+    layer, dq = values["linear"], values["linear_dq"]
+    relus = [user for user in dq.users if user.target is torch.relu]
+    for relu in relus:
+        relu.replace_input_with(dq, layer)
+    read = [(value, user) for value in (layer, *relus) for user in value.users if user not in (*relus, dq.args[0])]
+    for number, (value, user) in enumerate(read):
+        grid = dq.args[1] * (1 + number / 4), 7 * number - 9, 8
+        with gm.graph.inserting_before(user):
+            q = gm.graph.call_function(quantize, (value, *grid))
+            user.replace_input_with(value, gm.graph.call_function(dequantize, (q, *grid)))
+
+
+def moved(gm: fx.GraphModule) -> None:
+    """Let the flatten move integers."""
+    values = {node.name: node for node in gm.graph.nodes}
+    flat, dq = values["flatten"], values["exp_dq"]
+    flat.replace_input_with(dq, dq.args[0])
+    with gm.graph.inserting_after(flat):
+        behind_it = gm.graph.call_function(dequantize, (flat, *dq.args[1:]))
+    values["linear"].replace_input_with(flat, behind_it)
+
+
+def integers_out(gm: fx.GraphModule) -> None:
+    """Let the output read integers."""
+    values = {node.name: node for node in gm.graph.nodes}
+    gm.graph.output_node().replace_input_with(values["linear_dq"], values["linear_q"])
+
+
+def summed_pair(gm: fx.GraphModule) -> None:
+    """Let the sum of a weight read its pair."""
+    values = {node.name: node for node in gm.graph.nodes}
+    values["sum_1"].replace_input_with(values["w"], values["w_dq"])
+
+
+def narrow_weights(gm: fx.GraphModule) -> None:
+    """Halve the scales of the weight, so that half of its numbers are beyond the ends."""
+    dq = next(node for node in gm.graph.nodes if node.name == "w_dq")
+    setattr(gm, dq.args[1].target, attribute(gm, dq.args[1].target) / 2)
 
 
 @drawn
@@ -154,7 +205,38 @@ def careful(rng) -> list[Case]:
         y = F.linear(x, m.w)
         return y, F.linear(y, m.v)
 
-    return [halves, bias, halves_of_two, below, weights, thrice, two]
+    @fold_case("a relu on a grid of four bits", (9, k), edit=around(rng.randint(-4, 4), 4), w=(k, k))
+    def few_below(m, x):
+        return torch.relu(F.linear(x, m.w))
+
+    @fold_case("a quantize for each reader", (9, k), edit=pair_for_each_reader, w=(k, k))
+    def readers(m, x):
+        y = F.linear(x, m.w)
+        z = torch.relu(y)
+        return torch.exp(y), torch.tanh(z), torch.sin(z), torch.cos(torch.relu(y))
+
+    @fold_case("one bias of two layers", (9, k), w=(k, k), v=(k, k), b=(k,))
+    def shared_bias(m, x):
+        return F.linear(F.linear(x, m.w, m.b), m.v, m.b)
+
+    @fold_case("an input that is moved as integers", (4, k, 1), edit=moved, w=(k, k))
+    def integers(m, x):
+        return F.linear(torch.flatten(torch.exp(x), 1), m.w)
+
+    @fold_case("a result in integers", (4, k), edit=integers_out, w=(k, k))
+    def int8(m, x):
+        return F.linear(x, m.w)
+
+    @fold_case("the pair of a weight has another reader", (4, k), edit=summed_pair, w=(k, k))
+    def summed(m, x):
+        return F.linear(x, m.w), torch.sum(m.w, 1)
+
+    @fold_case("weights beyond the first integer", (9, k), edit=narrow_weights, w=-0.2 - torch.rand(k, k))
+    def beyond(m, x):
+        return F.linear(x, m.w)
+
+    shared = [weights, thrice, shared_bias, summed]
+    return [halves, bias, halves_of_two, below, few_below, *shared, two, readers, integers, int8, beyond]
 
 
 def float_reader(gm: fx.GraphModule) -> None:
@@ -238,7 +320,12 @@ def spared(rng) -> list[Case]:
     def others(m, x, y):
         return F.linear(torch.add(torch.tanh(F.linear(x, m.w)), y), m.v)
 
-    return [large, one_large, negative, floats, layer, relu, end, negative_end, weight, value, others]
+    @fold_case("a bias that is rounded to 2³¹", (4, k), about=NONE, edit=rounded_to_the_end, w=(k, k), b=(k,))
+    def rounded_end(m, x):
+        return F.linear(x, m.w, m.b)
+
+    ends_of_int32 = [end, negative_end, rounded_end]
+    return [large, one_large, negative, floats, layer, relu, *ends_of_int32, weight, value, others]
 
 
 def tanh_pair(gm: fx.GraphModule) -> None:
@@ -392,6 +479,72 @@ wraps = edited(
 )
 one_more = edited("same", "takes 2³¹ for a number of int32", ("b.abs() >= 2**31", "b.abs() > 2**31"))
 above = edited("same", "checks only the upper end of int32", ("b.abs() >= 2**31", "b >= 2**31"))
+fits_unrounded = edited(
+    "same",
+    "asks whether a bias fits before it is rounded",
+    (
+        "(b.abs() >= 2**31).any()",
+        "(attribute(gm, rest[0].target).double() / (s_x * s_w)).abs().max() >= 2**31",
+    ),
+)
+relu_of_eight = edited(
+    "same",
+    "lets a relu cut off only on grids of eight bits",
+    ("if q.args[0] is not layer: ...", "if q.args[0] is not layer and bits == 8: ..."),
+)
+one_quantize = edited(
+    "did",
+    "folds a layer only if one quantize reads it",
+    (
+        "if layer is None: ...",
+        "if layer is None or sum(user.target is quantize for x in {layer, q.args[0]} for user in x.users) > 1: ...",
+    ),
+)
+first_grid = edited(
+    "same",
+    "makes one integer layer for all quantizes of a layer",
+    ("weights = {}", "weights, integers = {}, {}"),
+    (
+        "if layer is None: ...",
+        "if layer is None: ...\nif layer in integers:\n    q.replace_all_uses_with(integers[layer])\n    continue",
+    ),
+    ("q.replace_all_uses_with(node)", "integers[layer] = node\nq.replace_all_uses_with(node)"),
+)
+same_bias = edited(
+    "same",
+    "stores a bias once, though two layers have other scales",
+    ("weights = {}", "weights, biases = {}, {}"),
+    (
+        "bias = None if b is None else new('bias', b.to(torch.int32))",
+        "bias = None if b is None else biases.setdefault(rest[0], new('bias', b.to(torch.int32)))",
+    ),
+)
+from_quantize = edited(
+    "did",
+    "takes only what a quantize returned for integers",
+    (
+        "x.target is weight.target is dequantize",
+        "x.target is weight.target is dequantize and x.args[0].target in (quantize, integer_linear, integer_conv2d)",
+    ),
+)
+no_result = edited(
+    "did",
+    "leaves a quantize whose integers are a result",
+    ("if layer is None: ...", "if layer is None or any(user.op == 'output' for user in q.users): ..."),
+)
+layers_only = edited(
+    "did",
+    "folds a layer only if all that reads the pair of its weight is a layer",
+    (
+        "x.target is weight.target is dequantize",
+        "x.target is weight.target is dequantize and {user.target for user in weight.users} <= {F.linear, F.conv2d}",
+    ),
+)
+symmetric = edited(
+    "same",
+    "leaves out the first integer of a weight",
+    ("w_q = quantize(w, s_w.float(), 0, 8, axis=0)", "w_q = quantize(w, s_w.float(), 0, 8, axis=0).clamp(min=-127)"),
+)
 all_must_fit = edited(
     "same", "keeps a layer in float only if no bias fits", ("(b.abs() >= 2**31).any()", "(b.abs() >= 2**31).all()")
 )

@@ -48,7 +48,25 @@ def ordinary(rng) -> list[Case]:
     def groups(m, x):
         return F.conv2d(torch.relu(x), m.w, m.b, 2, 1, 1, n)
 
-    return [moves, relus, relu_of_sum, relu_alone, output, groups]
+    @insert_case("drawn, relu after relu", (n, k), w=(k, k))
+    def relu_after_relu(m, x):
+        return torch.exp(torch.relu(torch.relu(F.linear(x, m.w))))
+
+    @insert_case("two relus read a layer", (n, k), w=(k, k))
+    def two_relus(m, x):
+        y = F.linear(x, m.w)
+        return torch.exp(torch.relu(y)), torch.tanh(torch.relu(y))
+
+    @insert_case("a move between a layer and a relu", (n, k), w=(k, k))
+    def relu_behind_move(m, x):
+        return torch.relu(torch.transpose(F.linear(x, m.w), 0, 1))
+
+    @insert_case("an input is a result, too", (n, k), w=(k, k))
+    def input_is_result(m, x):
+        return F.linear(x, m.w), x
+
+    plain = [moves, relus, relu_of_sum, relu_alone, output, groups]
+    return [*plain, relu_after_relu, two_relus, relu_behind_move, input_is_result]
 
 
 @drawn
@@ -217,6 +235,40 @@ any_relu = edited(
     "did",
     "puts the pair behind a relu, though something else reads the layer",
     ("len(users) == 1 and users[0].target is torch.relu", "users[0].target is torch.relu"),
+)
+all_relus = edited(
+    "did",
+    "puts the pair behind the last of several relus",
+    (
+        "roots[users[0] if alone else layer] = None",
+        "root = users[0] if alone else layer\n"
+        "while root is not layer and [x.target for x in root.users] == [torch.relu]:\n"
+        "    (root,) = root.users\n"
+        "roots[root] = None",
+    ),
+)
+first_relu = edited(
+    "did",
+    "puts the pair behind one relu, though two read the layer",
+    ("len(users) == 1 and users[0].target is torch.relu", "{user.target for user in users} == {torch.relu}"),
+)
+over_moves = edited(
+    "did",
+    "looks for the relu behind what moves the result",
+    (
+        "alone = len(users) == 1 and users[0].target is torch.relu",
+        "while len(users) == 1 and users[0].target in MOVES:\n"
+        "    users = list(users[0].users)\n"
+        "alone = len(users) == 1 and users[0].target is torch.relu",
+    ),
+)
+no_input = edited(
+    "did",
+    "lets the output read an input in float",
+    (
+        "lambda user, q=q: user is not q",
+        "lambda user, q=q, root=root: user is not q and (user.op, root.op) != ('output', 'placeholder')",
+    ),
 )
 inner_relu = edited(
     "did",
