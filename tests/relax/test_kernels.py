@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import pytest
@@ -16,6 +17,7 @@ from passlab.kernels import code as kernel_code
 from passlab.kernels import schedule as kernel_schedule
 from passlab.kernels.primitives import primitives
 from passlab.relax import tvm
+from passlab.relax.cpu import blocks
 
 inf, nan = float("inf"), float("nan")
 EDGES = torch.tensor([nan, inf, -inf, 0.0, -0.0, 1e-3, -1e-3, 3e4, -3e4, 1.0, -1.0])
@@ -189,6 +191,30 @@ def test_what_is_read_often_is_computed_once():
         assert "split the group" in str(error), error
     else:
         raise AssertionError("TVM would take for ever")
+
+
+def test_what_is_reduced_and_read_again_is_rounded_once():
+    for shape in ((64, 128), (3, 5), (2, 7, 9)):
+        x, y = values(shape, edges=False) * 1e9, values(shape, edges=False, seed=1)
+        same(lambda x, y: (x * y).softmax(-1), x, y)
+        same(lambda x, y: (-(x * y)).view(-1, x.shape[-1]).log_softmax(-1), x, y)
+        same(lambda x, y: (x * y - (x * y).amin(0, keepdim=True) >= 0).all(), x, y)
+
+
+def test_a_stage_by_rows_takes_no_more_steps():
+    def steps(function):
+        schedule = tvm.s_tir.Schedule(function)
+        return sum(math.prod(kernel_schedule._sizes(schedule, schedule.get_loops(b))) for b in blocks(schedule))
+
+    def by_row(x, y):
+        return (x * y).softmax(-1)
+
+    def by_column(x, y):
+        return (x * y).softmax(0)
+
+    for program in (by_row, by_column):
+        function = prim_func(passlab.trace(program, torch.randn(48, 48), torch.randn(48, 48)))
+        assert steps(kernel_schedule.on_cpu(function)) < 2 * steps(function), program
 
 
 # Graphs

@@ -5,8 +5,8 @@
 
 Fusing is inlining: a value of the group is an expression where it is used, not a buffer. A value with more than one use
 gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. The result of a reduction is a
-buffer, as all of a row has to be read before its sum is known. So is what a product reads, where each element is
-used for many of the result (`stored`).
+buffer, as all of a row has to be read before its sum is known. So is what is reduced and read again, and what a product
+reads, where each element is used for many of the result (`stored`).
 
 Reading order: memory layout, what is stored, expressions, the function, its elements, its reductions. How a primitive
 computes one number is in `passlab.kernels.scalars`; `passlab.kernels.schedule` then arranges the loops.
@@ -148,12 +148,14 @@ CHEAP = 8
 
 
 def stored(program: fx.GraphModule) -> set[fx.Node]:
-    """Return the nodes, besides reductions, whose values a program with products or windows holds in buffers."""
+    """Return the nodes, besides reductions, whose values a kernel holds in buffers: what is reduced and read again, and
+    what products and windows read."""
+    several = {node for node in _reduced_and_read(program) if _is_stored(node)}
     read: list[Any] = [a for node in program.graph.nodes if is_product(node) for a in node.args[0].all_input_nodes]
     read += [node for node in program.graph.nodes if node.op == "call_function" and name_of(node.target) == "unfold"]
     if not read:
-        return set()
-    several = {node for node in map(_behind_views, read) if _is_stored(node)}
+        return several
+    several |= {node for node in map(_behind_views, read) if _is_stored(node)}
     work: dict[fx.Node, int] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and name_of(node.target) not in REDUCTIONS:
@@ -163,6 +165,23 @@ def stored(program: fx.GraphModule) -> set[fx.Node]:
             if node in several:
                 work[node] = 0
     return several
+
+
+def _reduced_and_read(program: fx.GraphModule) -> set[fx.Node]:
+    """Return the floats that are reduced and that another stage reads again.
+
+    Computed twice, a value may differ by a rounding, since LLVM contracts `a·b - c` to one operation: softmax would
+    find no element that is the maximum, and divide 0 by 0.
+    """
+    reductions = [n for n in program.graph.nodes if n.op == "call_function" and name_of(n.target) in REDUCTIONS]
+    sources = {_behind_views(node.args[0]) for node in reductions if _is_float(_dtype(node))}
+    return {node for node in sources if len(_readers(node)) > 1}
+
+
+def _readers(node: fx.Node) -> set[fx.Node]:
+    """Return the users of a value that are not views, also through views."""
+    views = {user for user in node.users if user.op == "call_function" and name_of(user.target) in VIEWS}
+    return (node.users.keys() - views).union(*map(_readers, views))
 
 
 def _is_stored(node: fx.Node) -> bool:

@@ -162,7 +162,10 @@ def _by_rows(schedule: Any, vectors: bool, knobs: Knobs) -> None:
     row = schedule.fuse(*schedule.get_loops(last[0])[:rows])
     for nest in reversed(before):
         for block in nest:
+            once = math.prod(_sizes(schedule, schedule.get_loops(block)))
             schedule.compute_at(block, row)
+            if math.prod(_sizes(schedule, schedule.get_loops(block))) > once:
+                refuse("a row needs what belongs to others")
             schedule.set_scope(block, 0, "local")
     for block in reducing if vectors else ():
         _vectors(schedule, block, knobs, shared=1)
