@@ -3,6 +3,7 @@ are in tests/relax."""
 
 from __future__ import annotations
 
+import random
 import re
 from types import SimpleNamespace
 
@@ -175,6 +176,31 @@ def test_a_number_is_no_result_of_a_kernel():
 def test_no_kernel_of_what_stops_on_some_numbers():
     with pytest.raises(Unsupported, match=r"'floordiv'.*divides integers"):
         primitives(torch.fx.symbolic_trace(lambda x, y: x // y), (torch.ones(3).int(), torch.ones(3).int()))
+
+
+def test_nodes_traced_once_tell_of_every_group_what_tracing_it_does():
+    from passlab.capstone.compiled import with_shapes
+    from passlab.capstone.families import drawn, generated
+
+    counts = {True: 0, False: 0}
+    for model in (drawn("attention", 1), drawn("unet", 2), drawn("lstm", 3), generated(4), generated(5)):
+        gm, rng = with_shapes(model.graph(), model.inputs), random.Random(6)
+        nodes = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+        check = kernels.kernel_check(gm, nodes)
+        for start in range(0, len(nodes), 4):
+            group = [node.name for node in nodes[start : start + rng.randint(1, 6)]]
+            reason = illegal(gm, [group])
+            assert illegal(gm, [group], why_no_kernel=check) == reason, (model.name, group)
+            counts[reason is None] += 1
+    assert min(counts.values()) >= 10
+
+
+def test_what_depends_on_the_rest_of_a_group_is_traced_with_it():
+    gm = passlab.trace(lambda x: x // torch.full_like(x, 2), torch.ones(3).int())
+    check = kernels.kernel_check(gm, list(gm.graph.nodes))
+    divided = [node.name for node in gm.graph.nodes][-2]
+    assert "divides integers" in illegal(gm, [[divided]], why_no_kernel=check)
+    assert illegal(gm, [["full_like", divided]], why_no_kernel=check) is None
 
 
 def test_a_group_cut_out_shares_its_weights():

@@ -24,7 +24,7 @@ from passlab.fx.effects import has_effects
 from passlab.fx.judge import rebuild, why_not_valid
 from passlab.fx.programs import to_device
 from passlab.judge import record
-from passlab.kernels import illegal
+from passlab.kernels import illegal, kernel_check
 from passlab.kernels.schedule import KNOBS
 from passlab.memory.plan import Plan
 
@@ -184,13 +184,14 @@ def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[S
     It computes the shapes once, and checks once for each group whether a kernel can be made of it.
     """
     gm = with_shapes(gm, inputs)
+    why_no_kernel = kernel_check(gm, list(gm.graph.nodes))
     reasons: dict[str, str | None] = {}
 
     def why_not(groups: Sequence[Sequence[str]]) -> str | None:
         for group in groups:
             key = repr(group)  # it may hold values that are not hashable
             if key not in reasons:
-                reasons[key] = illegal(gm, [group], lambda part: library.match(gm, part) is not None)
+                reasons[key] = illegal(gm, [group], lambda part: library.match(gm, part) is not None, why_no_kernel)
             if reasons[key]:
                 return reasons[key]
         return illegal(gm, groups, lambda part: True)

@@ -16,7 +16,7 @@ TensorIR), schedule (its loops), triton (the other backend), kernel (all of it, 
 
 from __future__ import annotations
 
-from passlab.kernels.groups import Groups, execution_order, extract_group, illegal, subgraph
+from passlab.kernels.groups import Groups, execution_order, extract_group, illegal, kernel_check, subgraph
 from passlab.kernels.kernel import BACKENDS, Kernel, fused, kernel, prim_func, triton_source
 from passlab.kernels.primitives import Unsupported, state
 
@@ -30,6 +30,7 @@ __all__ = [
     "fused",
     "illegal",
     "kernel",
+    "kernel_check",
     "prim_func",
     "state",
     "subgraph",

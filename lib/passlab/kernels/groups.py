@@ -6,6 +6,7 @@ import collections
 import heapq
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,19 +17,24 @@ from passlab.fx.effects import EFFECTS, effects, has_effects, may_alias, memory_
 from passlab.fx.nodes import attribute
 from passlab.graph.names import did_you_mean
 from passlab.judge import shown
-from passlab.kernels.primitives import Unsupported, primitives, state
+from passlab.kernels.primitives import Unsupported, primitives, state, unsupported
 
 Groups = Sequence[Sequence[str]]
 
 
 def illegal(
-    gm: fx.GraphModule, groups: Groups, accepts: Callable[[list[fx.Node]], bool] = lambda chosen: False
+    gm: fx.GraphModule,
+    groups: Groups,
+    accepts: Callable[[list[fx.Node]], bool] = lambda chosen: False,
+    why_no_kernel: Callable[[list[fx.Node]], str] | None = None,
 ) -> str | None:
     """Return why these groups cannot be kernels, in one sentence that names a node; None if they can.
 
     The graph's nodes carry their shapes (`passlab.trace(model, x)`). accepts: whether the nodes of a group, in graph
-    order, have a kernel from elsewhere, so that none needs to be made here.
+    order, have a kernel from elsewhere, so that none needs to be made here. why_no_kernel: a `kernel_check` of the
+    graph, for a caller that asks for many groups.
     """
+    why_no_kernel = why_no_kernel or partial(_why_no_kernel, gm)
     nodes = {node.name: node for node in gm.graph.nodes}
     if not isinstance(groups, list | tuple):
         return f"Groups must be a list of lists of node names; got {type(groups).__name__}."
@@ -48,7 +54,7 @@ def illegal(
     reason = (
         next(filter(None, reasons), "") or _why_not_apart(gm.graph, where) or _why_no_order(gm.graph, groups, where)
     )
-    reasons = (_why_no_kernel(gm, nodes) for nodes in _select_nodes(gm, where) if not accepts(nodes))
+    reasons = (why_no_kernel(nodes) for nodes in _select_nodes(gm, where) if not accepts(nodes))
     return reason or next(filter(None, reasons), None)
 
 
@@ -241,6 +247,41 @@ def _why_no_kernel(gm: fx.GraphModule, nodes: list[fx.Node]) -> str:
     return ""
 
 
+def kernel_check(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Callable[[list[fx.Node]], str]:
+    """Return a function from a group of a graph's nodes to the reason why no kernel can be made of it, or "".
+
+    nodes: what groups may hold. They are traced once, each by itself: one that has no kernel has none in a group, and
+    nodes that have one each have one together. A group is traced only where it depends on more than its nodes.
+    """
+    devices = _devices(gm)
+    nodes = [node for node in nodes if not _why_not_in_a_kernel(node, devices)]
+    graph, copies = fx.Graph(), {}
+    for operand in dict.fromkeys(a for node in nodes for a in node.all_input_nodes):
+        copies[operand] = _operand(graph, operand)
+    single = {node: graph.node_copy(node, copies.__getitem__) for node in nodes}
+    graph.output(tuple(single.values()))
+    part = fx.GraphModule(gm, graph)
+    errors = unsupported(part, example_inputs(part))
+    known = {node: errors.get(copy.name) for node, copy in single.items()}  # a copy may have another name
+
+    def why_not(group: list[fx.Node]) -> str:
+        wrong = [(node, error) for node in group if (error := known.get(node))]
+        if not known.keys() >= set(group) or any(error.depends for _, error in wrong):
+            return _why_no_kernel(gm, group)
+        return next((str(Unsupported(node.name, error.reason)) for node, error in wrong), "")
+
+    return why_not
+
+
+def _operand(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Add a constant that nodes of a group read, or a placeholder for another value, to the group's graph."""
+    if node.op == "get_attr":
+        return graph.node_copy(node)
+    placeholder = graph.create_node("placeholder", node.name, name=node.name)
+    placeholder.meta = dict(node.meta)
+    return placeholder
+
+
 # ------------------------------------------------------------------------------------------------ cutting a group out
 
 
@@ -259,11 +300,7 @@ def extract_group(gm: fx.GraphModule, nodes: list[fx.Node]) -> fx.GraphModule:
     inside, graph, copies = set(nodes), fx.Graph(), {}
     reads = list(dict.fromkeys(a for node in nodes for a in node.all_input_nodes if a not in inside))
     for node in reads:
-        if node.op == "get_attr":
-            copies[node] = graph.node_copy(node)
-        else:
-            copies[node] = graph.create_node("placeholder", node.name, name=node.name)
-            copies[node].meta = dict(node.meta)
+        copies[node] = _operand(graph, node)
     for node in nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     results = [node for node in nodes if any(user not in inside for user in node.users) or not node.users]

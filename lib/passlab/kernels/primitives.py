@@ -55,11 +55,14 @@ KNOWN = POINTWISE | REDUCTIONS | VIEWS | MOVES | CONSTANTS | POSITIONS
 
 
 class Unsupported(ValueError):
-    """An operation cannot be compiled to a kernel. `node` is the name of its node, which the message gives too."""
+    """An operation cannot be compiled to a kernel. `node` is the name of its node, which the message gives too.
 
-    def __init__(self, node: str, reason: str):
+    `depends`: whether it might be in a larger group, which gives it constants as operands, or users.
+    """
+
+    def __init__(self, node: str, reason: str, depends: bool = False):
         super().__init__(f"No kernel can be made of node {node!r}: {reason}.")
-        self.node = node
+        self.node, self.reason, self.depends = node, reason, depends
 
 
 def state(gm: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -83,18 +86,18 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     return traced
 
 
-def unsupported(gm: fx.GraphModule, inputs: Sequence[Any]) -> set[str]:
-    """Return the names of the nodes of `gm` that no kernel can be made of, where no node reads another's value."""
+def unsupported(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Unsupported]:
+    """Return the nodes of `gm` that no kernel can be made of, by name. No node of `gm` reads another's value."""
     runner = _Run(gm, stops=False)
     traced = _traced(runner, inputs)
     traced.graph.eliminate_dead_code()
-    names = set(runner.failed)
+    errors = dict(runner.errors)
     for node in traced.graph.nodes:
         try:
             _check(node)
         except Unsupported as error:
-            names.add(error.node)
-    return names
+            errors.setdefault(error.node, error)
+    return errors
 
 
 def _traced(runner: _Run, inputs: Sequence[Any]) -> fx.GraphModule:
@@ -145,17 +148,17 @@ def _share(graph: fx.Graph) -> None:
 class _Run(torch.nn.Module):
     """Runs a graph node by node and records the origin of each traced node.
 
-    At a node that torch cannot follow, it stops with Unsupported, or else records it in `failed` and returns None.
+    At a node that torch cannot follow, it stops with Unsupported, or else records that in `errors` and goes on.
     """
 
     def __init__(self, gm: fx.GraphModule, stops: bool = True):
         super().__init__()
         self.gm, self.stops = gm, stops
         self.owner: dict[str, str] = {}
-        self.failed: list[str] = []
+        self.errors: dict[str, Unsupported] = {}
 
     def forward(self, *args: Any) -> Any:
-        owner, stops, failed = self.owner, self.stops, self.failed
+        owner, stops, errors = self.owner, self.stops, self.errors
 
         class Noting(fx.Interpreter):
             def run_node(self, n: fx.Node) -> Any:
@@ -164,11 +167,11 @@ class _Run(torch.nn.Module):
                 try:
                     value = super().run_node(n)
                 except Exception as error:
-                    if not stops:
-                        failed.append(n.name)
-                        return None
                     text = str(error).strip().split("\n")[0][:200].rstrip(".")
-                    raise Unsupported(n.name, f"torch cannot follow it ({text})") from error
+                    errors[n.name] = Unsupported(n.name, f"torch cannot follow it ({text})")
+                    if stops:
+                        raise errors[n.name] from error
+                    return None
                 count = len(graph.nodes) - before
                 for new, _ in zip(reversed(graph.nodes), range(count), strict=False):
                     owner.setdefault(new.name, n.name)
@@ -218,7 +221,8 @@ def _check(node: fx.Node) -> None:
         return
     if node.target is operator.getitem or name not in KNOWN:
         name = name_of(node.args[0].target) if node.target is operator.getitem else name
-        raise Unsupported(of, f"{name} is neither element-wise nor a view nor one of {', '.join(sorted(REDUCTIONS))}")
+        reason = f"{name} is neither element-wise nor a view nor one of {', '.join(sorted(REDUCTIONS))}"
+        raise Unsupported(of, reason, depends=name in _MEMORY)
     value = node.meta["val"]
     if value.dtype.is_complex or value.layout != torch.strided:
         raise Unsupported(of, f"its result is {value.dtype}, {value.layout}")
@@ -226,13 +230,12 @@ def _check(node: fx.Node) -> None:
     if name in ("div", "fmod", "remainder") and not value.dtype.is_floating_point:
         divisor = constant(node.args[1])
         if not divisor:
-            raise Unsupported(
-                of, "it divides integers by a tensor or by 0, for which torch raises an error and a kernel cannot"
-            )
+            reason = "it divides integers by a tensor or by 0, for which torch raises an error and a kernel cannot"
+            raise Unsupported(of, reason, depends=True)
     if name == "pow" and not value.dtype.is_floating_point:
         power = constant(node.args[1])
         if power is None or not 0 <= power <= 8:
-            raise Unsupported(of, "it raises integers to a power that is not a number from 0 to 8")
+            raise Unsupported(of, "it raises integers to a power that is not a number from 0 to 8", depends=True)
     devices = {a.meta["val"].device for a in operands}
     if len(devices) > 1 and any(a.meta["val"].ndim for a in operands if a.meta["val"].device.type == "cpu"):
         raise Unsupported(of, f"its operands are on {' and '.join(sorted(map(str, devices)))}")
