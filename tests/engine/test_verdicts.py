@@ -16,7 +16,7 @@ from autograder.engine.messages import Judged, reader
 from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.building import requests
-from passlab.equivalence import locating
+from passlab.equivalence.comparison import locating
 from passlab.judge import MEANING, VERDICTS, WORDS, Case, Exercise, Finding
 from passlab.process.messages import receive, send
 

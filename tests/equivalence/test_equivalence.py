@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from passlab.equivalence import Equivalence, equivalent, unlocated
+from passlab.equivalence import Equivalence, equivalent
+from passlab.equivalence.comparison import unlocated
 from passlab.equivalence.trials import DEFAULT, TRIALS, spread
 from passlab.equivalence.values import EXACT, Tolerance, compare, rms, ulps
 from passlab.fx.generate import random_graph

@@ -25,7 +25,7 @@ from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises
 from passlab.building import requests
-from passlab.equivalence import unlocated
+from passlab.equivalence.comparison import unlocated
 from passlab.fx import isolation
 from passlab.fx.programs import RUNS
 from passlab.judge import (

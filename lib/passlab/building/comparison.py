@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from passlab.building.inputs import nudged, tensor
-from passlab.equivalence.comparison import Comparison, tolerance
-from passlab.equivalence.result import Equivalence, Options, locating
+from passlab.equivalence.comparison import Comparison, locating, tolerance
+from passlab.equivalence.result import Equivalence, Options
 from passlab.equivalence.trials import TRIALS
 from passlab.equivalence.values import Difference, Errors, Tolerance, beyond_rounding, compare, leaves, nan_or_inf
 from passlab.fx.equivalent import depth

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
-from passlab.equivalence.result import Equivalence, Options, Proof, locating, unlocated
+from passlab.equivalence.result import Equivalence, Options, Proof
 from passlab.graph.registry import load, part
 
-__all__ = ["Equivalence", "Proof", "equivalent", "locating", "shrink", "unlocated"]
+__all__ = ["Equivalence", "Proof", "equivalent", "shrink"]
 
 
 @overload

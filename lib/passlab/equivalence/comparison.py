@@ -6,7 +6,8 @@ which differences rounding does not explain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,6 +15,24 @@ import torch
 
 from passlab.equivalence.result import Equivalence, Options
 from passlab.equivalence.values import Difference, Errors, Tolerance
+
+_locating = True
+
+
+@contextlib.contextmanager
+def unlocated() -> Iterator[None]:
+    """Do not search for the place where two programs part, which takes more runs: its caller shows no place."""
+    global _locating
+    before, _locating = _locating, False
+    try:
+        yield
+    finally:
+        _locating = before
+
+
+def locating() -> bool:
+    """Return whether to search for the place where two programs part."""
+    return _locating
 
 
 class Trial(Protocol):

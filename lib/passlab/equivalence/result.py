@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from passlab.graph.registry import load
 from passlab.judge.words import plural
-
-_locating = True
-
-
-@contextlib.contextmanager
-def unlocated() -> Iterator[None]:
-    """Do not search for the place where two programs part, which takes more runs: its caller shows no place."""
-    global _locating
-    before, _locating = _locating, False
-    try:
-        yield
-    finally:
-        _locating = before
-
-
-def locating() -> bool:
-    """Return whether to search for the place where two programs part."""
-    return _locating
 
 
 @dataclass

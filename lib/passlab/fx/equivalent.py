@@ -39,8 +39,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.comparison import Comparison, tolerance, why_not_a_program
-from passlab.equivalence.result import Equivalence, Options, locating
+from passlab.equivalence.comparison import Comparison, locating, tolerance, why_not_a_program
+from passlab.equivalence.result import Equivalence, Options
 from passlab.equivalence.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.equivalence.values import (
     EXACT,

@@ -14,7 +14,8 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from passlab.equivalence import equivalent
+from passlab.equivalence.result import Options
+from passlab.fx.equivalent import equivalent
 from passlab.fx.nodes import attribute, why_not_ordered
 from passlab.fx.programs import Program
 from passlab.judge import Case, Finding, pass_judge
@@ -176,10 +177,10 @@ def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple
     return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
 
 
-def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equivalence: dict) -> Finding:
+def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, options: Options) -> Finding:
     """Return the finding on whether the two compute the same function."""
     inputs = case.inputs() if case.inputs else None
-    result = equivalent(before, after, inputs, **equivalence)
+    result = equivalent(before, after, inputs, options)
     reason = "" if result.ok else result.reason
     if not result.ok and _nan_everywhere(before, after, inputs or before.meta.get("inputs", ())):
         reason = f"An output of your graph is NaN everywhere, on ordinary inputs. {reason}"
@@ -201,12 +202,13 @@ def judge_pass(
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass over FX graphs: valid, then same (by `equivalent`), then the exercise's own laws.
 
-    See `passlab.judge.expect.pass_judge`. Keyword arguments go to `equivalent`.
+    See `passlab.judge.expect.pass_judge`. Keyword arguments are options of `equivalent`.
     """
+    options = Options(**equivalence)
     return pass_judge(
         _valid,
         lambda before, value: (before, rebuild(value)),
-        lambda before, after, case: _sameness(before, after, case, equivalence),
+        lambda before, after, case: _sameness(before, after, case, options),
         did,
         spared,
         cost,
