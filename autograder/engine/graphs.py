@@ -17,6 +17,7 @@ What a child spends is counted by the server.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import time
@@ -48,6 +49,9 @@ ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=90, processes=64)
 #: Seconds that a process may take to start, by the clock: the server may have to load first. Seconds of CPU time that
 #: all graphs of a question may take together.
 _START_SECONDS, SECONDS = 120.0, 60.0
+#: CPU seconds that a process may have spent, by the clock, before the server is asked how many it was. To ask costs as
+#: much as running a small graph.
+_UNASKED_SECONDS = 0.25
 _MOST = 2**27
 _MOST_TEXT = 4_000
 
@@ -258,7 +262,7 @@ class Disposable:
     def __init__(self):
         self.child: Child | None = None
         self.programs: list[Program] = []
-        self.paid = 0.0
+        self.paid = self.asked = 0.0
         self.lost = False
 
     @property
@@ -268,11 +272,14 @@ class Disposable:
     def start(self) -> None:
         if self.child is None:
             self.child = _connect()
-            self.paid = self.seconds()
+            self.paid, self.asked = self.seconds(), time.monotonic()
 
     def spend(self) -> float:
-        """Return the CPU seconds since the last call, or since the start. Raises ProcessLostError."""
-        before, self.paid = self.paid, self.seconds()
+        """Return the CPU seconds since the server was last asked for them, or since the start; 0.0 where they cannot be
+        many by the clock: a later call has them, too. Raises ProcessLostError."""
+        if (time.monotonic() - self.asked) * (os.cpu_count() or 1) < _UNASKED_SECONDS:
+            return 0.0
+        before, self.paid, self.asked = self.paid, self.seconds(), time.monotonic()
         return self.paid - before
 
     def seconds(self) -> float:
