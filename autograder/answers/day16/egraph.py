@@ -117,6 +117,18 @@ def _against_the_order(rng: random.Random) -> list[Command]:
     return [*commands, ("same", 0, 1), ("union", 2 * height, 2 * height + 1), ("same", 0, 1)]
 
 
+def _alike() -> list[Command]:
+    """Labels that differ in case, or run into a number, are other labels."""
+    return [("add", "a"), ("add", "A"), ("add", "f1", 0), ("add", "f", 1, 0), ("same", 0, 1), ("same", 2, 3)]
+
+
+def _said_again() -> list[Command]:
+    """A union of terms that are equal changes nothing, and each term is equal to itself."""
+    unions = [("union", a, b) for a, b in ((0, 1), (1, 2), (0, 2), (1, 1), (2, 0), (2, 1))]
+    commands: list[Command] = [*(("add", name) for name in "abc"), *unions]
+    return [*commands, ("same", 0, 1), ("same", 0, 2), ("same", 1, 1)]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -133,6 +145,12 @@ def hidden(seed: int) -> list[Case]:
         egraph_case("equal terms without a union", _equal_terms(rng)),
         egraph_case("equal from the last term to the first", _against_the_order(rng)),
         egraph_case("nothing", []),
+        egraph_case("labels that look alike", _alike()),
+        egraph_case(
+            "a product, exchanged",
+            [("add", "a"), ("add", "b"), ("add", "mul", 0, 1), ("add", "mul", 1, 0), ("same", 2, 3)],
+        ),
+        egraph_case("said again", _said_again()),
     ]
 
 
@@ -256,6 +274,21 @@ no_label = edited(
     "looks at the operands only",
     ("canonical(node), number", "canonical(node)[1:] or canonical(node), number"),
 )
+any_case = edited(
+    "same",
+    "does not see whether letters are small",
+    ("(label, *map(find, operands))", "(label.lower(), *map(find, operands))"),
+)
+as_text = edited(
+    "same",
+    "writes label and operands into one word, by which it knows an e-node",
+    ("canonical(node), number", "''.join(map(str, canonical(node))), number"),
+)
+commutative = edited(
+    "same",
+    "knows that the operands of mul may be exchanged",
+    ("(label, *map(find, operands))", "(label, *(sorted if label == 'mul' else list)(map(find, operands)))"),
+)
 one_operand = edited(
     "same", "joins terms whose first operands are equal", ("canonical(node), number", "canonical(node)[:2], number")
 )
@@ -296,6 +329,49 @@ def injective(commands):
             if label == other and len(a) == len(b):
                 expanded += [("union", x, y) for x, y in zip(a, b, strict=True)]
     return by_worklist(expanded)
+
+
+@wrong("did", "links the terms of a class in a ring, which a union of equal terms cuts in two")
+def rings(commands):
+    following, nodes, answers = [], [], []
+
+    def members(number):
+        ring = [number]
+        while following[ring[-1]] != number:
+            ring.append(following[ring[-1]])
+        return ring
+
+    def canonical(number):
+        label, *operands = nodes[number]
+        return (label, *(min(members(operand)) for operand in operands))
+
+    def join(a, b):
+        following[a], following[b] = following[b], following[a]
+
+    def close():
+        changes = True
+        while changes:
+            changes, first = False, {}
+            for number in range(len(nodes)):
+                other = first.setdefault(canonical(number), number)
+                if other not in members(number):
+                    join(number, other)
+                    changes = True
+
+    for kind, *rest in commands:
+        if kind == "add":
+            nodes.append(rest)
+            following.append(len(following))
+        elif kind == "union":
+            join(*rest)
+        else:
+            close()
+            answers.append(rest[1] in members(rest[0]))
+    close()
+    classes = {}
+    for number in range(len(nodes)):
+        classes.setdefault(min(members(number)), set()).add(canonical(number))
+    return answers, {name: list(members) for name, members in classes.items()}
 
 
 @wrong("spared", "keeps the names of classes that were joined")
