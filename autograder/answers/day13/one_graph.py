@@ -107,8 +107,6 @@ def mixed() -> list[Step]:
     ]
 
 
-EQUIVALENT = {("tuple(state)", "state"): "a list is as good as a tuple"}
-
 # ---------------------------------------------------------------------------------------------------- answers
 
 
@@ -181,6 +179,7 @@ late_loop = edited(
 )
 a_turn_less = edited("same", "lets a loop turn once less", ("range(step.most)", "range(step.most - 1)"))
 exchanged = edited("same", "exchanges the branches", ("state = choose(p, yes, no)", "state = choose(p, no, yes)"))
+a_list = edited("valid", "returns the last state as a list", ("tuple(state)", "state"))
 returns_nothing = edited("valid", "forgets to return the graph", ("return fx.GraphModule({}, graph)", "pass"))
 
 

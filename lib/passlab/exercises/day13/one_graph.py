@@ -134,7 +134,7 @@ def _why_not_one_graph(steps: Sequence[Step], value: Any) -> str:
             return f"Node {node.name} refers to a part of the module. Put all operations into the one graph."
     (output,) = value.graph.find_nodes(op="output")
     results = output.args[0]
-    if not isinstance(results, tuple | list) or len(results) != len(names):
+    if not isinstance(results, tuple) or len(results) != len(names):
         return f"The graph should return a tuple of {plural(len(names), 'tensor')}, the state after the last step."
     return ""
 
