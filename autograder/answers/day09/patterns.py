@@ -10,6 +10,7 @@ from xdsl.pattern_rewriter import RewritePattern
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day09._generics import generic
+from passlab.exercises.day09._passes import keeps
 from passlab.exercises.day09.patterns import (
     NO_LAW,
     REGROUPED,
@@ -31,6 +32,7 @@ ONE_TO_MERGE = "Two operations with constants become one."
 TWO_OPERATIONS = "No law is about two different operations."
 PROMISE = "Only one of the two operations had it."
 NEW_PROMISE = "The operation that it replaces had no such flag."
+KEPT = "The operations that it replaces had it, each of them."
 OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
 FLOATS = "a = addf -0.0 x; b = mulf 1 a; c = addf 0.5 b <reassoc>; d = addf c 0.25 <reassoc>; e = mulf d 2"
 INTEGERS = "a = addi 0 x; b = muli 1 a; c = addi 3 b; d = addi c 4; e = muli d 2"
@@ -43,6 +45,10 @@ def hidden(seed: int) -> list[Case]:
     n, m = rng.sample(range(3, 40), 2)
     a, b = rng.choice(["addi", "muli"]), rng.choice(["addf", "mulf"])
     floats = rng.choice(["f32", "f64"])
+    #: The inner operation stands outside of the body in which the other one reads it.
+    sevens = "".join(f"  %c{n} = arith.constant {n} : i32\n" for n in (7, 3)) + "  %s = arith.addi %c7, %c3 : i32\n"
+    merged = ["%c = arith.constant 4 : i32", "%t = arith.addi %s, %c : i32", "%u = arith.addi %t, %a : i32", "%u"]
+    across = generic("p", [("d0", (4,))], [("d0", (4,))], merged, "i32").replace("  %r = ", f"{sevens}  %r = ", 1)
     inside = ["%z = arith.constant -0.0 : f32", "%s = arith.addf %z, %a : f32", "%t = arith.addf %s, %y : f32", "%t"]
 
     def law(name, lines, *, kind=floats, results=1, **options):
@@ -226,6 +232,14 @@ def hidden(seed: int) -> list[Case]:
         law("four times, integers", "a = muli x 4", kind="i32", spared=stays("muli", 1, "No law is about x · 4.")),
         pattern_case("in a body", generic("pr", [("d0, d1", (3, 4))], [("d0", (3,))], inside), did=at_most("addf", 1)),
         *(pattern_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(8)),
+        law(
+            "every promise, kept",
+            f"a = mulf x 3 <reassoc,{OTHERS}>; b = mulf a 5 <reassoc,{OTHERS}>; c = addf 7 y <reassoc,{OTHERS}>; "
+            f"d = mulf y 2 <reassoc,{OTHERS}>",
+            results=3,
+            did=(keeps(("reassoc", *OTHERS.split(",")), KEPT),),
+        ),
+        pattern_case("from around a body", across, did=at_most("addi", 2, ONE_TO_MERGE)),
     ]
 
 
@@ -426,6 +440,19 @@ regroups_only = edited(
     "did",
     "of the flags that both operations have keeps reassoc alone",
     ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc"}'),
+)
+no_contract = edited(
+    "did",
+    "of the flags that both operations have keeps those by which a law of the table is allowed",
+    ('flags(op) - {"nsw", "nuw"}', 'flags(op) & {"reassoc", "nnan", "nsz"}'),
+)
+same_block = edited(
+    "did",
+    "merges only operations of one block",
+    (
+        '... or getattr(op.lhs.owner, "name", "") != op.name',
+        '... or getattr(op.lhs.owner, "name", "") != op.name or op.lhs.owner.parent is not op.parent',
+    ),
 )
 one_variable = edited(
     "did",

@@ -69,6 +69,18 @@ def promised(allowed: Collection[str], why: str) -> Expectation:
     return expectation
 
 
+def keeps(required: Collection[str], why: str) -> Expectation:
+    """Expect that each operation of the result that may have flags has those that are required."""
+
+    def expectation(before: ModuleOp, after: ModuleOp) -> str | None:
+        for op in after.walk():
+            if "fastmath" in op.properties and (lost := sorted(set(required) - flags(op))):
+                return f"`{op!s}` lacks the flag {lost[0]}. {why}"
+        return None
+
+    return expectation
+
+
 # ---------------------------------------------------------------------------------------------------- the same results
 
 _ORDINARY = (1.5, -2.25, 3.0, 0.75, -7.0)
