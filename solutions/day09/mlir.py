@@ -529,8 +529,8 @@ def reuse(module: ModuleOp) -> dict[str, int]:
          table, `scf.for`, `func.return`, constants, and linalg's and `memref.copy`. All
          sizes are known, everything is touched, and no loop passes on a buffer that it
          has allocated itself.
-    Out: for each `memref.alloc` the number of its slot, an int from 0 on. The key is
-         the name of the result without %:
+    Out: for each `memref.alloc` the number of its slot, any int from 0 on: only which
+         buffers share one counts. The key is the name of the result without %:
          `alloc.memref.name_hint`.
     Not to be called: passlab.exercises.day09.reuse.lives,
          passlab.exercises.day09.reuse.may_be.
@@ -768,7 +768,7 @@ def dialect(text: str) -> ModuleOp | str:
     """A program of nn, lowered; or why it is not valid.
 
     In:  text that every MLIR parser reads: a function @main of operations of nn, in
-         generic syntax.
+         generic syntax, that returns one tensor.
     Out: a module of func, linalg, arith and tensor, without operations of nn; or a
          sentence.
 

@@ -111,6 +111,10 @@ def hidden(seed: int) -> list[Case]:
         refused("no slope", alone("nn.leaky_relu", one, one)),
         refused("no axis", alone("nn.sum", tensor(b, i), tensor(b))),
         refused("the slope is a whole number", alone("nn.leaky_relu", one, one, slope="1 : i64")),
+        refused("not a tensor", alone("nn.sum", "f32", tensor(), axis="0 : i64")),
+        refused("nothing reads it", program(
+            written("t", "nn.sum", "%x", [one], tensor(), axis="1 : i64"), arguments=[one], returned="x", result=one),
+            "nn.sum", 1),
         lowered(
             "dense",
             program(dense("y", "x", "w", "b", b, i, o), arguments=[tensor(b, i), tensor(o, i), tensor(o)], returned="y",
@@ -158,14 +162,25 @@ def hidden(seed: int) -> list[Case]:
             leaky("s", "x", slope, b, b), dense("y", "s", "s", "w", b, b, b),
             arguments=[tensor(b, b), tensor(b)], returned="y", result=tensor(b, b)), drawn((b, b), (b,)),
             lambda x, w: leaky_relu(x, slope) @ leaky_relu(x, slope).T + w),
+        lowered("a size twice", single(total("y", "x", 2, b, i, b), tensor(b, i, b), tensor(b, i)), drawn((b, i, b)),
+                lambda x: x.sum(2)),
+        lowered("numbers of other types", program(
+            written("t", "nn.leaky_relu", "%x", [tensor(b, i)], tensor(b, i), slope="0.5 : f64"),
+            written("y", "nn.sum", "%t", [tensor(b, i)], tensor(b), axis="1 : i32"),
+            arguments=[tensor(b, i)], returned="y", result=tensor(b)), drawn((b, i)),
+            lambda x: leaky_relu(x, 0.5).sum(1)),
+        lowered("a sum that nothing reads", program(
+            total("t", "x", 0, i), leaky("y", "x", slope, i), arguments=[one], returned="y", result=one), drawn((i,)),
+            lambda x: leaky_relu(x, slope)),
         lowered("nothing of nn", program(arguments=[one], returned="x", result=one), drawn((i,)), np.asarray),
     ]  # fmt: skip
 
 
 def _infinite(b: int, i: int, o: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return x, w and a bias for nn.dense: x begins with a zero, w and the bias with infinities."""
+    """Return x, w and a bias for nn.dense with zeros and infinities: w has one where x has the other, and the bias."""
     x, w, bias = drawn((b, i), (o, i), (o,))()
     x[0, 0], w[0, 0], bias[0] = 0, np.inf, -np.inf
+    x[-1, -1], w[-1, -1] = np.inf, 0
     return x, w, bias
 
 
@@ -192,6 +207,8 @@ def _check_by_table(op):
     """Check all rules in one function; return a sentence or None."""
     types = [value.type for value in (*op.operands, *op.results)]
     for kind in types:
+        if not hasattr(kind, "element_type"):
+            return f"{op.name} works on tensors, not on {kind}."
         if str(kind.element_type) != "f32":
             return f"{op.name} works on f32, not on {kind.element_type}."
     sides = [list(kind.get_shape()) for kind in types]
@@ -409,6 +426,37 @@ any_result = edited(
 as_relu = edited(
     "same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0",
     (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result"),
+)  # fmt: skip
+any_operand = edited(
+    "valid", "asks an operand for its sizes that is not a tensor",
+    ("x = operand_def(TensorType)\naxis = prop_def(IntegerAttr)", "x = operand_def()\naxis = prop_def(IntegerAttr)"),
+)  # fmt: skip
+unread_believed = edited(
+    "did", "verifies what is left once nothing reads what is dead",
+    ("module.verify()",
+     "for op in reversed([*module.walk()]):\n    if op.name in LOWERINGS and not op.results[0].uses:\n"
+     "        op.detach()\n        op.erase()\nmodule.verify()"),
+)  # fmt: skip
+unread_left = edited(
+    "valid", "lowers what is read, and leaves the rest",
+    ("[op for op in module.walk() if op.name in LOWERINGS]",
+     "[op for op in module.walk() if op.name in LOWERINGS and op.results[0].uses]"),
+)  # fmt: skip
+by_size = edited(
+    "spared", "takes away the first size that is as large as that of the axis",
+    ("sides[:axis] + sides[axis + 1 :]", "[side for n, side in enumerate(sides) if n != sides.index(sides[axis])]"),
+)  # fmt: skip
+wide_axis = edited(
+    "spared", "takes an axis of 64 bits only, as the examples have",
+    ("not 0 <= axis < len(sides)", "str(self.axis.type) != 'i64' or not 0 <= axis < len(sides)"),
+)  # fmt: skip
+sparse_weights = edited(
+    "same", "leaves out the products of weights that are 0",
+    ("return build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result",
+     "zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result\n"
+     "more = build.insert(arith.AddfOp(total, build.insert(arith.MulfOp(x, w)))).result\n"
+     "return build.insert(\n"
+     "    arith.SelectOp(build.insert(arith.CmpfOp(w, zero, 'oeq')).result, total, more)\n).result"),
 )  # fmt: skip
 no_bias = edited("same", "starts with the bias in its first column", ("[[1], [0, 1]]", "[[0], [0, 1]]"))
 last_axis = edited(
