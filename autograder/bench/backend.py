@@ -77,6 +77,7 @@ def network(name: str, model: Any, inputs: tuple) -> Iterator[Figure | str]:
             base += f"; inputs and results of the two graphs alone {alone:.2f}, with nothing saved {any_cut:.2f}"
         else:
             base += "; " + ", ".join(f"{number} {kind}" for kind, number in kinds(stages).items())
+            base += f"; with these products and convolutions as calls no kernels are fewer than {fewest(stages)}"
         yield at_most(f"{name}: {quantity} over eager's", own[at] / eager[at], limit, "", base)
         rest = max(1, eager[at] - eager[at + 2])
         others = (own[at] - calls) / rest
@@ -130,6 +131,36 @@ def kinds(stages: Sequence[Any]) -> Counter[str]:
         launched = bytes_moved(stage.after).detail
         number.update(_kind(stage.after, node) for node in stage.after.graph.nodes if node.name in launched)
     return number
+
+
+def fewest(stages: Sequence[Any]) -> int:
+    """Return the launches that no kernels avoid, with the products and convolutions that are calls of the library.
+
+    A kernel cannot go on beyond a call that reads its results: on one path, operations between two calls are a launch.
+    """
+    return sum(sum(map(is_library, stage.after.graph.nodes)) + _alternations(stage) for stage in stages)
+
+
+def _alternations(stage: Any) -> int:
+    """Return the most launches besides library calls on one path of a graph, each between two calls or at an end."""
+    from torch import fx
+
+    from passlab.capstone.training import PASSES, fuse, is_free
+
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(stage.before.graph, {}))
+    gm = fx.GraphModule(stage.before, copy)
+    for rewrite in PASSES:
+        gm = gm if rewrite is fuse else rewrite(gm) or gm
+    library = {node.name for node in stage.after.graph.nodes if is_library(node)}
+    paths: dict[Any, tuple[int, bool]] = {}  # node → the most launches on a path to it, and whether the last one ended
+    for node in gm.graph.nodes:
+        paths[node] = launches, ended = max((paths[operand] for operand in node.all_input_nodes), default=(0, True))
+        if node.name in library:
+            paths[node] = launches, True
+        elif node.op == "call_function" and not is_free(node):
+            paths[node] = launches + ended, False
+    return max(launches for launches, _ in paths.values())
 
 
 def _kind(gm: Any, node: Any) -> str:

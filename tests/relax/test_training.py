@@ -218,7 +218,10 @@ def test_the_bench_tells_what_it_measured_and_what_not(monkeypatch):
     found = {figure.what: figure for figure in bench.behind(0, ["tiny"]) if isinstance(figure, Figure)}
     launches = found["tiny: launches over eager's"]
     assert (launches.value, launches.held) == (0.4, True)
-    assert launches.baseline == "2 of 5; 0.00 in matrix products and convolutions; 2 kernels that reduce"
+    assert launches.baseline == (
+        "2 of 5; 0.00 in matrix products and convolutions; 2 kernels that reduce; "
+        "with these products and convolutions as calls no kernels are fewer than 2"
+    )
     assert found["tiny: kernels, largest difference to eager's"].held
     assert found["tiny: time of Inductor"].seen == "not measured: Inductor needs a C++ compiler"
     assert found["networks with launches over eager's at most 0.5"].seen == "1 of 1"
@@ -231,6 +234,26 @@ def test_the_bench_counts_what_no_kernel_and_no_cut_avoids():
     x, total, exponential = 32, 4, 32  # bytes; the gradients of the first two have as many
     assert bench.least(mine.stages) == (x + total + exponential) + (exponential + total + x)
     assert bench.least(mine.stages, saved=False) == (x + total) + (total + x)
+
+
+def test_the_bench_counts_the_launches_that_no_kernel_avoids():
+    def f(x, w):
+        a = torch.sin(x) @ w  # sin, product
+        b = torch.cos(torch.exp(a.t())) @ w  # a kernel of both, product
+        return b.t() @ a + x, torch.tanh(x)  # a view alone is none; product, sum; beside the first kernel
+
+    stages = stages_of(f, torch.randn(8, 8), torch.randn(8, 8))
+    assert bench.fewest(stages) == 3 + 3
+    inside = [SimpleNamespace(before=stage.before, after=fx.GraphModule({}, fx.Graph())) for stage in stages]
+    assert bench.fewest(inside) == 1  # with the products computed in kernels
+
+
+def stages_of(f, *inputs):
+    """Return the graph of a function, before and after no pass."""
+    plain = backend()
+    torch.compiler.reset()
+    torch.compile(f, backend=plain)(*inputs)
+    return plain.stages
 
 
 def test_what_a_graph_only_hands_over_is_not_moved():

@@ -161,7 +161,7 @@ MADE = {
 }
 
 
-def _is_free(node: Any) -> bool:
+def is_free(node: Any) -> bool:
     """Return whether a call moves no bytes, and each of its readers can have one of its own: views above all."""
     return (
         isinstance(node, fx.Node)
@@ -179,7 +179,7 @@ def _views_apart(gm: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     for node in reversed(graph.nodes):
-        if _is_free(node):
+        if is_free(node):
             for user in list(node.users)[1:]:
                 with graph.inserting_before(node):
                     user.replace_input_with(node, graph.node_copy(node))
@@ -190,7 +190,7 @@ def _views_together(gm: fx.GraphModule, inside: set[str]) -> None:
     """Merge views of one tensor, except for those in groups."""
     first: dict[tuple, fx.Node] = {}
     for node in gm.graph.nodes:
-        if _is_free(node) and node.name not in inside:
+        if is_free(node) and node.name not in inside:
             one = first.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
             if one is not node:
                 node.replace_all_uses_with(one)
@@ -250,7 +250,7 @@ def _fusible(gm: fx.GraphModule) -> dict[fx.Node, bool]:
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or not value.numel():
             continue
-        if _is_free(node) or effects(node) or not node.all_input_nodes:
+        if is_free(node) or effects(node) or not node.all_input_nodes:
             continue
         operands = node.all_input_nodes
         forms = tuple((describe(a.meta.get("val"))[1], getattr(a.meta.get("val"), "ndim", None)) for a in operands)
@@ -279,7 +279,7 @@ def _reduces(gm: fx.GraphModule, node: fx.Node) -> bool | None:
 
 
 def _root(node: fx.Node) -> fx.Node:
-    while _is_free(node) and node.target not in MADE:
+    while is_free(node) and node.target not in MADE:
         node = node.all_input_nodes[0]
     return node
 
@@ -291,7 +291,7 @@ def _operands(node: fx.Node) -> list[fx.Node]:
 
 def _readers(node: fx.Node) -> Iterator[fx.Node]:
     for user in node.users:
-        if _is_free(user):
+        if is_free(user):
             yield from _readers(user)
         else:
             yield user
@@ -313,7 +313,7 @@ def _levels(gm: fx.GraphModule, fusible: Collection[fx.Node]) -> dict[fx.Node, i
     level: dict[fx.Node, int] = {}
     for node in gm.graph.nodes:
         ready = max((level[a] for a in node.all_input_nodes), default=0)
-        level[node] = ready + (node.op == "call_function" and node not in fusible and not _is_free(node))
+        level[node] = ready + (node.op == "call_function" and node not in fusible and not is_free(node))
     return level
 
 
@@ -323,9 +323,9 @@ def _recompute(gm: fx.GraphModule, fusible: dict[fx.Node, bool], level: dict[fx.
 
     def copy(node: fx.Node, at: int) -> fx.Node:
         """Return a node for a level: a view or an operation that is copied, or the value that it begins with."""
-        if not _is_free(node) and (node not in fusible or fusible[node] or level[node] == at):
+        if not is_free(node) and (node not in fusible or fusible[node] or level[node] == at):
             return node
-        if (node, at) not in copies or _is_free(node):
+        if (node, at) not in copies or is_free(node):
             with gm.graph.inserting_after(node):
                 new = gm.graph.node_copy(node)
             new.args, new.kwargs = fx.node.map_arg((node.args, node.kwargs), lambda a: copy(a, at))
@@ -342,7 +342,7 @@ def _recompute(gm: fx.GraphModule, fusible: dict[fx.Node, bool], level: dict[fx.
         if made_of is None or sum(map(_bytes, made_of)) > SLACK * _bytes(node):
             continue
         for user in list(node.users):  # a view has one reader
-            reader = next(_readers(user), user) if _is_free(user) else user
+            reader = next(_readers(user), user) if is_free(user) else user
             if reader in fusible and level[reader] > level[node]:
                 user.replace_input_with(node, copy(node, level[reader]))
     for node in reversed(list(gm.graph.nodes)):
