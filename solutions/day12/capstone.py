@@ -35,8 +35,10 @@ from passlab.fx.effects import effects, written
 from passlab.fx.judge import rebuild
 from passlab.fx.patterns import canonical
 from passlab.memory.allocate import ORDERS, best_fit, first_fit
+from passlab.memory.buffers import height
+from passlab.memory.liveness import liveness
 from passlab.memory.order import best_order
-from passlab.memory.plan import Plan, planned
+from passlab.memory.plan import ALIGNMENT, Plan, planned
 from passlab.memory.tasks import tasks_of
 
 # %%
@@ -200,11 +202,11 @@ def plan_model(graph: fx.GraphModule, groups: list[list[str]], inputs: tuple) ->
             ]
         )
     plans = []
-    for order, key, fit in product(orders, ORDERS.values(), (first_fit, best_fit)):
-        allocate = lambda buffers, alignment, fit=fit, key=key: fit(  # noqa: E731
-            buffers, key, alignment
-        )
-        plans.append(planned(gm, *inputs, allocate=allocate, order=order))
+    for order in orders:
+        buffers = liveness(gm, *inputs, order=order)
+        for key, fit in product(ORDERS.values(), (first_fit, best_fit)):
+            offsets = fit(buffers, key, ALIGNMENT)
+            plans.append(Plan(tuple(order), offsets, height(buffers, offsets)))
     return min(plans, key=lambda plan: plan.arena)
     ### END SOLUTION
 

@@ -89,7 +89,7 @@ EQUIVALENT = {
 _RETURN = "return min(plans, key=lambda plan: plan.arena)"
 
 ungrouped = edited("valid", "plans the graph without its groups", ("gm = grouped(graph, groups, inputs)", "gm = graph"))
-backwards = edited("valid", "runs the steps from the last to the first", ("order", "order[::-1]"))
+backwards = edited("valid", "runs the steps from the last to the first", ("tuple(order)", "tuple(order[::-1])"))
 all_at_zero = edited(
     "valid",
     "places everything at the beginning, forgets a buffer, or claims half of the arena",
@@ -110,7 +110,7 @@ as_listed = edited(
 by_size = edited(
     "did",
     "places by size alone, in either order",
-    ("planned(gm, *inputs, allocate=allocate, order=order)", "planned(gm, *inputs, order=order)"),
+    ("fit(buffers, key, ALIGNMENT)", "first_fit(buffers, alignment=ALIGNMENT)"),
 )
 highest = edited("did", "keeps the highest arena", (_RETURN, _RETURN.replace("min(", "max(")))
 
