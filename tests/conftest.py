@@ -23,11 +23,13 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import expect
 
 from autograder.authoring import fresh
 from autograder.toys import tiny
 from tests.support import amounts, changed, long, schedule
 
+expect.set_options(timeout=120_000)  # a page on a busy machine; Playwright waits for 5 s
 gc.set_threshold(50_000)  # tests make objects by the thousand; to look through them after every 700 takes long
 
 HERE = Path(__file__).parent
