@@ -484,18 +484,6 @@ def migrate(gm: fx.GraphModule, largest: dict, alpha: float) -> fx.GraphModule:
     ### BEGIN SOLUTION
     graph = gm.graph
 
-    def constants(parts):
-        return all(part is None or part.op == "get_attr" for part in parts)
-
-    def is_layer(node):
-        return node.target is F.linear and constants(node.args[1:])
-
-    def is_norm(node):
-        if node.target is not F.layer_norm or len(node.args) < 4:
-            return False
-        weights = node.args[2:4]
-        return len(node.args[1]) == 1 and None not in weights and constants(weights)
-
     def value(node):
         return getattr(gm, node.target)
 
@@ -529,6 +517,21 @@ def migrate(gm: fx.GraphModule, largest: dict, alpha: float) -> fx.GraphModule:
     graph.eliminate_dead_code()
     gm.recompile()
     return gm
+
+
+def constants(parts):
+    return all(part is None or part.op == "get_attr" for part in parts)
+
+
+def is_layer(node):
+    return node.target is F.linear and constants(node.args[1:])
+
+
+def is_norm(node):
+    if node.target is not F.layer_norm or len(node.args) < 4:
+        return False
+    weights = node.args[2:4]
+    return len(node.args[1]) == 1 and None not in weights and constants(weights)
     ### END SOLUTION
 
 

@@ -157,37 +157,17 @@ def saturate(
     ### BEGIN SOLUTION
     graph = EGraph()
     numbers = [graph.add_term(term) for term in terms]
-
-    def matches(pattern, number, binding):
-        if isinstance(pattern, str):
-            if binding.get(pattern, number) == number:
-                yield {**binding, pattern: number}
-            return
-        for label, *operands in graph.nodes[number]:
-            if label == pattern[0] and len(operands) == len(pattern) - 1:
-                bindings = [binding]
-                for part, operand in zip(pattern[1:], operands, strict=True):
-                    bindings = [
-                        b for old in bindings for b in matches(part, operand, old)
-                    ]
-                yield from bindings
-
-    def instance(pattern, binding):
-        if isinstance(pattern, str):
-            return binding[pattern]
-        return graph.add(pattern[0], *(instance(part, binding) for part in pattern[1:]))
-
     stop, count = "", 0
     while not stop:
         count += 1
         pending = []
         for left, right in laws:
             for number in graph.nodes:
-                for binding in matches(left, number, {}):
+                for binding in matches(graph, left, number, {}):
                     pending.append((number, right, binding))
         unions = 0
         for number, right, binding in pending:
-            unions += graph.union(number, instance(right, binding))
+            unions += graph.union(number, instance(graph, right, binding))
         graph.rebuild()
         if len(graph) > most:
             stop = "nodes"
@@ -196,6 +176,30 @@ def saturate(
         elif count == rounds:
             stop = "rounds"
     return stop, count, len(graph), [graph.find(number) for number in numbers]
+
+
+def matches(graph, pattern, number, binding):
+    """The bindings, with this one in them, by which a class matches a pattern."""
+    if isinstance(pattern, str):
+        if binding.get(pattern, number) == number:
+            yield {**binding, pattern: number}
+        return
+    for label, *operands in graph.nodes[number]:
+        if label == pattern[0] and len(operands) == len(pattern) - 1:
+            bindings = [binding]
+            for part, operand in zip(pattern[1:], operands, strict=True):
+                bindings = [
+                    b for old in bindings for b in matches(graph, part, operand, old)
+                ]
+            yield from bindings
+
+
+def instance(graph, pattern, binding):
+    """Add what a pattern stands for to the graph, and return its number."""
+    if isinstance(pattern, str):
+        return binding[pattern]
+    operands = [instance(graph, part, binding) for part in pattern[1:]]
+    return graph.add(pattern[0], *operands)
     ### END SOLUTION
 
 
