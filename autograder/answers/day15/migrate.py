@@ -67,6 +67,20 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
     def other_relu(m: Any, x: Any) -> Any:
         return F.linear(F.relu(F.linear(x, m.v)), m.w)
 
+    @migrate_case("a layer before a relu is a result", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def before_relu(m: Any, x: Any) -> Any:
+        y = F.linear(x, m.v)
+        return F.linear(torch.relu(y), m.w), y
+
+    @migrate_case("one bias of two layers", (7, n), v=(k, n), u=(k, n), c=(k,), w=(n, k), t=(n, k))
+    def shared_bias(m: Any, x: Any) -> Any:
+        y, z = F.linear(x, m.v, m.c), F.linear(torch.tanh(x), m.u, m.c)
+        return F.linear(torch.relu(y), m.w), F.linear(torch.relu(z), m.t)
+
+    @migrate_case("as many outputs as inputs", (7, n), v=(n, n), w=(k, n))
+    def square(m: Any, x: Any) -> Any:
+        return F.linear(torch.relu(F.linear(x, m.v)), m.w)
+
     @migrate_case("a bias that others read", (7, n), v=(k, n), c=(k,), w=(n, k))
     def bias_elsewhere(m: Any, x: Any) -> Any:
         y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
@@ -83,6 +97,9 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
         computed_bias,
         other_relu,
         bias_elsewhere,
+        before_relu,
+        shared_bias,
+        square,
     ]
 
 
@@ -288,6 +305,28 @@ one_maximum = edited(
     ),
 )
 no_bias = edited("same", "forgets to divide the bias", ("value(bias) / s", "value(bias)"))
+as_columns = edited(
+    "same",
+    "divides columns if a layer has as many outputs as inputs",
+    ("s if is_norm(node) else s[:, None]", "s if is_norm(node) or len(s) == value(weight).shape[1] else s[:, None]"),
+)
+not_output = edited(
+    "spared",
+    "does not take the output for a reader of what a relu reads",
+    (
+        "while [user.target for user in x.users] == [torch.relu]: ...",
+        "while [user.target for user in x.users if user.op != 'output'] == [torch.relu]: ...",
+    ),
+    ("(x,) = x.users", "(x,) = [user for user in x.users if user.op != 'output']"),
+)
+one_bias = edited(
+    "same",
+    "gives two layers that share a bias one new bias",
+    (
+        "name = f'{node.name}_constant{place}'",
+        "name = f'{node.name}_constant{place}' if place == first else f'{bias.target}_divided'",
+    ),
+)
 any_reader = edited(
     "same",
     "moves although others read the value",

@@ -69,7 +69,25 @@ def _apart(n: int, m: int, grid: Grid) -> list[Case]:
         y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
         return q(y, (m.scale, 0, 8), axis=1)
 
-    return [largest_below, reshaped, axes]
+    @move_case("scales differ", (n, m), about=STAYS)
+    def scales(m: Any, x: Any) -> Any:
+        return q(dq(q(x, grid), grid), (2 * grid[0], *grid[1:]))
+
+    @move_case("scales differ a little", (n, m), (n, m), about=STAYS)
+    def near(m: Any, x: Any, y: Any) -> Any:
+        return torch.cat([dq(q(x, grid), grid), dq(q(y), (grid[0] + 1e-6, *grid[1:]))], 0) + 1
+
+    @move_case("one of three is a float", (n, m), (n, m), about=STAYS)
+    def third(m: Any, x: Any, y: Any) -> Any:
+        return torch.cat([dq(q(x, grid), grid), dq(q(y, grid), grid), torch.exp(x)], 0) + 1
+
+    @move_case("bits of three differ, before a quantize", (n, m), (n, m), about=STAYS)
+    def mixed(m: Any, x: Any, y: Any) -> Any:
+        few = (*grid[:2], 4)
+        both = torch.cat([dq(q(x, few), few), dq(q(y, grid), grid), dq(q(y, few), few)], 0)
+        return q(both, few), both + 1
+
+    return [largest_below, reshaped, axes, scales, near, third, mixed]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -310,6 +328,34 @@ any_zero = edited(
         "grid(q.args[0], dequantize) == grid(q, quantize)",
         "(grid(q.args[0], dequantize) or [0])[0] == grid(q, quantize)[0]",
     ),
+)
+any_scale = edited(
+    "same",
+    "compares zero points and bits, and forgets scales",
+    (
+        "grid(q.args[0], dequantize) == grid(q, quantize)",
+        "(grid(q.args[0], dequantize) or [0])[1:] == grid(q, quantize)[1:]",
+    ),
+)
+OF_OPERANDS = "grids = {grid(x, dequantize) for x in t.all_input_nodes}"
+near_scale = edited(
+    "same",
+    "takes nearly equal scales for one",
+    (
+        OF_OPERANDS,
+        "grids = {(g := grid(x, dequantize)) and (round(g[0], 4), *g[1:]) for x in t.all_input_nodes}",
+    ),
+)
+any_bits = edited(
+    "same",
+    "puts numbers of more bits onto a grid of fewer",
+    (OF_OPERANDS, "grids = {(g := grid(x, dequantize)) and g[:2]: g for x in t.all_input_nodes}"),
+    ("*grids.pop()", "*next(iter(grids.values()))"),
+)
+two_of_three = edited(
+    "same",
+    "looks at two operands, though three are read",
+    (OF_OPERANDS, "grids = {grid(x, dequantize) for x in t.all_input_nodes[:2]}"),
 )
 any_reader = edited(
     "same",

@@ -115,7 +115,12 @@ def _next_door(group: int, width: int, rows: int) -> list[Case]:
     def table(m: Any, index: Any) -> Any:
         return F.embedding(index, pair(m.w, m.s, group)).relu()
 
-    return [two_bits, result, beyond, table]
+    @pack_case("a weight behind its pair is a result", (2, width), **wide)
+    def dequantized(m: Any, x: Any) -> Any:
+        weight = pair(m.w, m.s, group)
+        return F.linear(x, weight), weight
+
+    return [two_bits, result, beyond, table, dequantized]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -257,6 +262,17 @@ unclamped = edited(
         "quantize(*values, *q.args[2:], **q.kwargs)",
         "(values[0] / values[1].repeat_interleave(q.kwargs['group'], 1)).round().to(torch.int8)",
     ),
+)
+bytes_too = edited(
+    "spared",
+    "stores weights of eight bits as int8",
+    ("q.args[3] != 4", "q.args[3] not in (4, 8)"),
+    ("odd = integers.shape[1] % 2", "odd = integers.shape[1] % 2 or q.args[3] == 8"),
+)
+no_output = edited(
+    "did",
+    "unpacks for functions, and not for the output",
+    ("if dq.users: ...", "if any(user.users for user in dq.users): ..."),
 )
 signed = edited("did", "stores the two halves as int8", ("torch.uint8", "torch.int8"))
 layers_alone = edited(

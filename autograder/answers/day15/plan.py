@@ -33,12 +33,13 @@ def hidden(seed: int) -> list[Case]:
         return [rng.choice([4, 8, 8]) for _ in range(count)]
 
     def drawn(name: str, count: int, low: float = -1.0, high: float = 1.0) -> Case:
-        """A case in which neither plain greed nor 8 bits for all have the fewest bytes."""
+        """A case in which neither plain greed nor 8 bits for all have the fewest bytes, nor a range that reaches 0."""
         while True:
             layers = drawn_layers(rng, sizes(count))
             budget = budget_for(layers, bits(count), low, high)
             least = fewest_bytes(layers, low, high, budget)
-            if size(layers, _greedy(layers, low, high, budget)) > least and size(layers, [8] * count) != least:
+            unlike = size(layers, _greedy(layers, low, high, budget)) > least and size(layers, [8] * count) != least
+            if unlike and (high >= 0 or fewest_bytes(layers, low, 0.0, budget) > least):
                 return plan_case(name, layers, budget, low, high)
 
     def shifted(name: str, by: float) -> Case:
@@ -72,6 +73,7 @@ def hidden(seed: int) -> list[Case]:
         plan_case("a large budget", wide, 1e6),
         plan_case("one input, whose scales cost more than its bits save", narrow, 1e6),
         plan_case("one layer", wide[:1], budget_for(wide[:1], (4,))),
+        drawn("inputs below 0", 3, -6.0, -5.0),
     ]
 
 
@@ -171,6 +173,11 @@ signs = edited(
     "same",
     "lets errors cancel: multiplies by W in place of |W|",
     ("(weight.abs(), m, options)", "(weight, m, options)"),
+)
+to_zero = edited(
+    "cost",
+    "lets inputs below 0 reach 0",
+    ("hi = torch.full_like(lo, high)", "hi = torch.full_like(lo, max(high, 0.0))"),
 )
 no_low = edited(
     "same", "takes the upper end for the largest magnitude", ("torch.maximum(lo.abs(), hi.abs())", "hi.abs()")

@@ -146,6 +146,14 @@ def kept(gm: fx.GraphModule) -> Counter[str]:
 def why_not_kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
     if reason := why_not_as_often(kept(before), kept(after)):
         return reason
+    packed = {dq.args[0] for dq in pairs(before)}
+    left = [node for node in live(before) if node.target is quantize and node not in packed]
+    quantizes = [node for node in live(after) if node.target is quantize]
+    if len(quantizes) < len(left):
+        return (
+            f"{there_are(len(quantizes), 'quantize node')}; {len(left)} should stay: "
+            "their weights have other bits, or are needed as floats."
+        )
     fused = [node for node in live(after) if node.target is linear_int4]
     if len(fused) > len(fusable(before)):
         return (
