@@ -7,8 +7,9 @@ On a GPU, Triton compiles the text. On a CPU no program is made of it: the group
 Triton's interpreter, where the package is installed, tells whether the text computes what the group does. Bfloat16, and
 more than MOST_PROGRAMS programs of the grid in a model, are left to the GPU.
 
-The text may hold functions with @triton.jit and nothing else (`unfit`): no other import, no call of Python's own
-library, no name with an underscore in front. It is looked at, compiled and run only where a returned graph may run.
+The text may hold functions with @triton.jit and nothing else (`why_not_a_kernel`): no other import, no call of
+Python's own library, no name with an underscore in front. It is looked at, compiled and run only where a returned graph
+may run.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from passlab.judge.forms import why_not_groups
 from passlab.kernels import fused
 
 
-def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:
+def why_not_grouped(node: fx.Node, memory: set[fx.Node]) -> str | None:
     """Return why a node cannot be in a group, as the end of a sentence that begins with its name, or None."""
     if kinds := sorted(effects(node)):
         return f"has an effect: {EFFECTS[kinds[0]]}"
@@ -38,7 +38,7 @@ def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
     memory = written(gm.graph)
     last: dict[fx.Node, fx.Node] = {}
     for node in reversed(gm.graph.nodes):
-        if unfit(node, memory) is None:
+        if why_not_grouped(node, memory) is None:
             readers = {last.get(reader) for reader in node.users}
             one = len(readers) == 1 and None not in readers
             last[node] = readers.pop() if one else node
@@ -65,7 +65,7 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
     for group in groups:
         inside = [n for n in gm.graph.nodes if n.name in group]
         for node in inside:
-            if reason := unfit(node, memory):
+            if reason := why_not_grouped(node, memory):
                 return node.name, f"{node.name} is in a group, but it {reason}."
         for node in inside[:-1]:
             elsewhere = [reader for reader in node.users if reader not in inside]
