@@ -65,6 +65,13 @@ def test_constants_arrive_whatever_their_numbers():
         np.testing.assert_allclose(result, expected.numpy(), rtol=1e-6)
 
 
+def test_a_batch_norm_may_be_the_output():
+    model, x = torch.nn.BatchNorm2d(3).eval(), torch.randn(2, 3, 4, 4)
+    model.running_mean.copy_(torch.arange(3.0))
+    arrived = from_torch(model, x)
+    np.testing.assert_allclose(run(arrived.module, *arrived.arrays)[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_what_does_not_arrive_is_a_sentence():
     class Unruly(torch.nn.Module):
         def forward(self, x):

@@ -117,13 +117,9 @@ def _normal_norms(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if node.target is aten._native_batch_norm_legit_no_training.default:
             x, weight, bias, mean, var, momentum, eps = node.args
-            (first,) = node.users  # the getitem of the result; the statistics are not used
-            with graph.inserting_before(node):
-                args = (x, weight, bias, mean, var, False, momentum, eps, False)
-                norm = graph.call_function(aten.batch_norm.default, args)
-                norm.meta = dict(first.meta)
-            first.replace_all_uses_with(norm)
-            graph.erase_node(first)
+            (result,) = node.users  # its getitem, whose name may be that of an output; the statistics are not used
+            result.target = aten.batch_norm.default
+            result.args = x, weight, bias, mean, var, False, momentum, eps, False
             graph.erase_node(node)
 
 
