@@ -137,7 +137,7 @@ def scaled(analysis: Analysis | None) -> int:
 
 
 def sum_of(count: int) -> tuple[Any, ...]:
-    """Return the term v0 + v1 + … of so many variables."""
+    """Return the term v0 + v1 + … of `count` variables."""
     term: tuple[Any, ...] = ("v0",)
     for at in range(1, count):
         term = ("add", term, (f"v{at}",))
@@ -145,7 +145,7 @@ def sum_of(count: int) -> tuple[Any, ...]:
 
 
 def sums(count: int) -> int:
-    """Return how many e-nodes a sum of so many variables has in all orders and groupings."""
+    """Return how many e-nodes a sum of `count` variables has in all orders and groupings."""
     graph = EGraph()
     graph.add_term(sum_of(count))
     saturate(graph, orders("add"), nodes=400_000, matches_each=10**7)

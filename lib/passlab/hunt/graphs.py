@@ -31,7 +31,7 @@ from passlab.fx.programs import Program, preserve_state
 
 #: A proxy. Functions of torch take it for a tensor, and their types do not say so.
 Value = Any
-#: Every so many graphs have a chain that is longer than Python's stack.
+#: One graph in `LONG` has a chain that is longer than Python's stack.
 LONG = 25
 #: How many wild forms are tried with the forms of a graph before one of these is replaced.
 WILD = 10
@@ -44,8 +44,8 @@ Form = tuple[Callable[["Sketch"], None], int | None]
 def drawn_graph(
     seed: int, size: int = 14, patterns: int = 6, mutation: bool = True, random: bool = True
 ) -> fx.GraphModule:
-    """Return a graph that is well typed and runs, determined by its arguments: so many forms and a wild one, or `size`
-    random nodes.
+    """Return a graph that is well typed and runs, determined by its arguments: `patterns` forms and a wild one, or
+    `size` random nodes.
 
     Its inputs, in `meta["inputs"]`, are small. mutation: it may write, into them, too, and have layers in training
     mode. random: it may draw random numbers.
