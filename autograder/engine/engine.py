@@ -174,10 +174,14 @@ class Zygote:
         with contextlib.suppress(EngineError):  # the zygote has ended, and all its forks with it
             self._order({"end": pid}, messages.Used)
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """Have the process end, without waiting for that."""
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)  # another thread may be waiting for a reply
         self.control.close()
+
+    def close(self) -> None:
+        self.hang_up()
         _wait(self.process)
 
 
@@ -233,11 +237,15 @@ class BackendProcesses:
     def _launch(module: str, flavour: str, sock: socket.socket, unsafe: bool, device: str = "cpu") -> subprocess.Popen:
         return _start("runner", module, [flavour, str(sock.fileno())], [sock], unsafe, device)
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """Have the processes end, without waiting for that."""
         for sock in (self.control, *self.slots):
             sock.close()
         for zygote, pid in self.forks:
             zygote.end(pid)
+
+    def close(self) -> None:
+        self.hang_up()
         for process in self.processes:
             _wait(process)
 
@@ -350,10 +358,11 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        for backend in self.backends.values():
-            backend.close()
-        for zygote in self.zygotes.values():
-            zygote.close()
+        processes = [*self.backends.values(), *self.zygotes.values()]
+        for one in processes:  # first, so that they end at the same time
+            one.hang_up()
+        for one in processes:
+            one.close()
         self.backends.clear()
         self.zygotes.clear()
 

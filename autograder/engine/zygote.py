@@ -76,3 +76,4 @@ def main(module_name: str, number: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    os._exit(0)  # what is loaded need not be taken apart

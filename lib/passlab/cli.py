@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import os
@@ -202,6 +203,7 @@ def progress(day: str = typer.Argument(None, help="One day only, for example day
 def main() -> None:
     """Run the command, including the commands of entry points in the group `passlab.commands`."""
     gc.set_threshold(50_000)  # not after every 700 objects of the thousands that a command loads
+    atexit.register(gc.freeze)  # what is loaded need not be looked through again while Python ends
     if os.path.expanduser("~") == "~":  # a user that the system does not list: Jupyter would raise an error
         os.environ["HOME"] = "/"
     try:
