@@ -45,6 +45,13 @@ def _chain(rng: random.Random, count: int) -> Graph:
     return Graph({name: nodes[name] for name in order}, [count - 1], {"x": 1, "add": rng.randint(0, 1), "mul": 9})
 
 
+def _beyond_floats() -> Graph:
+    """The cheapest tree costs 2⁶⁰ + 1, another one 2⁶⁰ + 2; as floats, they are the same."""
+    nodes: dict[int, list[tuple]] = {0: [("x",)]}
+    nodes |= {at: [("add", at - 1, at - 1)] for at in range(1, 61)}
+    return Graph(nodes | {61: [("dear", 60), ("cheap", 60)]}, [61], {"x": 1, "add": 0, "cheap": 1, "dear": 2})
+
+
 def _two_sides(rng: random.Random, roots: bool = False) -> Graph:
     """Two parts that are each cheaper alone, and together cheaper with a part in common; as operands or as roots."""
     dear, alone = rng.randint(5, 8), rng.randint(3, 4)  # alone < dear < 2 * alone, with a step of 1 on each way
@@ -89,6 +96,7 @@ def hidden(seed: int) -> list[Case]:
         extract_case("drawn, shared by several roots", _share_matters(rng, 30, roots=3)),
         extract_case("sums of sums, shared", _chain(rng, 50)._replace(shared=True)),
         extract_case("drawn, shared, largest", _share_matters(rng, 50)),
+        extract_case("costs beyond 2⁵³", _beyond_floats()),
     ]
 
 
@@ -309,6 +317,14 @@ label_alone = edited(
     "did",
     "takes the e-node whose label is cheapest, without its operands",
     ("cost[label] + sum(total[operand] for operand in operands)", "cost[label]"),
+)
+as_floats = edited(
+    "did",
+    "adds costs as floats",
+    (
+        "price = cost[label] + sum(total[operand] for operand in operands)",
+        "price = float(cost[label] + sum(total[operand] for operand in operands))",
+    ),
 )
 one_root = edited("valid", "thinks of the first root only", ("for root in roots: ...", "for root in roots[:1]: ..."))
 never_free = edited(

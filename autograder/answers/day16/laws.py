@@ -93,6 +93,20 @@ def _one_input(rng: random.Random) -> Case:
     return laws_case("wrong for one number", left, X, conditions, torch.int8)
 
 
+def _all_six() -> Case:
+    """A law that is wrong for six numbers, of which each condition excludes one."""
+    wrong_there = ("mul", ("lt", 0, X), ("lt", X, 7))
+    conditions = {f"x ≠ {number}": ("ne", X, number) for number in range(1, 7)}
+    return laws_case("six conditions, and all are needed", ("add", X, wrong_there), X, conditions, torch.int8)
+
+
+def _infinite(rng: random.Random) -> Case:
+    """A law of which one side is ∞ where the other is NaN."""
+    above = ("sub", ("maximum", ("abs", X), 65504), 65504)
+    conditions = some(FLOAT, *rng.sample(["x is finite", "x is not ∞", "x is not NaN"], 3))
+    return laws_case("NaN and ∞", ("sub", X, X), above, conditions, torch.float16)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     finite, nan, plus = "x is finite", "x is not NaN", "the sign of x is +"
@@ -120,6 +134,8 @@ def hidden(seed: int) -> list[Case]:
         ),
         _one_input(rng),
         laws_case("no conditions", ("abs", X), X, {}, torch.int8),
+        _all_six(),
+        _infinite(rng),
     ]
 
 
@@ -188,6 +204,16 @@ nan_has_a_sign = edited(
     "did",
     "takes a NaN for another NaN if its sign differs",
     ("same |= one.isnan() & other.isnan()", "same |= one.isnan() & other.isnan() & (one.signbit() == other.signbit())"),
+)
+not_finite = edited(
+    "same",
+    "takes ∞ and NaN for the same",
+    ("same |= one.isnan() & other.isnan()", "same |= ~one.isfinite() & ~other.isfinite()"),
+)
+up_to_five = edited(
+    "same",
+    "tries five conditions at most",
+    ("range(len(masks) + 1)", "range(min(len(masks), 5) + 1)"),
 )
 strongest = edited(
     "did",

@@ -124,6 +124,13 @@ def _one_round(rng: random.Random) -> Case:
     return saturate_case("one round", terms, [SHIFT, REGROUP, QUOTIENT, UNIT], 100, 1)
 
 
+def _leaf(rng: random.Random) -> Case:
+    """A label with one operand, and with none."""
+    x, y = _leaves(rng, 2)
+    terms = [("neg", ("inf",)), ("neg", ("inf", x)), ("neg", y), ("low",)]
+    return saturate_case("one label, one operand or none", terms, [(("neg", ("inf",)), ("low",))], 100, 10)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     return [
@@ -142,6 +149,8 @@ def hidden(seed: int) -> list[Case]:
         _large_at_first(rng),
         _shrinks(rng),
         saturate_case("no laws", [("neg", ("a",)), ("a",)], [], 100, 3),
+        _leaf(rng),
+        saturate_case("no terms", [], [COMMUTE], 100, 3),
     ]
 
 
@@ -218,6 +227,20 @@ def _bindings(nodes, pattern, name):
     return results
 
 
+any_leaf = edited(
+    "same",
+    "takes a label without operands for all terms of that label",
+    (
+        "label == pattern[0] and len(operands) == len(pattern) - 1",
+        "label == pattern[0] and len(pattern) in (1, len(operands) + 1)",
+    ),
+    ("zip(pattern[1:], operands, strict=True)", "zip(pattern[1:], operands)"),
+)
+no_round = edited(
+    "spared",
+    "runs no round if there are no terms",
+    ("graph = EGraph()", "if not terms:\n    return 'saturated', 0, 0, []\ngraph = EGraph()"),
+)
 free = edited("same", "lets a variable stand for two classes", ("binding.get(pattern, number) == number", "True"))
 first_only = edited(
     "did", "takes the first e-node of a class only", ("graph.nodes[number]", "list(graph.nodes[number])[:1]")
