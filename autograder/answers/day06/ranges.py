@@ -198,9 +198,25 @@ EQUIVALENT = {
 # ---------------------------------------------------------------------------------------------------- answers
 
 
+def _product(first, second, square):
+    corners = torch.stack(torch.broadcast_tensors(*(a * b for a in first for b in second)))
+    corners = corners.nan_to_num(0, math.inf, -math.inf)
+    low, high = corners.amin(0), corners.amax(0)
+    if square:
+        low = torch.where((first[0] <= 0) & (first[1] >= 0), 0.0, torch.minimum(corners[0], corners[3]))
+    return low, high
+
+
+def _layer(layer, low, high):
+    inf, weight = math.inf, layer.weight.double()
+    at, by = (low + high) / 2 @ weight.T, (high - low) / 2 @ weight.abs().T
+    at = at if layer.bias is None else at + layer.bias.double()
+    return (at - by).nan_to_num(-inf, inf, -inf), (at + by).nan_to_num(inf, inf, -inf)
+
+
 @right("each element has its own interval; a layer is centre and radius")
 def elementwise(gm, inputs):
-    bounds, inf = {}, math.inf
+    bounds = {}
     for node in gm.graph.nodes:
         if node.op == "output":
             continue
@@ -222,26 +238,16 @@ def elementwise(gm, inputs):
             other = ends[1] if name == "add" else (-ends[1][1], -ends[1][0])
             pair = ends[0][0] + other[0], ends[0][1] + other[1]
         elif name == "mul":
-            corners = torch.stack(torch.broadcast_tensors(*(a * b for a in ends[0] for b in ends[1]))).nan_to_num(
-                0, inf, -inf
-            )
-            low, high = corners.amin(0), corners.amax(0)
-            if node.args[0] is node.args[1]:
-                low = torch.where((ends[0][0] <= 0) & (ends[0][1] >= 0), 0.0, torch.minimum(corners[0], corners[3]))
-            pair = low, high
+            pair = _product(*ends, square=node.args[0] is node.args[1])
         elif name == "Linear":
-            layer = gm.get_submodule(node.target)
-            middle, radius = (ends[0][0] + ends[0][1]) / 2, (ends[0][1] - ends[0][0]) / 2
-            at, by = middle @ layer.weight.double().T, radius @ layer.weight.double().abs().T
-            at = at if layer.bias is None else at + layer.bias.double()
-            pair = (at - by).nan_to_num(-inf, inf, -inf), (at + by).nan_to_num(inf, inf, -inf)
+            pair = _layer(gm.get_submodule(node.target), *ends[0])
         elif name in ("sum", "mean", "transpose", "reshape", "flatten"):
             pair = tuple(getattr(end, name)(*node.args[1:], **node.kwargs) for end in ends[0])
         elif name == "softmax":
             pair = torch.zeros(1).double(), torch.ones(1).double()
             pair = tuple(p.expand(shape(node)) for p in pair)
         else:
-            pair = tuple(torch.full(shape(node), end, dtype=torch.float64) for end in (-inf, inf))
+            pair = tuple(torch.full(shape(node), end, dtype=torch.float64) for end in (-math.inf, math.inf))
         bounds[node.name] = pair
     return {name: (float(low.min()), float(high.max())) for name, (low, high) in bounds.items()}
 
