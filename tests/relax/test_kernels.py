@@ -201,6 +201,33 @@ def test_what_is_reduced_and_read_again_is_rounded_once():
         same(lambda x, y: (x * y - (x * y).amin(0, keepdim=True) >= 0).all(), x, y)
 
 
+def test_functions_are_computed_in_vectors_unless_they_are_nested_too_deep():
+    def nested(function, times):
+        def program(x):
+            for _ in range(times):
+                x = function(x)
+            return x
+
+        return passlab.trace(program, torch.randn(8))
+
+    for function in (torch.exp, torch.tanh, torch.erf, F.gelu):
+        library = f"T.{function.__name__}("
+        assert library not in prim_func(nested(function, 1)).script(), function
+        text = prim_func(nested(function, 9)).script()
+        assert library in text or function is F.gelu, function
+        assert len(text) < 20_000, (function, len(text))
+
+
+def test_exp_is_exact_to_a_few_roundings():
+    x = torch.cat([torch.linspace(-104, 89, 100_001), EDGES])
+    whole = Kernel(torch.fx.symbolic_trace(lambda x: torch.exp(x)))(x)
+    exact, least = torch.exp(x.double()), torch.finfo(torch.float32).tiny
+    normal = (exact >= least) & exact.isfinite() & (exact <= torch.finfo(torch.float32).max)
+    off = ((whole.double() - exact) / exact)[normal].abs().max()
+    assert off < 2 * torch.finfo(torch.float32).eps, off
+    torch.testing.assert_close(whole[~normal], torch.exp(x)[~normal], rtol=0, atol=least / 2**20, equal_nan=True)
+
+
 def test_a_stage_by_rows_takes_no_more_steps():
     def steps(function):
         schedule = tvm.s_tir.Schedule(function)

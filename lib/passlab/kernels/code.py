@@ -24,7 +24,7 @@ import torch
 from torch import fx
 
 from passlab.kernels.primitives import CONSTANTS, POSITIONS, REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
-from passlab.kernels.scalars import apply, negate
+from passlab.kernels.scalars import COPIES, apply, negate
 
 if TYPE_CHECKING:
     import tvm
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LONG, LANES, RUN = 64, 16, 512
 #: Limit on the operations of an expression with its names expanded: TVM 0.27 expands them while lowering.
 WRITTEN_OUT = 2**19
+#: The same limit for functions that have a vectorizable form of many operations: beyond it, they are library calls.
+VECTORIZED = 2**14
 
 
 # ------------------------------------------------------------------------------------------------ where tensors lie
@@ -250,9 +252,8 @@ class _Body:
             return self.value(source, source_index(node, _shape(source), at))
         if name in ("cat", "constant_pad_nd", *POSITIONS):
             return self._bind_name(node, getattr(self, f"_{name.strip('_')}")(node, at))
-        return self._bind_name(
-            node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args])
-        )
+        args, vectorized = [self._operand(node, a, at) for a in node.args], self._is_vectorized(node)
+        return self._bind_name(node, self.function.pointwise(node, name, args, vectorized))
 
     def _operand(self, node: fx.Node, operand: Any, at: tuple) -> Any:
         if isinstance(operand, fx.Node):
@@ -339,10 +340,19 @@ class _Body:
     def _written_out(self, node: fx.Node) -> int:
         """Count the operations of the value with all names expanded."""
         if node not in self.sizes:
-            inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
-            inside = inside and node not in self.function.stored
-            self.sizes[node] = 1 + sum(self._written_out(a) for a in node.args if inside and isinstance(a, fx.Node))
+            copies = COPIES.get(name_of(node.target), 1) if self._is_vectorized(node) else 1
+            self.sizes[node] = copies * self._operands_written_out(node)
         return self.sizes[node]
+
+    def _operands_written_out(self, node: fx.Node) -> int:
+        inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
+        operands = [a for a in node.args if inside and isinstance(a, fx.Node) and a not in self.function.stored]
+        return 1 + sum(map(self._written_out, operands))
+
+    def _is_vectorized(self, node: fx.Node) -> bool:
+        """Return whether to compute a function in vectorizable steps, which hold its operand many times."""
+        copies = COPIES.get(name_of(node.target), 1)
+        return self.function.vectorized and copies * self._operands_written_out(node) <= VECTORIZED
 
     def whole(self, value: Any) -> Any:
         """Bind the names around the expression."""
@@ -422,6 +432,9 @@ class _Function:
 
         self.tvm, self.te, self.tirx = tvm, tvm.te, tvm.tirx
         self.program, self.partial, self.stored = program, partial, stored(program)
+        tensors = [node.meta["val"] for node in program.graph.nodes if node.op != "output"]
+        #: a cast to bfloat16 holds its operand several times, too
+        self.vectorized = partial and all(x.dtype != torch.bfloat16 for x in tensors)
         self.buffers: dict[fx.Node, Any] = {}
         self.layouts: dict[fx.Node, Layout] = {}
         for (at, node), name in zip(operands(program), names, strict=True):
@@ -446,8 +459,8 @@ class _Function:
 
     # ---- one element
 
-    def pointwise(self, node: fx.Node, name: str, args: list) -> Any:
-        """Apply the primitive `name` to expressions."""
+    def pointwise(self, node: fx.Node, name: str, args: list, vectorized: bool) -> Any:
+        """Apply the primitive `name` to expressions. vectorized: in steps that LLVM can vectorize, if there are any."""
         T, source = self.tirx, node.args[0]
         dtype = _dtype(source) if isinstance(source, fx.Node) else _dtype(node)
         if name == "convert_element_type":
@@ -457,9 +470,9 @@ class _Function:
         if name == "where":
             return T.Select(*args)
         if dtype in ("float16", "bfloat16"):
-            wide = apply(name, node, [self.cast(a, dtype, "float32") for a in args], "float32", self.partial)
+            wide = apply(name, node, [self.cast(a, dtype, "float32") for a in args], "float32", vectorized)
             return wide if _dtype(node) == "bool" else self.cast(wide, "float32", dtype)
-        return apply(name, node, args, dtype, self.partial)
+        return apply(name, node, args, dtype, vectorized)
 
     def cast(self, value: Any, source: str, dtype: str) -> Any:
         T = self.tirx
