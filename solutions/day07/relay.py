@@ -152,7 +152,8 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
     Read: by a call (of an operator or of a function), by a tuple, or by main, which
          returns it.
     Stays: functions that are Primitive already (not Primitive=0) are instructions, with
-         all their operators.
+         all their operators. Other functions are not, even with a Composite: their
+         relus become clips or instructions as those of main do.
 
     Example:  c = conv2d(x, w);  return (relu(c), relu(x))
     becomes   f = fn (data, weight, Composite=…) {…}

@@ -5,6 +5,7 @@ Most wrong answers are the reference with one piece left out.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from functools import partial
@@ -100,12 +101,15 @@ def hidden(seed: int) -> list[Case]:
 
     def other_convs(x: relay.Var) -> relay.Expr:
         across = relay.nn.conv2d_transpose(x, weight(4, 4, 3, 3), channels=4, kernel_size=(3, 3))
-        return tuple_of(relu(across), relay.nn.leaky_relu(conv(x), 0.1), relay.clip(conv(x, 1), 0.0, 6.0))
+        product = relay.nn.dense(relay.nn.batch_flatten(x), weight(5, math.prod(SHAPE[1:])))
+        clipped = relay.clip(conv(x, 1), 0.0, 6.0)
+        return tuple_of(relu(across), relay.nn.leaky_relu(conv(x), 0.1), clipped, relu(product))
 
     def no_instructions(x: relay.Var) -> relay.Expr:
-        y, z = (relay.var(name, shape=SHAPE) for name in "yz")
+        y, z, u = (relay.var(name, shape=SHAPE) for name in "yzu")
         zero = relay.Function([y], relu(y)).with_attr("Primitive", tvm.tir.IntImm("int32", 0))
-        return zero(x) + relay.Function([z], relu(conv(z)))(x)
+        named = relay.Function([u], relay.tanh(relu(u))).with_attr("Composite", "relu_tanh")
+        return zero(x) + relay.Function([z], relu(conv(z)))(x) + named(x)
 
     def images(i: int) -> Case:
         build = random_images(rng.randrange(10**6))
@@ -304,6 +308,30 @@ default_dtype = edited(
         "relay.Call(x.op, [data, weight], x.attrs)",
         "relay.nn.conv2d(data, weight, **{k: x.attrs[k] for k in x.attrs.keys() if k not in "
         '("out_dtype", "out_layout", "auto_scheduler_rewritten_layout", "meta_schedule_original_shape")})',
+    ),
+)
+composite = edited(
+    "did",
+    "takes each function with a Composite for an instruction, Primitive or not",
+    (
+        "function if is_primitive(function) else ...",
+        'function if is_primitive(function) or function.attrs and "Composite" in function.attrs '
+        "else super().visit_function(function)",
+    ),
+)
+of_products = edited(
+    "did",
+    "makes the same instruction of a dense product",
+    ('x.op == relay.op.get("nn.conv2d")', 'x.op in (relay.op.get("nn.conv2d"), relay.op.get("nn.dense"))'),
+)
+once = edited(
+    "spared",
+    "makes one clip of a relu of a relu",
+    (
+        'if call.op != relay.op.get("nn.relu"): ...',
+        'if call.op == relay.op.get("nn.relu") and getattr(call.args[0], "op", None) == call.op:\n'
+        "    return self.visit(call.args[0])\n"
+        'if call.op != relay.op.get("nn.relu"):\n    return super().visit_call(call)',
     ),
 )
 relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))

@@ -62,6 +62,9 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
         return f"{calls(convs, CONV)} became {k}: one with other consumers has to stay, so fusing it computes it twice."
     if count > expected:
         return f"conv2d_relu occurs {times(count)}; expected {times(expected)}."
+    old, new = (sum(named(e, RELU) or named(e, "clip") for e in outside(m["main"])) for m in (before, after))
+    if old != new + count - len(_instructions(before)):
+        return f"{calls(old, 'relu and clip')} became {new}, besides those in conv2d_relu; each relu becomes one clip."
     known = {_limits(e) for e in outside(before["main"]) if named(e, "clip")}
     for clip in outside(after["main"]):
         if named(clip, "clip") and _limits(clip) not in known and (reason := _no_relu(clip)):
