@@ -34,12 +34,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     yield Finding("valid", True)
     right = table(*case.build())
-    off = [name for name in (*right, *value) if list(value.get(name, ())) != right.get(name, [])]
+    off = [name for name in (*right, *value) if name not in value or list(value[name]) != right.get(name)]
     if not off:
         yield Finding("did", True)
         return
     name = min(off, key=lambda name: (name not in right, name))
     difference = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
+    if name not in right and not value[name]:
+        difference = "it runs at no level, so it is not in the table"
     others = f" {len(off) - 1} other passes are wrong, too." if len(off) > 1 else ""
     yield Finding("did", False, f"{name}: {difference}.{others}")
 
