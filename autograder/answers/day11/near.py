@@ -29,8 +29,6 @@ def hidden(seed: int) -> list[Case]:
         small_case("three pairs on a full grid", both_ways, 6, 3, 2, "spared", 360),
         small_case("a chain on one row of cores", line, 8, 1, 8, "spared", 130),
         zoo_case(rng),
-        zoo_case(rng),
-        zoo_case(rng, mixed=True),
         zoo_case(rng, mixed=True),
         # 2 · 501 + 20 + 3 · 20 with both pairs of most words side by side, and above 2000 without
         small_case("two tasks in several entries, the last of them small", entries, 4, 1, 4, "did", 1500),

@@ -18,12 +18,9 @@ SHORT, ROOM = 25_000, 1.24
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    drawn: list[int] = []
-    while len(drawn) < 2:
-        number = rng.getrandbits(SEED_BITS)
-        if _gained(number) >= ROOM:
-            drawn.append(number)
-    return [search_case(f"three boards, number {i}", number) for i, number in enumerate(drawn, 1)]
+    while _gained(number := rng.getrandbits(SEED_BITS)) < ROOM:
+        pass
+    return [search_case("three boards, drawn", number)]
 
 
 def _gained(number: int) -> float:
