@@ -197,21 +197,7 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
     steps = [node for node in gm.graph.nodes if node.op == "call_function"]
     floats = [node for node in inputs if is_float(node)]
     ends = [node for node in outputs if is_float(node)]
-
-    passed = set(floats)  # the nodes that a gradient can pass on its way to an input
-    for node in steps:
-        follows = not passed.isdisjoint(node.all_input_nodes)
-        several = not isinstance(node.meta["val"], Tensor)
-        if follows and (is_float(node) or several) and node.target not in CONSTANT:
-            passed.add(node)
-    needed = set(ends)
-    for node in reversed(steps):
-        if node in needed and node in passed:
-            needed.update(node.all_input_nodes)
-            if node.target not in RULES and node.target is not operator.getitem:
-                line = node.meta["stack_trace"].strip().splitlines()[-1]
-                raise ValueError(f"{node.name} has no rule: {line}")
-    way = needed & passed
+    way = between(floats, steps, ends)
 
     def run(*args):
         values = values_of(gm, args[: len(inputs)])
@@ -232,6 +218,24 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
         return [values[n] for n in outputs] + [gradients[n] for n in floats]
 
     return record(run, [node.meta["val"] for node in [*inputs, *ends]])
+
+
+def between(floats, steps, ends):
+    """The nodes that gradients pass from the ends to the inputs of floats."""
+    passed = set(floats)  # the nodes that a gradient can pass on its way to an input
+    for node in steps:
+        follows = not passed.isdisjoint(node.all_input_nodes)
+        several = not isinstance(node.meta["val"], Tensor)
+        if follows and (is_float(node) or several) and node.target not in CONSTANT:
+            passed.add(node)
+    needed = set(ends)
+    for node in reversed(steps):
+        if node in needed and node in passed:
+            needed.update(node.all_input_nodes)
+            if node.target not in RULES and node.target is not operator.getitem:
+                line = node.meta["stack_trace"].strip().splitlines()[-1]
+                raise ValueError(f"{node.name} has no rule: {line}")
+    return needed & passed
     ### END SOLUTION
 
 
@@ -392,13 +396,34 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
              x @ w reads again_exp, which reads again_mm, which reads x and w. The
              output is exp, as before.
     """
-
     ### BEGIN SOLUTION
-    def is_random(node):
-        tags = getattr(node.target, "tags", ())
-        return torch.Tag.nondeterministic_seeded in tags
+    *nodes, end = merged(joint).nodes
+    forward, read = halves(nodes)
+    keeps = cheapest(forward, read, budget)
 
-    # equal nodes become one
+    # the new graph, with each copy before its first reader
+    result, old, new = fx.Graph(), {}, {}
+
+    def behind(node):
+        if node not in forward or node in keeps:
+            return old[node]
+        if node not in new:
+            new[node] = result.node_copy(node, behind)
+            new[node].name = f"again_{node.name}"
+        return new[node]
+
+    for node in nodes:
+        old[node] = result.node_copy(node, old.get if node in forward else behind)
+    result.node_copy(end, old.__getitem__)
+    return fx.GraphModule({}, result)
+
+
+def is_random(node):
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def merged(joint):
+    """A copy of the graph in which equal nodes are one."""
     graph, copies, first = fx.Graph(), {}, {}
     for node in joint.graph.nodes:
         copies[node] = copy = graph.node_copy(node, copies.__getitem__)
@@ -407,20 +432,25 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
             copies[node] = first.setdefault(key, copy)
             if copies[node] is not copy:
                 graph.erase_node(copy)
+    return graph
 
-    # what is read of the forward graph behind it
-    *nodes, end = graph.nodes
-    forward, read = set(), set()
+
+def halves(nodes):
+    """The nodes of the forward graph, in order, and what is read behind it."""
+    forward, read = {}, set()
     for node in nodes:
         is_tangent = node.name.startswith("tangent")
-        if not is_tangent and forward.issuperset(node.all_input_nodes):
-            forward.add(node)
+        if not is_tangent and forward.keys() >= {*node.all_input_nodes}:
+            forward[node] = None
         else:
             read.update(node.all_input_nodes)
+    return forward, read
 
-    # what to keep, and what to compute once more
+
+def cheapest(forward, read, budget):
+    """The nodes to keep, so that the others take the least work once more."""
     model = cp_model.CpModel()
-    places = {node: memory(node) for node in nodes if node in forward}
+    places = {node: memory(node) for node in forward}
     keeps = {place: model.new_bool_var("") for place in set(places.values()) - {None}}
     again = {node: model.new_bool_var("") for node in places}
     available = {node: again[node] + keeps.get(places[node], 0) for node in places}
@@ -435,22 +465,7 @@ def recompute(joint: fx.GraphModule, outputs: int, budget: int) -> fx.GraphModul
     model.minimize(sum(again[node] * work_of(node) for node in places))
     solver = cp_model.CpSolver()
     solver.solve(model)
-
-    # the new graph, with each copy before its first reader
-    result, old, new = fx.Graph(), {}, {}
-
-    def behind(node):
-        if node not in forward or solver.value(keeps.get(places[node], 0)):
-            return old[node]
-        if node not in new:
-            new[node] = result.node_copy(node, behind)
-            new[node].name = f"again_{node.name}"
-        return new[node]
-
-    for node in nodes:
-        old[node] = result.node_copy(node, old.get if node in forward else behind)
-    result.node_copy(end, old.__getitem__)
-    return fx.GraphModule({}, result)
+    return {node for node in places if solver.value(keeps.get(places[node], 0))}
     ### END SOLUTION
 
 
@@ -602,67 +617,8 @@ def forward_mode(gm: fx.GraphModule) -> fx.GraphModule:
     Example:  for y = x * w the graph computes y, change_x * w + x * change_w.
     """
     ### BEGIN SOLUTION
-    aten = torch.ops.aten
     inputs = gm.graph.find_nodes(op="placeholder")
     outputs = list(gm.graph.output_node().args[0])
-
-    def zero(t):
-        return torch.zeros_like(t) if isinstance(t, Tensor) else 0.0
-
-    products = {aten.mul.Tensor, aten.mm.default}
-    slopes = {  # element by element
-        aten.exp.default: lambda x, out: out,
-        aten.sin.default: lambda x, out: x.cos(),
-        aten.cos.default: lambda x, out: -x.sin(),
-        aten.tanh.default: lambda x, out: 1 - out * out,
-        aten.sigmoid.default: lambda x, out: out * (1 - out),
-    }
-
-    def softmax(dx, out, x, dim, half):
-        return out * (dx - (out * dx).sum(dim, keepdim=True))
-
-    def maximum(dx, dy, x, y):
-        tie = (dx + dy) / 2
-        return torch.where(x == y, tie, torch.where(x > y, dx, dy))
-
-    def amax(dx, out, x, dim, keepdim=False):
-        chosen = x == x.amax(dim, keepdim=True)
-        total = torch.where(chosen, dx, 0.0).sum(dim, keepdim)
-        return total / chosen.sum(dim, keepdim)
-
-    def derivative(node, out, args, moved):
-        """The change of a result: args are the values, moved those that change."""
-        op = node.target
-        if all(change is None for change in moved):
-            return None
-        if op in products:
-            (x, y), (dx, dy) = args, moved
-            terms = [] if dx is None else [op(dx, y)]
-            terms += [] if dy is None else [op(x, dy)]
-            return sum(terms[1:], terms[0])
-        # elsewhere, what does not change has the change zero
-        dx, *rest = (
-            zero(x) if change is None else change
-            for x, change in zip(args, moved, strict=True)
-        )
-        if op in slopes:
-            return dx * slopes[op](args[0], out)
-        if op is aten.div.Tensor:
-            return (dx - out * rest[0]) / args[1]
-        if op is aten.relu.default:
-            return dx.masked_fill(out <= 0, 0)
-        if op is aten.maximum.default:
-            return maximum(dx, rest[0], *args)
-        if op is aten.amax.default:
-            return amax(dx, out, *args, **node.kwargs)
-        if op is aten._softmax.default:
-            return softmax(dx, out, *args)
-        if op is aten.where.self:
-            return op(args[0], *rest)
-        if op in (aten.add.Tensor, aten.sub.Tensor):
-            return op(dx, rest[0], **node.kwargs)
-        # all others are linear in their first argument
-        return op(dx, *args[1:], **node.kwargs)
 
     def run(*args):
         values = values_of(gm, args[: len(inputs)])
@@ -673,22 +629,10 @@ def forward_mode(gm: fx.GraphModule) -> fx.GraphModule:
             if node.op != "call_function" or whole:
                 continue
             operands = fx.node.map_arg(node.args, values.__getitem__)
-            moved = []
-            for argument, value in zip(node.args, operands, strict=True):
-                change = None
-                if isinstance(argument, fx.Node):
-                    change = changes.get(argument)
-                elif isinstance(argument, list | tuple) and any(
-                    isinstance(part, fx.Node) and part in changes for part in argument
-                ):
-                    change = [
-                        changes[part] if part in changes else zero(v)
-                        for part, v in zip(argument, value, strict=True)
-                    ]
-                moved.append(change)
-            change = derivative(node, out, operands, moved)
-            if change is not None:
-                changes[node] = change
+            pairs = zip(node.args, operands, strict=True)
+            moved = [change_of(changes, argument, value) for argument, value in pairs]
+            if any(change is not None for change in moved):
+                changes[node] = derivative(node, out, operands, moved)
         derivatives = []
         for node in filter(is_float, outputs):
             derivatives.append(changes[node] if node in changes else zero(values[node]))
@@ -696,6 +640,81 @@ def forward_mode(gm: fx.GraphModule) -> fx.GraphModule:
 
     examples = [node.meta["val"] for node in [*inputs, *filter(is_float, inputs)]]
     return record(run, examples)
+
+
+def zero(t):
+    return torch.zeros_like(t) if isinstance(t, Tensor) else 0.0
+
+
+def change_of(changes, argument, value):
+    """The change of an argument, which may be a list; None if it does not change."""
+    if isinstance(argument, fx.Node):
+        return changes.get(argument)
+    if isinstance(argument, list | tuple) and any(
+        isinstance(part, fx.Node) and part in changes for part in argument
+    ):
+        pairs = zip(argument, value, strict=True)
+        return [changes[part] if part in changes else zero(v) for part, v in pairs]
+    return None
+
+
+def derivative(node, out, args, moved):
+    """The change of a result: args are the values, moved the changes of some."""
+    op = node.target
+    if op in (aten.mul.Tensor, aten.mm.default):
+        return product(op, *args, *moved)
+    # elsewhere, what does not change has the change zero
+    pairs = zip(args, moved, strict=True)
+    dx, *rest = (zero(x) if change is None else change for x, change in pairs)
+    if op in SLOPES:
+        return dx * SLOPES[op](args[0], out)
+    if op is aten.div.Tensor:
+        return (dx - out * rest[0]) / args[1]
+    if op is aten.relu.default:
+        return dx.masked_fill(out <= 0, 0)
+    if op is aten.maximum.default:
+        return maximum(dx, rest[0], *args)
+    if op is aten.amax.default:
+        return amax(dx, out, *args, **node.kwargs)
+    if op is aten._softmax.default:
+        return softmax(dx, out, *args)
+    if op is aten.where.self:
+        return op(args[0], *rest)
+    if op in (aten.add.Tensor, aten.sub.Tensor):
+        return op(dx, rest[0], **node.kwargs)
+    # all others are linear in their first argument
+    return op(dx, *args[1:], **node.kwargs)
+
+
+aten = torch.ops.aten
+SLOPES = {  # of what works element by element
+    aten.exp.default: lambda x, out: out,
+    aten.sin.default: lambda x, out: x.cos(),
+    aten.cos.default: lambda x, out: -x.sin(),
+    aten.tanh.default: lambda x, out: 1 - out * out,
+    aten.sigmoid.default: lambda x, out: out * (1 - out),
+}
+
+
+def product(op, x, y, dx, dy):
+    terms = [] if dx is None else [op(dx, y)]
+    terms += [] if dy is None else [op(x, dy)]
+    return sum(terms[1:], terms[0])
+
+
+def softmax(dx, out, x, dim, half):
+    return out * (dx - (out * dx).sum(dim, keepdim=True))
+
+
+def maximum(dx, dy, x, y):
+    tie = (dx + dy) / 2
+    return torch.where(x == y, tie, torch.where(x > y, dx, dy))
+
+
+def amax(dx, out, x, dim, keepdim=False):
+    chosen = x == x.amax(dim, keepdim=True)
+    total = torch.where(chosen, dx, 0.0).sum(dim, keepdim)
+    return total / chosen.sum(dim, keepdim)
     ### END SOLUTION
 
 

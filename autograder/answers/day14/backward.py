@@ -226,6 +226,22 @@ def all_values(gm, inputs, args):
     return values
 
 
+def added(pieces):
+    """Return the sum of the pieces that are there, or None."""
+    first, *others = [piece for piece in pieces if piece is not None] or [None]
+    return sum(others, first)
+
+
+def shares(node, g, values, way):
+    """Yield what the rule of a node gives to each operand on the way."""
+    a, k = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    for operand, back in zip(node.args, RULES[node.target].apply(g, values[node], *a, **k), strict=False):
+        listed = isinstance(operand, list | tuple)
+        for part, piece in zip(operand, back, strict=True) if listed and back else [(operand, back)]:
+            if isinstance(part, fx.Node) and part in way and piece is not None:
+                yield part, fit(piece, values[part])
+
+
 @right("asks each node for its gradient, from the inputs down, and remembers the answers")
 def on_demand(gm):
     nodes = list(gm.graph.nodes)
@@ -237,38 +253,30 @@ def on_demand(gm):
         values, tangents = all_values(gm, inputs, args), args[len(inputs) :]
         rules, whole = {}, {}
 
-        def backs(user):
+        def of_rule(user):
             if user not in rules:
-                a, k = fx.node.map_arg((user.args, user.kwargs), lambda n: values[n])
-                rules[user] = RULES[user.target].apply(gradient(user), values[user], *a, **k)
+                rules[user] = list(shares(user, gradient(user), values, reached))
             return rules[user]
 
         def pieces(node):
             yield from (g for end, g in zip(ends, tangents, strict=True) if end is node)
             for user in node.users:
-                if user.op != "call_function" or user not in reached or gradient(user) is None:
-                    continue
-                for operand, back in zip(user.args, backs(user), strict=False):
-                    if operand is node and back is not None:
-                        yield fit(back, values[node])
-                    elif isinstance(operand, list | tuple) and back is not None:
-                        yield from (fit(b, values[node]) for o, b in zip(operand, back, strict=True) if o is node)
+                if user.op == "call_function" and user in reached and gradient(user) is not None:
+                    yield from (piece for part, piece in of_rule(user) if part is node)
+
+        def slots(node):
+            parts = {}
+            for user in node.users:
+                parts.setdefault(user.args[1], []).append(gradient(user) if user in reached else None)
+            return tuple(added(parts.get(i, ())) for i in range(len(values[node])))
 
         def gradient(node):
             if node not in whole:
                 if isinstance(values[node], Tensor):
-                    total = None
-                    for piece in pieces(node):
-                        total = piece if total is None else total + piece
-                    whole[node] = total
+                    whole[node] = added(pieces(node))
                 else:
-                    slots = [None] * len(values[node])
-                    for user in node.users:
-                        product = gradient(user) if user in reached else None
-                        i = user.args[1]
-                        if product is not None:
-                            slots[i] = product if slots[i] is None else slots[i] + product
-                    whole[node] = tuple(slots) if any(s is not None for s in slots) else None
+                    parts = slots(node)
+                    whole[node] = parts if any(part is not None for part in parts) else None
             return whole[node]
 
         pairs = [(n, gradient(n)) for n in inputs if floats(n)]
@@ -282,23 +290,7 @@ def on_demand(gm):
 @right("lets an interpreter run forward, and collects the pieces of each gradient before it adds them")
 def collected(gm):
     inputs = gm.graph.find_nodes(op="placeholder")
-    outputs = list(gm.graph.output_node().args[0])
-
-    def is_float(node):
-        return isinstance(node.meta["val"], Tensor) and node.meta["val"].is_floating_point()
-
-    on_way = {node for node in inputs if is_float(node)}
-    for node in gm.graph.nodes:
-        fits = node.op == "call_function" and (is_float(node) or isinstance(node.meta["val"], tuple | list))
-        if fits and node.target not in CONSTANT and on_way & set(node.all_input_nodes):
-            on_way.add(node)
-    ends = [node for node in outputs if is_float(node)]
-    behind = set(ends)
-    for node in reversed(gm.graph.nodes):
-        if node in behind & on_way and node.op == "call_function":
-            behind |= set(node.all_input_nodes)
-            if node.target not in {*RULES, operator.getitem}:
-                raise ValueError(f"{node.name}: " + node.meta["stack_trace"].splitlines()[-1])
+    ends, way = on_the_way(list(gm.graph.nodes))
 
     def run(*args):
         runner = fx.Interpreter(gm, garbage_collect_values=False)
@@ -307,27 +299,20 @@ def collected(gm):
         for node, tangent in zip(ends, args[len(inputs) :], strict=True):
             pieces[node].append(tangent)
         for node in reversed(gm.graph.nodes):
-            if node.op != "call_function" or node not in on_way or not pieces[node]:
+            if node.op != "call_function" or node not in way or not pieces[node]:
                 continue
             value = runner.env[node]
             if isinstance(value, Tensor):
-                g = sum(pieces[node][1:], pieces[node][0])
+                g = added(pieces[node])
             else:
-                parts = [[t for i, t in pieces[node] if i == index] for index in range(len(value))]
-                g = tuple(sum(ts[1:], ts[0]) if ts else None for ts in parts)
+                g = tuple(added(t for i, t in pieces[node] if i == index) for index in range(len(value)))
             if node.target is operator.getitem:
                 pieces[node.args[0]].append((node.args[1], g))
                 continue
-            a, k = fx.node.map_arg((node.args, node.kwargs), runner.env.__getitem__)
-            for operand, back in zip(node.args, RULES[node.target].apply(g, value, *a, **k), strict=False):
-                listed = isinstance(operand, list | tuple)
-                for part, piece in zip(operand, back, strict=True) if listed and back else [(operand, back)]:
-                    if isinstance(part, fx.Node) and part in on_way and piece is not None:
-                        pieces[part].append(fit(piece, runner.env[part]))
-        for node in inputs:
-            if is_float(node):
-                ts = pieces[node] or [runner.env[node].new_zeros(node.meta["val"].shape)]
-                results.append(sum(ts[1:], ts[0]))
+            for part, piece in shares(node, g, runner.env, way):
+                pieces[part].append(piece)
+        for node in filter(floats, inputs):
+            results.append(added(pieces[node] or [runner.env[node].new_zeros(node.meta["val"].shape)]))
         return results
 
     return record(run, [node.meta["val"] for node in inputs + ends])
@@ -336,21 +321,7 @@ def collected(gm):
 @wrong("cost", "follows each path from an output to an input by itself")
 def path_by_path(gm):
     inputs = gm.graph.find_nodes(op="placeholder")
-    outputs = list(gm.graph.output_node().args[0])
-    ends = [n for n in outputs if isinstance(n.meta["val"], Tensor) and n.meta["val"].is_floating_point()]
-    floats = [n for n in inputs if n.meta["val"].is_floating_point()]
-    way = set(floats)
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        fits = node.op == "call_function" and not (isinstance(value, Tensor) and not value.is_floating_point())
-        if fits and node.target not in CONSTANT and way & set(node.all_input_nodes):
-            way.add(node)
-    need = set(ends)
-    for node in reversed(gm.graph.nodes):
-        if node in need & way and node.op == "call_function":
-            need |= set(node.all_input_nodes)
-            if node.target not in {*RULES, operator.getitem}:
-                raise ValueError(f"{node.name}: " + node.meta["stack_trace"].splitlines()[-1])
+    ends, way = on_the_way(list(gm.graph.nodes))
 
     def run(*args):
         runner = fx.Interpreter(gm, garbage_collect_values=False)
@@ -367,13 +338,8 @@ def path_by_path(gm):
                 slots[node.args[1]] = g
                 todo.append((node.args[0], tuple(slots)))
                 continue
-            a, k = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
-            for operand, back in zip(node.args, RULES[node.target].apply(g, env[node], *a, **k), strict=False):
-                listed = isinstance(operand, list | tuple)
-                for part, piece in zip(operand, back, strict=True) if listed and back else [(operand, back)]:
-                    if isinstance(part, fx.Node) and part in way and piece is not None:
-                        todo.append((part, fit(piece, env[part])))
-        return results + [grads.get(n, torch.zeros_like(env[n])) for n in floats]
+            todo += shares(node, g, env, way)
+        return results + [grads.get(n, torch.zeros_like(env[n])) for n in filter(floats, inputs)]
 
     return record(run, [n.meta["val"] for n in inputs + ends])
 
@@ -393,7 +359,7 @@ one_tangent = edited("did", "gives an output that occurs twice its last tangent 
 for node, tangent in zip(ends, args[len(inputs) :], strict=True):
     add(node, tangent)
 """, """
-gradients.update({n: t for n, t in zip(ends, args[len(inputs) :], strict=True) if n in passed})
+gradients.update({n: t for n, t in zip(ends, args[len(inputs) :], strict=True) if n in way})
 """))  # fmt: skip
 refuses_all = edited(
     "spared",

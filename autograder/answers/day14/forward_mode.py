@@ -169,77 +169,80 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
+aten = torch.ops.aten
+
+
+class Pairs(fx.Interpreter):
+    """`moves`: node → change, for what changes."""
+
+    def __init__(self, gm, changes):
+        super().__init__(gm, garbage_collect_values=False)
+        self.moves = changes
+
+    def run_node(self, node):
+        out = super().run_node(node)
+        self.at = node
+        plain = isinstance(out, Tensor) and not out.is_floating_point()
+        if node.op == "call_function" and not plain and set(self.moves) & set(node.all_input_nodes):
+            args, kwargs = self.fetch_args_kwargs_from_env(node)
+            self.moves[node] = self.change(node, out, args, kwargs)
+        return out
+
+    def moved(self, i):
+        """The change of argument i, zeros where there is none."""
+        argument = self.at.args[i]
+        if isinstance(argument, list | tuple):
+            return [self.moves.get(part, torch.zeros_like(self.env[part])) for part in argument]
+        if argument in self.moves:
+            return self.moves[argument]
+        return torch.zeros_like(self.env[argument]) if isinstance(argument, fx.Node) else torch.zeros(())
+
+    def change(self, node, out, args, kwargs):
+        op = node.target
+        x, dx = args[0], self.moved(0)
+        if op in (aten.add.Tensor, aten.sub.Tensor):
+            sign = kwargs.get("alpha", 1) * (1 if op is aten.add.Tensor else -1)
+            return (dx + sign * self.moved(1)).to(out.dtype).expand(out.shape)
+        if op in (aten.mul.Tensor, aten.mm.default):
+            moving = [i for i in (0, 1) if node.args[i] in self.moves]
+            terms = [op(self.moved(0), args[1]) if i == 0 else op(x, self.moved(1)) for i in moving]
+            return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        if op is aten.div.Tensor:
+            top = dx if node.args[1] not in self.moves else dx - out * self.moved(1)
+            return top / args[1]
+        if op is aten.where.self:
+            return torch.where(args[0], self.moved(1), self.moved(2))
+        if op is aten.maximum.default:
+            dy = self.moved(1)
+            share = torch.where(x == args[1], 0.5, (x > args[1]).to(out.dtype))
+            return share * dx + (1 - share) * dy
+        if op is aten.amax.default:
+            dims = args[1]
+            keep = args[2] if len(args) > 2 else False
+            mask = (x == torch.amax(x, dims, True)).to(out.dtype)
+            return (mask * dx).sum(dims, keep) / mask.sum(dims, keep)
+        if op is aten._softmax.default:
+            return out * dx - out * (out * dx).sum(args[1], True)
+        one = {
+            aten.exp.default: lambda: dx * out,
+            aten.sin.default: lambda: x.cos() * dx,
+            aten.cos.default: lambda: -dx * x.sin(),
+            aten.tanh.default: lambda: dx - dx * out.square(),
+            aten.sigmoid.default: lambda: (out - out * out) * dx,
+            aten.relu.default: lambda: torch.where(x <= 0, 0.0, dx),
+        }
+        return one[op]() if op in one else op(dx, *args[1:], **kwargs)
+
+
 @right("lets an interpreter run on pairs of a value and its change")
 def dual_numbers(gm):
-    aten = torch.ops.aten
     inputs = gm.graph.find_nodes(op="placeholder")
     outputs = list(gm.graph.output_node().args[0])
     floats = [node for node in inputs if node.meta["val"].is_floating_point()]
 
-    class Pairs(fx.Interpreter):
-        """`moves`: node → change, for what changes."""
-
-        def __init__(self, changes):
-            super().__init__(gm, garbage_collect_values=False)
-            self.moves = changes
-
-        def run_node(self, node):
-            out = super().run_node(node)
-            self.at = node
-            plain = isinstance(out, Tensor) and not out.is_floating_point()
-            if node.op == "call_function" and not plain and set(self.moves) & set(node.all_input_nodes):
-                args, kwargs = self.fetch_args_kwargs_from_env(node)
-                self.moves[node] = self.change(node, out, args, kwargs)
-            return out
-
-        def moved(self, i):
-            """The change of argument i, zeros where there is none."""
-            argument = self.at.args[i]
-            if isinstance(argument, list | tuple):
-                return [self.moves.get(part, torch.zeros_like(self.env[part])) for part in argument]
-            if argument in self.moves:
-                return self.moves[argument]
-            return torch.zeros_like(self.env[argument]) if isinstance(argument, fx.Node) else torch.zeros(())
-
-        def change(self, node, out, args, kwargs):
-            op = node.target
-            x, dx = args[0], self.moved(0)
-            if op in (aten.add.Tensor, aten.sub.Tensor):
-                sign = kwargs.get("alpha", 1) * (1 if op is aten.add.Tensor else -1)
-                return (dx + sign * self.moved(1)).to(out.dtype).expand(out.shape)
-            if op in (aten.mul.Tensor, aten.mm.default):
-                moving = [i for i in (0, 1) if node.args[i] in self.moves]
-                terms = [op(self.moved(0), args[1]) if i == 0 else op(x, self.moved(1)) for i in moving]
-                return terms[0] if len(terms) == 1 else terms[0] + terms[1]
-            if op is aten.div.Tensor:
-                top = dx if node.args[1] not in self.moves else dx - out * self.moved(1)
-                return top / args[1]
-            if op is aten.where.self:
-                return torch.where(args[0], self.moved(1), self.moved(2))
-            if op is aten.maximum.default:
-                dy = self.moved(1)
-                share = torch.where(x == args[1], 0.5, (x > args[1]).to(out.dtype))
-                return share * dx + (1 - share) * dy
-            if op is aten.amax.default:
-                dims = args[1]
-                keep = args[2] if len(args) > 2 else False
-                mask = (x == torch.amax(x, dims, True)).to(out.dtype)
-                return (mask * dx).sum(dims, keep) / mask.sum(dims, keep)
-            if op is aten._softmax.default:
-                return out * dx - out * (out * dx).sum(args[1], True)
-            one = {
-                aten.exp.default: lambda: dx * out,
-                aten.sin.default: lambda: x.cos() * dx,
-                aten.cos.default: lambda: -dx * x.sin(),
-                aten.tanh.default: lambda: dx - dx * out.square(),
-                aten.sigmoid.default: lambda: (out - out * out) * dx,
-                aten.relu.default: lambda: torch.where(x <= 0, 0.0, dx),
-            }
-            return one[op]() if op in one else op(dx, *args[1:], **kwargs)
-
     def run(*args):
         changes = dict(zip(floats, args[len(inputs) :], strict=True))
-        runner = Pairs(changes)
+        runner = Pairs(gm, changes)
         results = list(runner.run(*args[: len(inputs)]))
         for node in outputs:
             if node.meta["val"].is_floating_point():
@@ -249,8 +252,59 @@ def dual_numbers(gm):
     return record(run, [node.meta["val"] for node in inputs + floats])
 
 
+class Changes:
+    """The graph of changes as it is written. `copies`: node → its copy; `moves`: node → proxy of its change."""
+
+    def __init__(self):
+        self.graph, self.copies, self.moves = fx.Graph(), {}, {}
+
+    def zeros(self, node):
+        return fx.Proxy(self.graph.call_function(aten.zeros_like.default, (self.copies[node],)))
+
+    def of(self, argument):
+        if isinstance(argument, list | tuple):
+            return [self.of(part) for part in argument]
+        if not isinstance(argument, fx.Node):
+            return 0.0
+        return self.moves[argument] if argument in self.moves else self.zeros(argument)
+
+    def call(self, op, *args, **kwargs):
+        bare = fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
+        return fx.Proxy(self.graph.call_function(op, *bare))
+
+    def change(self, node):
+        op, call, out = node.target, self.call, fx.Proxy(self.copies[node])
+        args = fx.node.map_arg(node.args, lambda n: fx.Proxy(self.copies[n]))
+        x, dx = args[0], self.of(node.args[0])
+        if op in (aten.add.Tensor, aten.sub.Tensor):
+            dx = dx if isinstance(dx, fx.Proxy) else self.zeros(node)
+            total = call(op, dx, self.of(node.args[1]), **node.kwargs)
+            return call(aten.expand.default, total, list(node.meta["val"].shape)).to(node.meta["val"].dtype)
+        if op in (aten.mul.Tensor, aten.mm.default):
+            first = call(op, dx, args[1]) if node.args[0] in self.moves else None
+            second = call(op, x, self.of(node.args[1])) if node.args[1] in self.moves else None
+            return first if second is None else second if first is None else first + second
+        if op is aten.div.Tensor:
+            return (dx - out * self.of(node.args[1]) if node.args[1] in self.moves else dx) / args[1]
+        if op is aten.where.self:
+            return call(op, x, self.of(node.args[1]), self.of(node.args[2]))
+        if op is aten.maximum.default:
+            dy = self.of(node.args[1])
+            half = call(aten.mul.Tensor, dx + dy, 0.5)
+            side = call(aten.where.self, call(aten.gt.Tensor, x, args[1]), dx, dy)
+            return call(aten.where.self, call(aten.eq.Tensor, x, args[1]), half, side)
+        if op is aten.amax.default:
+            mask = call(aten.eq.Tensor, x, call(op, x, node.args[1], True))
+            keep = node.args[2] if len(node.args) > 2 else False
+            count = call(aten.sum.dim_IntList, mask, node.args[1], keep)
+            return call(aten.sum.dim_IntList, dx * mask, node.args[1], keep) / count
+        if op is aten._softmax.default:
+            return out * (dx - call(aten.sum.dim_IntList, out * dx, [node.args[1]], True))
+        change = change_of_one(op, call, x, dx, out)
+        return call(op, dx, *args[1:], **node.kwargs) if change is None else change
+
+
 def change_of_one(op, call, x, dx, out):
-    aten = torch.ops.aten
     if op is aten.relu.default:
         return call(aten.masked_fill.Scalar, dx, call(aten.le.Scalar, out, 0), 0)
     if op is aten.exp.default:
@@ -268,69 +322,25 @@ def change_of_one(op, call, x, dx, out):
 
 @right("writes the nodes of the changes into the graph itself, with proxies")
 def with_proxies(gm):
-    aten = torch.ops.aten
-    graph = fx.Graph()
-    copies, moves = {}, {}
+    changes = Changes()
+    graph, copies, moves = changes.graph, changes.copies, changes.moves
     inputs = gm.graph.find_nodes(op="placeholder")
     floats = [node for node in inputs if node.meta["val"].is_floating_point()]
     for node in inputs:
         copies[node] = graph.node_copy(node)
     for i, node in enumerate(floats):
         moves[node] = fx.Proxy(graph.placeholder(f"change_{i}"))
-
-    def zeros(node):
-        return fx.Proxy(graph.call_function(aten.zeros_like.default, (copies[node],)))
-
-    def of(argument):
-        if isinstance(argument, list | tuple):
-            return [of(part) for part in argument]
-        return 0.0 if not isinstance(argument, fx.Node) else moves[argument] if argument in moves else zeros(argument)
-
-    def call(op, *args, **kwargs):
-        bare = fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
-        return fx.Proxy(graph.call_function(op, *bare))
-
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
         copies[node] = graph.node_copy(node, copies.__getitem__)
         value = node.meta["val"]
         plain = isinstance(value, Tensor) and not value.is_floating_point()
-        if node.op != "call_function" or plain or not set(moves) & set(node.all_input_nodes):
-            continue
-        op, out = node.target, fx.Proxy(copies[node])
-        args = fx.node.map_arg(node.args, lambda n: fx.Proxy(copies[n]))
-        x, dx = args[0], of(node.args[0])
-        if op in (aten.add.Tensor, aten.sub.Tensor):
-            change = call(op, dx if isinstance(dx, fx.Proxy) else zeros(node), of(node.args[1]), **node.kwargs)
-            change = call(aten.expand.default, change, list(value.shape)).to(value.dtype)
-        elif op in (aten.mul.Tensor, aten.mm.default):
-            first = call(op, dx, args[1]) if node.args[0] in moves else None
-            second = call(op, x, of(node.args[1])) if node.args[1] in moves else None
-            change = first if second is None else second if first is None else first + second
-        elif op is aten.div.Tensor:
-            change = (dx - out * of(node.args[1]) if node.args[1] in moves else dx) / args[1]
-        elif op is aten.where.self:
-            change = call(op, x, of(node.args[1]), of(node.args[2]))
-        elif op is aten.maximum.default:
-            dy = of(node.args[1])
-            half = call(aten.mul.Tensor, dx + dy, 0.5)
-            side = call(aten.where.self, call(aten.gt.Tensor, x, args[1]), dx, dy)
-            change = call(aten.where.self, call(aten.eq.Tensor, x, args[1]), half, side)
-        elif op is aten.amax.default:
-            mask = call(aten.eq.Tensor, x, call(op, x, node.args[1], True))
-            keep = node.args[2] if len(node.args) > 2 else False
-            count = call(aten.sum.dim_IntList, mask, node.args[1], keep)
-            change = call(aten.sum.dim_IntList, dx * mask, node.args[1], keep) / count
-        elif op is aten._softmax.default:
-            change = out * (dx - call(aten.sum.dim_IntList, out * dx, [node.args[1]], True))
-        else:
-            change = change_of_one(op, call, x, dx, out)
-            change = call(op, dx, *args[1:], **node.kwargs) if change is None else change
-        moves[node] = change
+        if node.op == "call_function" and not plain and set(moves) & set(node.all_input_nodes):
+            moves[node] = changes.change(node)
     results = list(gm.graph.output_node().args[0])
     ends = [node for node in results if node.meta["val"].is_floating_point()]
-    graph.output([copies[n] for n in results] + [of(n).node for n in ends])
+    graph.output([copies[n] for n in results] + [changes.of(n).node for n in ends])
     graph.eliminate_dead_code()
     return fx.GraphModule(gm, graph)
 

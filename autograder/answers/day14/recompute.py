@@ -272,10 +272,10 @@ narrow_views = edited(
     "did",
     "counts the numbers of a view, and forgets the memory that it keeps alive",
     (
-        "places = {node: memory(node) for node in nodes if node in forward}",
+        "places = {node: memory(node) for node in forward}",
         """places = {
     node: memory(node) and (node.name, node.meta["val"].numel() * node.meta["val"].itemsize)
-    for node in nodes if node in forward
+    for node in forward
 }""",
     ),
 )

@@ -257,21 +257,22 @@ def _not_refused(refusal: Refusal, message: str) -> str:
 def _misfit(gm: fx.GraphModule, after: fx.GraphModule, right: Gradients) -> str:
     """Return how the inputs or the outputs of a joint graph are not those of the forward graph and of torch, or ""."""
     old = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    new = after.graph.find_nodes(op="placeholder")
     tangents = len(right.arguments) - len(old)
-    if len(new) != len(right.arguments):
-        return (
-            f"The joint graph takes {plural(len(new), 'input')}; it should take {len(right.arguments)}: "
-            f"{', '.join(old)}, and a tangent for each output that is a tensor of floats ({tangents})."
-        )
-    results = after.graph.output_node().args[0]
-    number = len(results) if isinstance(results, tuple | list) else 1
-    should = len(right.outputs) + len(right.gradients)
-    if not isinstance(results, tuple | list) or number != should:
-        return (
-            f"The joint graph returns {plural(number, 'value')}; it should return {should}: "
-            f"{plural(len(right.outputs), 'output')}, then the gradients of {', '.join(right.gradients)}."
-        )
+    inputs = f"{', '.join(old)}, and a tangent for each output that is a tensor of floats ({tangents})"
+    results = f"{plural(len(right.outputs), 'output')}, then the gradients of {', '.join(right.gradients)}"
+    lengths = len(right.arguments), len(right.outputs) + len(right.gradients)
+    return why_not_called("joint graph", after, lengths, inputs, results)
+
+
+def why_not_called(what: str, gm: fx.GraphModule, lengths: tuple[int, int], inputs: str, results: str) -> str:
+    """Return why a graph does not take and return as many values as it should, or "". inputs, results: their names."""
+    number = len(gm.graph.find_nodes(op="placeholder"))
+    if number != lengths[0]:
+        return f"The {what} takes {plural(number, 'input')}; it should take {lengths[0]}: {inputs}."
+    values = gm.graph.output_node().args[0]
+    number = len(values) if isinstance(values, tuple | list) else 1
+    if not isinstance(values, tuple | list) or number != lengths[1]:
+        return f"The {what} returns {plural(number, 'value')}; it should return {lengths[1]}: {results}."
     return ""
 
 

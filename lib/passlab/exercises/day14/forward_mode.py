@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from passlab.exercises.day14.backward import operations, program, why_unequal
+from passlab.exercises.day14.backward import operations, program, why_not_called, why_unequal
 from passlab.exercises.day14.vjp import differentiable, numbers, row
 from passlab.fx.judge import why_not_valid
 from passlab.fx.programs import Program
@@ -137,21 +137,10 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _misfit(gm: fx.GraphModule, after: fx.GraphModule, right: Derivatives) -> str:
     """Return how the inputs or the outputs of a graph are not those that they should be, or ""."""
     old = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    number = len(after.graph.find_nodes(op="placeholder"))
-    if number != len(right.arguments):
-        return (
-            f"The graph takes {plural(number, 'input')}; it should take {len(right.arguments)}: {', '.join(old)}, and "
-            "a change of each input that is a tensor of floats."
-        )
-    results = after.graph.output_node().args[0]
-    number = len(results) if isinstance(results, tuple | list) else 1
-    should = len(right.outputs) + len(right.derivatives)
-    if not isinstance(results, tuple | list) or number != should:
-        return (
-            f"The graph returns {plural(number, 'value')}; it should return {should}: "
-            f"{plural(len(right.outputs), 'output')}, then the derivative of each that is a tensor of floats."
-        )
-    return ""
+    inputs = f"{', '.join(old)}, and a change of each input that is a tensor of floats"
+    results = f"{plural(len(right.outputs), 'output')}, then the derivative of each that is a tensor of floats"
+    lengths = len(right.arguments), len(right.outputs) + len(right.derivatives)
+    return why_not_called("graph", after, lengths, inputs, results)
 
 
 def _wrong(gm: fx.GraphModule, results: Sequence[Any], right: Derivatives) -> str:
