@@ -281,10 +281,29 @@ def _nest(loops, shape, lines):
     return body
 
 
+_TYPES = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<"}
+
+
+def _tvmscript(name, operands, zero, first):
+    """Return the text of an operation. first: that of its first operand's value, as it is."""
+    if name in _SYMBOLS:
+        return f"{operands[0]} {_SYMBOLS[name]} {operands[1]}"
+    if name == "eq":
+        return f"T.And({operands[0]} == {operands[1]}, T.Not(T.isnan({operands[0]})))"
+    if name == "where":
+        return f"T.Select({first}, {operands[1]}, {operands[2]})"
+    if name == "relu":
+        return f"T.Select({operands[0]} < {zero}, {zero}, {operands[0]})"
+    if name in ("maximum", "minimum"):
+        sign = ">" if name == "maximum" else "<"
+        a, b = operands
+        return f"T.Select(T.Or({a} {sign} {b}, T.isnan({a})), {a}, {b})"
+    return f"-{operands[0]}" if name == "neg" else f"T.{name}({operands[0]})"
+
+
 @right("a text of TVMScript, parsed at the end")
 def as_text(gm):
-    types = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
-    symbols = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<"}
     outputs, places = _outputs(gm), []
     loops = [f"i{k}" for k in range(len(_meta(outputs[0]).shape))]
     values, lines = {}, []
@@ -304,25 +323,13 @@ def as_text(gm):
             work = _wide(inner)
             first = _name(inner) if compares else work
             operands = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
-                     else f"{types[work]}({_number(a, inner, compares)})"
+                     else f"{_TYPES[work]}({_number(a, inner, compares)})"
                      for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
-            zero = f"{types[work]}(0)"
-            if name in symbols:
-                text = f"{operands[0]} {symbols[name]} {operands[1]}"
-            elif name == "eq":
-                text = f"T.And({operands[0]} == {operands[1]}, T.Not(T.isnan({operands[0]})))"
-            elif name == "to":
-                text = f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
-            elif name == "where":
-                text = f"T.Select({values[node.args[0]]}, {operands[1]}, {operands[2]})"
-            elif name == "relu":
-                text = f"T.Select({operands[0]} < {zero}, {zero}, {operands[0]})"
-            elif name in ("maximum", "minimum"):
-                sign = ">" if name == "maximum" else "<"
-                a, b = operands
-                text = f"T.Select(T.Or({a} {sign} {b}, T.isnan({a})), {a}, {b})"
-            else:
-                text = f"-{operands[0]}" if name == "neg" else f"T.{name}({operands[0]})"
+            text = (
+                f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
+                if name == "to"
+                else _tvmscript(name, operands, f"{_TYPES[work]}(0)", values.get(node.args[0]))
+            )
             kind = "bool" if dtype == torch.bool else work
             lines += [f"v_{node.name} = T.alloc_local((1,), '{kind}')", f"v_{node.name}[0] = {text}"]
             values[node] = f"v_{node.name}[0]"
