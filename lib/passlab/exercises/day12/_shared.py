@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -96,12 +95,13 @@ def why_larger(before: fx.GraphModule, after: fx.GraphModule) -> str:
 
 
 def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Finding | dict]:
-    """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it."""
+    """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it, and
+    "before", its graph as it is."""
     before, inputs = case.build()
     broken, reply = why_not_compiled(before, value) or "", {}
     if not broken:
         try:
-            reply = examined_case(case, value, case.expect.rounds if time_it else 0)
+            reply = examined_case(case, value, before, inputs, case.expect.rounds if time_it else 0)
             broken = broken_in(reply, TIMED if time_it and case.expect.rounds else ())
         except ProcessLostError as error:
             broken = f"No program can be built from it: {error}."
@@ -119,11 +119,12 @@ def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Fi
     if case.asks("spared"):
         yield Finding("spared", ok and not change, change)
     if ok:
-        yield reply
+        yield reply | {"before": before}
 
 
 def counted_steps(case: Case, value: object) -> Generator[Finding, None, dict | None]:
-    """Yield the findings of `first_three`; return what `examined` says, or None if the case is not about the counts."""
+    """Yield the findings of `first_three`; return what `examined` says, and "before", the model's graph, or None if the
+    case is not about the counts."""
     reply = None
     for step in first_three(case, value):
         if isinstance(step, Finding):
@@ -133,15 +134,19 @@ def counted_steps(case: Case, value: object) -> Generator[Finding, None, dict | 
     return reply if case.asks("did") or case.asks("cost") else None
 
 
-@cache
-def _memory(case: Case) -> tuple[int, int] | None:
-    return allowed(*case.build())
+_allowed: dict[Case, tuple[int, int] | None] = {}
 
 
-def examined_case(case: Case, compiled: Compiled, rounds: int = 0) -> dict:
-    """Return what `examined` says of a compiled model of a case, on the CPU if it is timed. Raises ProcessLostError."""
-    before, inputs = case.build()
-    return examined(compiled, inputs, before, rounds, _memory(case), "cpu" if rounds else device())
+def examined_case(
+    case: Case, compiled: Compiled, before: fx.GraphModule, inputs: Sequence[Any], rounds: int = 0
+) -> dict:
+    """Return what `examined` says of a compiled model of a case, on the CPU if it is timed. Raises ProcessLostError.
+
+    before, inputs: as the case builds them.
+    """
+    if case not in _allowed:
+        _allowed[case] = allowed(before, inputs)
+    return examined(compiled, inputs, before, rounds, _allowed[case], "cpu" if rounds else device())
 
 
 def broken_in(reply: dict, timed: Sequence[str]) -> str:

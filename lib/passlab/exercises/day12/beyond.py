@@ -32,14 +32,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     reply = yield from counted_steps(case, value)
     if reply is None:
         return
-    before, _ = case.build()
     _, course = case.expect()
     launches = f"It takes {reply['launches']:,} launches, and what the course's compiler makes {course.launches:,}"
     if case.asks("did"):
         fewer = reply["launches"] < course.launches
         message = "" if fewer else f"{launches}: less is possible here."
-        yield Finding("did", fewer, message, before=before, after=value.graph)
+        yield Finding("did", fewer, message, before=reply["before"], after=value.graph)
     if case.asks("cost"):
         within = reply["launches"] <= course.launches and reply["bytes"] <= course.bytes
         message = f"{launches}; it moves {reply['bytes']:,} bytes, and that {course.bytes:,}. Neither may be more."
-        yield Finding("cost", within, "" if within else message, before=before, after=value.graph)
+        yield Finding("cost", within, "" if within else message, before=reply["before"], after=value.graph)

@@ -88,7 +88,6 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     reply = yield from counted_steps(case, value)
     if reply is None:
         return
-    before, _ = case.build()
     eager, reference = case.expect()
     for verdict, what, unit in (("did", "launches", "launches"), ("cost", "bytes", "bytes")):
         n, most = reply[what], limit(case, getattr(eager, what), getattr(reference, what))
@@ -96,7 +95,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             f"It takes {n:,} {unit}, and the model as it is {getattr(eager, what):,}. The course's compiler gets to "
             f"{getattr(reference, what):,}; the limit is {most:,}."
         )
-        yield Finding(verdict, n <= most, "" if n <= most else message, before=before, after=_graph(value))
+        yield Finding(verdict, n <= most, "" if n <= most else message, before=reply["before"], after=_graph(value))
 
 
 def _graph(value) -> fx.GraphModule:
