@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 
-from torch import Tensor
+from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
-from autograder.answers.day12.compiler import last
+from autograder.answers.day12.compiler import batch_norm, kinds, last, signs, training
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, groupable, grouped
 from passlab.capstone.compiled import with_shapes
 from passlab.capstone.families import drawn
+from passlab.exercises.day12._shared import graph_case
 from passlab.exercises.day12.beyond import beyond_case
 from passlab.exercises.day12.compiler import noisy, traced, written
+from passlab.fx.cases import graph, seeded
 from passlab.fx.effects import effects
 from passlab.fx.judge import rebuild
 from passlab.fx.patterns import canonical
@@ -30,6 +32,13 @@ def hidden(seed: int) -> list[Case]:
         beyond_case(drawn(rng.choice(("convnet", "residual")), seed)),
         traced("two draws", noisy, trap, seed, True),
         traced("a value is written, drawn", written, trap, seed),
+        traced("zeros of two signs", signs, trap, seed),
+        traced("ones of three types", kinds, trap, seed),
+        graph_case(
+            "batch norm in training",
+            seeded(graph(training, (2, 3, 9, 9), training=True, conv=lambda: nn.Conv2d(3, 4, 3), bn=batch_norm), seed),
+            trap,
+        ),
     ]
 
 
@@ -52,14 +61,33 @@ kernels_of_views = edited(
 )
 
 
-@wrong("same", "merges two draws of random numbers")
-def merged_draws(gm, inputs):
+def _merged_equals(gm, may):
+    """A copy in which calls of one function with equal arguments are one, of those that `may` accepts."""
     gm, first = rebuild(gm), {}
     for node in gm.graph.nodes:
-        if "draws" in effects(node) and first.setdefault((node.target, node.args), node) is not node:
+        if may(node) and first.setdefault((node.target, node.args), node) is not node:
             node.replace_all_uses_with(first[node.target, node.args])
             gm.graph.erase_node(node)
-    return reference("day12.beyond")(gm, inputs)
+    return gm
+
+
+@wrong("same", "merges two draws of random numbers")
+def merged_draws(gm, inputs):
+    return reference("day12.beyond")(_merged_equals(gm, lambda node: "draws" in effects(node)), inputs)
+
+
+@wrong("same", "takes constants that are equal for the same: 1 and 1.0, 0.0 and -0.0")
+def equal_constants(gm, inputs):
+    def may(node):
+        constants = [x for x in node.args[1:] if not isinstance(x, fx.Node)]
+        return node.op == "call_function" and constants and {*map(type, constants)} <= {bool, int, float}
+
+    return reference("day12.beyond")(_merged_equals(gm, may), inputs)
+
+
+@wrong("same", "compiles the model as if it were not in training")
+def not_training(gm, inputs):
+    return reference("day12.beyond")(rebuild(gm).eval(), inputs)
 
 
 @right("hands over a plan with it, and weights with channels last")
