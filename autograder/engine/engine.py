@@ -358,7 +358,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        processes = [*self.backends.values(), *self.zygotes.values()]
+        processes: list[BackendProcesses | Zygote] = [*self.backends.values(), *self.zygotes.values()]
         for one in processes:  # first, so that they end at the same time
             one.hang_up()
         for one in processes:
