@@ -12,8 +12,10 @@ from autograder.answers.day12.compiler import (
     BOTH,
     batch_norm,
     in_turn,
+    kinds,
     last,
     read_twice,
+    signs,
     unused_draw,
     written_between,
 )
@@ -52,6 +54,8 @@ def hidden(seed: int) -> list[Case]:
         traced("a value is written between equal reads", written_between, same, seed),
         traced("a draw that nothing uses", unused_draw, same, seed),
         traced("two draws", noisy, same, seed, True),
+        traced("zeros of two signs", signs, same, seed),
+        traced("ones of three types", kinds, same, seed),
         graph_case(
             "wide values one at a time", seeded(graph(in_turn, (16, 24), wide=(24, 400), back=(400, 24)), seed), same
         ),
@@ -114,6 +118,19 @@ equal_draws = edited(
             if "draws" in effects(node) and first.setdefault((node.target, node.args), node) is not node:
                 node.replace_all_uses_with(first[node.target, node.args])
                 gm.graph.erase_node(node)
+        """,
+    ),
+)
+equal_constants = edited(
+    "same",
+    "takes constants that are equal for the same: 1 and 1.0, 0.0 and -0.0",
+    (
+        "gm = rebuild(gm)",
+        """
+        gm, first = rebuild(gm), {}
+        for node in gm.graph.nodes:
+            if node.op == "call_function" and {*map(type, node.args[1:])} & {bool, int, float}:
+                node.replace_all_uses_with(first.setdefault((node.target, node.args), node))
         """,
     ),
 )
