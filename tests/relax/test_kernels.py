@@ -201,6 +201,13 @@ def test_what_is_reduced_and_read_again_is_rounded_once():
         same(lambda x, y: (x * y - (x * y).amin(0, keepdim=True) >= 0).all(), x, y)
 
 
+def test_the_gradient_of_a_softmax_is_as_finite_as_eagers():
+    """Where g·y and y·Σ g·y overflow, (g - Σ g·y)·y need not."""
+    y = torch.tensor([[4.0, 0.0, -4.0]]).softmax(-1).expand(2, 3).contiguous()
+    grad = torch.tensor([[-3.0e38, 3.0e38, 3.0e38], [1.0, -2.0, 3.0]])
+    same(lambda g, y: torch.ops.aten._softmax_backward_data(g, 4 * y, -1, torch.float32), grad, y)
+
+
 def test_functions_are_computed_in_vectors_unless_they_are_nested_too_deep():
     def nested(function, times):
         def program(x):

@@ -194,6 +194,13 @@ def _split(x: torch.Tensor, size: int, dim: int = 0) -> tuple:
     return tuple(x.narrow(dim, at, min(size, x.shape[dim] - at)) for at in range(0, x.shape[dim], size))
 
 
+def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return (g - Σ g·y)·y, as eager does; torch's decomposition, g·y - y·Σ g·y, is inf - inf where g is large."""
+    wide = torch.promote_types(output.dtype, torch.float32)
+    g, y = grad.to(wide), output.to(wide)
+    return ((g - (g * y).sum(dim, keepdim=True)) * y).to(dtype)
+
+
 _own: dict = {}
 
 
@@ -207,6 +214,7 @@ def _table() -> dict:
                 _own.pop(getattr(getattr(_aten, packet), overload), None)
         _own[_prims.var.default] = _var
         _own[_aten.split.Tensor] = _split
+        _own[_aten._softmax_backward_data.default] = _softmax_backward
     return _own
 
 
