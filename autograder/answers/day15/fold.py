@@ -191,15 +191,6 @@ def careful(rng) -> list[Case]:
     def below(m, x):
         return torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.v))
 
-    @fold_case("a weight with two other readers", (4, k), w=(k, k), v=(k, k))
-    def weights(m, x):
-        y = F.linear(F.linear(x, m.w), m.v)
-        return F.linear(y, m.w), torch.sum(m.v, 1)
-
-    @fold_case("weights of one pair in three layers", (4, k), w=(k, k), b=(k,))
-    def thrice(m, x):
-        return F.linear(torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.w, m.b)), m.w)
-
     @fold_case("two results", (4, k), w=(k, k), v=(k, k))
     def two(m, x):
         y = F.linear(x, m.w)
@@ -208,6 +199,29 @@ def careful(rng) -> list[Case]:
     @fold_case("a relu on a grid of four bits", (9, k), edit=around(rng.randint(-4, 4), 4), w=(k, k))
     def few_below(m, x):
         return torch.relu(F.linear(x, m.w))
+
+    @fold_case("an input that is moved as integers", (4, k, 1), edit=moved, w=(k, k))
+    def integers(m, x):
+        return F.linear(torch.flatten(torch.exp(x), 1), m.w)
+
+    @fold_case("weights beyond the first integer", (9, k), edit=narrow_weights, w=-0.2 - torch.rand(k, k))
+    def beyond(m, x):
+        return F.linear(x, m.w)
+
+    return [halves, bias, halves_of_two, below, few_below, *with_readers(k), two, integers, beyond]
+
+
+def with_readers(k: int) -> list[Case]:
+    """Return cases in which a pair, a bias or a layer has several readers. k: the width."""
+
+    @fold_case("a weight with two other readers", (4, k), w=(k, k), v=(k, k))
+    def weights(m, x):
+        y = F.linear(F.linear(x, m.w), m.v)
+        return F.linear(y, m.w), torch.sum(m.v, 1)
+
+    @fold_case("weights of one pair in three layers", (4, k), w=(k, k), b=(k,))
+    def thrice(m, x):
+        return F.linear(torch.relu(F.linear(torch.relu(F.linear(x, m.w)), m.w, m.b)), m.w)
 
     @fold_case("a quantize for each reader", (9, k), edit=pair_for_each_reader, w=(k, k))
     def readers(m, x):
@@ -219,10 +233,6 @@ def careful(rng) -> list[Case]:
     def shared_bias(m, x):
         return F.linear(F.linear(x, m.w, m.b), m.v, m.b)
 
-    @fold_case("an input that is moved as integers", (4, k, 1), edit=moved, w=(k, k))
-    def integers(m, x):
-        return F.linear(torch.flatten(torch.exp(x), 1), m.w)
-
     @fold_case("a result in integers", (4, k), edit=integers_out, w=(k, k))
     def int8(m, x):
         return F.linear(x, m.w)
@@ -231,12 +241,7 @@ def careful(rng) -> list[Case]:
     def summed(m, x):
         return F.linear(x, m.w), torch.sum(m.w, 1)
 
-    @fold_case("weights beyond the first integer", (9, k), edit=narrow_weights, w=-0.2 - torch.rand(k, k))
-    def beyond(m, x):
-        return F.linear(x, m.w)
-
-    shared = [weights, thrice, shared_bias, summed]
-    return [halves, bias, halves_of_two, below, few_below, *shared, two, readers, integers, int8, beyond]
+    return [weights, thrice, shared_bias, summed, readers, int8]
 
 
 def float_reader(gm: fx.GraphModule) -> None:
@@ -300,14 +305,6 @@ def spared(rng) -> list[Case]:
         z = torch.relu(F.linear(x, m.w, m.b))
         return z, torch.tanh(z)
 
-    @fold_case("a bias of 2³¹", (4, k), about=NONE, edit=at_the_end(1), w=(k, k), b=(k,))
-    def end(m, x):
-        return F.linear(x, m.w, m.b)
-
-    @fold_case("a bias of -2³¹", (4, k), about=NONE, edit=at_the_end(-1), w=(k, k), b=(k,))
-    def negative_end(m, x):
-        return F.linear(x, m.w, m.b)
-
     @fold_case("a weight in float", (4, k), edit=float_weight, w=(k, k), v=(k, k))
     def weight(m, x):
         return F.linear(F.linear(x, m.w), m.v)
@@ -320,12 +317,25 @@ def spared(rng) -> list[Case]:
     def others(m, x, y):
         return F.linear(torch.add(torch.tanh(F.linear(x, m.w)), y), m.v)
 
+    return [large, one_large, negative, floats, layer, relu, *ends_of_int32(k), weight, value, others]
+
+
+def ends_of_int32(k: int) -> list[Case]:
+    """Return cases in which a bias lies at an end of int32. k: the width."""
+
+    @fold_case("a bias of 2³¹", (4, k), about=NONE, edit=at_the_end(1), w=(k, k), b=(k,))
+    def end(m, x):
+        return F.linear(x, m.w, m.b)
+
+    @fold_case("a bias of -2³¹", (4, k), about=NONE, edit=at_the_end(-1), w=(k, k), b=(k,))
+    def negative_end(m, x):
+        return F.linear(x, m.w, m.b)
+
     @fold_case("a bias that is rounded to 2³¹", (4, k), about=NONE, edit=rounded_to_the_end, w=(k, k), b=(k,))
     def rounded_end(m, x):
         return F.linear(x, m.w, m.b)
 
-    ends_of_int32 = [end, negative_end, rounded_end]
-    return [large, one_large, negative, floats, layer, relu, *ends_of_int32, weight, value, others]
+    return [end, negative_end, rounded_end]
 
 
 def tanh_pair(gm: fx.GraphModule) -> None:

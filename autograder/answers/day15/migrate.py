@@ -37,16 +37,6 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
         y = F.linear(torch.tanh(normed(m, x)), m.v)
         return F.linear(F.gelu(y), m.w), F.linear(F.gelu(x), m.v)
 
-    @migrate_case("a relu and a layer read it", (7, n), about=STAYS, v=(k, n), w=(n, k))
-    def fork(m: Any, x: Any) -> Any:
-        y = F.linear(x, m.v)
-        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.tanh(F.linear(y, m.w))
-
-    @migrate_case("a relu has two readers", (7, n), about=STAYS, v=(k, n), w=(n, k))
-    def relu_twice(m: Any, x: Any) -> Any:
-        y = torch.relu(F.linear(x, m.v))
-        return torch.tanh(F.linear(y, m.w)), torch.exp(-y)
-
     @migrate_case("no bias, and two dimensions", (3, 4, n), about=STAYS, v=(k, n), h=(4, n), d=(4, n), **base)
     def other_norms(m: Any, x: Any) -> Any:
         y = call(F.layer_norm, x, (n,), m.g, None)
@@ -63,6 +53,33 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
         y = F.linear(normed(m, x), m.v, torch.tanh(m.c))
         return F.linear(torch.relu(y), m.w)
 
+    @migrate_case("one bias of two layers", (7, n), v=(k, n), u=(k, n), c=(k,), w=(n, k), t=(n, k))
+    def shared_bias(m: Any, x: Any) -> Any:
+        y, z = F.linear(x, m.v, m.c), F.linear(torch.tanh(x), m.u, m.c)
+        return F.linear(torch.relu(y), m.w), F.linear(torch.relu(z), m.t)
+
+    @migrate_case("a bias that others read", (7, n), v=(k, n), c=(k,), w=(n, k))
+    def bias_elsewhere(m: Any, x: Any) -> Any:
+        y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
+        return torch.tanh(y), read(x, "c") * x.sum()
+
+    norms = [output, as_weight, between, other_norms, computed, computed_bias]
+    return [*norms, bias_elsewhere, shared_bias, *without_norm(n, k)]
+
+
+def without_norm(n: int, k: int) -> list[Case]:
+    """Return cases of layers and relus alone. n, k: widths."""
+
+    @migrate_case("a relu and a layer read it", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def fork(m: Any, x: Any) -> Any:
+        y = F.linear(x, m.v)
+        return torch.tanh(F.linear(torch.relu(y), m.w)), torch.tanh(F.linear(y, m.w))
+
+    @migrate_case("a relu has two readers", (7, n), about=STAYS, v=(k, n), w=(n, k))
+    def relu_twice(m: Any, x: Any) -> Any:
+        y = torch.relu(F.linear(x, m.v))
+        return torch.tanh(F.linear(y, m.w)), torch.exp(-y)
+
     @migrate_case("a relu that is not torch.relu", (7, n), about=STAYS, v=(k, n), w=(n, k))
     def other_relu(m: Any, x: Any) -> Any:
         return F.linear(F.relu(F.linear(x, m.v)), m.w)
@@ -72,35 +89,11 @@ def staying(n: int, k: int, base: dict[str, Any]) -> list[Case]:
         y = F.linear(x, m.v)
         return F.linear(torch.relu(y), m.w), y
 
-    @migrate_case("one bias of two layers", (7, n), v=(k, n), u=(k, n), c=(k,), w=(n, k), t=(n, k))
-    def shared_bias(m: Any, x: Any) -> Any:
-        y, z = F.linear(x, m.v, m.c), F.linear(torch.tanh(x), m.u, m.c)
-        return F.linear(torch.relu(y), m.w), F.linear(torch.relu(z), m.t)
-
     @migrate_case("as many outputs as inputs", (7, n), v=(n, n), w=(k, n))
     def square(m: Any, x: Any) -> Any:
         return F.linear(torch.relu(F.linear(x, m.v)), m.w)
 
-    @migrate_case("a bias that others read", (7, n), v=(k, n), c=(k,), w=(n, k))
-    def bias_elsewhere(m: Any, x: Any) -> Any:
-        y = F.linear(torch.relu(F.linear(x, m.v, m.c)), m.w)
-        return torch.tanh(y), read(x, "c") * x.sum()
-
-    return [
-        output,
-        as_weight,
-        between,
-        fork,
-        relu_twice,
-        other_norms,
-        computed,
-        computed_bias,
-        other_relu,
-        bias_elsewhere,
-        before_relu,
-        shared_bias,
-        square,
-    ]
+    return [fork, relu_twice, other_relu, before_relu, square]
 
 
 def hidden(seed: int) -> list[Case]:

@@ -331,15 +331,20 @@ def injective(commands):
     return by_worklist(expanded)
 
 
+def ring(following, number):
+    """Return the members of the ring of a number. following: number → the next of its ring."""
+    numbers = [number]
+    while following[numbers[-1]] != number:
+        numbers.append(following[numbers[-1]])
+    return numbers
+
+
 @wrong("did", "links the terms of a class in a ring, which a union of equal terms cuts in two")
 def rings(commands):
     following, nodes, answers = [], [], []
 
     def members(number):
-        ring = [number]
-        while following[ring[-1]] != number:
-            ring.append(following[ring[-1]])
-        return ring
+        return ring(following, number)
 
     def canonical(number):
         label, *operands = nodes[number]
