@@ -69,10 +69,10 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
     for clip in outside(after["main"]):
         if named(clip, "clip") and _limits(clip) not in known and (reason := _no_relu(clip)):
             return reason
-    old, new = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
-    if old != new:
-        op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
-        return f"{calls(old[op], op)} became {new[op]}; replace only relu."
+    were, are = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
+    if were != are:
+        op = min(op for op in were.keys() | are.keys() if were[op] != are[op])
+        return f"{calls(were[op], op)} became {are[op]}; replace only relu."
     if _kernels(before) - _kernels(after):
         return "A function that was Primitive in the given module has changed; what is inside belongs to it."
     return attributes_kept(before, after)

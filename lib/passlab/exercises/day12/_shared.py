@@ -86,15 +86,18 @@ def why_larger(before: fx.GraphModule, after: fx.GraphModule) -> str:
             node = next((name for name in old if name not in new), old[-1])
             what = {"draws": "draws random numbers", "writes": "writes into memory"}[effect]
             return f"Node {node} {what}, and the compiled graph has {len(new)} of {len(old)} such nodes."
-    old, new = weights(before), weights(after)
-    if (grown := sum(new.values())) > 1.1 * sum(old.values()) + 4096:
-        name = max(new, key=lambda name: new[name] - old.get(name, 0))
-        message = f"The weights grew from {sum(old.values()):,} to {grown:,} bytes, {new[name]:,} of them in {name}"
+    bytes_before, bytes_after = weights(before), weights(after)
+    if (grown := sum(bytes_after.values())) > 1.1 * sum(bytes_before.values()) + 4096:
+        name = max(bytes_after, key=lambda name: bytes_after[name] - bytes_before.get(name, 0))
+        message = (
+            f"The weights grew from {sum(bytes_before.values()):,} to {grown:,} bytes, {bytes_after[name]:,} of them "
+            f"in {name}"
+        )
         return f"{message}: a constant that gets larger is no gain."
     return ""
 
 
-def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Finding | dict]:
+def first_three(case: Case, value: Any, time_it: bool = False) -> Iterator[Finding | dict]:
     """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it, and
     "before", its graph as it is."""
     before, inputs = case.build()
