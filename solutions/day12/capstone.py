@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 12 · Capstone: exercises
 #
-# Five questions; a person reads your answer to the last. The core is questions 1, 2 and 5, about 90 minutes; the rest, about
+# Five questions; a person reads your answer to the last. The core is questions 1, 2 and 5, about 95 minutes; the rest, about
 # 85 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day12_capstone.ipynb](../../course/day12_capstone.ipynb).
 #

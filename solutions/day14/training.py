@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 14 · Training as a pass: exercises
 #
-# Six questions. The core is questions 1, 2 and 3, about 120 minutes; the rest, about 165 minutes, is stretch: harder, and
+# Six questions. The core is questions 1, 2 and 3, about 120 minutes; the rest, about 175 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day14_training.ipynb](../../course/day14_training.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -195,8 +195,7 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
     inputs = gm.graph.find_nodes(op="placeholder")
     outputs = list(gm.graph.output_node().args[0])
     steps = [node for node in gm.graph.nodes if node.op == "call_function"]
-    floats = [node for node in inputs if is_float(node)]
-    ends = [node for node in outputs if is_float(node)]
+    floats, ends = (list(filter(is_float, some)) for some in (inputs, outputs))
     way = between(floats, steps, ends)
 
     def run(*args):
@@ -204,8 +203,9 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
         gradients = {}
 
         def add(node, gradient):
-            old = gradients.get(node)
-            gradients[node] = gradient if old is None else old + gradient
+            gradients[node] = (
+                gradients[node] + gradient if node in gradients else gradient
+            )
 
         for node, tangent in zip(ends, args[len(inputs) :], strict=True):
             add(node, tangent)

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 16 · All rewrites at once: exercises
 #
-# Six questions. The core is questions 1, 2 and 3, about 105 minutes; the rest, about 115 minutes, is stretch: harder, and
+# Six questions. The core is questions 1, 2 and 3, about 110 minutes; the rest, about 115 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day16_saturation.ipynb](../../course/day16_saturation.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

@@ -40,7 +40,7 @@ EXERCISES = (
         section="Step by step",
         points={"valid": 2, "did": 3, "spared": 1},
         difficulty=2,
-        minutes=20,
+        minutes=25,
         hints=(
             "A plan is for the graph with one node for each group: gm = grouped(graph, groups, inputs). "
             "planned(gm, *inputs, allocate=…, order=…) makes one.",

@@ -104,7 +104,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Checkpointing is a choice of the cut",
         points={"valid": 1, "same": 3, "spared": 2, "did": 2, "cost": 4},
         difficulty=3,
-        minutes=55,
+        minutes=65,
         stretch=True,
         hints=(
             "Three steps: merge equal nodes into a new graph; decide what to keep; write the graph with tagged copies. "

@@ -37,7 +37,7 @@ EXERCISES: tuple[Exercise, ...] = (
         section="Saturation",
         points={"valid": 1, "same": 2, "did": 4, "spared": 2, "cost": 1},
         difficulty=2,
-        minutes=40,
+        minutes=45,
         hints=(
             "To match a pattern with a class: if it is a variable, compare with what it is bound to, or bind it. "
             "Otherwise try each e-node of the class that has the label and as many operands.",
