@@ -195,7 +195,8 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
     inputs = gm.graph.find_nodes(op="placeholder")
     outputs = list(gm.graph.output_node().args[0])
     steps = [node for node in gm.graph.nodes if node.op == "call_function"]
-    floats, ends = (list(filter(is_float, some)) for some in (inputs, outputs))
+    floats = [node for node in inputs if is_float(node)]
+    ends = [node for node in outputs if is_float(node)]
     way = between(floats, steps, ends)
 
     def run(*args):
@@ -203,9 +204,8 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
         gradients = {}
 
         def add(node, gradient):
-            gradients[node] = (
-                gradients[node] + gradient if node in gradients else gradient
-            )
+            old = gradients.get(node)
+            gradients[node] = gradient if old is None else old + gradient
 
         for node, tangent in zip(ends, args[len(inputs) :], strict=True):
             add(node, tangent)
@@ -222,13 +222,12 @@ def backward(gm: fx.GraphModule) -> fx.GraphModule:
 
 def between(floats, steps, ends):
     """The nodes that gradients pass from the ends to the inputs of floats."""
-    passed = set(floats)  # the nodes that a gradient can pass on its way to an input
+    # what a gradient can pass on its way to an input, and what an end needs
+    passed, needed = set(floats), set(ends)
     for node in steps:
-        follows = not passed.isdisjoint(node.all_input_nodes)
-        several = not isinstance(node.meta["val"], Tensor)
-        if follows and (is_float(node) or several) and node.target not in CONSTANT:
+        carries = is_float(node) or not isinstance(node.meta["val"], Tensor)
+        if carries and passed & {*node.all_input_nodes} and node.target not in CONSTANT:
             passed.add(node)
-    needed = set(ends)
     for node in reversed(steps):
         if node in needed and node in passed:
             needed.update(node.all_input_nodes)
