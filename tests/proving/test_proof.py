@@ -280,3 +280,17 @@ def test_equivalent_proves_where_it_is_asked_to():
     assert proof and proof.verdict == "proved" and not proof.reason
     proof = equivalent(lambda x: x - x, lambda x: x * 0 + 1, x, prove=True)
     assert not proof and proof.verdict == "refuted" and "before gives" in proof.reason
+
+
+def test_programs_differ_where_ordinary_numbers_give_one_of_them_no_value():
+    """Over the reals 0/y is 0, but for y = 0; of floats, none of those tried is."""
+
+    def divided_by(divisor):
+        return lambda x, n: (x + 0 - x) / divisor(x, n)
+
+    inputs = torch.randn(4), torch.tensor([1, 2, 7, 3])
+    positive, remainder = divided_by(lambda x, n: torch.sigmoid(x) + 1), divided_by(lambda x, n: (n % 7).float())
+    proof = prove(positive, remainder, inputs, tests=False)
+    assert proof.verdict == "refuted" and "n = 7: before gives 0.0, after nan" in proof.place
+    assert proof.why["over the reals"].startswith("Equal where both have a value")
+    assert prove(positive, divided_by(lambda x, n: x), inputs, tests=False).verdict == "reals"

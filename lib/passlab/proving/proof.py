@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ from passlab.proving.capture import Unknown, capture
 from passlab.proving.patterns import bit_patterns
 from passlab.proving.terms import Terms
 
+#: How many inputs of ordinary numbers are run, besides the examples, where the algebra agrees.
+ORDINARY = 3
 #: Most pairs of terms that are given to the solver; programs with more are left to the other tiers.
 PAIRS = 64
 
@@ -77,7 +80,7 @@ class _Search:
     def __init__(self, before: Callable, after: Callable, inputs: tuple, when: Callable | None, seed: int):
         self.before, self.after, self.inputs, self.when, self.seed = before, after, inputs, when, seed
         self.terms = Terms()
-        self.errors, self.tried, self.far = Errors(), 0, False
+        self.errors, self.tried, self.far, self.undefined = Errors(), 0, False, False
         self.shown: tuple[dict[str, Any], str] | None = None
         self.results: tuple[list, list] = ([], [])
 
@@ -102,7 +105,9 @@ class _Search:
         try:
             answer = over_reals.equal(self.before, self.after, self.inputs, self.seed)
             proof.reals, proof.chance = answer.agree or (False if answer.certain else None), answer.chance
-            if not answer.agree:
+            if answer.agree:
+                self._try_ordinary()
+            else:
                 proof.why["over the reals"] = _where(answer)
         except Unknown as reason:
             proof.why["over the reals"] = str(reason)
@@ -213,6 +218,14 @@ class _Search:
             if self.far:
                 return
 
+    def _try_ordinary(self) -> None:
+        """Run both programs on the examples and on ordinary numbers: whatever the algebra says, one of them may have no
+        value there, such as 0/0."""
+        kinds = bit_patterns(self.inputs, self.work, self.seed)
+        plain = (args for kind, args in kinds if kind == "plain")
+        for args in (self.inputs, *islice(plain, ORDINARY)):
+            self._run(args, ordinary=True)
+
     def _run(self, args: tuple, ordinary: bool = False) -> bool:
         """Return whether the bits of the results differ for these inputs; note how far, if these are ordinary."""
         try:
@@ -229,11 +242,14 @@ class _Search:
         dtype = x.dtype if x.dtype.is_floating_point else torch.float64
         errors = Errors()
         far = bool(compare(old, new, Tolerance(64 * torch.finfo(dtype).eps, 0.0, False), "output", errors))
+        undefined = False
         if ordinary:
             self.errors.include(errors.mse, errors.max_abs, errors.max_ulp)
-        if self.shown is None or (far and not self.far):
+            undefined = bool((x.isnan() != y.isnan()).any())
+        if self.shown is None or (far and not self.far) or (undefined and not self.undefined):
             self.shown = self._named(args), self._sentence(args, at, x, y, index)
         self.far |= far
+        self.undefined |= undefined
         return True
 
     def _named(self, args: tuple) -> dict[str, Any]:
@@ -270,7 +286,10 @@ class _Search:
                 proof.verdict, proof.why["tests"] = "refuted", result.reason
                 proof.counterexample = proof.counterexample or result.counterexample
                 return
-        if proof.reals:
+        if self.undefined and proof.reals:
+            proof.verdict, proof.reals = "refuted", False
+            proof.why["over the reals"] = "Equal where both have a value; for ordinary numbers, one of them has none."
+        elif proof.reals:
             proof.verdict = "reals"
         elif self.far and (result is None or not any(term.op == "opaque" for term in self.terms.terms)):
             proof.verdict = "refuted"
