@@ -184,6 +184,6 @@ def test_cells_that_no_message_holds_cost_their_notebook_and_no_station(monkeypa
     job = Job("ada", "day03", "optimizations", (Cell(0, "cell", "é" * 6 * 2**20),), 3)
     with engine.Engine(jobs=1) as one:
         backend = one.backends["torch"] = Backends(CONTROL, text(messages.Outcome))
-        backend.close = lambda: None
+        backend.hang_up = backend.close = lambda: None
         assert "too large" in one.grade(job).failure
         assert one.backends["torch"] is backend
