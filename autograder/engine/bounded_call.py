@@ -15,17 +15,16 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from passlab.process.clock import cpu_time
+from passlab.process.clock import Limit, cpu_time
 from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
 
 ROOT = Path(__file__).resolve().parents[2]
-#: CPU seconds and memory of a call, and how long it is waited for where other processes take the processor.
-SECONDS, MEMORY, WAIT_SECONDS = 3, 2 * 2**30, 20.0
+#: CPU seconds and memory of a call.
+SECONDS, MEMORY = 3, 2 * 2**30
 
 _mine = threading.local()
 
@@ -54,7 +53,7 @@ def call(function: str, *arguments: Any, data: bytes | None = None) -> Any:
     if not hasattr(_mine, "process"):
         _mine.process = _Process()
     try:
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = Limit(SECONDS).deadline
         asked = {"function": function, "arguments": arguments, "data": data is not None}
         send(_mine.process.sock, asked, data or b"", deadline=deadline)
         head, payload = receive(_mine.process.sock, deadline)

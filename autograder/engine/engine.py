@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -36,16 +36,16 @@ from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
 from passlab.building import cache
 from passlab.graph.registry import COMPILERS
-from passlab.process.clock import PATIENCE
-from passlab.process.messages import ClosedError, DeadlineError, MessageError, receive, send
+from passlab.process.clock import Limit
+from passlab.process.messages import MOST_PAYLOAD, ClosedError, DeadlineError, MessageError, receive, send
 
-#: A cell is interrupted after CELL_SECONDS of CPU time, an answer after its exercise's limit; by the clock after
-#: PATIENCE times as long. If that does not stop it, its process is killed after the grace time, which is CPU time, too.
-#: (An interrupted cell still has to render its traceback.)
+#: A cell is interrupted after CELL_SECONDS of CPU time, an answer after its exercise's limit; by the clock as `Limit`
+#: says. If that does not stop it, its process is killed after the grace time, which is CPU time, too. (An interrupted
+#: cell still has to render its traceback.)
 CELL_SECONDS = 30.0
 CELL_GRACE, GRACE = 1.0, 0.1
-#: The limit for a whole notebook, restarts included.
-NOTEBOOK_SECONDS = 900.0
+#: The limit for a whole notebook, restarts included; and, by the clock, for the rest of a message that has begun.
+NOTEBOOK_SECONDS, MESSAGE_SECONDS = 900.0, 120.0
 OUT_OF_TIME = (
     f"Not run, or not to the end: the whole notebook has {NOTEBOOK_SECONDS / 60:g} minutes, and they were over."
 )
@@ -78,23 +78,16 @@ class Worker:
     control: socket.socket
     questions: dict[int, socket.socket]
     group: Group
+    start: float = field(default_factory=time.monotonic)
 
-    def busy(self) -> float:
+    def spent(self) -> float:
         """Return the CPU seconds of all its processes so far; where the kernel does not tell, the time by the clock.
 
         Without a control group, those that lost their parent do not count.
         """
         if self.group and (used := self.group.cpu_seconds()):
             return used
-        return sandbox.cpu_seconds(self.pid) if sys.platform == "linux" else time.monotonic()
-
-    def answers(self, question: socket.socket, seconds: float, until: float) -> bool:
-        """Wait for the answer to a question. Return False once the worker has been busy for `seconds`."""
-        start = self.busy()
-        while (left := seconds - (self.busy() - start)) > 0 and time.monotonic() < until:
-            if select.select([question], [], [], min(left, max(until - time.monotonic(), 0)))[0]:
-                return True
-        return False
+        return sandbox.cpu_seconds(self.pid) if sys.platform == "linux" else time.monotonic() - self.start
 
 
 @dataclass(frozen=True)
@@ -485,12 +478,13 @@ class _Run:
         self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
         self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
         self.took: dict[int, float] = dict.fromkeys(self.checks, 0.0)
-        self.until = time.monotonic() + NOTEBOOK_SECONDS
+        self.limit = Limit(NOTEBOOK_SECONDS, patience=1, longest=4)
+        self.worker: Worker | None = None
 
     @property
     def late(self) -> bool:
         """Return whether the time for the whole notebook is over. That ends its own worker, and nothing else."""
-        return time.monotonic() >= self.until
+        return self.limit.over(self.result.cpu_seconds + (self.worker.spent() if self.worker else 0.0))
 
     def _open(self) -> list[Cell]:
         """Return the check cells of questions that still have test cases to run."""
@@ -515,9 +509,9 @@ class _Run:
         early = self.early & open_
         order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
         order |= {"snapshots": self.snapshots, "early": sorted(early)}
-        with self.backend.worker(list(self.checks), self.result) as worker:
+        with self._start() as worker:
             try:
-                send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.until)
+                send(worker.control, order | {"seconds": CELL_SECONDS}, deadline=self.limit.deadline)
             except ClosedError:
                 raise EngineError("A worker did not start.") from None
             except DeadlineError:
@@ -529,7 +523,7 @@ class _Run:
                         return not self._open()
                     skip |= self._lost_with_answers()
                     with contextlib.suppress(ClosedError, DeadlineError):  # a failure also shows in the next cell
-                        send(worker.control, {"skip": sorted(skip)}, deadline=self.until)
+                        send(worker.control, {"skip": sorted(skip)}, deadline=self.limit.deadline)
                 if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.dead(why)
                     self.dead.add(cell.index)
@@ -554,20 +548,32 @@ class _Run:
     def _ready(self, worker: Worker, form: type[Message]) -> None:
         """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
         with contextlib.suppress(ClosedError, DeadlineError, MessageError):
-            until = self._by(PATIENCE * CELL_SECONDS * (1 + len(self.checks)))
-            receive(worker.control, until, 0, reader(cast(Any, form)))
+            self._receive(worker, worker.control, CELL_SECONDS * (1 + len(self.checks)), 0, form)
 
-    def _by(self, seconds: float) -> float:
-        return min(self.until, time.monotonic() + seconds)
+    @contextlib.contextmanager
+    def _start(self) -> Iterator[Worker]:
+        with self.backend.worker(list(self.checks), self.result) as worker:
+            self.worker = worker
+            try:
+                yield worker
+            finally:
+                self.worker = None
+
+    def _receive(
+        self, worker: Worker, sock: socket.socket, seconds: float, most_payload: int, form: type[Message]
+    ) -> tuple[Any, memoryview]:
+        """Return a message from a worker. Raises like `receive`: DeadlineError after `seconds` of CPU time."""
+        limit, before = Limit(seconds), worker.spent()
+        while not select.select([sock], [], [], 0.01 + max(0.0, min(seconds - (worker.spent() - before), 1.0)))[0]:
+            if limit.over(worker.spent() - before) or self.late:
+                raise DeadlineError
+        return receive(sock, time.monotonic() + MESSAGE_SECONDS, most_payload, reader(cast(Any, form)))
 
     def _cell(self, worker: Worker, cell: Cell) -> str:
         """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
-            begun, _ = receive(worker.control, self._by(PATIENCE * CELL_SECONDS), 0, reader(messages.Begun))
-            seconds = CELL_SECONDS + CELL_GRACE
-            if not worker.answers(worker.control, seconds, self._by(PATIENCE * seconds)):
-                raise DeadlineError
-            head, _ = receive(worker.control, self._by(CELL_SECONDS), 0, reader(messages.Ran))
+            begun, _ = self._receive(worker, worker.control, CELL_SECONDS, 0, messages.Begun)
+            head, _ = self._receive(worker, worker.control, CELL_SECONDS + CELL_GRACE, 0, messages.Ran)
         except DeadlineError:
             return (
                 OUT_OF_TIME
@@ -593,11 +599,9 @@ class _Run:
         while not self._is_settled(cell.index, most):
             at, value = len(heads), b""
             try:
-                deadline = self._by(PATIENCE * data.seconds + GRACE)
-                send(question, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
-                if not worker.answers(question, data.seconds + GRACE, deadline):
-                    raise DeadlineError
-                outcome, payload = receive(question, deadline, form=reader(messages.Outcome))
+                asked = time.monotonic() + MESSAGE_SECONDS
+                send(question, {"about": data.about[at]}, data.arguments[at], deadline=asked)
+                outcome, payload = self._receive(worker, question, data.seconds + GRACE, MOST_PAYLOAD, messages.Outcome)
                 head, value = plain(outcome), bytes(payload)
             except DeadlineError:
                 used_up = f"Your answer used up its {data.seconds:g} s and could not be interrupted."

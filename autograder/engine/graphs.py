@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import time
@@ -46,8 +47,8 @@ LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
 #: The same on a GPU: the driver starts threads, reserves far more addresses than there is memory, and takes seconds to
 #: start.
 ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=90, processes=64)
-#: Seconds that a process may take to start, by the clock: the server may have to load first. Seconds of CPU time that
-#: all graphs of a question may take together.
+#: Seconds that a process may take to start, by the clock, since the server may have to load first; a message that has
+#: begun may take as long. Seconds of CPU time that all graphs of a question may take together.
 _START_SECONDS, SECONDS = 120.0, 60.0
 #: CPU seconds that a process may have spent, by the clock, before the server is asked how many it was. To ask costs as
 #: much as running a small graph.
@@ -186,8 +187,8 @@ def allow(seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _paying(process: Disposable) -> Iterator[float]:
-    """Provide the deadline for what a process is asked inside, and count what it spends. Raises ProcessLostError."""
+def _paying(process: Disposable) -> Iterator[Limit]:
+    """Provide the limit for what a process is asked inside, and count what it spends. Raises ProcessLostError."""
     global _seconds_left, unsteady
     if _process is None:
         isolation.refuse()
@@ -197,12 +198,12 @@ def _paying(process: Disposable) -> Iterator[float]:
         process.start()
         limit = Limit(_seconds_left)
         try:
-            yield limit.deadline
+            yield limit
             _seconds_left -= process.spend()
             if process.lost:
                 process.close()
         except ProcessLostError:
-            _seconds_left -= time.monotonic() - limit.start
+            _seconds_left -= process.unpaid()
             raise
     except ProcessLostError:
         unsteady += 1
@@ -221,8 +222,8 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     if not program.isolated:
         process = _trusted = _trusted or Disposable()
     try:
-        with _paying(process) as deadline:
-            return process.run(program, args, seed, how | {"device": device}, deadline)
+        with _paying(process) as limit:
+            return process.run(program, args, seed, how | {"device": device}, limit)
     except wire.Refused as refused:
         return Run(error=refused)
     except ProcessLostError as lost:
@@ -231,8 +232,8 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
 
 def _call(function: str, arguments: tuple) -> dict:
     """Call a function of `isolation.CONFINED` in a process that has run nothing else. Raises ProcessLostError."""
-    with contextlib.closing(Disposable()) as process, _paying(process) as deadline:
-        return process.call(function, arguments, deadline)
+    with contextlib.closing(Disposable()) as process, _paying(process) as limit:
+        return process.call(function, arguments, limit)
 
 
 class _Apart(isolation.Process):
@@ -242,8 +243,8 @@ class _Apart(isolation.Process):
         self.process = Disposable()
 
     def call(self, function: Callable[..., dict], *arguments: Any) -> dict:
-        with _paying(self.process) as deadline:
-            return self.process.call(isolation.name_of(function), arguments, deadline)
+        with _paying(self.process) as limit:
+            return self.process.call(isolation.name_of(function), arguments, limit)
 
     def seconds(self) -> float:
         self.process.start()
@@ -262,7 +263,7 @@ class Disposable:
     def __init__(self):
         self.child: Child | None = None
         self.programs: list[Program] = []
-        self.paid = self.asked = 0.0
+        self.paid = self.asked = self.total = 0.0
         self.lost = False
 
     @property
@@ -282,11 +283,18 @@ class Disposable:
         before, self.paid, self.asked = self.paid, self.seconds(), time.monotonic()
         return self.paid - before
 
+    def unpaid(self) -> float:
+        """Return the CPU seconds since `spend` was last called, also of a process that has ended."""
+        with contextlib.suppress(ProcessLostError):
+            self.seconds()
+        return self.total - self.paid
+
     def seconds(self) -> float:
         """Return the CPU seconds that it has spent, by the server. Raises ProcessLostError."""
         try:
             assert _control and self.child, "it has started"
-            return cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
+            self.total = cpu_seconds(_control, self.child, time.monotonic() + _START_SECONDS)
+            return self.total
         except ClosedError:
             raise ProcessLostError("it ended the process that ran it") from None
         except OSError:
@@ -306,7 +314,7 @@ class Disposable:
             self.child.sock.close()
         self.child, self.programs, self.lost = None, [], False
 
-    def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
+    def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], limit: Limit) -> Run:
         """Raises ProcessLostError, wire.Refused."""
         known = next((at for at, other in enumerate(self.programs) if other is program), None)
         asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
@@ -314,27 +322,31 @@ class Disposable:
         if known is None:
             self.programs.append(program)
         return self._request(
-            payload, deadline, lambda head, value: _read_run(head, value, len(args), how["traced"] and program.graph)
+            payload, limit, lambda head, value: _read_run(head, value, len(args), how["traced"] and program.graph)
         )
 
-    def call(self, function: str, arguments: tuple, deadline: float) -> dict:
+    def call(self, function: str, arguments: tuple, limit: Limit) -> dict:
         """Raises ProcessLostError."""
         try:
             payload = wire.encode({"function": function, "arguments": arguments})
         except wire.Refused as refused:
             raise ProcessLostError(str(refused)) from None
-        return self._request(payload, deadline, _read_dictionary)
+        return self._request(payload, limit, _read_dictionary)
 
-    def _request(self, payload: bytes, deadline: float, read: Callable[[GraphRan, Any], Any]) -> Any:
+    def _request(self, payload: bytes, limit: Limit, read: Callable[[GraphRan, Any], Any]) -> Any:
         """Send a request, and return the checked reply. Raises ProcessLostError."""
         try:
             assert self.child, "it has started"
             sock = self.child.sock
-            send(sock, {}, payload, deadline=deadline)
-            head, value = receive(sock, deadline, _MOST, reader(GraphRan))
+            send(sock, {}, payload, deadline=time.monotonic() + _START_SECONDS)
+            while not select.select([sock], [], [], min(max(limit.cpu, 0.1), 5.0))[0]:
+                if limit.over(self.unpaid()):
+                    raise DeadlineError
+            head, value = receive(sock, time.monotonic() + _START_SECONDS, _MOST, reader(GraphRan))
             if head.ended is None:
                 self.lost = head.lost
                 return read(head, wire.decode(bytes(value)))
+            self.total = max(self.total, head.spent)
         except DeadlineError:
             raise ProcessLostError(_OUT_OF_TIME) from None
         except ClosedError:

@@ -124,8 +124,8 @@ class Used(Struct):
 class GraphRan(Struct):
     """What a graph did: see `passlab.fx.programs.Run` and `Trace`. The payload holds the values.
 
-    `error`: the type and the text of its exception. `ended`: the exit code, if its process has ended instead. `lost`:
-    whether the process can run nothing more on its device.
+    `error`: the type and the text of its exception. `ended`: the exit code, if its process has ended instead, after
+    `spent` CPU seconds. `lost`: whether the process can run nothing more on its device.
     """
 
     error: tuple[Words, Words] | None = None
@@ -136,6 +136,7 @@ class GraphRan(Struct):
     writes: list[Words] = []
     failed: Words | None = None
     ended: Annotated[int, Meta(ge=-64, le=255)] | None = None
+    spent: Amount = 0.0
 
 
 # From a process that races models

@@ -26,9 +26,27 @@ def test_other_signals_are_not_the_limit():
     assert not ran_out(-signal.SIGSEGV) and not ran_out(1)
 
 
-def test_a_limit_ends_by_cpu_time_or_by_the_clock():
-    limit = Limit(2.0)
-    assert limit.deadline == limit.start + limit.clock and limit.clock > limit.cpu
-    assert not limit.over(1.9) and limit.over(2.0)
-    assert Limit(2.0, start=time.monotonic() - limit.clock - 1).over(0.0)
+@pytest.mark.parametrize(
+    ("elapsed", "spent", "over"),
+    [
+        (1.0, 1.9, False),
+        (1.0, 2.0, True),
+        (7.0, 0.0, False),  # it may wait for something
+        (9.0, 0.0, True),
+        (9.0, 0.1, True),  # it worked, and now it waits
+        (9.0, 0.3, False),  # others use the processor
+        (90.0, 1.9, False),
+        (101.0, 1.99, True),
+    ],
+)
+def test_a_limit_ends_by_cpu_time_or_by_the_clock(elapsed, spent, over):
+    assert Limit(2.0, start=time.monotonic() - elapsed).over(spent) is over
+
+
+def test_a_limit_may_say_how_long_it_lasts_for_what_works():
+    assert Limit(2.0, longest=4, start=time.monotonic() - 9).over(1.9)
+    assert Limit(2.0, patience=1, start=time.monotonic() - 3).over(0.0)
+
+
+def test_some_limits_never_end():
     assert not Limit(math.inf).over(1e9)

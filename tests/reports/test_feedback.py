@@ -322,9 +322,8 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_page_costs_the_grader_in_proportion_to_its_text(name, monkeypatch):
+def test_a_page_costs_the_grader_in_proportion_to_its_text(name):
     """What counts is the time of this process: rendering itself is aside, and has its own limits."""
-    monkeypatch.setattr(bounded_call, "WAIT_SECONDS", 1.0)
     n, pages = 2_000, {}
     for size in (n, growth.STEP * n):
         nb, result = make([], TEXTS[name](size), TEXTS[name](size))

@@ -44,13 +44,16 @@ from passlab import exercises
 from passlab.building import requests
 from passlab.graph.registry import COMPILERS, compiler
 from passlab.notebook import ui
-from passlab.process.clock import PATIENCE, Limit
+from passlab.process.clock import Limit
 from passlab.process.forking import settle
 from passlab.process.messages import ClosedError, MessageError, receive, send
 
 #: Judging one question takes seconds of CPU time; only a hostile value takes longer. Graphs and modules run elsewhere,
-#: and pay for themselves.
+#: and pay for themselves; a case's modules may take MODULES times what its exercise allows an answer.
 MOST_SECONDS = 30
+MODULES = 4.0
+#: A child waits for graphs and modules, so by the clock it may take this many times what all of them may.
+LONGEST = 20.0
 MOST_MEMORY = 4 * 2**30
 MOST_FINDINGS = 100_000
 #: Exit status of a child that could not judge because the builder has ended.
@@ -128,7 +131,7 @@ class Verifier:
         pipe, theirs = socket.socketpair()
         request.pipe = pipe
         seconds = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
-        request.deadline = Limit(sum(seconds)).deadline
+        request.deadline = Limit(sum(seconds), longest=LONGEST).deadline
         request.pid = os.fork()
         if request.pid == 0:
             for sock in [cast(socket.socket, key.fileobj) for key in self.select.get_map().values()]:
@@ -200,7 +203,7 @@ def _for_modules(question: dict[str, Any]) -> float:
     exercise = exercises.find(question["exercise"])
     if exercise.flavour not in COMPILERS:
         return 0.0
-    return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
+    return MODULES * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
 
 def _limit_memory() -> int:

@@ -9,8 +9,8 @@ travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
 
 A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; kernel names and
 the times of `repeats` are claims, to be trusted as far as the module is. Where a verdict depends on the time (`timed`),
-each module has a process of its own, and the server reads from the kernel what it spends. Limits are on CPU time as
-well; by the clock, a request may take `PATIENCE` times as long.
+each module has a process of its own, and the server reads from the kernel what it spends. Limits are on CPU time, too;
+by the clock, as `passlab.process.clock` says.
 """
 
 from __future__ import annotations
@@ -248,14 +248,14 @@ class _Talk:
 
     def send(self, head: dict, *parts: Any) -> None:
         with contextlib.suppress(ClosedError):  # the cause is read next
-            send(self.child.sock, head, *parts, deadline=self.limit.deadline)
+            send(self.child.sock, head, *parts, deadline=time.monotonic() + _START_SECONDS)
 
     def receive(self) -> tuple[dict, memoryview]:
         """Return the next message that does not announce a stage. Raises _Stopped for a failure."""
         while True:
             try:
                 self._wait()
-                message, payload = receive(self.child.sock, self.limit.deadline, MOST_TENSORS)
+                message, payload = receive(self.child.sock, time.monotonic() + _START_SECONDS, MOST_TENSORS)
             except TimeoutError:
                 raise _Stopped(self._late(), "timeout") from None
             if "ended" in message:
@@ -270,7 +270,7 @@ class _Talk:
             self.stage = "run" if message["stage"] == "run" else "build"
 
     def _wait(self) -> None:
-        """Wait for a message. Raises DeadlineError after the child's seconds, or PATIENCE times that by the clock."""
+        """Wait for a message. Raises DeadlineError once the child is over its limit."""
         while not select.select([self.child.sock], [], [], max(0.0, min(self.limit.cpu - self.spent, 60.0)) + 0.01)[0]:
             if self.limit.over(self.cpu()):
                 raise DeadlineError("it used up its time")

@@ -10,7 +10,6 @@ from passlab.judge.decorated import as_decorator, cases_in, drawn
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     OutOfTime,
-    answer_limit,
     conclude,
     judge,
     judge_outcome,
@@ -51,7 +50,6 @@ __all__ = [
     "Outcome",
     "Written",
     "and_more",
-    "answer_limit",
     "as_decorator",
     "at_least",
     "at_most",

@@ -25,7 +25,7 @@ from passlab.judge.scalars import plain_numbers
 from passlab.judge.state import preserve_process_state
 from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
-from passlab.process.clock import Limit
+from passlab.process.clock import Limit, cpu_time
 from passlab.process.error_text import reason
 
 
@@ -64,8 +64,8 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float, busy: float | None = None):
-    """Interrupt the main thread's Python code after `seconds` by the clock, or `busy` seconds of CPU time.
+def time_limit(seconds: float):
+    """Interrupt the main thread's Python code once it is over a limit of `seconds` of CPU time; see `Limit`.
 
     CPU time is that of the whole process. In other threads and on Windows there is no limit. An import is not
     interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
@@ -75,29 +75,33 @@ def time_limit(seconds: float, busy: float | None = None):
         yield
         return
 
+    limit, before = Limit(seconds), cpu_time()
     waits = itertools.count()
     renewed: dict[int, bool] = {}  # by the number of the signal that came during an import
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGALRM and not limit.over(cpu_time() - before):
+            return
         importing = _imports(frame)
         if importing and next(waits) < IMPORT_WAITS:
             renewed.setdefault(number, False)
             return
         if not importing and renewed.get(number) is False:
             renewed[number] = True
-            timer, limit = next((timer, limit) for timer, other, limit in timers if other == number)
-            signal.setitimer(timer, limit, 0.2)
+            timer, length = next((timer, length) for timer, other, length in timers if other == number)
+            signal.setitimer(timer, length, 0.2)
             return
         OutOfTime.times += 1
         raise OutOfTime
 
-    timers = [(signal.ITIMER_REAL, signal.SIGALRM, seconds)]
-    if busy is not None:
-        timers.append((signal.ITIMER_PROF, signal.SIGPROF, busy))
+    timers = [
+        (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
+        (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
+    ]
     previous = [signal.signal(number, stop) for _, number, _ in timers]
     # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
-    for timer, _, limit in timers:
-        signal.setitimer(timer, limit, 0.2)
+    for timer, _, length in timers:
+        signal.setitimer(timer, length, 0.2)
     try:
         yield
     finally:
@@ -105,12 +109,6 @@ def time_limit(seconds: float, busy: float | None = None):
             signal.setitimer(timer, 0)
         for (_, number, _), handler in zip(timers, previous, strict=True):
             signal.signal(number, handler)
-
-
-def answer_limit(seconds: float):
-    """Interrupt an answer after `seconds` of CPU time, and by the clock after `PATIENCE` times as long."""
-    limit = Limit(seconds)
-    return time_limit(limit.clock, busy=limit.cpu)
 
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
@@ -166,7 +164,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
             closed,
         ):
             warnings.simplefilter("ignore")
-            with answer_limit(exercise.seconds):
+            with time_limit(exercise.seconds):
                 return outcome("ok", plain_numbers((exercise.call or call_answer)(answer, replace(case, build=build))))
     except NotImplementedError as error:
         if str(error):

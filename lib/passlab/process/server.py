@@ -5,7 +5,8 @@
     cpu_seconds(control, child, deadline)             # what that child has spent so far, by the kernel
 
 A client sends one byte over `control` and with it the socket that its child will use. Closing that ends the child.
-When a child has ended, its socket says how: {"ended": exit code, "said": the last that it printed}. The server numbers
+When a child has ended, its socket says how: {"ended": exit code, "said": the last that it printed, "spent": its CPU
+seconds}. The server numbers
 its children, and tells each client the number of its own before the child exists; what a child has spent is read by the
 server, so no child has a say in it.
 """
@@ -166,10 +167,11 @@ class Server:
         os.close(child.noise)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        error = self.summary(child.output.decode(errors="replace"))
+        _, status, used = os.wait4(child.pid, 0)
+        end = {"ended": os.waitstatus_to_exitcode(status), "spent": used.ru_utime + used.ru_stime}
+        end["said"] = self.summary(child.output.decode(errors="replace"))
         with contextlib.suppress(ClosedError, TimeoutError):
-            send(child.sock, {"ended": code, "said": error}, deadline=time.monotonic() + 1)
+            send(child.sock, end, deadline=time.monotonic() + 1)
         child.sock.close()
 
 
