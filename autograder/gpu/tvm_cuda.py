@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,12 +90,19 @@ def source(name: str, dtype: torch.dtype, architecture: str) -> str:
 class Nvrtc:
     """NVIDIA's run-time compiler, from its wheel, with the headers of CUDA and of its C++ library from theirs.
 
-    The wheels of CUDA 13 share one folder. Raises FileNotFoundError where one is missing.
+    The wheels of CUDA 13 share one folder; torch brings them without the C++ library, which is then that of the
+    toolkit in CUDA_HOME. Raises FileNotFoundError where one is missing.
     """
 
     def __init__(self):
         if folder := _folder("cu13"):
-            library, self.headers = folder / "lib/libnvrtc.so.13", [folder / "include", folder / "include/cccl"]
+            library, toolkit = folder / "lib/libnvrtc.so.13", Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+            standard = next((at for at in (folder, toolkit) if (at / "include/cccl/cuda/std").is_dir()), None)
+            if standard is None:
+                raise FileNotFoundError(
+                    f"the package nvidia-cuda-cccl is missing here, and {toolkit} has no include/cccl"
+                )
+            self.headers = [folder / "include", standard / "include/cccl"]
             for part in library.parent.glob("libnvrtc-builtins.so.13*"):
                 ctypes.CDLL(str(part))  # NVRTC finds it only if it is loaded
         else:
