@@ -747,10 +747,9 @@ for name, value in {
 
 
 # %%
-whole = tvm.transform.Sequential(to_kernels[:2])(relax_module(net18, photo))
 as_is, scheduled = (
-    runner(whole, pipeline=pipeline()),
-    runner(whole, pipeline=pipeline(schedule=cpu_schedule)),
+    runner(big, pipeline=pipeline()),
+    runner(big, pipeline=pipeline(schedule=cpu_schedule)),
 )
 assert np.allclose(scheduled(photo)[0].numpy(), net18(photo).numpy(), atol=1e-3)
 torch.set_num_threads(1)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from passlab.graph.names import did_you_mean
 from passlab.judge import shown
 from passlab.relax.cpu import blocks, reduces
+from passlab.relax.folding import fold_constants
 
 if TYPE_CHECKING:
     import tvm
@@ -341,10 +342,11 @@ def prepare(module: tvm.IRModule) -> tvm.IRModule:
     """Legalize a module: operators become calls of TensorIR functions, each with its pattern; constants are folded."""
     from passlab.relax import relax, tvm
 
-    names = "DecomposeOpsForInference CanonicalizeBindings LegalizeOps AnnotateTIROpPattern FoldConstant "
-    names += "ConvertToDataflow DeadCodeElimination"
+    passes = relax.transform
+    steps = [passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), passes.LegalizeOps()]
+    steps += [passes.AnnotateTIROpPattern(), fold_constants(), passes.ConvertToDataflow(), passes.DeadCodeElimination()]
     with tvm.target.Target("llvm"):
-        return tvm.transform.Sequential([getattr(relax.transform, name)() for name in names.split()])(module)
+        return tvm.transform.Sequential(steps)(module)
 
 
 def program(module: tvm.IRModule) -> Program:

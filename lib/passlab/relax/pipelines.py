@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passlab.relax.cpu import cpu_schedule, host
+from passlab.relax.folding import fold_constants
 
 if TYPE_CHECKING:
     import tvm
@@ -70,7 +71,7 @@ def kernels(
 
     target = _target(target)
     steps = [*_plugged(before, "before"), relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
-    steps += [relax.transform.FoldConstant(), *_plugged(after_legalize, "after_legalize")]
+    steps += [fold_constants(), *_plugged(after_legalize, "after_legalize")]
     if fuse is True:
         steps += [relax.transform.FuseOps(), relax.transform.FuseTIR()]
     elif fuse is not False:
