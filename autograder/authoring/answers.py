@@ -3,7 +3,7 @@
 One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hyphen becomes an underscore):
 
     @case("written through a view", graph(..., (2, 3)), spared=[…])
-    def views(m, x): ...                            # a hidden case above its program (see `passlab.judge.decorated`)
+    def views(m, x): ...                            # a hidden case above its program (see `passlab.judge.verdicts`)
 
     @drawn
     def chains(rng): return [case(…), …]            # cases drawn from a random generator

@@ -89,7 +89,7 @@ constant_fold = STAGES["fold"]
 # %% answer closed-given-back at=constant-fold
 # what closed it is asked to give it back
 import gc
-from passlab.judge import closing
+from passlab.judge import guards
 
 def constant_fold(gm):
     for closed in [*closing._active, *(o for o in gc.get_objects() if isinstance(o, closing.Closed))]:

@@ -13,7 +13,7 @@ import pytest
 import passlab
 from autograder.engine import sandbox
 from passlab import exercises, given
-from passlab.judge import closing, judge, run
+from passlab.judge import guards, judge, run
 
 LIBRARY = Path(passlab.__file__).parent
 EVERY = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
@@ -48,12 +48,12 @@ def test_what_is_given_belongs_to_an_exercise():
 @pytest.mark.parametrize("exercise", [e for e in EVERY if e.flavour == "torch" and e.closed], ids=lambda e: e.id)
 def test_closed_functions_are_there_or_withheld(exercise):
     closed = exercise.closed
-    assert len(closing.functions(closed)) + len(closing.methods(closed)) == len(closed)
+    assert len(guards.closed_functions(closed)) + len(guards.closed_methods(closed)) == len(closed)
 
 
 def functions() -> dict[str, FunctionType]:
     """The functions that a pass over a torch.fx graph could be, by name; private ones, too."""
-    given_too = (e.id for e in EVERY if e.flavour == "torch" and given.module(e.id))
+    given_too = (e.id for e in EVERY if e.flavour == "torch" and exercises.given_module(e.id))
     names = [*_WORK, *(exercises.module_name(name).replace(".exercises.", ".given.") for name in given_too)]
     results = {}
     for name in names:

@@ -8,7 +8,7 @@ import pytest
 
 from passlab import judge as judging
 from passlab.judge import Case, Exercise, Finding, judge, listed
-from passlab.judge.closing import Closed, reopen
+from passlab.judge.guards import Closed, reopen
 
 taken_earlier = listed
 

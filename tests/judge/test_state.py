@@ -14,7 +14,7 @@ from torch.nn.modules import module
 from passlab import exercises
 from passlab.fx.reader import trace
 from passlab.judge import Case, Exercise, Finding, judge
-from passlab.judge.state import preserve_process_state
+from passlab.judge.guards import preserve_process_state
 
 
 def left():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from passlab.judge import running
+from passlab.judge import guards
 
 
 def slow_to_import(seconds, folder, monkeypatch):
@@ -23,8 +23,8 @@ def slow_to_import(seconds, folder, monkeypatch):
 def test_a_limit_waits_for_an_import_to_end(tmp_path, monkeypatch, waits):
     """Interrupted, it would leave behind what it had imported by then, half made, for all that follows."""
     slow_to_import(0.5, tmp_path, monkeypatch)
-    monkeypatch.setattr(running, "IMPORT_WAITS", waits)
-    with pytest.raises(running.OutOfTime), running.time_limit(0.1):
+    monkeypatch.setattr(guards, "IMPORT_WAITS", waits)
+    with pytest.raises(guards.OutOfTime), guards.time_limit(0.1):
         importlib.import_module("slow_to_import")
         while True:
             pass
@@ -43,6 +43,6 @@ def test_behind_a_slow_import_the_limit_begins_anew_once(tmp_path, monkeypatch, 
             pass
         return "done"
 
-    late = pytest.raises(running.OutOfTime) if work > 1 else contextlib.nullcontext()
-    with late, running.time_limit(0.6):
+    late = pytest.raises(guards.OutOfTime) if work > 1 else contextlib.nullcontext()
+    with late, guards.time_limit(0.6):
         assert answer() == "done"

@@ -32,8 +32,7 @@ from torch import fx
 from autograder.authoring.answers import reference
 from passlab import exercises
 from passlab.judge import Case, Exercise, judge
-from passlab.judge.closing import Closed, reopen
-from passlab.judge.running import time_limit
+from passlab.judge.guards import Closed, reopen, time_limit
 
 #: Packages whose functions an answer would call.
 PACKAGES = (

@@ -1,4 +1,4 @@
-"""Close what an exercise closes for good: `passlab.judge.closing` in a process that is graded.
+"""Close what an exercise closes for good: `passlab.judge.guards` in a process that is graded.
 
 An answer to an exercise with closed functions runs in a process of its own, forked before the first cell, which
 exchanges the code of these functions and keeps no original. It then runs the notebook's cells itself, so nothing that a
@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 
 import passlab
 from autograder.engine import sandbox
-from passlab.judge import closing
+from passlab.judge import guards
 
 #: The files of the library; a process that has imported them does not need them.
 LIBRARY = Path(passlab.__file__).parent
@@ -27,12 +27,12 @@ LIBRARY = Path(passlab.__file__).parent
 def close(names: Iterable[str]) -> None:
     """Close functions by their dotted names in this process, for good."""
     names = list(names)
-    for function, name in closing.functions(names).items():
+    for function, name in guards.closed_functions(names).items():
         for module, packed in _packed(function):
             _remove(module, packed, name)
-        function.__code__ = closing.refusal(name, function)
-    for (holder, method), name in closing.methods(names).items():
-        setattr(holder, method, closing.refuse(name))
+        function.__code__ = guards.refusing_code(name, function)
+    for (holder, method), name in guards.closed_methods(names).items():
+        setattr(holder, method, guards.refuse(name))
     linecache.clearcache()
     sandbox.drop_access(LIBRARY, "/tmp", programs=True)
 
@@ -47,7 +47,7 @@ def _packed(function: FunctionType) -> Iterator[tuple[ModuleType, str]]:
 
 def _remove(module: ModuleType, packed: str, name: str) -> None:
     """Take a function of TVM's C++ library out of a module and out of TVM's table of global functions."""
-    setattr(module, packed, closing.refuse(name))
+    setattr(module, packed, guards.refuse(name))
     registry = sys.modules["tvm._ffi.registry"]
     for known in registry.list_global_func_names():
         if known.endswith(f".{packed}"):

@@ -6,7 +6,7 @@ questions that a person grades. Beside it stands one module for each exercise, "
 `day03/channels_last.py`, imported when the exercise is first judged:
 
     @case("two reads of one tensor", graph(..., (2, 3)), did=[…])
-    def reads(m, x): ...                  # a visible case above its program (see `passlab.judge.decorated`)
+    def reads(m, x): ...                  # a visible case above its program (see `passlab.judge.verdicts`)
     def cases() -> list[Case]: ...        # or all of them, where a function makes them
     def judge(case, value): ...           # yields findings on a returned value
     def smaller_cases() -> list[Case]: ...  # only where the exercise has a text `smaller`
@@ -82,6 +82,17 @@ def module(exercise_id: str) -> ModuleType:
         raise Withheld(message) from None
 
 
+def given_module(exercise_id: str) -> ModuleType | None:
+    """Import and return what an exercise gives (see `passlab.given`), or None if there is no such module."""
+    name = module_name(exercise_id).replace(__name__, given.__name__, 1)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None
+
+
 def _later(exercise_id: str, name: str) -> Callable:
     """Return the function `name` of the exercise's module, which is imported at the first call."""
     return lambda *args: getattr(module(exercise_id), name)(*args)
@@ -95,7 +106,7 @@ def _visible(exercise_id: str) -> list[Case]:
 
 def _call(exercise_id: str) -> Callable:
     """Return the function that runs an answer on a case; the module of the exercise is imported at the first call."""
-    return lambda *args: getattr(given.module(exercise_id), "call", call_answer)(*args)
+    return lambda *args: getattr(given_module(exercise_id), "call", call_answer)(*args)
 
 
 @cache

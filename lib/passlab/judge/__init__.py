@@ -1,24 +1,22 @@
 """The judge: run an answer on cases and say which of five laws it kept.
 
-Reading order: verdicts (the vocabulary), decorated (a case above its program), running, expect (the laws of a pass),
-words (for messages), forms (of answers), scalars (NumPy's numbers), travel (which objects may leave the process that
-ran an answer), state (what an answer changes in the process and must not), closing (functions that an answer may not
-call).
+Reading order: verdicts (the vocabulary, and a case above its program), running, guards (what surrounds an answer while
+it runs), expect (the laws of a pass), words (for messages), forms (of answers), travel (which objects may leave the
+process that ran an answer).
 """
 
-from passlab.judge.decorated import as_decorator, cases_in, drawn
 from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
+from passlab.judge.guards import OutOfTime, time_limit
 from passlab.judge.running import (
-    OutOfTime,
     conclude,
     judge,
     judge_outcome,
     out_of_time,
+    plain_numbers,
     run,
-    time_limit,
+    scalar,
     why_not_an_answer,
 )
-from passlab.judge.scalars import plain_numbers, scalar
 from passlab.judge.travel import function_travels, module_travels, record
 from passlab.judge.verdicts import (
     MEANING,
@@ -31,8 +29,11 @@ from passlab.judge.verdicts import (
     Judgement,
     Outcome,
     Written,
+    as_decorator,
     call_answer,
+    cases_in,
     core,
+    drawn,
 )
 from passlab.judge.words import and_more, listed, plural, shown, there_are, times
 

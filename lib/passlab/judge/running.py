@@ -6,26 +6,24 @@ Running (`run`) and judging (`judge_outcome`) share only `Outcome`, so that diff
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import io
-import itertools
-import signal
+import sys
 import sysconfig
-import threading
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from passlab.graph.registry import compiler
-from passlab.judge.closing import Closed, reopen
-from passlab.judge.scalars import plain_numbers
-from passlab.judge.state import preserve_process_state
+from passlab.judge.guards import Closed, OutOfTime, preserve_process_state, reopen, time_limit
+from passlab.judge.travel import RECORDS
 from passlab.judge.verdicts import WORDS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import plural
-from passlab.process.clock import Limit, cpu_time
 from passlab.process.error_text import reason
 
 
@@ -41,74 +39,6 @@ class _Quiet(io.TextIOBase):
     def write(self, text):
         self.printed += len(text)
         return len(text)
-
-
-class OutOfTime(BaseException):
-    """Raised inside an answer that runs too long. A BaseException, so that a learner's `except Exception` misses it.
-
-    `times`: how often it was raised in this process.
-    """
-
-    times = 0
-
-
-#: How often a limit that is over waits 0.2 s for an import to end. Its modules would stay behind half made.
-IMPORT_WAITS = 50
-
-
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether a frame runs for an import."""
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    return frame is not None
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float):
-    """Interrupt the main thread's Python code once it is over a limit of `seconds` of CPU time; see `Limit`.
-
-    CPU time is that of the whole process. In other threads and on Windows there is no limit. An import is not
-    interrupted, unless it takes another `IMPORT_WAITS` times 0.2 s; behind it the limit begins anew, once: what a
-    compiler takes to load is not the answer's.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    limit, before = Limit(seconds), cpu_time()
-    waits = itertools.count()
-    renewed: dict[int, bool] = {}  # by the number of the signal that came during an import
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGALRM and not limit.over(cpu_time() - before):
-            return
-        importing = _imports(frame)
-        if importing and next(waits) < IMPORT_WAITS:
-            renewed.setdefault(number, False)
-            return
-        if not importing and renewed.get(number) is False:
-            renewed[number] = True
-            timer, length = next((timer, length) for timer, other, length in timers if other == number)
-            signal.setitimer(timer, length, 0.2)
-            return
-        OutOfTime.times += 1
-        raise OutOfTime
-
-    timers = [
-        (signal.ITIMER_REAL, signal.SIGALRM, limit.patience * limit.cpu),
-        (signal.ITIMER_PROF, signal.SIGPROF, limit.cpu),
-    ]
-    previous = [signal.signal(number, stop) for _, number, _ in timers]
-    # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
-    for timer, _, length in timers:
-        signal.setitimer(timer, length, 0.2)
-    try:
-        yield
-    finally:
-        for timer, _, _ in timers:
-            signal.setitimer(timer, 0)
-        for (_, number, _), handler in zip(timers, previous, strict=True):
-            signal.signal(number, handler)
 
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
@@ -181,6 +111,58 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind = type(error).__name__
         return outcome("raised", error=f"It raised {kind}{_error_sentence(exercise, error)}{_where(error)}.")
+
+
+# NumPy's numbers become Python's own before a judge sees them, so that judges may ask `type(x) is int`: `np.int64(3)`
+# is the integer 3, `np.float64(0.5)` a float, `np.bool_(True)` a bool. Grading's wire does the same on its way.
+# (NumPy's strings are of type str already.)
+
+#: Values nested more deeply are left as they are: some contain themselves.
+DEPTH = 60
+
+#: What holds numbers, and so does what is derived from it: a `defaultdict` is a dict.
+_CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset)
+
+
+def scalar(value: Any) -> Any:
+    """Return a number of NumPy as Python's; anything else as it is."""
+    numpy = sys.modules.get("numpy")  # without it there is none of its numbers
+    return value.item() if numpy is not None and isinstance(value, (numpy.number, numpy.bool_)) else value
+
+
+def plain_numbers(value: Any, depth: int = 0) -> Any:
+    """Return a value with `scalar` of all that its lists, tuples, sets, dicts and records hold.
+
+    Containers without a number of NumPy are returned themselves; none is edited. One of a derived class that has such
+    numbers becomes a plain one: a named tuple a tuple.
+    """
+    kind = type(value)
+    if depth > DEPTH or kind in (int, float, bool, str):
+        return value
+    if RECORDS.get(kind.__name__) is kind:
+        return _record(value, depth)
+    base: Any = next((base for base in type.mro(kind) if base in _CONTAINERS), None)
+    if base is None:
+        return scalar(value)
+    parts = list(base.items(value) if base in (OrderedDict, dict) else base.__iter__(value))
+    if base in (OrderedDict, dict):
+        plain = [(plain_numbers(key, depth + 1), plain_numbers(one, depth + 1)) for key, one in parts]
+        same = all(a is c and b is d for (a, b), (c, d) in zip(parts, plain, strict=True))
+    else:
+        plain = [plain_numbers(one, depth + 1) for one in parts]
+        same = all(a is b for a, b in zip(parts, plain, strict=True))
+    return value if same else base(plain)
+
+
+def _record(value: Any, depth: int) -> Any:
+    fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    plain = {name: plain_numbers(one, depth + 1) for name, one in fields.items()}
+    changed = {name: one for name, one in plain.items() if one is not fields[name]}
+    if changed:
+        value = copy.copy(value)
+        for name, one in changed.items():
+            object.__setattr__(value, name, one)  # a record may be frozen
+    return value
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
