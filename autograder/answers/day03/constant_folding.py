@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 import random
+from functools import cache
 from typing import Any
 
 import torch
@@ -332,44 +333,47 @@ def one_by_one(gm, limit=1 << 20):
     return _fold(gm, lambda meta: _size(meta) <= limit)
 
 
+MISSING = object()
+
+
+def _call(gm, node, args, kwargs):
+    """Run a node on constant operands."""
+    with torch.no_grad():
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return (gm.get_submodule(node.target) if node.op == "call_module" else node.target)(*args, **kwargs)
+
+
+def _fill_in(gm, node, old, value):
+    """Put the value of an operand into the graph: a tensor as a buffer, for all its readers, others into the node."""
+    if isinstance(value, torch.Tensor):
+        old.replace_all_uses_with(_put(gm, old, value))
+    elif not isinstance(value, tuple | list) or isinstance(value, torch.Size):
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: value if n is old else n)
+
+
 @right("asks from the readers down: what is this operand on every call? and remembers the answers")
 def on_demand(gm, limit=1 << 20):
-    memory, answers, missing = written(gm.graph), {}, object()
+    memory = written(gm.graph)
 
+    @cache
     def value(node):
-        if node not in answers:
-            answers[node] = _ask(node)
-        return answers[node]
-
-    def _ask(node):
-        if node in memory or effects(node) or any(value(n) is missing for n in node.all_input_nodes):
-            return missing
+        if node in memory or effects(node) or any(value(n) is MISSING for n in node.all_input_nodes):
+            return MISSING
         if node.op == "get_attr":
             return operator.attrgetter(node.target)(gm)
         if _size(node.meta.get("tensor_meta")) > limit:
-            return missing
-        args, kwargs = map_arg((node.args, node.kwargs), value)
-        with torch.no_grad():
-            if node.op == "call_method":
-                return getattr(args[0], node.target)(*args[1:], **kwargs)
-            return (gm.get_submodule(node.target) if node.op == "call_module" else node.target)(*args, **kwargs)
+            return MISSING
+        return _call(gm, node, *map_arg((node.args, node.kwargs), value))
 
     dead = []
     for node in list(gm.graph.nodes):
-        if value(node) is missing:
-            for old in node.all_input_nodes:
-                if old.op == "get_attr" or value(old) is missing:
-                    continue
-                if isinstance(value(old), torch.Tensor):
-                    new = _put(gm, old, value(old))
-                    answers[new] = value(old)
-                    old.replace_all_uses_with(new)
-                elif not isinstance(value(old), tuple | list) or isinstance(value(old), torch.Size):
-                    node.args, node.kwargs = map_arg(
-                        (node.args, node.kwargs), lambda n, old=old: value(old) if n is old else n
-                    )
-        else:
+        if value(node) is not MISSING:
             dead.append(node)
+            continue
+        for old in node.all_input_nodes:
+            if old.op != "get_attr" and value(old) is not MISSING:
+                _fill_in(gm, node, old, value(old))
     for node in reversed(dead):
         if not node.users:
             gm.graph.erase_node(node)

@@ -61,55 +61,70 @@ def wide_sums(x: relay.Var) -> relay.Expr:
     return relay.nn.relu(relay.nn.conv2d(relay.cast(x * number(10.0), "int8"), kernel, **settings))
 
 
+def nhwc(x: relay.Var) -> relay.Expr:
+    kernel = relay.transpose(weight(4, 4, 3, 3), (2, 3, 1, 0))
+    return relay.nn.relu(
+        relay.nn.conv2d(x, kernel, data_layout="NHWC", kernel_layout="HWIO", channels=4, kernel_size=(3, 3))
+    )
+
+
+def in_tuples(x: relay.Var) -> relay.Expr:
+    c, d = conv(x), conv(x, 1)
+    return tuple_of(
+        tuple_of(relay.nn.relu(c), c),
+        relay.concatenate([relay.nn.relu(d), d], axis=1),
+        relay.nn.relu(relay.nn.relu(conv(x, 2))),
+    )
+
+
+def two_relus(x: relay.Var) -> relay.Expr:
+    c = conv(x)
+    return tuple_of(relay.nn.relu(c), relay.nn.relu(c) + relay.nn.relu(x))
+
+
+def shared(x: relay.Var) -> relay.Expr:
+    y = relay.nn.relu(conv(x))
+    return relay.tanh(y) + relay.nn.relu(conv(y, 1)) + y
+
+
+def among_instructions(x: relay.Var) -> relay.Expr:
+    y = instruction(relay.nn.relu(x))
+    return relay.nn.relu(conv(y, 1)) * relay.nn.relu(y)
+
+
+def by_an_instruction(x: relay.Var) -> relay.Expr:
+    c = conv(x, 3)
+    return instruction(c, 1) + relay.nn.relu(c)
+
+
+def whole_numbers(n: relay.Var) -> relay.Expr:
+    return tuple_of(relay.nn.relu(relay.cast(n * number(100.0), "int32")), relay.nn.relu(relay.cast(n, "int8")))
+
+
+def half(x: relay.Var) -> relay.Expr:
+    return relay.nn.relu(relay.cast(x, "float16"))
+
+
+def unread(x: relay.Var, y: relay.Var) -> relay.Expr:
+    return relay.nn.relu(conv(y))
+
+
+def other_convs(x: relay.Var) -> relay.Expr:
+    across = relay.nn.conv2d_transpose(x, weight(4, 4, 3, 3), channels=4, kernel_size=(3, 3))
+    product = relay.nn.dense(relay.nn.batch_flatten(x), weight(5, math.prod(SHAPE[1:])))
+    clipped = relay.clip(conv(x, 1), 0.0, 6.0)
+    return tuple_of(relay.nn.relu(across), relay.nn.leaky_relu(conv(x), 0.1), clipped, relay.nn.relu(product))
+
+
+def no_instructions(x: relay.Var) -> relay.Expr:
+    y, z, u = (relay.var(name, shape=SHAPE) for name in "yzu")
+    zero = relay.Function([y], relay.nn.relu(y)).with_attr("Primitive", tvm.tir.IntImm("int32", 0))
+    named = relay.Function([u], relay.tanh(relay.nn.relu(u))).with_attr("Composite", "relu_tanh")
+    return zero(x) + relay.Function([z], relay.nn.relu(conv(z)))(x) + named(x)
+
+
 def hidden(seed: int) -> list[Case]:
-    rng, relu = random.Random(seed), relay.nn.relu
-
-    def nhwc(x: relay.Var) -> relay.Expr:
-        kernel = relay.transpose(weight(4, 4, 3, 3), (2, 3, 1, 0))
-        return relu(
-            relay.nn.conv2d(x, kernel, data_layout="NHWC", kernel_layout="HWIO", channels=4, kernel_size=(3, 3))
-        )
-
-    def in_tuples(x: relay.Var) -> relay.Expr:
-        c, d = conv(x), conv(x, 1)
-        return tuple_of(tuple_of(relu(c), c), relay.concatenate([relu(d), d], axis=1), relu(relu(conv(x, 2))))
-
-    def two_relus(x: relay.Var) -> relay.Expr:
-        c = conv(x)
-        return tuple_of(relu(c), relu(c) + relu(x))
-
-    def shared(x: relay.Var) -> relay.Expr:
-        y = relu(conv(x))
-        return relay.tanh(y) + relu(conv(y, 1)) + y
-
-    def among_instructions(x: relay.Var) -> relay.Expr:
-        y = instruction(relu(x))
-        return relu(conv(y, 1)) * relu(y)
-
-    def by_an_instruction(x: relay.Var) -> relay.Expr:
-        c = conv(x, 3)
-        return instruction(c, 1) + relu(c)
-
-    def whole_numbers(n: relay.Var) -> relay.Expr:
-        return tuple_of(relu(relay.cast(n * number(100.0), "int32")), relu(relay.cast(n, "int8")))
-
-    def half(x: relay.Var) -> relay.Expr:
-        return relu(relay.cast(x, "float16"))
-
-    def unread(x: relay.Var, y: relay.Var) -> relay.Expr:
-        return relu(conv(y))
-
-    def other_convs(x: relay.Var) -> relay.Expr:
-        across = relay.nn.conv2d_transpose(x, weight(4, 4, 3, 3), channels=4, kernel_size=(3, 3))
-        product = relay.nn.dense(relay.nn.batch_flatten(x), weight(5, math.prod(SHAPE[1:])))
-        clipped = relay.clip(conv(x, 1), 0.0, 6.0)
-        return tuple_of(relu(across), relay.nn.leaky_relu(conv(x), 0.1), clipped, relu(product))
-
-    def no_instructions(x: relay.Var) -> relay.Expr:
-        y, z, u = (relay.var(name, shape=SHAPE) for name in "yzu")
-        zero = relay.Function([y], relu(y)).with_attr("Primitive", tvm.tir.IntImm("int32", 0))
-        named = relay.Function([u], relay.tanh(relu(u))).with_attr("Composite", "relu_tanh")
-        return zero(x) + relay.Function([z], relu(conv(z)))(x) + named(x)
+    rng = random.Random(seed)
 
     def images(i: int) -> Case:
         build = random_images(rng.randrange(10**6))

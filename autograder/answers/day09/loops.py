@@ -215,43 +215,28 @@ EQUIVALENT = {
 def inside_out(module):
     from xdsl.builder import ImplicitBuilder
     from xdsl.dialects import memref, scf
-    from xdsl.dialects.builtin import IndexType, MemRefType
+    from xdsl.dialects.builtin import IndexType
     from xdsl.ir import Block
     from xdsl.ir.affine import AffineDimExpr
     from xdsl.rewriter import Rewriter
 
     def nest(op, maps, turn, block, copies):
         dim = len(turn)
-        if dim < maps[0].num_dims:
-            operand, place = next(
-                (operand, place)
-                for operand, map in zip(op.operands, maps, strict=True)
-                for place, result in enumerate(map.results)
-                if result == AffineDimExpr(dim)
-            )
-            end = memref.DimOp(operand, _number(place)).result
-            inside = Block(arg_types=[IndexType()])
-            scf.ForOp(_number(0), end, _number(1), [], inside)
-            with ImplicitBuilder(inside):
-                nest(op, maps, [*turn, inside.args[0]], inside, copies)
-                scf.YieldOp()
+        if dim == maps[0].num_dims:
+            _one_turn(op, maps, turn, block, copies)
             return
-        known = {}
-        for argument, operand, map in zip(op.body.block.args, op.operands, maps, strict=True):
-            if not isinstance(operand.type, MemRefType):
-                known[argument] = operand
-            elif argument.uses:
-                known[argument] = memref.LoadOp.get(operand, [_value(e, turn) for e in map.results]).res
-        for inner in op.body.block.ops:
-            if inner.name == "linalg.index":
-                known[inner.results[0]] = turn[inner.dim.value.data]
-            elif inner.name != "linalg.yield":
-                block.add_op(copies[inner])
-                for part in copies[inner].walk():
-                    part.operands = [known.get(value, value) for value in part.operands]
-                known.update(zip(inner.results, copies[inner].results, strict=True))
-        for result, output, map in zip(op.body.block.last_op.operands, op.outputs, maps[len(op.inputs) :], strict=True):
-            memref.StoreOp.get(known.get(result, result), output, [_value(e, turn) for e in map.results])
+        operand, place = next(
+            (operand, place)
+            for operand, map in zip(op.operands, maps, strict=True)
+            for place, result in enumerate(map.results)
+            if result == AffineDimExpr(dim)
+        )
+        end = memref.DimOp(operand, _number(place)).result
+        inside = Block(arg_types=[IndexType()])
+        scf.ForOp(_number(0), end, _number(1), [], inside)
+        with ImplicitBuilder(inside):
+            nest(op, maps, [*turn, inside.args[0]], inside, copies)
+            scf.YieldOp()
 
     for op in list(module.walk()):
         if hasattr(op, "get_indexing_maps"):
@@ -263,6 +248,29 @@ def inside_out(module):
             op.detach()
             op.erase()
     return module
+
+
+def _one_turn(op, maps, turn, block, copies):
+    """Write what one turn of all loops does: load the operands, run copies of the body's operations, store."""
+    from xdsl.dialects import memref
+    from xdsl.dialects.builtin import MemRefType
+
+    known = {}
+    for argument, operand, map in zip(op.body.block.args, op.operands, maps, strict=True):
+        if not isinstance(operand.type, MemRefType):
+            known[argument] = operand
+        elif argument.uses:
+            known[argument] = memref.LoadOp.get(operand, [_value(e, turn) for e in map.results]).res
+    for inner in op.body.block.ops:
+        if inner.name == "linalg.index":
+            known[inner.results[0]] = turn[inner.dim.value.data]
+        elif inner.name != "linalg.yield":
+            block.add_op(copies[inner])
+            for part in copies[inner].walk():
+                part.operands = [known.get(value, value) for value in part.operands]
+            known.update(zip(inner.results, copies[inner].results, strict=True))
+    for result, output, map in zip(op.body.block.last_op.operands, op.outputs, maps[len(op.inputs) :], strict=True):
+        memref.StoreOp.get(known.get(result, result), output, [_value(e, turn) for e in map.results])
 
 
 def _number(n):
@@ -302,42 +310,19 @@ def _before(op):
 
 @right("a rewrite pattern that moves the body's operations instead of copying them")
 def by_pattern(module):
-    from xdsl.dialects import affine, arith, memref, scf
-    from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
+    from xdsl.dialects import affine, memref
+    from xdsl.dialects.builtin import AffineMapAttr, MemRefType
     from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
     from xdsl.dialects.linalg.ops import IndexOp, YieldOp
-    from xdsl.ir import Block
-    from xdsl.ir.affine import AffineDimExpr, AffineMap
+    from xdsl.ir.affine import AffineMap
     from xdsl.pattern_rewriter import PatternRewriteWalker, RewritePattern
-    from xdsl.rewriter import InsertPoint
 
     class Lower(RewritePattern):
         def match_and_rewrite(self, op, rewriter):
             if not isinstance(op, LinalgStructuredOperation):
                 return
             maps = [attribute.data for attribute in op.get_indexing_maps()]
-            places = {}
-            for operand, map in zip(op.operands, maps, strict=True):
-                for place, result in enumerate(map.results):
-                    if isinstance(result, AffineDimExpr):
-                        places.setdefault(result.position, (operand, place))
-            number = arith.ConstantOp.from_int_and_width
-            zero, one = number(0, IndexType()), number(1, IndexType())
-            rewriter.insert_op([zero, one], InsertPoint.before(op))
-            point, turn = InsertPoint.before(op), []
-            for dim in range(maps[0].num_dims):
-                operand, place = places[dim]
-                size = operand.type.get_shape()[place]
-                bound = number(place if size < 0 else size, IndexType())
-                rewriter.insert_op(bound, point)
-                end = bound
-                if size < 0:
-                    end = memref.DimOp(operand, bound)
-                    rewriter.insert_op(end, point)
-                block = Block([scf.YieldOp()], arg_types=[IndexType()])
-                rewriter.insert_op(scf.ForOp(zero, end, one, [], block), point)
-                point = InsertPoint.before(block.last_op)
-                turn.append(block.args[0])
+            point, turn = _loops(op, maps, rewriter)
 
             def place_of(map):
                 indices = [affine.ApplyOp(turn, AffineMapAttr(AffineMap(len(turn), 0, (r,)))) for r in map.results]
@@ -365,6 +350,39 @@ def by_pattern(module):
 
     PatternRewriteWalker(Lower(), apply_recursively=False).rewrite_module(module)
     return module
+
+
+def _loops(op, maps, rewriter):
+    """Write empty loops before an operation; return the place inside all of them, and their counters."""
+    from xdsl.dialects import arith, memref, scf
+    from xdsl.dialects.builtin import IndexType
+    from xdsl.ir import Block
+    from xdsl.ir.affine import AffineDimExpr
+    from xdsl.rewriter import InsertPoint
+
+    places = {}
+    for operand, map in zip(op.operands, maps, strict=True):
+        for place, result in enumerate(map.results):
+            if isinstance(result, AffineDimExpr):
+                places.setdefault(result.position, (operand, place))
+    number = arith.ConstantOp.from_int_and_width
+    zero, one = number(0, IndexType()), number(1, IndexType())
+    rewriter.insert_op([zero, one], InsertPoint.before(op))
+    point, turn = InsertPoint.before(op), []
+    for dim in range(maps[0].num_dims):
+        operand, place = places[dim]
+        size = operand.type.get_shape()[place]
+        bound = number(place if size < 0 else size, IndexType())
+        rewriter.insert_op(bound, point)
+        end = bound
+        if size < 0:
+            end = memref.DimOp(operand, bound)
+            rewriter.insert_op(end, point)
+        block = Block([scf.YieldOp()], arg_types=[IndexType()])
+        rewriter.insert_op(scf.ForOp(zero, end, one, [], block), point)
+        point = InsertPoint.before(block.last_op)
+        turn.append(block.args[0])
+    return point, turn
 
 
 @wrong("valid", "returns the printed text")

@@ -37,6 +37,21 @@ def _onto_itself(name: str, of: str) -> str:
     return f'"memref.copy"(%{name}, %{name}) : (memref<{of}>, memref<{of}>) -> ()'
 
 
+def _other_out(n: int) -> str:
+    """Return a loop into which a goes; b comes out, or a if there is no turn."""
+    kind = memref(n)
+    body = f"{copy('y', 'p', n)}\nscf.yield %b : {kind}"
+    return f"%r = scf.for %k = %c0 to %c8 step %c1 iter_args(%p = %a) -> ({kind}) {{\n{body}\n}}"
+
+
+def _through(n: int) -> str:
+    """Return a loop through which a and b go, each to its own result."""
+    kind = memref(n)
+    body = f"{copy('p', 'q', n)}\nscf.yield %p, %q : {kind}, {kind}"
+    passed = "%p = %a, %q = %b"
+    return f"%r, %s = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kind}, {kind}) {{\n{body}\n}}"
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n = 8 * rng.randint(2, 20)
@@ -86,17 +101,6 @@ def hidden(seed: int) -> list[Case]:
         body = "\n".join((copy("y", "p", n), *lines, f"scf.yield %q, %o, %p : {kinds}"))
         passed = "%p = %a, %q = %b, %o = %c"
         return f"%r, %s, %t = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kinds}) {{\n{body}\n}}"
-
-    def other_out() -> str:
-        """Return a loop into which a goes; b comes out, or a if there is no turn."""
-        body = f"{copy('y', 'p', n)}\nscf.yield %b : {kind}"
-        return f"%r = scf.for %k = %c0 to %c8 step %c1 iter_args(%p = %a) -> ({kind}) {{\n{body}\n}}"
-
-    def through() -> str:
-        """Return a loop through which a and b go, each to its own result."""
-        body = f"{copy('p', 'q', n)}\nscf.yield %p, %q : {kind}, {kind}"
-        passed = "%p = %a, %q = %b"
-        return f"%r, %s = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kind}, {kind}) {{\n{body}\n}}"
 
     programs = {
         "one after the other": straight(*(fresh(f"t{i}", f"t{i - 1}" if i else "x") for i in range(5)), to_y("t4")),
@@ -157,9 +161,9 @@ def hidden(seed: int) -> list[Case]:
             of("a", n), of("b", n), exchange("a", "b", "%r, %s", size=n), fresh("d", "x"), to_y("d"), to_y("r")
         ),
         "in, or out of the loop": straight(
-            of("a", n), of("b", n), other_out(), fresh("d", "x"), to_y("d"), to_y("r")
+            of("a", n), of("b", n), _other_out(n), fresh("d", "x"), to_y("d"), to_y("r")
         ),
-        "two through a loop": straight(of("a", n), of("b", n), through(), fresh("d", "x"), to_y("d"), to_y("r")),
+        "two through a loop": straight(of("a", n), of("b", n), _through(n), fresh("d", "x"), to_y("d"), to_y("r")),
         "around a loop": straight(
             of("a", n), of("b", n), of("c", n), rotated(), fresh("d", "x"), to_y("d"), to_y("s")
         ),

@@ -162,6 +162,24 @@ def thrice(x: Tensor) -> tuple:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
+def _climb(graph, values, base, into, value, levels):
+    """Give what is written its value, and so on up the views, as many as `levels`; return the last node on the way."""
+    while into is not base[into]:
+        values[into] = value
+        if into.target in VIEWS:
+            if not levels:
+                return into
+            value, levels = put_back(graph, into, values[into.args[0]], value), levels - 1
+        into = into.args[0]
+    values[into] = value
+    return into
+
+
+def _anew(graph, view, whole):
+    """Make a view of new memory; the result of a write is that memory itself."""
+    return whole if view.target in COMPUTES else graph.call_function(view.target, (whole, *view.args[1:]))
+
+
 def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True, deep=True):
     """Return a functional graph: after each write, all views of the memory are made anew (`again`)."""
     graph, values, base, views, start = fx.Graph(), {}, {}, [], {}
@@ -175,23 +193,15 @@ def _made_anew(gm, again=True, levels=99, form=True, at_once=False, linked=True,
             value = graph.call_function(COMPUTES[node.target], map_arg(node.args, values.__getitem__), node.kwargs)
             value = graph.call_function(aten.copy.default, (values[into], value)) if form else value
             base[node] = base[into] if linked else node
-            values[node], up = value, levels
-            while into is not base[into]:
-                values[into] = value
-                if into.target in VIEWS:
-                    if not up:
-                        break
-                    value, up = put_back(graph, into, values[into.args[0]], value), up - 1
-                into = into.args[0]
-            values[into] = value
+            values[node] = value
+            into = _climb(graph, values, base, into, value, levels)
+            value = values[into]
             if at_once and into in start:
                 graph.call_function(aten.copy_.default, (start[into], value))
             views += [node] * linked
             for view in views if again else ():
                 if base[view] is into and (deep or view.args[0] is into):
-                    whole = values[view.args[0]]
-                    same = view.target in COMPUTES
-                    values[view] = whole if same else graph.call_function(view.target, (whole, *view.args[1:]))
+                    values[view] = _anew(graph, view, values[view.args[0]])
         elif node.op == "output":
             for target, first in start.items():
                 if values[target] is not first and not at_once:
@@ -210,50 +220,56 @@ def eager(gm):
     return _made_anew(gm)
 
 
-@right("edits the graph: each write becomes a value, and what comes behind it reads that value")
-def in_place(gm):
-    nodes, up, copies = list(gm.graph.nodes), {}, {}
-    for node in nodes:
-        if node.target in VIEWS or node.target in COMPUTES:
-            up[node] = node.args[0]
+class _Memory:
+    """The graph while it is edited, and the value of each memory that was written so far."""
 
-    def root(node):
-        return root(up[node]) if node in up else node
+    def __init__(self, graph):
+        self.graph, self.current = graph, {}
+        self.up = {n: n.args[0] for n in graph.nodes if n.target in VIEWS or n.target in COMPUTES}
 
-    def path(node):
-        return [node, *path(up[node])] if node in up else []
+    def root(self, node):
+        return self.root(self.up[node]) if node in self.up else node
 
-    current = {}
+    def views(self, node):
+        """Return the views on the way from a node up to its memory."""
+        if node not in self.up:
+            return []
+        return [node] * (node.target in VIEWS) + self.views(self.up[node])
 
-    def again(node):
-        value = current.get(root(node), root(node))
-        for view in reversed(path(node)):
-            if view.target in VIEWS:
-                value = gm.graph.call_function(view.target, (value, *view.args[1:]))
+    def read(self, node):
+        value = self.current.get(self.root(node), self.root(node))
+        for view in reversed(self.views(node)):
+            value = self.graph.call_function(view.target, (value, *view.args[1:]))
         return value
 
+    def write(self, node):
+        into = self.read(node.args[0])
+        operands = [self.read(a) if isinstance(a, fx.Node) else a for a in node.args[1:]]
+        value = self.graph.call_function(COMPUTES[node.target], (into, *operands), node.kwargs)
+        value = self.graph.call_function(aten.copy.default, (into, value))
+        for view in self.views(node.args[0]):
+            value = put_back(self.graph, view, self.read(self.up[view]), value)
+        self.current[self.root(node)] = value
+
+
+@right("edits the graph: each write becomes a value, and what comes behind it reads that value")
+def in_place(gm):
+    nodes, memory = list(gm.graph.nodes), _Memory(gm.graph)
     for node in nodes:
         if node.op == "placeholder" or node.target in VIEWS:
             continue
         with gm.graph.inserting_before(node):
-            if node in up:
-                into = again(node.args[0])
-                operands = [again(a) if isinstance(a, fx.Node) else a for a in node.args[1:]]
-                value = gm.graph.call_function(COMPUTES[node.target], (into, *operands), node.kwargs)
-                value = gm.graph.call_function(aten.copy.default, (into, value))
-                for view in path(node.args[0]):
-                    if view.target in VIEWS:
-                        value = put_back(gm.graph, view, again(up[view]), value)
-                current[root(node)] = value
-            else:
-                args = map_arg(node.args, again)
-                if node.op == "output":
-                    for place, value in current.items():
-                        if place.op == "placeholder":
-                            copies[place] = gm.graph.call_function(aten.copy_.default, (place, value))
-                node.args = args
+            if node in memory.up:
+                memory.write(node)
+                continue
+            args = map_arg(node.args, memory.read)
+            if node.op == "output":
+                for place, value in memory.current.items():
+                    if place.op == "placeholder":
+                        gm.graph.call_function(aten.copy_.default, (place, value))
+            node.args = args
     for node in reversed(nodes):
-        if node in up:
+        if node in memory.up:
             gm.graph.erase_node(node)
     gm.recompile()
     return gm

@@ -112,98 +112,99 @@ def unbroadcast(t, like):
     return t.to(like.dtype)
 
 
-def by_branches_of_one(op, g, out, x):
+def of_one(op, g, out, x, y):
+    """Return the gradient of an operation of one tensor."""
     if op == "exp":
-        return out * g, None
+        return out * g
     if op == "sqrt":
-        return g / out / 2, None
+        return g / out / 2
     if op == "tanh":
-        return g * (1 - out.square()), None
-    return torch.where(x <= 0, torch.zeros((), dtype=g.dtype), g), None
+        return g * (1 - out.square())
+    if op == "relu":
+        return torch.where(x <= 0, torch.zeros((), dtype=g.dtype), g)
+    if op == "pow":
+        return g.new_zeros(g.shape) if y == 0 else g * y * x.pow(y - 1)
+    if op == "softmax":
+        return out * (g - torch.sum(out * g, y, True))
+    if op == "view":
+        return g.reshape(x.shape)
+    if op == "permute":
+        order = [d % x.dim() for d in y]
+        return g.permute([order.index(d) for d in range(x.dim())])
+    return g
+
+
+def of_reduced(op, g, out, x, dims):
+    """Return the gradient of a reduction."""
+    dims = {d if d >= 0 else d + x.dim() for d in dims}
+    shape = [1 if d in dims else n for d, n in enumerate(x.shape)]
+    g, out = g.reshape(shape), out.reshape(shape)
+    if op == "sum":
+        return g.expand(x.shape)
+    if op == "amax":
+        equal = (x == out).to(g.dtype)
+        return g * equal / equal.sum(sorted(dims), keepdim=True)
+    return g * torch.where(out == 0, torch.zeros((), dtype=g.dtype), x / out)
 
 
 @right("gives each operation a branch, and undoes a broadcast by hand")
 def by_branches(op, g, out, *args, **kwargs):
-    x = args[0]
-    y = args[1] if len(args) > 1 else None
+    x, y = args[0], args[1] if len(args) > 1 else None
     zero = torch.zeros((), dtype=g.dtype)
-    if op in ("sum", "amax", "norm"):
-        dims = {d if d >= 0 else d + x.dim() for d in y}
-        shape = [1 if d in dims else n for d, n in enumerate(x.shape)]
-        g, out = g.reshape(shape), out.reshape(shape)
-    pair = None, None
     if op == "add":
-        pair = g, kwargs.get("alpha", 1) * g
+        gradients = g, kwargs.get("alpha", 1) * g
     elif op == "mul":
-        pair = y * g, x * g
+        gradients = y * g, x * g
     elif op == "div":
-        pair = g / y, -(g * out / y)
-    elif op == "pow":
-        pair = g.new_zeros(g.shape) if y == 0 else g * y * x.pow(y - 1), None
-    elif op in ("exp", "sqrt", "tanh", "relu"):
-        pair = by_branches_of_one(op, g, out, x)
+        gradients = g / y, -(g * out / y)
     elif op == "maximum":
         half = torch.where(x == y, 0.5, 1.0)
-        pair = torch.where(x < y, zero, g * half), torch.where(x > y, zero, g * half)
+        gradients = torch.where(x < y, zero, g * half), torch.where(x > y, zero, g * half)
     elif op == "where":
-        y, z = args[1:]
-        gradients = [torch.where(x, g, zero), torch.where(x, zero, g)]
-        return (
-            None,
-            *(unbroadcast(t, a) if a.is_floating_point() else None for t, a in zip(gradients, (y, z), strict=True)),
-        )
-    elif op == "sum":
-        pair = g.expand(x.shape), None
-    elif op == "amax":
-        equal = (x == out).to(g.dtype)
-        pair = g * equal / equal.sum(sorted(dims), keepdim=True), None
-    elif op == "norm":
-        pair = g * torch.where(out == 0, zero, x / out), None
-    elif op == "softmax":
-        pair = out * (g - torch.sum(out * g, y, True)), None
-    elif op == "expand":
-        pair = g, None
-    elif op == "view":
-        pair = g.reshape(x.shape), None
-    elif op == "permute":
-        order = [d % x.dim() for d in y]
-        pair = g.permute([order.index(d) for d in range(x.dim())]), None
+        gradients = None, torch.where(x, g, zero), torch.where(x, zero, g)
     elif op == "mm":
-        pair = torch.mm(g, y.t()), torch.mm(x.t(), g)
+        gradients = torch.mm(g, y.t()), torch.mm(x.t(), g)
+    elif op in ("sum", "amax", "norm"):
+        gradients = of_reduced(op, g, out, x, y), None
+    else:
+        gradients = of_one(op, g, out, x, y), None
     return tuple(
         unbroadcast(t, a) if isinstance(a, Tensor) and a.is_floating_point() else None
-        for a, t in zip(args, pair, strict=False)
+        for a, t in zip(args, gradients, strict=False)
     )
+
+
+def down(t, like):
+    floats = isinstance(like, Tensor) and like.dtype.is_floating_point
+    return t.sum_to_size(like.shape).to(like.dtype) if floats else None
+
+
+def of_expanded(op, g, out, x, y, alpha=1):
+    """Return the gradients of an operation of two tensors of the result's shape."""
+    if op == "add":
+        return g, g * alpha
+    if op == "mul":
+        return g * y, g * x
+    if op == "div":
+        return g / y, -g / y * out
+    shared = g * (1 - 0.5 * (x == y).to(g.dtype))
+    return shared.masked_fill(x < y, 0), shared.masked_fill(y < x, 0)
+
+
+def of_kept(op, g, out, x, dims):
+    """Return the gradient of a reduction that keeps its dimensions."""
+    if op == "sum":
+        return g.expand_as(x)
+    if op == "amax":
+        return g * (x == out) / (x == out).sum(dims, keepdim=True)
+    return g * torch.where(out == 0, torch.zeros_like(x), x / out)
 
 
 @right("takes broadcasting apart first: expands the operands, and lets expand's own rule do the rest")
 def expanded_first(op, g, out, *args, **kwargs):
-    def down(t, like):
-        return (
-            t.sum_to_size(like.shape).to(like.dtype)
-            if isinstance(like, Tensor) and like.dtype.is_floating_point
-            else None
-        )
-
-    def back_to(t, x, dims, keep):
-        shape = list(x.shape)
-        for d in dims:
-            shape[d] = 1
-        return t.view(shape) if not keep else t
-
     first = args[0]
     if op in ("add", "mul", "div", "maximum"):
-        x, y = (a.expand(out.shape) for a in args)
-        if op == "add":
-            both = [g, g * kwargs.get("alpha", 1)]
-        elif op == "mul":
-            both = [g * y, g * x]
-        elif op == "div":
-            both = [g / y, -g / y * out]
-        else:
-            masks = [(x < y), (y < x)]
-            shared = g * (1 - 0.5 * (x == y).to(g.dtype))
-            both = [shared.masked_fill(mask, 0) for mask in masks]
+        both = of_expanded(op, g, out, *(a.expand(out.shape) for a in args), **kwargs)
         return tuple(down(t, a) for t, a in zip(both, args, strict=True))
     if op == "where":
         c = first.expand(out.shape)
@@ -227,13 +228,8 @@ def expanded_first(op, g, out, *args, **kwargs):
         return g * out - out * (g * out).sum(arg, keepdim=True), None
     if op == "permute":
         return g.permute(sorted(range(first.dim()), key=lambda d: arg[d] % first.dim())), None
-    keep = kwargs.get("keepdim", False)
-    g, out = back_to(g, first, arg, keep), back_to(out, first, arg, keep)
-    if op == "sum":
-        return g.expand_as(first), None
-    if op == "amax":
-        return g * (first == out) / (first == out).sum(arg, keepdim=True), None
-    return g * torch.where(out == 0, torch.zeros_like(first), first / out), None
+    shape = [1 if d in [e % first.dim() for e in arg] else n for d, n in enumerate(first.shape)]
+    return of_kept(op, g.view(shape), out.view(shape), first, arg), None
 
 
 no_sum = edited(

@@ -162,33 +162,38 @@ def anew(gm, grids):
     return fx.GraphModule(gm, graph)
 
 
+def is_layer(node):
+    both = [x for x in node.args[:2] if isinstance(x, fx.Node) and x.op != "get_attr"]
+    return node.target in LAYERS and (node.target is not torch.add or len(both) == 2)
+
+
+def reaches(node):
+    """Return whether a layer reads a value, through moves."""
+    for user in node.users:
+        place = user.args[:2] if user.target is torch.add else user.args[:1]
+        if node in place and (is_layer(user) or (user.target in MOVES and reaches(user))):
+            return True
+    return False
+
+
+def clipped(node):
+    return len(node.users) == 1 and next(iter(node.users)).target is torch.relu
+
+
+def needs_pair(node):
+    if node.op in ("output", "get_attr"):
+        return False
+    if is_layer(node) and not clipped(node):
+        return True
+    if node.target is torch.relu and is_layer(node.args[0]) and clipped(node.args[0]):
+        return True
+    return node.target not in MOVES and reaches(node)
+
+
 @right("goes backwards, and asks each value whether it needs a pair")
 def asking(gm, grids):
-    def is_layer(node):
-        both = [x for x in node.args[:2] if isinstance(x, fx.Node) and x.op != "get_attr"]
-        return node.target in LAYERS and (node.target is not torch.add or len(both) == 2)
-
-    def reaches(node):
-        """Return whether a layer reads a value, through moves."""
-        for user in node.users:
-            place = user.args[:2] if user.target is torch.add else user.args[:1]
-            if node in place and (is_layer(user) or (user.target in MOVES and reaches(user))):
-                return True
-        return False
-
-    def clipped(node):
-        return len(node.users) == 1 and next(iter(node.users)).target is torch.relu
-
     nodes, weights = [*gm.graph.nodes], {}
-    needed = []
-    for node in reversed(nodes):
-        if node.op in ("output", "get_attr"):
-            continue
-        layer_or_relu = is_layer(node) and not clipped(node)
-        if node.target is torch.relu and is_layer(node.args[0]) and clipped(node.args[0]):
-            layer_or_relu = True
-        if layer_or_relu or (node.target not in MOVES and reaches(node)):
-            needed.append(node)
+    needed = [node for node in reversed(nodes) if needs_pair(node)]
     for node in nodes:
         if node.target in (F.linear, F.conv2d):
             value = attribute(gm, node.args[1].target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -96,6 +97,33 @@ def without_norm(n: int, k: int) -> list[Case]:
     return [fork, relu_twice, other_relu, before_relu, square]
 
 
+def norms_before_a_layer(n: int, k: int, base: dict[str, Any], alpha: Callable[[], float]) -> list[Case]:
+    """Return cases of a norm whose channels move, though other nodes read constants, or with constants of its own."""
+
+    def normed(m: Any, x: Any) -> Any:
+        return call(F.layer_norm, x, (n,), m.g, m.b)
+
+    @migrate_case("a weight that others read", (7, n), alpha=alpha(), v=(n, n), **base)
+    def weight_elsewhere(m: Any, x: Any) -> Any:
+        return torch.tanh(F.linear(normed(m, x), m.v)), torch.matmul(x, read(x, "v"))
+
+    @migrate_case("a norm's constants that others read", (7, n), alpha=alpha(), v=(n, n), **base)
+    def norm_elsewhere(m: Any, x: Any) -> Any:
+        y = torch.tanh(F.linear(normed(m, x), m.v))
+        return call(F.layer_norm, y, (n,), read(x, "g"), read(x, "b")) * m.b
+
+    @migrate_case("a norm with an eps of its own", (7, n), alpha=alpha(), v=(k, n), **base)
+    def eps(m: Any, x: Any) -> Any:
+        return F.linear(call(F.layer_norm, x, (n,), m.g, m.b, 0.01), m.v)
+
+    @migrate_case("one weight behind two norms", (7, n), alpha=alpha(), h=(n,), v=(n, n), **base)
+    def two_norms(m: Any, x: Any) -> Any:
+        y = torch.tanh(F.linear(normed(m, x), m.v))
+        return F.linear(call(F.layer_norm, y, (n,), m.h, m.b), m.v)
+
+    return [weight_elsewhere, norm_elsewhere, eps, two_norms]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, k = rng.randint(5, 8), rng.randint(3, 4)
@@ -148,39 +176,9 @@ def hidden(seed: int) -> list[Case]:
     def column(m: Any, x: Any) -> Any:
         return F.linear(normed(m, x), m.v)
 
-    @migrate_case("a weight that others read", (7, n), alpha=alpha(), v=(n, n), **base)
-    def weight_elsewhere(m: Any, x: Any) -> Any:
-        return torch.tanh(F.linear(normed(m, x), m.v)), torch.matmul(x, read(x, "v"))
-
-    @migrate_case("a norm's constants that others read", (7, n), alpha=alpha(), v=(n, n), **base)
-    def norm_elsewhere(m: Any, x: Any) -> Any:
-        y = torch.tanh(F.linear(normed(m, x), m.v))
-        return call(F.layer_norm, y, (n,), read(x, "g"), read(x, "b")) * m.b
-
-    @migrate_case("a norm with an eps of its own", (7, n), alpha=alpha(), v=(k, n), **base)
-    def eps(m: Any, x: Any) -> Any:
-        return F.linear(call(F.layer_norm, x, (n,), m.g, m.b, 0.01), m.v)
-
-    @migrate_case("one weight behind two norms", (7, n), alpha=alpha(), h=(n,), v=(n, n), **base)
-    def two_norms(m: Any, x: Any) -> Any:
-        y = torch.tanh(F.linear(normed(m, x), m.v))
-        return F.linear(call(F.layer_norm, y, (n,), m.h, m.b), m.v)
-
     return [
-        *(
-            chain,
-            relus,
-            direct,
-            positive,
-            none,
-            all_of_it,
-            always_zero,
-            column,
-            weight_elsewhere,
-            norm_elsewhere,
-            eps,
-            two_norms,
-        ),
+        *(chain, relus, direct, positive, none, all_of_it, always_zero, column),
+        *norms_before_a_layer(n, k, base, alpha),
         *staying(n, k, base),
     ]
 

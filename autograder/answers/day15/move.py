@@ -90,6 +90,35 @@ def _apart(n: int, m: int, grid: Grid) -> list[Case]:
     return [largest_below, reshaped, axes, scales, near, third, mixed]
 
 
+def _differing(n: int, m: int, grid: Grid, other: Grid) -> list[Case]:
+    """Return cases of two grids, or of a grid and no grid."""
+
+    @move_case("the grid of a channel", (n, m), scale=torch.rand(n) + 0.1, about=STAYS)
+    def channel(m: Any, x: Any) -> Any:
+        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
+        z = q(torch.transpose(torch.exp(x), 0, 1), (m.scale, 0, 8), axis=1)
+        return torch.exp(torch.transpose(y, 0, 1)), z
+
+    @move_case("zero points differ", (n, m), (n, m), about=STAYS)
+    def zero_points(m: Any, x: Any, y: Any) -> Any:
+        a, b = dq(q(x, grid), grid), dq(q(y, other), other)
+        return torch.cat([a, b], 0) + 1, q(a, other)
+
+    @move_case("bits differ", (n, m), (n, m), about=STAYS)
+    def bits(m: Any, x: Any, y: Any) -> Any:
+        return q(dq(q(x, grid), grid), (*grid[:2], 4))
+
+    @move_case("one of two is a float", (n, m), (n, m), about=STAYS)
+    def half(m: Any, x: Any, y: Any) -> Any:
+        return torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0) + 1
+
+    @move_case("one of two is a float, before a quantize", (n, m), (n, m))
+    def half_before(m: Any, x: Any, y: Any) -> Any:
+        return q(torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0), grid)
+
+    return [channel, zero_points, bits, half, half_before]
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     n, m = rng.randint(3, 5), rng.randint(3, 5)
@@ -127,28 +156,7 @@ def hidden(seed: int) -> list[Case]:
         y = torch.transpose(torch.exp(x), 0, 1)
         return q(y, grid), y
 
-    @move_case("the grid of a channel", (n, m), scale=torch.rand(n) + 0.1, about=STAYS)
-    def channel(m: Any, x: Any) -> Any:
-        y = dq(q(x, (m.scale, 0, 8), axis=0), (m.scale, 0, 8), axis=0)
-        z = q(torch.transpose(torch.exp(x), 0, 1), (m.scale, 0, 8), axis=1)
-        return torch.exp(torch.transpose(y, 0, 1)), z
-
-    @move_case("zero points differ", (n, m), (n, m), about=STAYS)
-    def zero_points(m: Any, x: Any, y: Any) -> Any:
-        a, b = dq(q(x, grid), grid), dq(q(y, other), other)
-        return torch.cat([a, b], 0) + 1, q(a, other)
-
-    @move_case("bits differ", (n, m), (n, m), about=STAYS)
-    def bits(m: Any, x: Any, y: Any) -> Any:
-        return q(dq(q(x, grid), grid), (*grid[:2], 4))
-
-    @move_case("one of two is a float", (n, m), (n, m), about=STAYS)
-    def half(m: Any, x: Any, y: Any) -> Any:
-        return torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0) + 1
-
-    @move_case("one of two is a float, before a quantize", (n, m), (n, m))
-    def half_before(m: Any, x: Any, y: Any) -> Any:
-        return q(torch.cat([dq(q(x, grid), grid), torch.exp(y)], 0), grid)
+    differing = _differing(n, m, grid, other)
 
     @move_case("one tensor twice", (n, m))
     def twice(m: Any, x: Any) -> Any:
@@ -167,8 +175,8 @@ def hidden(seed: int) -> list[Case]:
 
     return [
         *(drawn(f"drawn, number {i + 1}") for i in range(4)),
-        *(pool, largest, row, row_below, shared, output, channel, zero_points, bits),
-        *(half, half_before),
+        *(pool, largest, row, row_below, shared, output),
+        *differing,
         *_apart(n, m, grid),
         *(twice, back, computed),
     ]

@@ -73,13 +73,23 @@ def hidden(seed: int) -> list[Case]:
         y = F.linear(x, four(m, group=3))
         return F.linear(torch.relu(y), pair(read(x, "w"), read(x, "s"), 3))
 
+    return [
+        *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
+        *_next_door(group, width, rows),
+    ]
+
+
+def _next_door(group: int, width: int, rows: int) -> list[Case]:
+    """Return cases of other bits, other readers and other numbers."""
+    wide = {"w": (rows, width), "group": group}
+
     @pack_case("the floats are needed", (2, width), about=STAYS, **wide)
     def needed(m: Any, x: Any) -> Any:
-        return F.linear(x, four(m)), m.w.abs()
+        return F.linear(x, pair(m.w, m.s, group)), m.w.abs()
 
     @pack_case("the floats are needed elsewhere", (2, width), about=STAYS, **wide)
     def elsewhere(m: Any, x: Any) -> Any:
-        return F.linear(x, four(m)) + F.linear(x, read(x, "w"))
+        return F.linear(x, pair(m.w, m.s, group)) + F.linear(x, read(x, "w"))
 
     @pack_case("eight bits before four", (2, width), w=(6, width), w2=(rows, 6), group=1)
     def eight(m: Any, x: Any) -> Any:
@@ -87,17 +97,7 @@ def hidden(seed: int) -> list[Case]:
 
     @pack_case("a large batch and three dimensions", (2, 3, 2, width), b=(rows,), **wide)
     def batch(m: Any, x: Any) -> Any:
-        return torch.relu(F.linear(torch.tanh(x), four(m), m.b))
-
-    return [
-        *(two, keywords, by_name, readers, two_pairs, as_input, itself, odd_rows, odd_twice),
-        *(needed, elsewhere, eight, batch, *_next_door(group, width, rows)),
-    ]
-
-
-def _next_door(group: int, width: int, rows: int) -> list[Case]:
-    """Return cases of other bits, other readers and other numbers."""
-    wide = {"w": (rows, width), "group": group}
+        return torch.relu(F.linear(torch.tanh(x), pair(m.w, m.s, group), m.b))
 
     @pack_case("two bits", (2, width), about=STAYS, **wide)
     def two_bits(m: Any, x: Any) -> Any:
@@ -120,7 +120,7 @@ def _next_door(group: int, width: int, rows: int) -> list[Case]:
         weight = pair(m.w, m.s, group)
         return F.linear(x, weight), weight
 
-    return [two_bits, result, beyond, table, dequantized]
+    return [needed, elsewhere, eight, batch, two_bits, result, beyond, table, dequantized]
 
 
 # ---------------------------------------------------------------------------------------------------- answers

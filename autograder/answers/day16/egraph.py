@@ -157,50 +157,57 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-@right("keeps users of each class, and a worklist of classes that were joined")
-def by_worklist(commands):
-    leader, uses, known, nodes, answers = [], [], {}, [], []
+class _EGraph:
+    """Terms by their numbers, and the leader and the users of each class."""
 
-    def find(number):
-        while leader[number] != number:
-            leader[number] = number = leader[leader[number]]
+    def __init__(self):
+        self.leader, self.uses, self.known, self.nodes = [], [], {}, []
+
+    def find(self, number):
+        while self.leader[number] != number:
+            self.leader[number] = number = self.leader[self.leader[number]]
         return number
 
-    def canonical(number):
-        label, *operands = nodes[number]
-        return (label, *[find(operand) for operand in operands])
+    def canonical(self, number):
+        label, *operands = self.nodes[number]
+        return (label, *[self.find(operand) for operand in operands])
 
-    def union(a, b):
+    def add(self, label, *operands):
+        number = len(self.nodes)
+        self.nodes.append((label, *operands))
+        self.leader.append(number)
+        self.uses.append([])
+        for operand in operands:
+            self.uses[self.find(operand)].append(number)
+        self.union(self.known.setdefault(self.canonical(number), number), number)
+
+    def union(self, a, b):
         work = [(a, b)]
         while work:
-            a, b = map(find, work.pop())
+            a, b = map(self.find, work.pop())
             if a == b:
                 continue
-            if len(uses[a]) < len(uses[b]):
+            if len(self.uses[a]) < len(self.uses[b]):
                 a, b = b, a
-            leader[b] = a
-            for user in uses[b]:
-                other = known.setdefault(canonical(user), user)
-                work.append((user, other))
-            uses[a] += uses[b]
+            self.leader[b] = a
+            for user in self.uses[b]:
+                work.append((user, self.known.setdefault(self.canonical(user), user)))
+            self.uses[a] += self.uses[b]
 
-    for command in commands:
-        if command[0] == "add":
-            number = len(nodes)
-            nodes.append(command[1:])
-            leader.append(number)
-            uses.append([])
-            for operand in command[2:]:
-                uses[find(operand)].append(number)
-            other = known.setdefault(canonical(number), number)
-            union(other, number)
-        elif command[0] == "union":
-            union(*command[1:])
+
+@right("keeps users of each class, and a worklist of classes that were joined")
+def by_worklist(commands):
+    terms, answers = _EGraph(), []
+    for command, *operands in commands:
+        if command == "add":
+            terms.add(*operands)
+        elif command == "union":
+            terms.union(*operands)
         else:
-            answers.append(find(command[1]) == find(command[2]))
+            answers.append(terms.find(operands[0]) == terms.find(operands[1]))
     classes = {}
-    for number in range(len(nodes)):
-        classes.setdefault(find(number), set()).add(canonical(number))
+    for number in range(len(terms.nodes)):
+        classes.setdefault(terms.find(number), set()).add(terms.canonical(number))
     return answers, {name: sorted(members) for name, members in classes.items()}
 
 
